@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use crate::invalid_limit::{count, span};
+use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, SlidingLog, SlidingLogState, Timestamp};
+
+/// At most `limit` in flight at the same time.
+///
+/// ```text
+/// in_flight(t) = Σ costs admitted in (t − hold, t] and not given back        admit iff in_flight(t) + cost ≤ limit
+/// ```
+///
+/// Whoever was admitted [gives its place back](Limiter::give_back) when it is done. A place that never comes back (its holder
+/// crashed) is free again after `hold`, so nothing leaks for ever: choose `hold` longer than any request may last. It is a
+/// [log](SlidingLog) whose entries leave when they are done; `retry_after` is the latest moment a place comes free,
+/// with luck it is sooner.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_policy::{Concurrency, Cost, Limiter, Timestamp};
+///
+/// let limit = Concurrency::new(1, Duration::from_secs(30))?;
+/// let (mut key, now) = (Default::default(), Timestamp::from_nanos(0));
+/// let place = limit.take(&mut key, Cost::ONE, now);
+/// assert_eq!(limit.check(&mut key, Cost::ONE, now).retry_after(), Some(Duration::from_secs(30)));
+/// limit.give_back(&mut key, &place, now);
+/// assert!(limit.check(&mut key, Cost::ONE, now).is_admitted());
+/// # Ok::<(), tidegate_policy::InvalidLimit>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    places: SlidingLog,
+}
+
+/// The places a key holds, and since when.
+pub type ConcurrencyState = SlidingLogState;
+
+impl Concurrency {
+    /// At most `limit` at once, each for at most `hold`.
+    pub fn new(limit: u64, hold: Duration) -> Result<Self, InvalidLimit> {
+        let limit = count("limit", limit, SlidingLog::MAX_LIMIT)?;
+        span("hold", hold)?;
+        Ok(Self { places: SlidingLog::new(limit, hold)? })
+    }
+
+    /// How many at once.
+    pub const fn limit(&self) -> u64 {
+        self.places.limit()
+    }
+
+    /// How long a place that is not given back counts.
+    pub const fn hold(&self) -> Duration {
+        self.places.window()
+    }
+}
+
+impl Limiter for Concurrency {
+    type State = ConcurrencyState;
+
+    fn decide(&self, state: &ConcurrencyState, cost: Cost, now: Timestamp) -> Decision {
+        self.places.decide(state, cost, now)
+    }
+
+    fn take(&self, state: &mut ConcurrencyState, cost: Cost, now: Timestamp) -> Receipt {
+        self.places.take(state, cost, now)
+    }
+
+    fn give_back(&self, state: &mut ConcurrencyState, receipt: &Receipt, now: Timestamp) {
+        self.places.give_back(state, receipt, now);
+    }
+
+    fn receipts_survive_a_change(&self) -> bool {
+        true
+    }
+
+    fn adopt(&self, state: &mut ConcurrencyState, before: &Self, now: Timestamp) {
+        self.places.adopt(state, &before.places, now);
+    }
+
+    fn spent(&self, state: &ConcurrencyState, now: Timestamp) -> u64 {
+        self.places.spent(state, now)
+    }
+}

@@ -1,0 +1,142 @@
+//! Several limits at once: all or nothing, the longest wait wins.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_policy::{
+    Cost, FixedWindow, Gcra, Keyed, LeakyBucket, Level, Rate, Rule, SlidingLog, Timestamp, TokenBucket, check_all,
+    give_back_all,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn store(rule: impl Into<Rule>) -> Keyed<String, Rule> {
+    Keyed::new(rule.into(), NonZeroUsize::new(10_000).expect("not zero"))
+}
+
+fn window(limit: u64, seconds: u64) -> Keyed<String, Rule> {
+    store(FixedWindow::new(limit, Duration::from_secs(seconds)).expect("a limit"))
+}
+
+fn cost(tokens: u32) -> Cost {
+    Cost::new(tokens).expect("a cost")
+}
+
+const NOW: Timestamp = Timestamp::from_nanos(0);
+
+#[test]
+fn the_limits_of_the_source_documents_hold_together() {
+    let (global, ip, user) = (window(1_000_000, 60), window(100, 60), window(1_000, 60));
+    let (search, export) = (window(20, 60), window(5, 300));
+    let ask = |client: &str, name: &str, endpoint: &Keyed<String, Rule>, path: &str| {
+        let key = format!("{client}{path}");
+        let mut levels = [
+            Level::new("global", &global, "", Cost::ONE),
+            Level::new("user", &user, name, Cost::ONE),
+            Level::new("ip", &ip, client, Cost::ONE),
+            Level::new("endpoint", endpoint, key.as_str(), Cost::ONE),
+        ];
+        check_all(&mut levels, NOW).map_err(|refused| (levels[refused.level].name.to_owned(), refused.retry_after))
+    };
+    let admitted = (0..40).filter(|_| ask("10.0.0.1", "ann", &search, "/api/search").is_ok()).count();
+    assert_eq!(admitted, 20);
+    assert_eq!(ask("10.0.0.1", "ann", &search, "/api/search"), Err(("endpoint".to_owned(), Some(MINUTE))));
+    let admitted = (0..40).filter(|_| ask("10.0.0.1", "ann", &export, "/api/export").is_ok()).count();
+    assert_eq!(admitted, 5);
+    assert_eq!(ask("10.0.0.1", "ann", &export, "/api/export"), Err(("endpoint".to_owned(), Some(5 * MINUTE))));
+    // 25 in all went through: the 55 refused ones cost nobody anything.
+    assert_eq!(ip.check("10.0.0.1", cost(75), NOW).remaining(), 0);
+    assert_eq!(user.check("ann", cost(975), NOW).remaining(), 0);
+    assert_eq!(global.check("", cost(999_975), NOW).remaining(), 0);
+}
+
+#[test]
+fn every_level_is_asked_and_the_longest_wait_is_named() {
+    let (short, long, open) = (window(1, 10), window(1, 300), window(100, 60));
+    let mut levels = [
+        Level::new("short", &short, "a", Cost::ONE),
+        Level::new("open", &open, "a", Cost::ONE),
+        Level::new("long", &long, "a", Cost::ONE),
+    ];
+    assert!(check_all(&mut levels, NOW).is_ok());
+    let refused = check_all(&mut levels, NOW).expect_err("both are used up");
+    assert_eq!((levels[refused.level].name, refused.retry_after), ("long", Some(5 * MINUTE)));
+    let remaining: Vec<_> =
+        levels.iter().filter_map(|level| level.decision).map(|decision| decision.remaining()).collect();
+    assert_eq!(remaining, [0, 98, 0], "what is left, and what would be left");
+    assert_eq!(levels[0].decision.and_then(|decision| decision.retry_after()), Some(Duration::from_secs(10)));
+}
+
+#[test]
+fn never_is_longer_than_any_wait() {
+    let (spent, small) = (window(1, 300), window(3, 60));
+    spent.check("a", Cost::ONE, NOW);
+    let mut levels = [Level::new("spent", &spent, "a", Cost::ONE), Level::new("small", &small, "a", cost(4))];
+    let refused = check_all(&mut levels, NOW).expect_err("the second can never admit");
+    assert_eq!((levels[refused.level].name, refused.retry_after), ("small", None));
+}
+
+#[test]
+fn what_was_given_back_was_never_taken_at_any_level() {
+    let rate = Rate::new(1, MINUTE).expect("a rate");
+    let stores = [
+        window(3, 60),
+        store(SlidingLog::new(3, MINUTE).expect("a limit")),
+        store(TokenBucket::new(3, rate).expect("a limit")),
+        store(LeakyBucket::new(rate, 2).expect("a limit")),
+        store(Gcra::new(rate, 3).expect("a limit")),
+    ];
+    for _ in 0..10 {
+        let mut levels = stores.each_ref().map(|store| Level::new("any", store, "a", cost(2)));
+        assert!(check_all(&mut levels, NOW).is_ok());
+        give_back_all(&mut levels, NOW);
+        give_back_all(&mut levels, NOW); // the second time there is nothing to give
+    }
+    for store in &stores {
+        assert_eq!(store.check("a", cost(3), NOW).remaining(), 0);
+    }
+}
+
+#[test]
+fn the_same_account_named_twice_pays_twice_or_not_at_all() {
+    let limit = window(3, 60);
+    let ask = || {
+        let mut levels = [Level::new("first", &limit, "a", Cost::ONE), Level::new("again", &limit, "a", Cost::ONE)];
+        check_all(&mut levels, NOW).is_ok()
+    };
+    assert!(ask());
+    assert!(!ask(), "one is left, and it would take two");
+    assert_eq!(limit.check("a", Cost::ONE, NOW).remaining(), 0);
+}
+
+/// Levels in every order from several threads: no deadlock, and at each level exactly what was admitted in all is gone.
+#[test]
+fn threads_that_name_levels_in_different_orders_agree_on_every_count() {
+    let stores = [window(1_000, 3_600), window(2_000, 3_600), window(100_000, 3_600)];
+    let admitted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..8_usize {
+            let (stores, admitted) = (&stores, &admitted);
+            scope.spawn(move || {
+                for round in 0..1_000 {
+                    let mut levels = [0, 1, 2].map(|i| {
+                        let store = (thread + round * i + i) % 3;
+                        Level::new("any", &stores[store], ["a", "b", "a"][store], Cost::ONE)
+                    });
+                    admitted.fetch_add(check_all(&mut levels, NOW).is_ok().into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(admitted.into_inner() > 0);
+    // Thread and round decide how often a store is named; whatever they did, no store went below zero or lost a count.
+    for (store, key) in stores.iter().zip(["a", "b", "a"]) {
+        let left = store.check(key, cost(u32::MAX), NOW).remaining();
+        let mut taken = 0;
+        while store.check(key, Cost::ONE, NOW).is_admitted() {
+            taken += 1;
+        }
+        assert_eq!(left, taken);
+    }
+}
