@@ -86,8 +86,8 @@ impl Limiter for FixedWindow {
         Receipt { at: now.max(Timestamp::from_nanos(state.index * self.window)), cost, owed: 0, returned: 0, run: 0 }
     }
 
-    fn give_back(&self, state: &mut FixedWindowState, receipt: &Receipt, _now: Timestamp) {
-        if receipt.at.as_nanos() / self.window == state.index {
+    fn give_back(&self, state: &mut FixedWindowState, receipt: &Receipt, now: Timestamp) {
+        if receipt.at.as_nanos() / self.window == self.at(state, now).index {
             state.used = state.used.saturating_sub(receipt.cost.tokens());
         }
     }

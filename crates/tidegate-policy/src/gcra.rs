@@ -121,15 +121,17 @@ impl Limiter for Gcra {
 
     fn give_back(&self, state: &mut GcraState, receipt: &Receipt, now: Timestamp) {
         let back = self.budget.returnable(receipt, state.run, state.returned, now);
-        if let Ok(owed) = u64::try_from(self.owed(state, now)) {
+        if let (1.., Ok(owed)) = (back, u64::try_from(self.owed(state, now))) {
             self.set(state, owed.saturating_sub(back), now);
             state.returned = state.returned.wrapping_add(self.budget.tokens(back.into()) as u32);
         }
     }
 
     fn adopt(&self, state: &mut GcraState, before: &Self, now: Timestamp) {
-        let owed = self.budget.convert(before.owed(state, now), &before.budget);
-        self.set(state, owed, now);
+        if self != before {
+            let owed = self.budget.convert(before.owed(state, now), &before.budget);
+            self.set(state, owed, now);
+        }
     }
 
     fn spent(&self, state: &GcraState, now: Timestamp) -> u64 {

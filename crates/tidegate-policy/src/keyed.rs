@@ -106,6 +106,16 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         self.lock(hash).give_back(hash, key, ticket, now);
     }
 
+    /// Hands the state of `key` to `f`, for limiters whose state is filled from elsewhere. A key that is not there starts unused.
+    pub fn update<Q, R>(&self, key: &Q, now: Timestamp, f: impl FnOnce(&mut L::State) -> R) -> R
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let hash = self.hash(key);
+        self.lock(hash).update(&self.hasher, hash, key, now, f)
+    }
+
     /// Sets other numbers or another algorithm, for all keys. What they used stays used ([`Limiter::adopt`]).
     ///
     /// Requests go on meanwhile, each under the old limiter or the new one; it takes some ten nanoseconds a key.

@@ -38,6 +38,11 @@ impl<'a, K, L: Limiter, Q: ?Sized> Level<'a, K, L, Q> {
     pub const fn new(name: &'a str, limit: &'a Keyed<K, L>, key: &'a Q, cost: Cost) -> Self {
         Self { name, limit, key, cost, decision: None, ticket: None }
     }
+
+    /// For what was taken here, if the last [`check_all`] admitted and it was not given back since.
+    pub const fn ticket(&self) -> Option<Ticket> {
+        self.ticket
+    }
 }
 
 /// Asks all levels together: the request takes its cost from every one of them, or, if any refuses, nothing from any.
@@ -79,6 +84,7 @@ where
     for place in 0..levels.len() {
         let (cost, hash) = (cost_with_earlier(levels, place), locked.hashes[place]);
         let level = &mut levels[place];
+        level.ticket = None;
         let decision = locked.shard(place).decide(hash, level.key, cost, now);
         level.decision = Some(decision);
         if let Decision::Refuse { retry_after, .. } = decision {

@@ -130,12 +130,14 @@ impl Limiter for SlidingCounter {
         Receipt { at: now.later(view.frozen), cost, owed: 0, returned: 0, run: 0 }
     }
 
-    fn give_back(&self, state: &mut SlidingCounterState, receipt: &Receipt, _now: Timestamp) {
-        match state.index.checked_sub(receipt.at.as_nanos() / self.window) {
-            Some(0) => state.current = state.current.saturating_sub(receipt.cost.get()),
-            Some(1) => state.previous = state.previous.saturating_sub(receipt.cost.get()),
-            _ => {}
+    fn give_back(&self, state: &mut SlidingCounterState, receipt: &Receipt, now: Timestamp) {
+        let mut seen = self.view(state, now).state;
+        match seen.index.checked_sub(receipt.at.as_nanos() / self.window) {
+            Some(0) => seen.current = seen.current.saturating_sub(receipt.cost.get()),
+            Some(1) => seen.previous = seen.previous.saturating_sub(receipt.cost.get()),
+            _ => return,
         }
+        *state = seen;
     }
 
     /// Another limit: what was used stays used. Another window length: it starts with the estimate spent, at most all.

@@ -131,10 +131,12 @@ impl Limiter for SlidingLog {
         true // an entry is found by its moment, whatever the numbers are now
     }
 
-    /// Every admission keeps its moment; the new window and limit are laid over those that the old window still holds.
+    /// Every admission keeps its moment; another window is laid over those that the old one still holds.
     fn adopt(&self, state: &mut SlidingLogState, before: &Self, now: Timestamp) {
-        before.forget_expired(state, now);
-        state.latest = state.latest.max(now);
+        if self.window != before.window {
+            before.forget_expired(state, now);
+            state.latest = state.latest.max(now);
+        }
     }
 
     fn spent(&self, state: &SlidingLogState, now: Timestamp) -> u64 {

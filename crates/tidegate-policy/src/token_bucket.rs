@@ -100,8 +100,10 @@ impl Limiter for TokenBucket {
     }
 
     fn adopt(&self, state: &mut TokenBucketState, before: &Self, now: Timestamp) {
-        state.taken = self.budget.convert(before.owed(state, now), &before.budget);
-        state.full_at = now;
+        if self != before {
+            state.taken = self.budget.convert(before.owed(state, now), &before.budget);
+            state.full_at = now;
+        }
     }
 
     fn spent(&self, state: &TokenBucketState, now: Timestamp) -> u64 {

@@ -94,6 +94,27 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
         Ticket { receipt, generation: self.generation }
     }
 
+    pub(super) fn update<Q, R>(
+        &mut self,
+        hasher: &impl BuildHasher,
+        hash: u64,
+        key: &Q,
+        now: Timestamp,
+        f: impl FnOnce(&mut L::State) -> R,
+    ) -> R
+    where
+        K: Borrow<Q>,
+        Q: Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        if let Some(entry) = self.table.find_mut(hash, |entry| entry.key.borrow() == key) {
+            return f(&mut entry.state);
+        }
+        let mut state = L::State::default();
+        let result = f(&mut state);
+        self.insert(hasher, hash, key.to_owned(), state, now);
+        result
+    }
+
     pub(crate) fn give_back<Q>(&mut self, hash: u64, key: &Q, ticket: &Ticket, now: Timestamp)
     where
         K: Borrow<Q>,

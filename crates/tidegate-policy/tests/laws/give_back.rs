@@ -2,14 +2,14 @@
 
 use tidegate_policy::{Cost, Decision, Gcra, LeakyBucket, Limiter, Receipt, Timestamp, TokenBucket};
 
-use crate::oracle::{BucketOracle, Numbers, Oracle};
-use crate::walk::{Step, Walk};
-use crate::{STEPS_A_WALK, build_rate};
+use crate::oracle::{BucketOracle, Oracle};
+use crate::walk::{Numbers, Step, Walk};
+use crate::{STARTS, STEPS_A_WALK, build_rate};
 
 /// Whatever is given back, and however late, those who really went stay within the definition.
 fn those_who_went_stay_within_the_limit<L: Limiter>(build: fn(Numbers) -> L) {
     for seed in 0..300 {
-        let mut walk = Walk::new(seed);
+        let mut walk = Walk::new(seed, &STARTS);
         walk.may_go_back = false;
         let numbers = walk.numbers();
         let (limiter, mut went) = (build(numbers), BucketOracle::new(numbers));
@@ -22,7 +22,7 @@ fn those_who_went_stay_within_the_limit<L: Limiter>(build: fn(Numbers) -> L) {
                 Step::GiveBack if !receipts.is_empty() => {
                     let receipt = receipts.swap_remove(walk.rng().usize(0..receipts.len()));
                     limiter.give_back(&mut state, &receipt, now);
-                    went.undo(receipt.cost.get().into(), receipt.at.as_nanos());
+                    went.undo(receipt.cost.get().into(), receipt.at.as_nanos(), walk.now);
                 }
                 Step::Ask { cost } => {
                     let cost = Cost::new(cost).expect("a cost");
@@ -105,7 +105,7 @@ fn what_is_returned_at_once_was_never_taken() {
 #[test]
 fn leaky_departures_keep_their_distance_when_places_are_given_back() {
     for seed in 0..300 {
-        let mut walk = Walk::new(seed);
+        let mut walk = Walk::new(seed, &STARTS);
         walk.may_go_back = false;
         let numbers = walk.numbers();
         let limiter = LeakyBucket::new(build_rate(numbers), numbers.limit - 1).expect("small numbers");

@@ -11,15 +11,17 @@ mod walk;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use oracle::{BucketOracle, FixedWindowOracle, LeakyOracle, LogOracle, Numbers, Oracle, SlidingCounterOracle};
+use oracle::{BucketOracle, FixedWindowOracle, LeakyOracle, LogOracle, Oracle, SlidingCounterOracle};
 use tidegate_policy::{
     Concurrency, Cost, Decision, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Limiter, Rate, Receipt, Rule,
     SlidingCounter, SlidingLog, Timestamp, TokenBucket,
 };
-use walk::{Step, Walk};
+use walk::{Numbers, Step, Walk};
 
 const STEPS: u64 = 1_000_000;
 const STEPS_A_WALK: u64 = 1_000;
+/// The epoch, a moment after it, our days, and shortly before the end of time.
+const STARTS: [u64; 4] = [0, 1_000_000_007, 1_790_000_000_000_000_000, (u64::MAX >> 1) - (1 << 33)];
 
 fn build_rate(numbers: Numbers) -> Rate {
     Rate::new(numbers.tokens, Duration::from_nanos(numbers.span)).expect("a small rate")
@@ -61,7 +63,7 @@ where
     }
 
     fn walk(&self, seed: u64) {
-        let mut walk = Walk::new(seed);
+        let mut walk = Walk::new(seed, &STARTS);
         let numbers = walk.numbers();
         let mut oracle = O::new(numbers);
         let mut limiter = (self.build)(numbers).expect("small numbers");
@@ -79,10 +81,8 @@ where
                 }
                 Step::GiveBack if self.give_back == GiveBack::Exact && !receipts.is_empty() => {
                     let receipt = receipts.swap_remove(walk.rng().usize(0..receipts.len()));
-                    if walk.now.max(receipt.at.as_nanos()) < receipt.at.as_nanos() + oracle.numbers().span {
-                        limiter.give_back(&mut state, &receipt, Timestamp::from_nanos(walk.now));
-                        oracle.undo(receipt.cost.get().into(), receipt.at.as_nanos());
-                    }
+                    limiter.give_back(&mut state, &receipt, Timestamp::from_nanos(walk.now));
+                    oracle.undo(receipt.cost.get().into(), receipt.at.as_nanos(), walk.now);
                 }
                 Step::GiveBack => {}
                 Step::Ask { cost } => {

@@ -3,13 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// The numbers of any algorithm: `limit` in each `span`, or a capacity of `limit` refilled by `tokens` in each `span`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
-    pub(crate) limit: u64,
-    pub(crate) tokens: u64,
-    pub(crate) span: u64,
-}
+use crate::walk::Numbers;
 
 pub(crate) trait Oracle {
     fn new(numbers: Numbers) -> Self;
@@ -18,8 +12,8 @@ pub(crate) trait Oracle {
     fn admits(&self, tokens: u64, now: u64) -> bool;
     /// It was.
     fn admit(&mut self, tokens: u64, now: u64);
-    /// What was admitted at `at` (by the oracle's reckoning) did not happen after all.
-    fn undo(&mut self, tokens: u64, at: u64);
+    /// What was admitted at `at` (by the oracle's reckoning) did not happen after all, as is known from `now` on.
+    fn undo(&mut self, tokens: u64, at: u64, now: u64);
     fn change(&mut self, numbers: Numbers, now: u64);
     /// How long an admitted request has to wait.
     fn wait(&self, _now: u64) -> u64 {
@@ -62,6 +56,15 @@ impl Windows {
         self.latest = now;
     }
 
+    /// Counts only if it was in one of the last windows, up to `reach` before the one of `now`.
+    fn undo(&mut self, tokens: u64, at: u64, now: u64, reach: u64) {
+        let now = self.clock(now);
+        if now / self.numbers.span - at / self.numbers.span <= reach {
+            remove(&mut self.admissions, tokens, at);
+            self.latest = now;
+        }
+    }
+
     fn change(&mut self, numbers: Numbers, now: u64, used: u64) {
         if numbers.span != self.numbers.span {
             let now = self.clock(now);
@@ -92,8 +95,8 @@ impl Oracle for FixedWindowOracle {
         self.0.admit(tokens, now);
     }
 
-    fn undo(&mut self, tokens: u64, at: u64) {
-        remove(&mut self.0.admissions, tokens, at);
+    fn undo(&mut self, tokens: u64, at: u64, now: u64) {
+        self.0.undo(tokens, at, now, 0);
     }
 
     fn change(&mut self, numbers: Numbers, now: u64) {
@@ -133,8 +136,8 @@ impl Oracle for SlidingCounterOracle {
         self.0.admit(tokens, now);
     }
 
-    fn undo(&mut self, tokens: u64, at: u64) {
-        remove(&mut self.0.admissions, tokens, at);
+    fn undo(&mut self, tokens: u64, at: u64, now: u64) {
+        self.0.undo(tokens, at, now, 1);
     }
 
     fn change(&mut self, numbers: Numbers, now: u64) {
@@ -171,15 +174,15 @@ impl Oracle for LogOracle {
         self.admissions.push_back((self.latest, tokens));
     }
 
-    fn undo(&mut self, tokens: u64, at: u64) {
-        if self.latest < at + self.numbers.span {
-            remove(&mut self.admissions, tokens, at);
-        }
+    fn undo(&mut self, tokens: u64, at: u64, _now: u64) {
+        remove(&mut self.admissions, tokens, at);
     }
 
     fn change(&mut self, numbers: Numbers, now: u64) {
-        self.latest = now.max(self.latest);
-        self.admissions.retain(|(at, _)| self.latest < at + self.numbers.span);
+        if numbers.span != self.numbers.span {
+            self.latest = now.max(self.latest);
+            self.admissions.retain(|(at, _)| self.latest < at + self.numbers.span);
+        }
         self.numbers = numbers;
     }
 }
@@ -228,7 +231,7 @@ impl Oracle for BucketOracle {
         self.admissions.push_back((now, units));
     }
 
-    fn undo(&mut self, tokens: u64, at: u64) {
+    fn undo(&mut self, tokens: u64, at: u64, _now: u64) {
         let entry = (at, self.units(tokens) as u128);
         if let Some(found) = self.admissions.iter().position(|other| *other == entry) {
             self.admissions.remove(found);
@@ -236,6 +239,9 @@ impl Oracle for BucketOracle {
     }
 
     fn change(&mut self, numbers: Numbers, now: u64) {
+        if numbers == self.numbers {
+            return;
+        }
         let owed = self.owed(now).min(self.units(self.numbers.limit)) as u128;
         // A fraction is carried over, rounded up to the units in which the limiter counts: the fraction in lowest terms.
         let divisor = |n: Numbers| u128::from(gcd(n.tokens, n.span));
@@ -287,8 +293,8 @@ impl Oracle for LeakyOracle {
         self.bucket.admit(tokens, now);
     }
 
-    fn undo(&mut self, tokens: u64, at: u64) {
-        self.bucket.undo(tokens, at);
+    fn undo(&mut self, tokens: u64, at: u64, now: u64) {
+        self.bucket.undo(tokens, at, now);
     }
 
     fn change(&mut self, numbers: Numbers, now: u64) {

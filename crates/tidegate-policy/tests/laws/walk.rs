@@ -2,7 +2,13 @@
 
 use fastrand::Rng;
 
-use crate::oracle::Numbers;
+/// The numbers of any algorithm: `limit` in each `span`, or a capacity of `limit` refilled by `tokens` in each `span`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) limit: u64,
+    pub(crate) tokens: u64,
+    pub(crate) span: u64,
+}
 
 pub(crate) struct Walk {
     rng: Rng,
@@ -20,11 +26,10 @@ pub(crate) enum Step {
 }
 
 impl Walk {
-    /// Begins at the epoch, in our days, or shortly before the end of time.
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Begins at one of these moments.
+    pub(crate) fn new(seed: u64, starts: &[u64]) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let end = u64::MAX >> 1;
-        let now = [0, 1_790_000_000_000_000_000, 1_000_000_007, end - (1 << 33)][rng.usize(0..4)];
+        let now = starts[rng.usize(0..starts.len())];
         Self { rng, now, latest: now, may_go_back: true, retry_at: None }
     }
 

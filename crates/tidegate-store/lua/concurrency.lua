@@ -1,0 +1,1 @@
+algorithms.concurrency = log

@@ -1,0 +1,1 @@
+algorithms.fixed = windows(false)

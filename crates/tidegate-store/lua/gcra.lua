@@ -1,0 +1,1 @@
+algorithms.gcra = bucket(true, false)

@@ -1,0 +1,1 @@
+algorithms.leaky = bucket(true, true)

@@ -1,0 +1,1 @@
+algorithms.sliding_log = log

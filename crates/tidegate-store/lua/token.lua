@@ -1,0 +1,1 @@
+algorithms.token = bucket(false, false)

@@ -1,0 +1,191 @@
+//! Tokens taken in advance: requests are decided from what is in hand, and Redis is asked when that runs out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_policy::{Decision, Level, Timestamp, check_all, give_back_all};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::Key;
+use crate::exact::{integers, micros};
+use crate::lease::{Ask, Grant, Lease};
+use crate::limit::{SharedLevel, SharedLimit, Sharing};
+use crate::link::Unavailable;
+use crate::local::{lease_levels, tickets};
+use crate::script::Task;
+use crate::store::{Charged, Inner, Source, Store, Verdict};
+
+/// Where requests wait while somebody else asks for the same key.
+#[derive(Default)]
+pub(crate) struct Turns([Notify; 32]);
+
+impl Turns {
+    fn of(&self, key: Key) -> &Notify {
+        &self.0[key.spread() % self.0.len()]
+    }
+}
+
+/// A key to be asked about, and the question.
+struct Question {
+    limit: SharedLimit,
+    key: Key,
+    ask: Ask,
+}
+
+/// Integers a level takes in the reply of `lease.lua`.
+const REPLY: usize = 6;
+
+impl Inner {
+    /// Levels that are leased are decided from what is in hand; exact ones go with them, in one call. All or nothing: what was taken from
+    /// leases is put back if an exact level refuses.
+    pub(crate) async fn check_leased(
+        self: &Arc<Self>,
+        levels: &[SharedLevel<'_>],
+        now: Timestamp,
+    ) -> Result<Verdict, Unavailable> {
+        let of = |sharing| levels.iter().filter(move |level| level.limit.sharing() == sharing).collect::<Vec<_>>();
+        let (leased, exact) = (of(Sharing::Leased), of(Sharing::Exact));
+        let mut asked = lease_levels(&leased);
+        let in_hand = self.take_from_leases(&leased, &mut asked, now).await?;
+        let (answers, charges) = match exact.is_empty() {
+            true => (Vec::new(), Vec::new()),
+            false => match self.ask_exact(&exact, in_hand).await {
+                Ok(answer) => answer,
+                Err(unavailable) => {
+                    give_back_all(&mut asked, now);
+                    return Err(unavailable);
+                }
+            },
+        };
+        let refused = answers.iter().any(|decision| !decision.is_admitted());
+        let local = if in_hand && !refused { tickets(leased.iter().copied(), &asked, true) } else { Vec::new() };
+        if in_hand && refused {
+            give_back_all(&mut asked, now);
+        }
+        self.stock_up(&leased, now);
+        let (mut leases, mut exact) = (asked.iter().filter_map(|level| level.decision), answers.into_iter());
+        let decisions = levels.iter().filter_map(|level| match level.limit.sharing() {
+            Sharing::Leased => leases.next(),
+            Sharing::Exact => exact.next(),
+        });
+        Ok(Verdict::new(Source::Shared, decisions.collect(), Charged { local, exact: charges }))
+    }
+
+    /// Takes from all leases, or from none; asks Redis for those that lack something, or waits for whoever is asking already.
+    async fn take_from_leases(
+        self: &Arc<Self>,
+        levels: &[&SharedLevel<'_>],
+        asked: &mut [Level<'_, Key, Lease>],
+        now: Timestamp,
+    ) -> Result<bool, Unavailable> {
+        let patience = Instant::now() + self.budget;
+        loop {
+            if check_all(asked, now).is_ok() {
+                return Ok(true);
+            }
+            let lacking = |asked: &Level<'_, Key, Lease>| {
+                asked.decision.is_some_and(|decision| !decision.is_admitted() && is_question(&decision))
+            };
+            let Some(first) = asked.iter().position(lacking) else { return Ok(false) };
+            if self.link.is_down() {
+                return Err(Unavailable);
+            }
+            let turn = self.turns.of(levels[first].key).notified();
+            tokio::pin!(turn);
+            turn.as_mut().enable(); // before we look who is asking, or we might miss him
+            let lack = levels.iter().zip(asked.iter()).filter(|(_, asked)| lacking(asked)).map(|(level, _)| *level);
+            let questions = self.questions(lack, now);
+            if questions.is_empty() {
+                timeout_at(patience, turn).await.map_err(|_| Unavailable)?;
+            } else {
+                // In a task of its own: whoever waits for us must get his answer even if our client goes away.
+                let asking = tokio::spawn(Arc::clone(self).put(questions, now));
+                asking.await.map_err(|_| Unavailable)??;
+            }
+        }
+    }
+
+    /// A question for each of these levels that nobody is asking about yet.
+    fn questions<'a, 'b: 'a>(
+        &self,
+        levels: impl Iterator<Item = &'a SharedLevel<'b>>,
+        now: Timestamp,
+    ) -> Vec<Question> {
+        let question = |level: &SharedLevel<'_>| self.question(level, level.cost.get(), now);
+        levels.filter_map(question).collect()
+    }
+
+    fn question(&self, level: &SharedLevel<'_>, cost: u32, now: Timestamp) -> Option<Question> {
+        let (id, patience) = (self.next_lease_id(), self.budget * 2);
+        let leases = level.limit.leases();
+        let ask = leases.update(&level.key, now, |state| state.ask(cost, now, &self.lease, id, patience))?;
+        Some(Question { limit: level.limit.clone(), key: level.key, ask })
+    }
+
+    /// Fetches more for leases that run low, before they run out. Nobody waits for it.
+    fn stock_up(self: &Arc<Self>, levels: &[&SharedLevel<'_>], now: Timestamp) {
+        let low = |level: &SharedLevel<'_>| level.limit.leases().update(&level.key, now, |state| state.is_low(now));
+        let low = levels.iter().filter(|level| low(level));
+        let questions: Vec<Question> = low.filter_map(|level| self.question(level, 0, now)).collect();
+        if !questions.is_empty() {
+            tokio::spawn(Arc::clone(self).put(questions, now));
+        }
+    }
+
+    /// Puts the questions to Redis in one call, hands out the answers, and wakes those who wait for them.
+    async fn put(self: Arc<Self>, questions: Vec<Question>, asked_at: Timestamp) -> Result<(), Unavailable> {
+        let answer = self.ask_leases(&questions).await;
+        for (place, Question { limit, key, ask }) in questions.iter().enumerate() {
+            limit.leases().update(key, asked_at, |state| match &answer {
+                Ok(grants) => state.answer(ask, &grants[place], asked_at, &self.lease),
+                Err(Unavailable) => state.no_answer(ask),
+            });
+            self.turns.of(*key).notify_waiters();
+        }
+        answer.map(drop)
+    }
+
+    async fn ask_leases(&self, questions: &[Question]) -> Result<Vec<Grant>, Unavailable> {
+        let mut keys = Vec::with_capacity(questions.len());
+        let mut args = vec![String::new()];
+        let mut algorithms = Vec::with_capacity(questions.len());
+        for Question { limit, key, ask } in questions {
+            let numbers = limit.numbers();
+            keys.extend(limit.redis_keys(&numbers, *key));
+            args.push(numbers.algorithm.name().to_owned());
+            let lease = [ask.id, ask.new_id, ask.held.into(), ask.spent.into(), ask.granted_at, ask.keep.into()];
+            let wish = [ask.want.into(), ask.cost.into(), self.lease.span.as_micros() as u64];
+            args.extend(numbers.args.iter().chain(&lease).chain(&wish).map(u64::to_string));
+            algorithms.push(numbers.algorithm);
+        }
+        let script = self.scripts.get(Task::Lease, &algorithms);
+        let reply = integers(self.link.run(&script, &keys, &args).await?, 1 + questions.len() * REPLY)?;
+        let at = u64::try_from(reply[0]).unwrap_or(0);
+        Ok(reply[1..].chunks_exact(REPLY).map(|answer| grant(answer, at)).collect())
+    }
+}
+
+/// Whether a lease's refusal means that Redis must be asked.
+fn is_question(decision: &Decision) -> bool {
+    decision.retry_after() == Some(Duration::ZERO)
+}
+
+fn grant(answer: &[i64], at: u64) -> Grant {
+    Grant {
+        granted: u32::try_from(answer[0]).unwrap_or(0),
+        kept: answer[1] == 1,
+        span: micros(answer[2]),
+        left: u64::try_from(answer[3]).unwrap_or(0),
+        reset_after: micros(answer[4]),
+        retry_after: (answer[5] >= 0).then(|| micros(answer[5])),
+        at,
+    }
+}
+
+impl Store {
+    /// How much a process may take in advance.
+    pub fn lease_terms(&self) -> crate::LeaseTerms {
+        self.0.lease
+    }
+}

@@ -1,0 +1,49 @@
+//! Limiter state shared by several processes through Redis.
+//!
+//! *Exact*: one script call a request, for all its limits, by Redis' own clock. *Leased*: tokens are taken in advance and spent locally;
+//! the limit is never exceeded, and a hot key costs Redis next to nothing. When Redis is away a [`FailureMode`] decides, at once: no
+//! request waits longer than its budget.
+//!
+//! It works on a single server, behind Sentinel and on Redis Cluster ([`Topology`]). The algorithms are those of `tidegate-policy`;
+//! each exists a second time as a Lua file here, and a test feeds both the same steps.
+//!
+//! ```no_run
+//! use std::num::NonZeroUsize;
+//! use std::time::Duration;
+//! use tidegate_policy::{Cost, Gcra, Rate, Timestamp};
+//! use tidegate_store::{Key, Name, SharedLevel, Sharing, Store, StoreConfig};
+//!
+//! # async fn example(now: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::connect(StoreConfig::new("redis://127.0.0.1:6379".parse()?, Name::new("shop")?)).await;
+//! let rule = Gcra::new(Rate::new(1_000, Duration::from_secs(60))?, 100)?;
+//! let per_user = store.limit(Name::new("user")?, rule, Sharing::Exact, NonZeroUsize::new(100_000).ok_or("zero")?)?;
+//!
+//! let ann = SharedLevel { limit: &per_user, key: Key::of(&["ann"]), cost: Cost::ONE };
+//! let verdict = store.check(&[ann], now).await;
+//! if !verdict.admitted {
+//!     println!("refused: {:?}", verdict.refused_by);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod exact;
+mod key;
+mod lease;
+mod leased;
+mod limit;
+mod link;
+mod local;
+mod numbers;
+#[doc(hidden)] // public for the differential test, which runs the scripts with a clock of its own
+pub mod script;
+mod store;
+mod topology;
+
+pub use key::{InvalidName, Key, Name};
+pub use lease::LeaseTerms;
+pub use limit::{SharedLevel, SharedLimit, Sharing};
+pub use link::{Observer, StoreEvent};
+pub use numbers::Unshareable;
+pub use store::{Charged, FailureMode, Source, Store, StoreConfig, Verdict};
+pub use topology::{InvalidAddress, Login, Topology};

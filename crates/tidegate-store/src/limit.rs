@@ -1,0 +1,108 @@
+use std::num::NonZeroUsize;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tidegate_policy::{Cost, Keyed, Rule, Timestamp};
+
+use crate::lease::Lease;
+use crate::numbers::Numbers;
+use crate::{Key, Name, Unshareable};
+
+/// Whether every request asks Redis, or tokens are taken in advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One call a request; exact among all who share it.
+    Exact,
+    /// Tokens are leased and spent locally; never above the limit, under-used by what is leased and unspent.
+    Leased,
+}
+
+/// A named limit whose state is shared. Clones are the same limit.
+#[derive(Clone)]
+pub struct SharedLimit(Arc<Shared>);
+
+struct Shared {
+    name: Name,
+    /// What all its Redis keys begin with; the hash tag keeps a namespace on one master.
+    prefix: String,
+    sharing: Sharing,
+    numbers: RwLock<Numbers>,
+    /// Decides while Redis is away, where the failure mode says so. It is kept from one outage to the next.
+    local: Keyed<Key, Rule>,
+    leases: Keyed<Key, Lease>,
+}
+
+/// One of the limits of a request: which, on whose account, at what cost.
+#[derive(Clone)]
+pub struct SharedLevel<'a> {
+    /// The limit.
+    pub limit: &'a SharedLimit,
+    /// On whose account.
+    pub key: Key,
+    /// What it takes.
+    pub cost: Cost,
+}
+
+impl SharedLimit {
+    pub(crate) fn new(
+        namespace: &Name,
+        name: Name,
+        rule: Rule,
+        sharing: Sharing,
+        max_keys: NonZeroUsize,
+    ) -> Result<Self, Unshareable> {
+        let numbers = Numbers::of(&rule)?;
+        if sharing == Sharing::Leased {
+            numbers.check_leasable()?;
+        }
+        Ok(Self(Arc::new(Shared {
+            prefix: format!("tidegate:{{{}}}:{}", namespace.as_str(), name.as_str()),
+            name,
+            sharing,
+            numbers: RwLock::new(numbers),
+            local: Keyed::new(rule, max_keys),
+            leases: Keyed::new(Lease, max_keys),
+        })))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.name.as_str()
+    }
+
+    /// How it is shared.
+    pub fn sharing(&self) -> Sharing {
+        self.0.sharing
+    }
+
+    /// Sets other numbers, or another algorithm: in this process at once; in Redis each key follows at its next request. What was used
+    /// stays used; leases under the old numbers are dropped.
+    pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
+        let numbers = Numbers::of(rule)?;
+        if self.0.sharing == Sharing::Leased {
+            numbers.check_leasable()?;
+        }
+        *self.0.numbers.write().unwrap_or_else(PoisonError::into_inner) = numbers;
+        self.0.local.change(rule, now);
+        self.0.leases.change(&Lease, now);
+        Ok(())
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        *self.0.numbers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn local(&self) -> &Keyed<Key, Rule> {
+        &self.0.local
+    }
+
+    pub(crate) fn leases(&self) -> &Keyed<Key, Lease> {
+        &self.0.leases
+    }
+
+    /// The Redis keys of one account: they carry the limit's name and algorithm, never its numbers.
+    pub(crate) fn redis_keys(&self, numbers: &Numbers, key: Key) -> impl Iterator<Item = String> {
+        let state = format!("{}:{}:{key}", self.0.prefix, numbers.algorithm);
+        let entries = (numbers.key_count() == 2).then(|| format!("{state}:log"));
+        std::iter::once(state).chain(entries)
+    }
+}

@@ -1,0 +1,200 @@
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::script::Script;
+use crate::topology::{Connection, Topology};
+
+/// What happened between us and Redis, for metrics and logs.
+#[derive(Clone, Copy, Debug)]
+pub enum StoreEvent<'a> {
+    /// A call has ended.
+    Call {
+        /// How long it took.
+        took: Duration,
+        /// What went wrong, if anything.
+        error: Option<&'a str>,
+    },
+    /// Redis is out of reach: from here on the failure mode decides.
+    Down {
+        /// What happened.
+        error: &'a str,
+    },
+    /// Redis is back.
+    Up {
+        /// How long it was away.
+        after: Duration,
+    },
+}
+
+/// Is told of every [`StoreEvent`], on the way of a request: it should be quick.
+pub type Observer = Arc<dyn Fn(StoreEvent<'_>) + Send + Sync>;
+
+/// Redis could not be asked, or did not answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unavailable;
+
+/// After so many calls in a row that failed or came too late, Redis counts as away.
+const FAILURES_TO_GO_DOWN: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two attempts to reconnect.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The way to Redis: one connection, what is known of its health, and whoever mends it.
+pub(crate) struct Link {
+    topology: Topology,
+    budget: Duration,
+    /// A key of our own in the namespace's slot, to see whether its master takes writes.
+    probe_key: String,
+    observer: Observer,
+    connection: Mutex<Option<Connection>>,
+    down: AtomicBool,
+    failures: AtomicU32,
+}
+
+impl Link {
+    /// Tries to connect once. If that fails, the link starts out down and goes on trying.
+    pub(crate) async fn open(topology: Topology, budget: Duration, probe_key: String, observer: Observer) -> Arc<Self> {
+        let link = Arc::new(Self {
+            topology,
+            budget,
+            probe_key,
+            observer,
+            connection: Mutex::new(None),
+            down: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+        });
+        match link.connect().await {
+            Ok(connection) => link.set(Some(connection)),
+            Err(error) => link.go_down(&error),
+        }
+        link
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    /// Runs a script within the time budget. A call that came too late may still have been carried out.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        script: &Script,
+        keys: &[String],
+        args: &[String],
+    ) -> Result<Value, Unavailable> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(mut connection) = connection else { return Err(Unavailable) };
+        let call = async {
+            match connection.call(&eval("EVALSHA", &script.sha, keys, args)).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    connection.call(&eval("EVAL", &script.text, keys, args)).await
+                }
+                answer => answer,
+            }
+        };
+        let started = Instant::now();
+        let answer = timeout(self.budget, call).await;
+        let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
+        match answer {
+            Ok(Ok(value)) => {
+                self.failures.store(0, Ordering::Relaxed);
+                tell(None);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                let text = error.to_string();
+                tell(Some(&text));
+                self.failed(&text, is_lost(&error));
+                Err(Unavailable)
+            }
+            Err(_) => {
+                let text = format!("no answer within {:?}", self.budget);
+                tell(Some(&text));
+                self.failed(&text, false);
+                Err(Unavailable)
+            }
+        }
+    }
+
+    fn failed(self: &Arc<Self>, error: &str, connection_lost: bool) {
+        let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if connection_lost || in_a_row >= FAILURES_TO_GO_DOWN {
+            self.go_down(error);
+        }
+    }
+
+    fn go_down(self: &Arc<Self>, error: &str) {
+        if !self.down.swap(true, Ordering::Relaxed) {
+            self.set(None);
+            (self.observer)(StoreEvent::Down { error });
+            tokio::spawn(reconnect(Arc::downgrade(self)));
+        }
+    }
+
+    fn set(&self, connection: Option<Connection>) {
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = connection;
+    }
+
+    /// Connects, and sees whether the namespace's master takes a write within the budget of a call.
+    async fn connect(&self) -> Result<Connection, String> {
+        let connecting = timeout(LONGEST_PAUSE, self.topology.connect(LONGEST_PAUSE));
+        let mut connection = flatten(connecting.await)?;
+        let mut probe = redis::cmd("SET");
+        probe.arg(&self.probe_key).arg("1").arg("PX").arg(1_000);
+        flatten(timeout(self.budget, connection.call(&probe)).await)?;
+        Ok(connection)
+    }
+}
+
+fn flatten<T>(answer: Result<RedisResult<T>, tokio::time::error::Elapsed>) -> Result<T, String> {
+    match answer {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    }
+}
+
+/// Tries again and again, with growing pauses, until Redis is back or nobody needs it any more.
+async fn reconnect(link: Weak<Link>) {
+    let since = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        sleep(jittered(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        let Some(link) = link.upgrade() else { return };
+        if let Ok(connection) = link.connect().await {
+            link.set(Some(connection));
+            link.failures.store(0, Ordering::Relaxed);
+            link.down.store(false, Ordering::Relaxed);
+            (link.observer)(StoreEvent::Up { after: since.elapsed() });
+            return;
+        }
+    }
+}
+
+/// Half to the whole of `pause`, so that many processes do not come back in step.
+fn jittered(pause: Duration) -> Duration {
+    let random = std::hash::RandomState::new().hash_one(0) as u32;
+    pause / 2 + (pause / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+fn eval(command: &str, script: &str, keys: &[String], args: &[String]) -> Cmd {
+    let mut cmd = redis::cmd(command);
+    cmd.arg(script).arg(keys.len()).arg(keys).arg(args);
+    cmd
+}
+
+/// Whether an error means that this connection, or the node behind it, is no good any more.
+fn is_lost(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
+    error.is_io_error()
+        || error.is_connection_dropped()
+        || matches!(
+            error.kind(),
+            ErrorKind::Server(BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain)
+                | ErrorKind::ClusterConnectionNotFound
+        )
+}

@@ -1,0 +1,64 @@
+//! Limits in this process' own memory: leases in hand, and all of them while Redis is away.
+
+use tidegate_policy::{Keyed, Level, Rule, Ticket, Timestamp, check_all};
+
+use crate::Key;
+use crate::lease::Lease;
+use crate::limit::{SharedLevel, SharedLimit};
+use crate::store::{Charged, FailureMode, Inner, Source, Verdict};
+
+/// What was taken from memory, and from which of a limit's stores.
+pub(crate) struct LocalTicket {
+    limit: SharedLimit,
+    key: Key,
+    ticket: Ticket,
+    of_lease: bool,
+}
+
+impl std::fmt::Debug for LocalTicket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalTicket({}, {:?})", self.limit.name(), self.key)
+    }
+}
+
+impl LocalTicket {
+    pub(crate) fn give_back(&self, now: Timestamp) {
+        if self.of_lease {
+            self.limit.leases().give_back(&self.key, &self.ticket, now);
+        } else {
+            self.limit.local().give_back(&self.key, &self.ticket, now);
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn check_local(&self, levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
+        let mut asked: Vec<Level<'_, Key, Rule>> = levels.iter().map(|level| ask(level, level.limit.local())).collect();
+        let admitted = check_all(&mut asked, now).is_ok();
+        let charged = if admitted { tickets(levels.iter(), &asked, false) } else { Vec::new() };
+        let decisions = asked.iter().filter_map(|level| level.decision).collect();
+        Verdict::new(Source::Failure(FailureMode::Local), decisions, Charged { local: charged, exact: Vec::new() })
+    }
+}
+
+pub(crate) fn ask<'a, L: tidegate_policy::Limiter>(
+    level: &'a SharedLevel<'_>,
+    store: &'a Keyed<Key, L>,
+) -> Level<'a, Key, L> {
+    Level::new(level.limit.name(), store, &level.key, level.cost)
+}
+
+/// Tickets for what an admitted [`check_all`] took.
+pub(crate) fn tickets<'a, 'b: 'a, L: tidegate_policy::Limiter>(
+    levels: impl Iterator<Item = &'a SharedLevel<'b>>,
+    asked: &[Level<'_, Key, L>],
+    of_lease: bool,
+) -> Vec<LocalTicket> {
+    let taken = levels.zip(asked).filter_map(|(level, asked)| Some((level, asked.ticket()?)));
+    taken.map(|(level, ticket)| LocalTicket { limit: level.limit.clone(), key: level.key, ticket, of_lease }).collect()
+}
+
+/// The leases of these levels, as levels of their own.
+pub(crate) fn lease_levels<'a>(levels: &[&'a SharedLevel<'_>]) -> Vec<Level<'a, Key, Lease>> {
+    levels.iter().map(|level| ask(level, level.limit.leases())).collect()
+}

@@ -1,0 +1,186 @@
+use std::hash::BuildHasher;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_policy::{Decision, Rule, Timestamp};
+
+use crate::exact::Charge;
+use crate::lease::LeaseTerms;
+use crate::leased::Turns;
+use crate::limit::{SharedLevel, SharedLimit, Sharing};
+use crate::link::{LONGEST_PAUSE, Link, Observer};
+use crate::local::LocalTicket;
+use crate::script::Scripts;
+use crate::{Name, Topology, Unshareable};
+
+/// What happens to requests while Redis is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureMode {
+    /// They pass, unlimited.
+    #[default]
+    Open,
+    /// They are refused.
+    Closed,
+    /// They are limited in memory, by this process alone.
+    Local,
+}
+
+/// How a [`Store`] reaches Redis, and what it does when it can't.
+#[derive(Clone)]
+pub struct StoreConfig {
+    /// Where Redis is.
+    pub topology: Topology,
+    /// Limits of one namespace are checked together on one master; scale by having several.
+    pub namespace: Name,
+    /// The longest a request waits for Redis.
+    pub budget: Duration,
+    /// What happens to requests while Redis is away.
+    pub on_failure: FailureMode,
+    /// How much is taken in advance, for limits that are leased.
+    pub lease: LeaseTerms,
+    /// Is told what happens between us and Redis.
+    pub observer: Observer,
+}
+
+impl StoreConfig {
+    /// The usual settings: 20 ms for a call, fail open, leases of up to 1000 tokens for a second.
+    pub fn new(topology: Topology, namespace: Name) -> Self {
+        Self {
+            topology,
+            namespace,
+            budget: Duration::from_millis(20),
+            on_failure: FailureMode::default(),
+            lease: LeaseTerms::default(),
+            observer: Arc::new(|_| {}),
+        }
+    }
+}
+
+/// Limits shared through Redis. Clones are the same store.
+#[derive(Clone)]
+pub struct Store(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) namespace: Name,
+    pub(crate) on_failure: FailureMode,
+    pub(crate) lease: LeaseTerms,
+    pub(crate) budget: Duration,
+    pub(crate) link: Arc<Link>,
+    pub(crate) scripts: Scripts,
+    pub(crate) turns: Turns,
+    next_lease: AtomicU64,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Redis, or a lease from it.
+    Shared,
+    /// Redis is away: the mode decided, or this process' own memory.
+    Failure(FailureMode),
+}
+
+/// What a request is told, and what it takes to return what it was charged.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Whether it may go.
+    pub admitted: bool,
+    /// Who decided.
+    pub source: Source,
+    /// What each level said, in their order; empty if none was asked.
+    pub decisions: Vec<Decision>,
+    /// The refusing level that keeps it away longest, and for how long (`None`: for ever).
+    pub refused_by: Option<(usize, Option<Duration>)>,
+    /// What was charged.
+    pub charged: Charged,
+}
+
+/// What a request was charged, to [give it back](Store::give_back).
+#[derive(Debug, Default)]
+pub struct Charged {
+    pub(crate) exact: Vec<Charge>,
+    pub(crate) local: Vec<LocalTicket>,
+}
+
+impl Verdict {
+    pub(crate) fn new(source: Source, decisions: Vec<Decision>, charged: Charged) -> Self {
+        let refused = decisions.iter().enumerate().filter(|(_, decision)| !decision.is_admitted());
+        let refused = refused.map(|(level, decision)| (level, decision.retry_after()));
+        let refused_by = refused.reduce(|longest, other| if is_longer(other.1, longest.1) { other } else { longest });
+        Self { admitted: refused_by.is_none(), source, decisions, refused_by, charged }
+    }
+}
+
+fn is_longer(a: Option<Duration>, b: Option<Duration>) -> bool {
+    a.unwrap_or(Duration::MAX) > b.unwrap_or(Duration::MAX)
+}
+
+impl Store {
+    /// Connects. If Redis is away the store starts in its failure mode and goes on trying.
+    pub async fn connect(config: StoreConfig) -> Self {
+        let StoreConfig { topology, namespace, budget, on_failure, lease, observer } = config;
+        let probe = format!("tidegate:{{{}}}::probe", namespace.as_str());
+        let link = Link::open(topology, budget, probe, observer).await;
+        // Leases of different processes must never have the same id: 32 random bits, then a counter; 52 bits in all.
+        let random = std::hash::RandomState::new().hash_one(std::process::id()) & 0xffff_ffff;
+        let next_lease = AtomicU64::new(random << 20);
+        let (scripts, turns) = (Scripts::default(), Turns::default());
+        Self(Arc::new(Inner { namespace, on_failure, lease, budget, link, scripts, turns, next_lease }))
+    }
+
+    /// A limit of this store. `max_keys` bounds what this process keeps in memory for it: leases, and counts while Redis is away.
+    pub fn limit(
+        &self,
+        name: Name,
+        rule: impl Into<Rule>,
+        sharing: Sharing,
+        max_keys: NonZeroUsize,
+    ) -> Result<SharedLimit, Unshareable> {
+        SharedLimit::new(&self.0.namespace, name, rule.into(), sharing, max_keys)
+    }
+
+    /// Whether Redis counts as away.
+    pub fn is_down(&self) -> bool {
+        self.0.link.is_down()
+    }
+
+    /// Asks all levels together: the request is charged at every one of them, or, if any refuses, at none.
+    ///
+    /// All levels must be limits of this store. `now` is the caller's clock: it counts for leases and while Redis is away; otherwise
+    /// Redis' own clock does. Dropping the returned future leaves nothing undone, but a call under way may still be charged.
+    pub async fn check(&self, levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
+        let inner = &self.0;
+        let answer = if levels.iter().all(|level| level.limit.sharing() == Sharing::Exact) {
+            inner.check_exact(levels).await
+        } else {
+            inner.check_leased(levels, now).await
+        };
+        answer.unwrap_or_else(|_| match inner.on_failure {
+            FailureMode::Local => inner.check_local(levels, now),
+            mode => {
+                let admitted = mode == FailureMode::Open;
+                let refused_by = (!admitted).then_some((0, Some(LONGEST_PAUSE)));
+                let source = Source::Failure(mode);
+                Verdict { admitted, source, decisions: Vec::new(), refused_by, charged: Charged::default() }
+            }
+        })
+    }
+
+    /// Gives back what a request was charged, as [`tidegate_policy::Limiter::give_back`] says. If Redis can't be reached it stays charged.
+    pub async fn give_back(&self, charged: Charged, now: Timestamp) {
+        for ticket in charged.local {
+            ticket.give_back(now);
+        }
+        if !charged.exact.is_empty() {
+            self.0.give_back_exact(&charged.exact).await;
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn next_lease_id(&self) -> u64 {
+        self.next_lease.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
+    }
+}

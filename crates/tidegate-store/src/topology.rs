@@ -1,0 +1,177 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value};
+
+/// Where Redis is, and how it is made up.
+///
+/// As text: `redis://[user:password@]host:port[/db]` for one server, `redis+sentinel://[user:password@]host:port,host:port/master[/db]`
+/// for a master found by its sentinels, `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Topology {
+    /// One server.
+    Single {
+        /// Its address.
+        url: String,
+    },
+    /// A master with replicas, watched by sentinels.
+    Sentinel {
+        /// The sentinels' addresses.
+        sentinels: Vec<String>,
+        /// The name by which they know the master.
+        master: String,
+        /// How to log in to the master, and its database number.
+        login: Login,
+    },
+    /// A Redis Cluster.
+    Cluster {
+        /// Some of its nodes.
+        nodes: Vec<String>,
+        /// How to log in.
+        login: Login,
+    },
+}
+
+/// User, password and database number.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    user: Option<String>,
+    password: Option<String>,
+    database: i64,
+}
+
+/// Passwords stay out of logs.
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single { url } => match url.rsplit_once('@') {
+                Some((_, address)) => write!(f, "redis://***@{address}"),
+                None => f.write_str(url),
+            },
+            Self::Sentinel { sentinels, master, .. } => write!(f, "{master} by {}", sentinels.join(",")),
+            Self::Cluster { nodes, .. } => write!(f, "cluster {}", nodes.join(",")),
+        }
+    }
+}
+
+/// An address that makes no sense. The text says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidAddress(pub String);
+
+impl fmt::Display for InvalidAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}; allowed: redis://host:port[/db], redis+sentinel://host:port,host:port/master[/db], \
+             redis+cluster://host:port,host:port",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidAddress {}
+
+impl FromStr for Topology {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| InvalidAddress("it has no scheme".to_owned()))?;
+        if scheme == "redis" {
+            text.into_connection_info().map_err(|error| InvalidAddress(error.to_string()))?;
+            return Ok(Self::Single { url: text.to_owned() });
+        }
+        let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(login, rest)| (login, rest));
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let urls = hosts.split(',').map(|host| format!("redis://{host}")).collect::<Vec<_>>();
+        for url in &urls {
+            url.as_str().into_connection_info().map_err(|error| InvalidAddress(format!("{url}: {error}")))?;
+        }
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let mut login = Login { user: some(user), password: some(password), database: 0 };
+        match scheme {
+            "redis+cluster" if path.is_empty() => Ok(Self::Cluster { nodes: urls, login }),
+            "redis+cluster" => Err(InvalidAddress(format!("a cluster has no database `{path}`"))),
+            "redis+sentinel" => {
+                let (master, database) = path.split_once('/').unwrap_or((path, "0"));
+                login.database =
+                    database.parse().map_err(|_| InvalidAddress(format!("`{database}` is not a database number")))?;
+                let master = some(master).ok_or_else(|| InvalidAddress("the master's name is missing".to_owned()))?;
+                Ok(Self::Sentinel { sentinels: urls, master, login })
+            }
+            _ => Err(InvalidAddress(format!("`{scheme}` is not a scheme known here"))),
+        }
+    }
+}
+
+/// The most calls under way on one connection; further ones wait, and run into their time budget.
+const MAX_IN_FLIGHT: usize = 4_096;
+
+impl Topology {
+    /// Connects anew: to the server, to the master that the sentinels name now, or to the cluster as it is now.
+    pub(crate) async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(patience))
+            .set_response_timeout(None) // every call has its own budget
+            .set_concurrency_limit(MAX_IN_FLIGHT);
+        match self {
+            Self::Single { url } => {
+                let client = Client::open(url.as_str())?;
+                Ok(Connection::Node(client.get_multiplexed_async_connection_with_config(&config).await?))
+            }
+            Self::Sentinel { sentinels, master, login } => {
+                let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(login.info());
+                let urls = sentinels.iter().map(String::as_str).collect();
+                let mut client = SentinelClient::build(urls, master.clone(), Some(node), SentinelServerType::Master)?;
+                Ok(Connection::Node(client.get_async_connection_with_config(&config).await?))
+            }
+            Self::Cluster { nodes, login } => {
+                let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
+                    .retries(2) // to follow a slot that has moved
+                    .connection_timeout(patience)
+                    .overall_response_timeout(Some(patience));
+                if let Some(user) = &login.user {
+                    builder = builder.username(user);
+                }
+                if let Some(password) = &login.password {
+                    builder = builder.password(password);
+                }
+                Ok(Connection::Cluster(builder.build()?.get_async_connection().await?))
+            }
+        }
+    }
+}
+
+impl Login {
+    fn info(&self) -> RedisConnectionInfo {
+        let mut info = RedisConnectionInfo::default().set_db(self.database);
+        if let Some(user) = &self.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            info = info.set_password(password);
+        }
+        info
+    }
+}
+
+/// An open connection; clones share it, and their calls are pipelined.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    pub(crate) async fn call(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Node(connection) => connection.req_packed_command(command).await,
+            Self::Cluster(connection) => connection.req_packed_command(command).await,
+        }
+    }
+}

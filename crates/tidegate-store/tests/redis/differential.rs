@@ -1,0 +1,220 @@
+//! Rust and Lua are fed the same steps and must give the same answers: costs above one, idle gaps, clock jumps, changes of numbers,
+//! give-backs. A tick is a nanosecond to the one and a microsecond to the other; neither can tell.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use tidegate_policy::{
+    Algorithm, Concurrency, Cost, Decision, FixedWindow, Gcra, LeakyBucket, Limiter, Rate, Receipt, Rule,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket,
+};
+use tidegate_store::script::{Script, Task};
+
+use crate::server::Server;
+use crate::walk::{Numbers, Step, Walk};
+
+/// 20,000 steps an algorithm; `make soak` sets TIDEGATE_STEPS to a million.
+fn steps() -> u64 {
+    std::env::var("TIDEGATE_STEPS").map_or(20_000, |steps| steps.parse().expect("TIDEGATE_STEPS is a number"))
+}
+
+/// Keys must not run out by the real clock while the test's own stands still.
+const NO_TTL: &str = "local real = redis; local redis = { call = function(command, ...)
+  local args = { ... }
+  if command == 'PEXPIRE' then return 1 end
+  if command == 'SET' then return real.call('SET', args[1], args[2]) end
+  return real.call(command, ...)
+end }\n";
+
+struct Lua {
+    connection: redis::Connection,
+    check: Script,
+    give_back: Script,
+    keys: [String; 2],
+}
+
+impl Lua {
+    fn new(server: &Server, algorithm: Algorithm, name: &str) -> Self {
+        let script = |task| {
+            let Script { text, .. } = Script::new(task, &[algorithm]);
+            let text = format!("{NO_TTL}{text}");
+            let sha = redis::Script::new(&text).get_hash().to_owned();
+            Script { text, sha }
+        };
+        let keys = [format!("{{test}}:{name}"), format!("{{test}}:{name}:log")];
+        let (check, give_back) = (script(Task::Check), script(Task::GiveBack));
+        let mut connection = server.connection();
+        for script in [&check, &give_back] {
+            redis::cmd("SCRIPT").arg("LOAD").arg(&script.text).exec(&mut connection).expect("a script");
+        }
+        Self { connection, check, give_back, keys }
+    }
+
+    fn call(&mut self, sha: &str, args: &[String]) -> redis::Value {
+        redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("an answer")
+    }
+
+    /// The decision, and the receipt if it was charged.
+    fn check(&mut self, algorithm: Algorithm, numbers: [u64; 3], cost: Cost, now: u64) -> (Decision, Vec<i64>) {
+        let mut args = vec![now.to_string(), "1".to_owned(), algorithm.name().to_owned(), cost.get().to_string()];
+        args.extend(numbers.map(|number| number.to_string()));
+        let sha = self.check.sha.clone();
+        let reply: Vec<i64> = redis::from_redis_value(self.call(&sha, &args)).expect("integers");
+        assert_eq!(reply[0], now as i64);
+        let ticks = |ticks: i64| Duration::from_nanos(ticks as u64);
+        let (remaining, reset_after) = (reply[2] as u64, ticks(reply[3]));
+        let decision = if reply[1] == 1 {
+            Decision::Admit { wait: ticks(reply[5]), remaining, reset_after }
+        } else {
+            Decision::Refuse { retry_after: (reply[4] >= 0).then(|| ticks(reply[4])), remaining, reset_after }
+        };
+        (decision, reply[6..].to_vec())
+    }
+
+    fn give_back(&mut self, algorithm: Algorithm, numbers: [u64; 3], cost: Cost, receipt: &[i64], now: u64) {
+        let mut args = vec![now.to_string(), algorithm.name().to_owned()];
+        args.extend(numbers.map(|number| number.to_string()));
+        args.push(cost.get().to_string());
+        args.extend(receipt.iter().map(i64::to_string));
+        let sha = self.give_back.sha.clone();
+        self.call(&sha, &args);
+    }
+}
+
+/// Both sides, with what was changed since they last decided anything: a key follows a change of numbers at its next request.
+struct Pair<L: Limiter> {
+    limiter: L,
+    next: Option<L>,
+    state: L::State,
+    receipts: Vec<(Receipt, Vec<i64>)>,
+    /// Whether the Rust side may still be shown receipts from before a change. The Lua side is shown all.
+    receipts_survive: bool,
+}
+
+impl<L: Limiter + Clone> Pair<L> {
+    fn follow_change(&mut self, now: Timestamp) {
+        if let Some(next) = self.next.take() {
+            next.adopt(&mut self.state, &self.limiter, now);
+            self.limiter = next;
+        }
+    }
+}
+
+fn run<L>(algorithm: Algorithm, build: fn(Numbers) -> L, lua_numbers: fn(Numbers) -> [u64; 3])
+where
+    L: Limiter + Clone + Debug + Into<Rule> + PartialEq,
+    L::State: Debug,
+{
+    const STEPS_A_WALK: u64 = 500;
+    let server = Server::start();
+    for seed in 0..steps() / STEPS_A_WALK {
+        let mut walk = Walk::new(seed, &[0, 1_000_000_007, 1_790_000_000_000_000]);
+        let mut numbers = walk.numbers();
+        let limiter = build(numbers);
+        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket);
+        let mut rust = Pair {
+            limiter,
+            next: None,
+            state: L::State::default(),
+            receipts: Vec::new(),
+            receipts_survive: !is_bucket,
+        };
+        let mut lua = Lua::new(&server, algorithm, &format!("{algorithm}-{seed}"));
+        for step in 0..STEPS_A_WALK {
+            let action = walk.step(numbers);
+            let (now, lua_now) = (Timestamp::from_nanos(walk.now), walk.now);
+            match action {
+                Step::Change(new) => {
+                    numbers = new;
+                    let new = build(new);
+                    rust.next = (new != rust.limiter).then_some(new);
+                }
+                Step::GiveBack if !rust.receipts.is_empty() => {
+                    let (receipt, marks) = rust.receipts.swap_remove(walk.rng().usize(0..rust.receipts.len()));
+                    let changed = rust.next.is_some();
+                    rust.follow_change(now);
+                    if !changed || rust.receipts_survive {
+                        rust.limiter.give_back(&mut rust.state, &receipt, now);
+                    }
+                    if changed && is_bucket {
+                        rust.receipts.clear();
+                    }
+                    lua.give_back(algorithm, lua_numbers(numbers), receipt.cost, &marks, lua_now);
+                }
+                Step::GiveBack => {}
+                Step::Ask { cost } => {
+                    if rust.next.is_some() && is_bucket {
+                        rust.receipts.clear();
+                    }
+                    rust.follow_change(now);
+                    let cost = Cost::new(cost).expect("a cost");
+                    let decision = rust.limiter.decide(&rust.state, cost, now);
+                    let (answer, marks) = lua.check(algorithm, lua_numbers(numbers), cost, lua_now);
+                    assert_eq!(
+                        decision, answer,
+                        "Rust and Lua differ: seed {seed} step {step} {:?} {:?} cost {cost:?} at {lua_now}",
+                        rust.limiter, rust.state
+                    );
+                    if decision.is_admitted() {
+                        rust.receipts.push((rust.limiter.take(&mut rust.state, cost, now), marks));
+                    }
+                    walk.retry_at = decision.retry_after().map(|after| walk.now + after.as_nanos() as u64);
+                }
+            }
+            rust.receipts.truncate(32);
+        }
+    }
+}
+
+fn span(numbers: Numbers) -> Duration {
+    Duration::from_nanos(numbers.span)
+}
+
+fn rate(numbers: Numbers) -> Rate {
+    Rate::new(numbers.tokens, span(numbers)).expect("a small rate")
+}
+
+fn windows(numbers: Numbers) -> [u64; 3] {
+    [numbers.limit, numbers.span, 0]
+}
+
+fn bucket(numbers: Numbers) -> [u64; 3] {
+    let rate = rate(numbers);
+    let token = rate.per().as_nanos() as u64;
+    [numbers.limit * token, token, rate.tokens()]
+}
+
+#[test]
+fn fixed_window_is_the_same_in_lua() {
+    run(Algorithm::FixedWindow, |n| FixedWindow::new(n.limit, span(n)).expect("small"), windows);
+}
+
+#[test]
+fn sliding_counter_is_the_same_in_lua() {
+    run(Algorithm::SlidingCounter, |n| SlidingCounter::new(n.limit, span(n)).expect("small"), windows);
+}
+
+#[test]
+fn sliding_log_is_the_same_in_lua() {
+    run(Algorithm::SlidingLog, |n| SlidingLog::new(n.limit, span(n)).expect("small"), windows);
+}
+
+#[test]
+fn concurrency_is_the_same_in_lua() {
+    run(Algorithm::Concurrency, |n| Concurrency::new(n.limit, span(n)).expect("small"), windows);
+}
+
+#[test]
+fn token_bucket_is_the_same_in_lua() {
+    run(Algorithm::TokenBucket, |n| TokenBucket::new(n.limit, rate(n)).expect("small"), bucket);
+}
+
+#[test]
+fn gcra_is_the_same_in_lua() {
+    run(Algorithm::Gcra, |n| Gcra::new(rate(n), n.limit).expect("small"), bucket);
+}
+
+#[test]
+fn leaky_bucket_is_the_same_in_lua() {
+    run(Algorithm::LeakyBucket, |n| LeakyBucket::new(rate(n), n.limit - 1).expect("small"), bucket);
+}
