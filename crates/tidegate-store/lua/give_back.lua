@@ -10,4 +10,4 @@ for arg = 2, #ARGV, 9 do
   if state.dirty then algorithm.write(KEYS[key], state, n) end
   key = key + (algorithm.keys or 1)
 end
-return now
+return { now }

@@ -1,9 +1,10 @@
 //! One script call for all limits of a request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tidegate_policy::Decision;
+use tokio::sync::oneshot;
 
 use crate::limit::SharedLevel;
 use crate::link::Unavailable;
@@ -24,46 +25,76 @@ pub(crate) struct Charge {
 /// Integers a level takes in the reply of `exact.lua`.
 const REPLY: usize = 9;
 
+/// A question to Redis that owns all it needs: it is put even if whoever asked goes away.
+struct Question {
+    keys: Vec<String>,
+    args: Vec<String>,
+    levels: Vec<(Numbers, u32)>,
+    commit: bool,
+}
+
+impl Question {
+    fn new(levels: &[&SharedLevel<'_>], commit: bool) -> Self {
+        let mut keys = Vec::with_capacity(levels.len());
+        let mut args = vec![String::new(), u8::from(commit).to_string()];
+        let numbered = |level: &&SharedLevel<'_>| (level.limit.numbers(), level.cost.get());
+        let numbers: Vec<(Numbers, u32)> = levels.iter().map(numbered).collect();
+        for (level, (numbers, cost)) in levels.iter().zip(&numbers) {
+            keys.extend(level.limit.redis_keys(numbers, level.key));
+            args.push(numbers.algorithm.name().to_owned());
+            args.push(cost.to_string());
+            args.extend(numbers.args.map(|number| number.to_string()));
+        }
+        Self { keys, args, levels: numbers, commit }
+    }
+
+    async fn put(&self, inner: &Inner) -> Answer {
+        let algorithms: Vec<_> = self.levels.iter().map(|(numbers, _)| numbers.algorithm).collect();
+        let script = inner.scripts.get(Task::Check, &algorithms);
+        let reply = inner.link.run(&script, &self.keys, &self.args, 1 + self.levels.len() * REPLY).await?;
+        let answers = reply[1..].chunks_exact(REPLY);
+        let decisions: Vec<Decision> = answers.clone().map(decision).collect();
+        if !self.commit || decisions.iter().any(|decision| !decision.is_admitted()) {
+            return Ok((decisions, Vec::new()));
+        }
+        let mut keys = self.keys.iter();
+        let charges = self.levels.iter().zip(answers).map(|((numbers, cost), answer)| Charge {
+            keys: keys.by_ref().take(numbers.key_count()).cloned().collect(),
+            numbers: *numbers,
+            cost: *cost,
+            receipt: [answer[5], answer[6], answer[7], answer[8]],
+        });
+        Ok((decisions, charges.collect()))
+    }
+}
+
+type Answer = Result<(Vec<Decision>, Vec<Charge>), Unavailable>;
+
 impl Inner {
-    pub(crate) async fn check_exact(&self, levels: &[SharedLevel<'_>]) -> Result<Verdict, Unavailable> {
+    pub(crate) async fn check_exact(self: &Arc<Self>, levels: &[SharedLevel<'_>]) -> Result<Verdict, Unavailable> {
         let levels: Vec<&SharedLevel<'_>> = levels.iter().collect();
         let (decisions, charges) = self.ask_exact(&levels, true).await?;
         Ok(Verdict::new(Source::Shared, decisions, Charged { exact: charges, local: Vec::new() }))
     }
 
-    /// Asks Redis; charges all levels if all admit and `commit` is set.
-    pub(crate) async fn ask_exact(
-        &self,
-        levels: &[&SharedLevel<'_>],
-        commit: bool,
-    ) -> Result<(Vec<Decision>, Vec<Charge>), Unavailable> {
-        let mut keys = Vec::with_capacity(levels.len());
-        let mut args = vec![String::new(), u8::from(commit).to_string()];
-        let numbers: Vec<Numbers> = levels.iter().map(|level| level.limit.numbers()).collect();
-        for (level, numbers) in levels.iter().zip(&numbers) {
-            keys.extend(level.limit.redis_keys(numbers, level.key));
-            args.push(numbers.algorithm.name().to_owned());
-            args.push(level.cost.get().to_string());
-            args.extend(numbers.args.map(|number| number.to_string()));
-        }
-        let algorithms: Vec<_> = numbers.iter().map(|numbers| numbers.algorithm).collect();
-        let script = self.scripts.get(Task::Check, &algorithms);
-        let reply = integers(self.link.run(&script, &keys, &args).await?, 1 + levels.len() * REPLY)?;
-        let answers = reply[1..].chunks_exact(REPLY);
-        let decisions: Vec<Decision> = answers.clone().map(decision).collect();
-        if !commit || decisions.iter().any(|decision| !decision.is_admitted()) {
-            return Ok((decisions, Vec::new()));
-        }
-        let charges = levels.iter().zip(numbers).zip(answers).map(|((level, numbers), answer)| Charge {
-            keys: level.limit.redis_keys(&numbers, level.key).collect(),
-            numbers,
-            cost: level.cost.get(),
-            receipt: [answer[5], answer[6], answer[7], answer[8]],
+    /// Asks Redis; charges all levels if all admit and `commit` is set. If the caller is gone by the time of the answer, what was charged
+    /// is given back: a place in flight that nobody will ever leave must not stay taken.
+    pub(crate) async fn ask_exact(self: &Arc<Self>, levels: &[&SharedLevel<'_>], commit: bool) -> Answer {
+        let question = Question::new(levels, commit);
+        let (answer, answered) = oneshot::channel();
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(Ok((_, charges))) = answer.send(question.put(&inner).await) {
+                inner.give_back_exact(&charges).await;
+            }
         });
-        Ok((decisions, charges.collect()))
+        answered.await.unwrap_or(Err(Unavailable))
     }
 
     pub(crate) async fn give_back_exact(&self, charges: &[Charge]) {
+        if charges.is_empty() {
+            return;
+        }
         let mut keys = Vec::with_capacity(charges.len());
         let mut args = vec![String::new()];
         for charge in charges {
@@ -76,15 +107,7 @@ impl Inner {
         let algorithms: Vec<_> = charges.iter().map(|charge| charge.numbers.algorithm).collect();
         let script = self.scripts.get(Task::GiveBack, &algorithms);
         // If Redis is away the charge stays: the link has told its observer.
-        let _unavailable = self.link.run(&script, &keys, &args).await;
-    }
-}
-
-/// The reply as `count` integers. Anything else can't come from our scripts; it is treated like no answer.
-pub(crate) fn integers(reply: Value, count: usize) -> Result<Vec<i64>, Unavailable> {
-    match redis::from_redis_value::<Vec<i64>>(reply) {
-        Ok(integers) if integers.len() == count => Ok(integers),
-        _ => Err(Unavailable),
+        let _unavailable = self.link.run(&script, &keys, &args, 1).await;
     }
 }
 

@@ -23,11 +23,14 @@ impl Default for LeaseTerms {
 /// The holder's side of leases, as a limiter: it admits what it has in hand. What it lacks it asks for; a refusal that means
 /// "ask first" has a `retry_after` of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lease;
+pub struct Lease {
+    /// The most the limit can ever hold: what costs more need not ask.
+    pub capacity: u64,
+}
 
 /// What a process holds of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeaseState {
+pub struct LeaseState {
     /// By which Redis knows the lease.
     id: u64,
     /// Outstanding as Redis knows it, and how much of that is spent: the difference is in hand.
@@ -35,64 +38,84 @@ pub(crate) struct LeaseState {
     spent: u32,
     /// When it was granted, by Redis' clock, in microseconds.
     granted_at: u64,
-    /// Until when it may be spent, by ours.
-    deadline: Timestamp,
+    /// Until when it may be spent, by ours. This and the moments below are nanoseconds that may lie past the end of time, where a
+    /// [`Timestamp`] would stand still.
+    deadline: u64,
     /// What to ask for next time.
     want: u32,
     /// What is left in Redis, and when it would all be there again, as of the last answer.
     left: u64,
-    reset_at: Timestamp,
+    reset_at: u64,
     /// A request of this cost was refused until then (`None`: for ever).
-    refused: Option<(u32, Option<Timestamp>)>,
+    refused: Option<(u32, Option<u64>)>,
     /// Somebody is asking; until then, nobody else does.
-    asking_until: Timestamp,
+    asking_until: u64,
     /// Counts leases, so that a receipt of an older one is known.
     generation: u32,
 }
 
 /// A question to Redis about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub(crate) id: u64,
-    pub(crate) new_id: u64,
-    pub(crate) held: u32,
-    pub(crate) spent: u32,
-    pub(crate) granted_at: u64,
+pub struct Ask {
+    /// Of the lease it has.
+    pub id: u64,
+    /// Of the lease it will have.
+    pub new_id: u64,
+    /// What it has.
+    pub held: u32,
+    /// And how much of that is spent.
+    pub spent: u32,
+    /// When that was granted, by Redis' clock, in microseconds.
+    pub granted_at: u64,
     /// Keep what is unspent, or return it.
-    pub(crate) keep: bool,
-    pub(crate) want: u32,
+    pub keep: bool,
+    /// How much more it would like.
+    pub want: u32,
     /// What a waiting request costs; zero if none waits.
-    pub(crate) cost: u32,
+    pub cost: u32,
 }
 
 /// Redis' answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
-    pub(crate) granted: u32,
-    pub(crate) kept: bool,
-    pub(crate) span: Duration,
-    pub(crate) left: u64,
-    pub(crate) reset_after: Duration,
+pub struct Grant {
+    /// How much more it has now.
+    pub granted: u32,
+    /// Whether what was unspent is still good.
+    pub kept: bool,
+    /// For how long.
+    pub span: Duration,
+    /// What is left in Redis.
+    pub left: u64,
+    /// When it would all be there again.
+    pub reset_after: Duration,
     /// Zero: not refused. `None`: for ever.
-    pub(crate) retry_after: Option<Duration>,
+    pub retry_after: Option<Duration>,
     /// Redis' clock, in microseconds.
-    pub(crate) at: u64,
+    pub at: u64,
+}
+
+fn after(now: Timestamp, span: Duration) -> u64 {
+    now.as_nanos().saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn until(now: Timestamp, end: u64) -> Duration {
+    Duration::from_nanos(end.saturating_sub(now.as_nanos()))
 }
 
 impl LeaseState {
     fn in_hand(&self, now: Timestamp) -> u32 {
-        if now < self.deadline { self.held - self.spent } else { 0 }
+        if now.as_nanos() < self.deadline { self.held - self.spent } else { 0 }
     }
 
     /// Whether so little is left that more should be fetched before it runs out.
-    pub(crate) fn is_low(&self, now: Timestamp) -> bool {
+    pub fn is_low(&self, now: Timestamp) -> bool {
         const WORTH_IT: u32 = 16;
-        self.want >= WORTH_IT && self.in_hand(now) < self.want / 4
+        self.refused.is_none() && self.want >= WORTH_IT && self.in_hand(now) < self.want / 4
     }
 
     /// The question to ask for a request of `cost` (zero: to stock up), unless somebody is asking already. He has until
     /// `patience` is over to come back with the answer.
-    pub(crate) fn ask(
+    pub fn ask(
         &mut self,
         cost: u32,
         now: Timestamp,
@@ -100,13 +123,14 @@ impl LeaseState {
         new_id: u64,
         patience: Duration,
     ) -> Option<Ask> {
-        if now < self.asking_until {
+        if now.as_nanos() < self.asking_until {
             return None;
         }
-        self.asking_until = now + patience;
-        let keep = self.held > 0 && now < self.deadline;
+        self.asking_until = after(now, patience);
+        let keep = self.held > 0 && now.as_nanos() < self.deadline;
         self.want = match (self.want, self.held) {
             (0, _) | (_, 0) => self.want.max(1),
+            (want, _) if self.refused.is_some() => want,
             (want, _) if keep => want.saturating_mul(2), // used up in time
             (want, held) if self.spent > held / 2 => want,
             (_, _) => self.spent.max(1),
@@ -134,7 +158,7 @@ impl LeaseState {
     }
 
     /// The answer to `ask`, which was put at `asked_at`: spans count from then, which is before Redis began to count them.
-    pub(crate) fn answer(&mut self, ask: &Ask, grant: &Grant, asked_at: Timestamp, terms: &LeaseTerms) {
+    pub fn answer(&mut self, ask: &Ask, grant: &Grant, asked_at: Timestamp, terms: &LeaseTerms) {
         if ask.keep && grant.kept {
             self.held = self.held.saturating_sub(ask.spent);
             self.spent = self.spent.saturating_sub(ask.spent);
@@ -144,24 +168,24 @@ impl LeaseState {
         self.held = self.held.saturating_add(grant.granted);
         self.id = ask.new_id;
         self.granted_at = grant.at;
-        self.deadline = asked_at + grant.span.min(terms.span);
+        self.deadline = after(asked_at, grant.span.min(terms.span));
         self.left = grant.left;
-        self.reset_at = asked_at + grant.reset_after;
+        self.reset_at = after(asked_at, grant.reset_after);
         self.refused = match grant.retry_after {
             Some(Duration::ZERO) => None,
-            retry_after => Some((ask.cost, retry_after.map(|after| asked_at + after))),
+            retry_after => Some((ask.cost, retry_after.map(|span| after(asked_at, span)))),
         };
-        self.asking_until = Timestamp::default();
+        self.asking_until = 0;
     }
 
     /// There was no answer. What Redis made of the question is unknown: what was offered back may be gone, what was kept may not.
-    pub(crate) fn no_answer(&mut self, ask: &Ask) {
+    pub fn no_answer(&mut self, ask: &Ask) {
         if ask.keep {
             // The grant may have been made: then Redis knows this lease by its new id, with more than we hold. It ends by itself.
             self.void();
-            self.deadline = Timestamp::default();
+            self.deadline = 0;
         }
-        self.asking_until = Timestamp::default();
+        self.asking_until = 0;
     }
 }
 
@@ -170,14 +194,16 @@ impl Limiter for Lease {
 
     fn decide(&self, state: &LeaseState, cost: Cost, now: Timestamp) -> Decision {
         let in_hand = state.in_hand(now);
-        let reset_after = state.reset_at.since(now);
+        let reset_after = until(now, state.reset_at);
         if let Some(rest) = in_hand.checked_sub(cost.get()) {
             let remaining = u64::from(rest) + state.left;
             return Decision::Admit { wait: Duration::ZERO, remaining, reset_after };
         }
+        // Refused for less is refused for more, at least as long.
         let retry_after = match state.refused {
+            _ if u64::from(cost.get()) > self.capacity => None,
             Some((refused, None)) if cost.get() >= refused => None,
-            Some((refused, Some(until))) if cost.get() >= refused => Some(until.since(now)),
+            Some((refused, Some(end))) if cost.get() >= refused => Some(until(now, end)),
             _ => Some(Duration::ZERO),
         };
         Decision::Refuse { retry_after, remaining: u64::from(in_hand) + state.left, reset_after }
@@ -202,7 +228,9 @@ impl Limiter for Lease {
     }
 
     fn spent(&self, state: &LeaseState, now: Timestamp) -> u64 {
-        let refused = state.refused.is_some_and(|(_, until)| until.is_none_or(|until| now < until));
-        u64::from(state.in_hand(now)) + u64::from(now < state.deadline || now < state.asking_until || refused)
+        let moment = now.as_nanos();
+        let refused = state.refused.is_some_and(|(_, end)| end.is_none_or(|end| moment < end));
+        let alive = moment < state.deadline || moment < state.asking_until || refused;
+        u64::from(state.in_hand(now)) + u64::from(alive)
     }
 }

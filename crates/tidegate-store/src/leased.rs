@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Decision, Level, Timestamp, check_all, give_back_all};
+use tidegate_policy::{Decision, Level, Timestamp, check_all};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Key;
-use crate::exact::{integers, micros};
+use crate::exact::micros;
 use crate::lease::{Ask, Grant, Lease};
 use crate::limit::{SharedLevel, SharedLimit, Sharing};
 use crate::link::Unavailable;
-use crate::local::{lease_levels, tickets};
+use crate::local::{FromLeases, tickets};
 use crate::script::Task;
-use crate::store::{Charged, Inner, Source, Store, Verdict};
+use crate::store::{Charged, Inner, Source, Verdict};
 
 /// Where requests wait while somebody else asks for the same key.
 #[derive(Default)]
@@ -46,25 +46,18 @@ impl Inner {
     ) -> Result<Verdict, Unavailable> {
         let of = |sharing| levels.iter().filter(move |level| level.limit.sharing() == sharing).collect::<Vec<_>>();
         let (leased, exact) = (of(Sharing::Leased), of(Sharing::Exact));
-        let mut asked = lease_levels(&leased);
-        let in_hand = self.take_from_leases(&leased, &mut asked, now).await?;
-        let (answers, charges) = match exact.is_empty() {
-            true => (Vec::new(), Vec::new()),
-            false => match self.ask_exact(&exact, in_hand).await {
-                Ok(answer) => answer,
-                Err(unavailable) => {
-                    give_back_all(&mut asked, now);
-                    return Err(unavailable);
-                }
-            },
-        };
-        let refused = answers.iter().any(|decision| !decision.is_admitted());
-        let local = if in_hand && !refused { tickets(leased.iter().copied(), &asked, true) } else { Vec::new() };
-        if in_hand && refused {
-            give_back_all(&mut asked, now);
+        let mut taken = FromLeases::new(&leased, now);
+        let in_hand = self.take_from_leases(&leased, &mut taken.levels, now).await?;
+        let (answers, charges) =
+            if exact.is_empty() { (Vec::new(), Vec::new()) } else { self.ask_exact(&exact, in_hand).await? };
+        let admitted = in_hand && answers.iter().all(Decision::is_admitted);
+        let mut local = Vec::new();
+        if admitted {
+            local = tickets(leased.iter().copied(), &taken.levels, true);
+            taken.keep();
         }
         self.stock_up(&leased, now);
-        let (mut leases, mut exact) = (asked.iter().filter_map(|level| level.decision), answers.into_iter());
+        let (mut leases, mut exact) = (taken.levels.iter().filter_map(|level| level.decision), answers.into_iter());
         let decisions = levels.iter().filter_map(|level| match level.limit.sharing() {
             Sharing::Leased => leases.next(),
             Sharing::Exact => exact.next(),
@@ -88,7 +81,7 @@ impl Inner {
                 asked.decision.is_some_and(|decision| !decision.is_admitted() && is_question(&decision))
             };
             let Some(first) = asked.iter().position(lacking) else { return Ok(false) };
-            if self.link.is_down() {
+            if self.link.is_down() || Instant::now() > patience {
                 return Err(Unavailable);
             }
             let turn = self.turns.of(levels[first].key).notified();
@@ -160,7 +153,7 @@ impl Inner {
             algorithms.push(numbers.algorithm);
         }
         let script = self.scripts.get(Task::Lease, &algorithms);
-        let reply = integers(self.link.run(&script, &keys, &args).await?, 1 + questions.len() * REPLY)?;
+        let reply = self.link.run(&script, &keys, &args, 1 + questions.len() * REPLY).await?;
         let at = u64::try_from(reply[0]).unwrap_or(0);
         Ok(reply[1..].chunks_exact(REPLY).map(|answer| grant(answer, at)).collect())
     }
@@ -180,12 +173,5 @@ fn grant(answer: &[i64], at: u64) -> Grant {
         reset_after: micros(answer[4]),
         retry_after: (answer[5] >= 0).then(|| micros(answer[5])),
         at,
-    }
-}
-
-impl Store {
-    /// How much a process may take in advance.
-    pub fn lease_terms(&self) -> crate::LeaseTerms {
-        self.0.lease
     }
 }

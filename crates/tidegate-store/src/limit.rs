@@ -60,7 +60,7 @@ impl SharedLimit {
             sharing,
             numbers: RwLock::new(numbers),
             local: Keyed::new(rule, max_keys),
-            leases: Keyed::new(Lease, max_keys),
+            leases: Keyed::new(Lease { capacity: numbers.capacity() }, max_keys),
         })))
     }
 
@@ -83,7 +83,7 @@ impl SharedLimit {
         }
         *self.0.numbers.write().unwrap_or_else(PoisonError::into_inner) = numbers;
         self.0.local.change(rule, now);
-        self.0.leases.change(&Lease, now);
+        self.0.leases.change(&Lease { capacity: numbers.capacity() }, now);
         Ok(())
     }
 

@@ -79,31 +79,34 @@ impl Link {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// Runs a script within the time budget. A call that came too late may still have been carried out.
+    /// Runs a script within the time budget, and returns the `count` integers it replies. A call that came too late may still have been
+    /// carried out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
         keys: &[String],
         args: &[String],
-    ) -> Result<Value, Unavailable> {
+        count: usize,
+    ) -> Result<Vec<i64>, Unavailable> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(mut connection) = connection else { return Err(Unavailable) };
         let call = async {
-            match connection.call(&eval("EVALSHA", &script.sha, keys, args)).await {
+            let reply = match connection.call(&eval("EVALSHA", &script.sha, keys, args)).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     connection.call(&eval("EVAL", &script.text, keys, args)).await
                 }
                 answer => answer,
-            }
+            };
+            integers(reply?, count)
         };
         let started = Instant::now();
         let answer = timeout(self.budget, call).await;
         let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
         match answer {
-            Ok(Ok(value)) => {
+            Ok(Ok(integers)) => {
                 self.failures.store(0, Ordering::Relaxed);
                 tell(None);
-                Ok(value)
+                Ok(integers)
             }
             Ok(Err(error)) => {
                 let text = error.to_string();
@@ -179,6 +182,15 @@ async fn reconnect(link: Weak<Link>) {
 fn jittered(pause: Duration) -> Duration {
     let random = std::hash::RandomState::new().hash_one(0) as u32;
     pause / 2 + (pause / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+fn integers(reply: Value, count: usize) -> RedisResult<Vec<i64>> {
+    let integers: Vec<i64> = redis::from_redis_value(reply)?;
+    if integers.len() == count {
+        return Ok(integers);
+    }
+    let length = format!("{} integers instead of {count}", integers.len());
+    Err((ErrorKind::UnexpectedReturnType, "a script's reply has another length", length).into())
 }
 
 fn eval(command: &str, script: &str, keys: &[String], args: &[String]) -> Cmd {

@@ -1,11 +1,11 @@
 //! Limits in this process' own memory: leases in hand, and all of them while Redis is away.
 
-use tidegate_policy::{Keyed, Level, Rule, Ticket, Timestamp, check_all};
+use tidegate_policy::{Keyed, Level, Rule, Ticket, Timestamp, check_all, give_back_all};
 
 use crate::Key;
 use crate::lease::Lease;
 use crate::limit::{SharedLevel, SharedLimit};
-use crate::store::{Charged, FailureMode, Inner, Source, Verdict};
+use crate::store::{Charged, FailureMode, Source, Verdict};
 
 /// What was taken from memory, and from which of a limit's stores.
 pub(crate) struct LocalTicket {
@@ -31,20 +31,16 @@ impl LocalTicket {
     }
 }
 
-impl Inner {
-    pub(crate) fn check_local(&self, levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
-        let mut asked: Vec<Level<'_, Key, Rule>> = levels.iter().map(|level| ask(level, level.limit.local())).collect();
-        let admitted = check_all(&mut asked, now).is_ok();
-        let charged = if admitted { tickets(levels.iter(), &asked, false) } else { Vec::new() };
-        let decisions = asked.iter().filter_map(|level| level.decision).collect();
-        Verdict::new(Source::Failure(FailureMode::Local), decisions, Charged { local: charged, exact: Vec::new() })
-    }
+/// Decides from memory, by this process' own counts.
+pub(crate) fn check_local(levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
+    let mut asked: Vec<Level<'_, Key, Rule>> = levels.iter().map(|level| ask(level, level.limit.local())).collect();
+    let admitted = check_all(&mut asked, now).is_ok();
+    let local = if admitted { tickets(levels.iter(), &asked, false) } else { Vec::new() };
+    let decisions = asked.iter().filter_map(|level| level.decision).collect();
+    Verdict::new(Source::Failure(FailureMode::Local), decisions, Charged { local, exact: Vec::new() })
 }
 
-pub(crate) fn ask<'a, L: tidegate_policy::Limiter>(
-    level: &'a SharedLevel<'_>,
-    store: &'a Keyed<Key, L>,
-) -> Level<'a, Key, L> {
+fn ask<'a, L: tidegate_policy::Limiter>(level: &'a SharedLevel<'_>, store: &'a Keyed<Key, L>) -> Level<'a, Key, L> {
     Level::new(level.limit.name(), store, &level.key, level.cost)
 }
 
@@ -58,7 +54,29 @@ pub(crate) fn tickets<'a, 'b: 'a, L: tidegate_policy::Limiter>(
     taken.map(|(level, ticket)| LocalTicket { limit: level.limit.clone(), key: level.key, ticket, of_lease }).collect()
 }
 
-/// The leases of these levels, as levels of their own.
-pub(crate) fn lease_levels<'a>(levels: &[&'a SharedLevel<'_>]) -> Vec<Level<'a, Key, Lease>> {
-    levels.iter().map(|level| ask(level, level.limit.leases())).collect()
+/// The leases of a request's levels. What was taken from them is put back when this goes out of scope, unless it was [kept](Self::keep):
+/// a client may go away at any await.
+pub(crate) struct FromLeases<'a> {
+    pub(crate) levels: Vec<Level<'a, Key, Lease>>,
+    now: Timestamp,
+    kept: bool,
+}
+
+impl<'a> FromLeases<'a> {
+    pub(crate) fn new(levels: &[&'a SharedLevel<'_>], now: Timestamp) -> Self {
+        let levels = levels.iter().map(|level| ask(level, level.limit.leases())).collect();
+        Self { levels, now, kept: false }
+    }
+
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for FromLeases<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            give_back_all(&mut self.levels, self.now);
+        }
+    }
 }

@@ -73,6 +73,14 @@ impl Numbers {
         Ok(Self { algorithm: rule.algorithm(), args })
     }
 
+    /// The most tokens the limit can ever hold.
+    pub(crate) const fn capacity(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra => self.args[0] / self.args[1],
+            _ => self.args[0],
+        }
+    }
+
     /// How many Redis keys it keeps its state in.
     pub(crate) const fn key_count(&self) -> usize {
         match self.algorithm {
@@ -97,7 +105,7 @@ fn exact(product: u128) -> Result<u64, Unshareable> {
 
 fn window(limit: u64, span: Duration, field: &'static str) -> Result<[u64; 3], Unshareable> {
     let nanos = span.as_nanos();
-    if nanos % 1_000 != 0 {
+    if !nanos.is_multiple_of(1_000) {
         return Err(Unshareable::SubMicrosecond { field });
     }
     Ok([limit, exact(nanos / 1_000)?, 0])

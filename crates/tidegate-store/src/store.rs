@@ -11,7 +11,7 @@ use crate::lease::LeaseTerms;
 use crate::leased::Turns;
 use crate::limit::{SharedLevel, SharedLimit, Sharing};
 use crate::link::{LONGEST_PAUSE, Link, Observer};
-use crate::local::LocalTicket;
+use crate::local::{LocalTicket, check_local};
 use crate::script::Scripts;
 use crate::{Name, Topology, Unshareable};
 
@@ -149,7 +149,7 @@ impl Store {
     /// Asks all levels together: the request is charged at every one of them, or, if any refuses, at none.
     ///
     /// All levels must be limits of this store. `now` is the caller's clock: it counts for leases and while Redis is away; otherwise
-    /// Redis' own clock does. Dropping the returned future leaves nothing undone, but a call under way may still be charged.
+    /// Redis' own clock does. Dropping the returned future is safe: what Redis then charges is given back.
     pub async fn check(&self, levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
         let inner = &self.0;
         let answer = if levels.iter().all(|level| level.limit.sharing() == Sharing::Exact) {
@@ -158,7 +158,7 @@ impl Store {
             inner.check_leased(levels, now).await
         };
         answer.unwrap_or_else(|_| match inner.on_failure {
-            FailureMode::Local => inner.check_local(levels, now),
+            FailureMode::Local => check_local(levels, now),
             mode => {
                 let admitted = mode == FailureMode::Open;
                 let refused_by = (!admitted).then_some((0, Some(LONGEST_PAUSE)));
@@ -173,9 +173,7 @@ impl Store {
         for ticket in charged.local {
             ticket.give_back(now);
         }
-        if !charged.exact.is_empty() {
-            self.0.give_back_exact(&charged.exact).await;
-        }
+        self.0.give_back_exact(&charged.exact).await;
     }
 }
 

@@ -169,9 +169,10 @@ pub(crate) enum Connection {
 
 impl Connection {
     pub(crate) async fn call(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
+        let answer = match self {
             Self::Node(connection) => connection.req_packed_command(command).await,
             Self::Cluster(connection) => connection.req_packed_command(command).await,
-        }
+        };
+        answer.and_then(Value::extract_error) // an error of the server's arrives as a value
     }
 }

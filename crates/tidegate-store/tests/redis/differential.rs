@@ -13,13 +13,13 @@ use tidegate_store::script::{Script, Task};
 use crate::server::Server;
 use crate::walk::{Numbers, Step, Walk};
 
-/// 20,000 steps an algorithm; `make soak` sets TIDEGATE_STEPS to a million.
+/// 20,000 steps an algorithm; `make soak` sets `TIDEGATE_STEPS` to a million.
 fn steps() -> u64 {
     std::env::var("TIDEGATE_STEPS").map_or(20_000, |steps| steps.parse().expect("TIDEGATE_STEPS is a number"))
 }
 
 /// Keys must not run out by the real clock while the test's own stands still.
-const NO_TTL: &str = "local real = redis; local redis = { call = function(command, ...)
+pub(crate) const NO_TTL: &str = "local real = redis; local redis = { call = function(command, ...)
   local args = { ... }
   if command == 'PEXPIRE' then return 1 end
   if command == 'SET' then return real.call('SET', args[1], args[2]) end

@@ -1,6 +1,18 @@
 //! The store against real Redis servers.
 
+mod cluster;
 mod differential;
+mod exact;
+mod failure;
+mod lease_laws;
+mod leased;
+mod race;
+mod sentinel;
 mod server;
+mod setup;
+
+#[path = "../../../tidegate-policy/tests/laws/oracle.rs"]
+#[allow(dead_code, reason = "shared with the laws of the policy crate, which use more of it")]
+mod oracle;
 #[path = "../../../tidegate-policy/tests/laws/walk.rs"]
 mod walk;

@@ -33,8 +33,15 @@ impl Server {
         Self::start_with(&[])
     }
 
+    pub(crate) fn start_at(port: u16) -> Self {
+        Self::launch(port, &[])
+    }
+
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
-        let port = free_port();
+        Self::launch(free_port(), arguments)
+    }
+
+    fn launch(port: u16, arguments: &[&str]) -> Self {
         let directory = std::env::temp_dir().join(format!("tidegate-test-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the server");
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -57,6 +64,10 @@ impl Server {
             let client = redis::Client::open(self.url()).expect("a url");
             client.get_connection().is_ok_and(|mut c| redis::cmd("PING").query::<String>(&mut c).is_ok())
         });
+    }
+
+    pub(crate) fn flush(&self) {
+        redis::cmd("FLUSHALL").exec(&mut self.connection()).expect("flushed");
     }
 
     /// `kill -9`: everything that was not written down is gone, and nothing here writes anything down.

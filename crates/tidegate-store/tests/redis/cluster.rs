@@ -1,0 +1,142 @@
+//! A Redis Cluster of three masters and three replicas, made here.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig};
+
+use crate::server::{Server, eventually};
+use crate::setup::{MODES, admitted, all_rules, ask, leasable_rules, limit, name, patient};
+
+struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let arguments = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "1000",
+            "--repl-diskless-sync-delay",
+            "0",
+            "--cluster-replica-validity-factor",
+            "0",
+            "--cluster-require-full-coverage",
+            "no",
+        ];
+        let nodes: Vec<Server> = (0..6).map(|_| Server::start_with(&arguments)).collect();
+        let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        let created = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(addresses)
+            .args(["--cluster-replicas", "1", "--cluster-yes"])
+            .stdout(Stdio::null())
+            .status();
+        assert!(created.expect("redis-cli is installed").success());
+        let cluster = Self { nodes };
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    fn wait_until_whole(&self) {
+        eventually("the cluster is whole and in step", || {
+            self.nodes.iter().all(|node| {
+                let mut connection = node.connection();
+                let mut info = |command: &str, argument: &str| {
+                    redis::cmd(command).arg(argument).query::<String>(&mut connection).unwrap_or_default()
+                };
+                let (state, replication) = (info("CLUSTER", "INFO"), info("INFO", "replication"));
+                let in_step = replication.contains("master_link_status:up") || replication.contains("state=online");
+                state.contains("cluster_state:ok") && in_step
+            })
+        });
+    }
+
+    fn url(&self) -> String {
+        let hosts: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// Which node is the master of a namespace.
+    fn master_of(&self, namespace: &str) -> usize {
+        let key = format!("tidegate:{{{namespace}}}:x");
+        let is_master = |node: &Server| {
+            let answer = redis::cmd("GET").arg(&key).query::<Option<String>>(&mut node.connection());
+            answer.is_ok()
+        };
+        self.nodes.iter().position(is_master).expect("some node has the slot")
+    }
+}
+
+fn config(cluster: &Cluster, namespace: &str, mode: FailureMode) -> StoreConfig {
+    let lease = LeaseTerms { tokens: 10, ..LeaseTerms::default() };
+    StoreConfig { namespace: name(namespace), on_failure: mode, lease, ..patient(&cluster.url()) }
+}
+
+#[tokio::test]
+async fn exact_and_leased_limits_work_on_every_master() {
+    let cluster = Cluster::start();
+    let namespaces = ["a", "b", "c", "d", "e", "f"];
+    let masters: std::collections::HashSet<_> = namespaces.map(|namespace| cluster.master_of(namespace)).into();
+    assert_eq!(masters.len(), 3, "the names are chosen so that each master has some");
+    for namespace in namespaces {
+        let store = Store::connect(config(&cluster, namespace, FailureMode::Closed)).await;
+        for rule in all_rules(5) {
+            let limit = limit(&store, "exact", rule, Sharing::Exact);
+            assert_eq!(admitted(&store, &limit, "{ann}", 7).await, 5, "{rule:?}");
+        }
+        for rule in leasable_rules(5) {
+            let limit = limit(&store, "leased", rule, Sharing::Leased);
+            assert_eq!(admitted(&store, &limit, "{ann}", 7).await, 5, "{rule:?}");
+        }
+        assert!(!store.is_down());
+    }
+}
+
+/// `kill -9` of the master of one namespace: the mode rules until its replica has taken over, other namespaces notice nothing, and in all no
+/// more than one limit's worth comes on top.
+#[tokio::test]
+async fn the_kill_of_a_master_is_survived_in_every_mode() {
+    for (mode, sharing) in MODES.into_iter().flat_map(|mode| [(mode, Sharing::Exact), (mode, Sharing::Leased)]) {
+        let mut cluster = Cluster::start();
+        let store = Store::connect(config(&cluster, "a", mode)).await;
+        let other = Store::connect(config(&cluster, "b", mode)).await;
+        assert_ne!(cluster.master_of("a"), cluster.master_of("b"));
+        let limits = [leasable_rules(100)[0], leasable_rules(100)[4]].map(|rule| limit(&store, "any", rule, sharing));
+        let elsewhere = limit(&other, "any", all_rules(100)[0], Sharing::Exact);
+        for limit in &limits {
+            assert_eq!(admitted(&store, limit, "ann", 60).await, 60);
+        }
+
+        let master = cluster.master_of("a");
+        cluster.nodes[master].kill();
+        let mut shared = [60; 2];
+        let (mut outage, mut refused) = (0, [false; 2]);
+        let patience = std::time::Instant::now();
+        while refused != [true; 2] {
+            assert!(patience.elapsed() < Duration::from_secs(30), "{mode:?}: {shared:?}, {outage} during the outage");
+            for (place, limit) in limits.iter().enumerate() {
+                let verdict = ask(&store, limit, "ann", 1).await;
+                match verdict.source {
+                    Source::Shared if verdict.admitted => shared[place] += 1,
+                    Source::Shared => refused[place] = true,
+                    Source::Failure(_) => {
+                        outage += 1;
+                        let told = (verdict.source, verdict.admitted);
+                        let local = mode == FailureMode::Local && told.0 == Source::Failure(mode);
+                        assert!(local || told == (Source::Failure(mode), mode == FailureMode::Open), "{told:?}");
+                    }
+                }
+            }
+            assert_eq!(ask(&other, &elsewhere, "ann", 1).await.source, Source::Shared, "another namespace");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for count in shared {
+            assert!(count <= 200, "more than one limit's worth extra: {count} {mode:?}");
+            assert!(count >= 80, "under-used by more than two leases: {count} {mode:?}");
+        }
+        assert!(outage > 0, "the outage was noticed: {mode:?}");
+    }
+}

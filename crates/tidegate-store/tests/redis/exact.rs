@@ -1,0 +1,209 @@
+//! One call a request: every algorithm, several levels, keys, changes of numbers.
+
+use std::time::Duration;
+
+use tidegate_policy::{FixedWindow, Gcra, Rate, Rule, SlidingCounter, TokenBucket};
+use tidegate_store::{Key, Name, Sharing, Store, Topology, Unshareable};
+
+use crate::server::Server;
+use crate::setup::{admitted, all_rules, ask, level, limit, name, now, patient};
+
+#[tokio::test]
+async fn every_algorithm_limits_and_tells_what_is_left() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in all_rules(5) {
+        let limit = limit(&store, "any", rule, Sharing::Exact);
+        for left in (0..5).rev() {
+            let verdict = ask(&store, &limit, "ann", 1).await;
+            assert!(verdict.admitted, "{rule:?}");
+            assert_eq!(verdict.decisions[0].remaining(), left, "{rule:?}");
+        }
+        let verdict = ask(&store, &limit, "ann", 1).await;
+        let (level, retry_after) = verdict.refused_by.expect("it is used up");
+        assert_eq!(level, 0);
+        assert!(retry_after.is_some_and(|after| after > Duration::from_secs(1)), "{rule:?} {retry_after:?}");
+        assert_eq!(ask(&store, &limit, "ann", 6).await.refused_by, Some((0, None)), "never: {rule:?}");
+        assert!(ask(&store, &limit, "bob", 5).await.admitted, "another key: {rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_was_never_taken() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in all_rules(5) {
+        let limit = limit(&store, "any", rule, Sharing::Exact);
+        for _ in 0..10 {
+            let verdict = ask(&store, &limit, "ann", 3).await;
+            assert!(verdict.admitted, "{rule:?}");
+            store.give_back(verdict.charged, now()).await;
+        }
+        assert_eq!(admitted(&store, &limit, "ann", 10).await, 5, "{rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let rules = all_rules(100);
+    let mut limits: Vec<_> = rules.iter().map(|rule| limit(&store, "many", *rule, Sharing::Exact)).collect();
+    let hour = Gcra::new(Rate::new(1, Duration::from_secs(3_600)).expect("a rate"), 2).expect("a limit");
+    limits.push(limit(&store, "hour", hour, Sharing::Exact));
+    let second = TokenBucket::new(1, Rate::new(1, Duration::from_secs(1_000)).expect("a rate")).expect("a limit");
+    limits.push(limit(&store, "short", second, Sharing::Exact));
+    let everything = || limits.iter().map(|limit| level(limit, "ann", 1)).collect::<Vec<_>>();
+    assert!(store.check(&everything(), now()).await.admitted);
+    store.check(&[level(&limits[7], "ann", 1)], now()).await;
+    for _ in 0..5 {
+        let verdict = store.check(&everything(), now()).await;
+        assert_eq!(verdict.decisions.len(), limits.len(), "every level is asked");
+        let (refused_by, _) = verdict.refused_by.expect("two levels are used up");
+        assert_eq!(limits[refused_by].name(), "hour", "the longer of two waits");
+    }
+    for limit in &limits[..7] {
+        let verdict = ask(&store, limit, "ann", 1).await;
+        assert_eq!(verdict.decisions[0].remaining(), 98, "the refused ones cost nothing");
+    }
+}
+
+#[tokio::test]
+async fn the_same_account_named_twice_pays_twice_or_not_at_all() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in all_rules(3) {
+        let limit = limit(&store, "any", rule, Sharing::Exact);
+        let twice = [level(&limit, "ann", 1), level(&limit, "ann", 1)];
+        assert!(store.check(&twice, now()).await.admitted, "{rule:?}");
+        assert!(!store.check(&twice, now()).await.admitted, "one is left: {rule:?}");
+        assert_eq!(admitted(&store, &limit, "ann", 3).await, 1, "{rule:?}");
+    }
+}
+
+/// Names that look like hash tags, separators, or other limits' keys are just names; every key ends in time, and all share a slot.
+#[tokio::test]
+async fn users_choose_neither_the_slot_nor_another_limits_key() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let users =
+        ["{x}", "}{", "a:b", "a", "", "tidegate:{test}:any:fixed:0", "\r\nSET x 1\r\n", "ü\0", &"x".repeat(100_000)];
+    for rule in all_rules(2) {
+        for called in ["any", "any.a", "any-a"] {
+            let limit = limit(&store, called, rule, Sharing::Exact);
+            for user in users {
+                assert_eq!(admitted(&store, &limit, user, 4).await, 2, "{user:.20}: {rule:?}");
+            }
+        }
+    }
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("keys");
+    assert!(keys.len() > 100);
+    for key in keys {
+        let slot = |key: &str, c: &mut redis::Connection| redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u32>(c);
+        let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || b":{}._-".contains(&b));
+        assert!(plain && key.starts_with("tidegate:{test}:") && key.matches('{').count() == 1, "{key}");
+        assert_eq!(slot(&key, &mut connection).ok(), slot("{test}", &mut connection).ok());
+        let ttl: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).expect("a ttl");
+        assert!(ttl > 0 || key.ends_with("::probe"), "{key} would stay for ever");
+    }
+    assert_ne!(Key::of(&["a", "b"]), Key::of(&["ab"]));
+    for bad in ["", "a b", "a:b", "{a}", "ä", &"x".repeat(65)] {
+        assert!(Name::new(bad).is_err(), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_numbers_keeps_what_was_used_and_another_algorithm_starts_anew() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in all_rules(10) {
+        let limit = limit(&store, "any", rule, Sharing::Exact);
+        admitted(&store, &limit, "ann", 6).await;
+        let same =
+            |limit| all_rules(limit).into_iter().find(|other| other.algorithm() == rule.algorithm()).expect("there");
+        for (to, left) in [(20, 14), (8, 2), (3, 0)] {
+            limit.change(&same(to), now()).expect("shareable");
+            let verdict = ask(&store, &limit, "ann", u32::MAX).await;
+            assert_eq!(verdict.decisions[0].remaining(), left, "{rule:?} → {to}");
+        }
+        for other in all_rules(10).into_iter().filter(|other| other.algorithm() != rule.algorithm()) {
+            limit.change(&other, now()).expect("shareable");
+            let left = ask(&store, &limit, "ann", 1).await.decisions[0].remaining();
+            assert_eq!(left, 9, "{rule:?} → {other:?}");
+            server.flush();
+            limit.change(&rule, now()).expect("shareable");
+        }
+    }
+}
+
+#[tokio::test]
+async fn scripts_that_redis_has_forgotten_are_sent_again() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let limit = limit(&store, "any", all_rules(3)[0], Sharing::Exact);
+    assert!(ask(&store, &limit, "ann", 1).await.admitted);
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection()).expect("flushed");
+    assert_eq!(admitted(&store, &limit, "ann", 5).await, 2);
+    assert!(!store.is_down());
+}
+
+/// A million a day by the sliding counter: products beyond 2^53, which the script divides in steps.
+#[tokio::test]
+async fn counts_times_windows_beyond_what_a_double_holds_are_still_exact() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let rule = SlidingCounter::new(4_000_000_000, Duration::from_secs(86_400)).expect("a limit");
+    let limit = limit(&store, "day", rule, Sharing::Exact);
+    assert_eq!(ask(&store, &limit, "a", 3_999_999_999).await.decisions[0].remaining(), 1);
+    assert!(ask(&store, &limit, "a", 1).await.admitted);
+    assert!(!ask(&store, &limit, "a", 1).await.admitted);
+}
+
+#[tokio::test]
+async fn rules_that_redis_can_not_count_exactly_are_refused_with_the_reason() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let build = |rule: Rule, sharing| {
+        let keys = std::num::NonZeroUsize::new(10).expect("not zero");
+        store.limit(name("any"), rule, sharing, keys).err().map(|error| error.to_string())
+    };
+    let odd = FixedWindow::new(1, Duration::from_nanos(1_500)).expect("fine in memory");
+    assert!(build(odd.into(), Sharing::Exact).is_some_and(|error| error.contains("whole number of microseconds")));
+    let fine = Rate::new(999_983, Duration::from_secs(86_400)).expect("a rate");
+    let fine = Gcra::new(fine, 90_000).expect("fine in memory");
+    assert!(build(fine.into(), Sharing::Exact).is_some_and(|error| error.contains("2^53")));
+    let long = SlidingCounter::new(u32::MAX.into(), Duration::from_secs(3_600 * 24 * 365)).expect("fine in memory");
+    assert!(build(long.into(), Sharing::Exact).is_some_and(|error| error.contains("2^53")));
+    for rule in [all_rules(5)[4], all_rules(5)[6]] {
+        let error = build(rule, Sharing::Leased);
+        assert!(error.is_some_and(|error| error.contains("can't be leased")), "{rule:?}");
+        assert_eq!(build(rule, Sharing::Exact), None);
+    }
+    let limit = limit(&store, "any", all_rules(5)[0], Sharing::Leased);
+    assert!(matches!(limit.change(&all_rules(5)[4], now()), Err(Unshareable::NotLeasable { .. })));
+}
+
+#[test]
+fn addresses_say_what_redis_is_made_of() {
+    for (text, shown) in [
+        ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
+        ("redis://u:secret@127.0.0.1:6379/2", "redis://***@127.0.0.1:6379/2"),
+        ("redis+sentinel://:secret@h1:1,h2:2/main/3", "main by redis://h1:1,redis://h2:2"),
+        ("redis+cluster://u:secret@h1:1,h2:2", "cluster redis://h1:1,redis://h2:2"),
+    ] {
+        assert_eq!(format!("{:?}", text.parse::<Topology>().expect("an address")), shown);
+    }
+    for (text, reason) in [
+        ("127.0.0.1:6379", "no scheme"),
+        ("http://h:1", "`http` is not a scheme"),
+        ("redis://", ""),
+        ("redis+sentinel://h:1", "master's name is missing"),
+        ("redis+sentinel://h:1/m/x", "`x` is not a database number"),
+        ("redis+cluster://h:1/2", "a cluster has no database"),
+        ("redis+cluster://h:notaport", "redis://h:notaport"),
+    ] {
+        let error = text.parse::<Topology>().expect_err(text).to_string();
+        assert!(error.contains(reason) && error.contains("allowed:"), "{text}: {error}");
+    }
+}

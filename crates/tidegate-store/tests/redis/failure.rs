@@ -1,0 +1,204 @@
+//! Redis is killed, frozen, slow, absent or confused: each mode gives its stated answer, and recovers.
+
+use std::time::Duration;
+
+use tidegate_policy::Rule;
+use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig};
+
+use crate::server::{Server, free_port};
+use crate::setup::{MODES, Seen, admitted, all_rules, ask, leasable_rules, level, limit, now, patient, recorder};
+
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain until {what}"));
+}
+
+/// How many of 20 requests pass on a limit of 5 that this process has not yet used, while Redis is away.
+fn expected(mode: FailureMode) -> usize {
+    match mode {
+        FailureMode::Open => 20,
+        FailureMode::Closed => 0,
+        FailureMode::Local => 5,
+    }
+}
+
+async fn survives_a_kill(mode: FailureMode, sharing: Sharing, rule: Rule) {
+    let mut server = Server::start();
+    let (observer, seen) = recorder();
+    let config = StoreConfig { on_failure: mode, observer, ..patient(&server.url()) };
+    let store = Store::connect(config).await;
+    let limit = limit(&store, "any", rule, sharing);
+    assert_eq!(admitted(&store, &limit, "before", 7).await, 5);
+
+    server.kill();
+    assert_eq!(admitted(&store, &limit, "meanwhile", 20).await, expected(mode), "{mode:?} {rule:?}");
+    assert!(store.is_down());
+    let verdict = ask(&store, &limit, "other", 1).await;
+    assert_eq!(verdict.source, Source::Failure(mode));
+    if mode == FailureMode::Closed {
+        assert_eq!(verdict.refused_by, Some((0, Some(Duration::from_secs(1)))));
+    }
+
+    server.restart();
+    until("Redis is back", async || !store.is_down()).await;
+    assert_eq!(admitted(&store, &limit, "after", 7).await, 5, "{mode:?} {rule:?}");
+    assert_eq!(ask(&store, &limit, "after", 1).await.source, Source::Shared);
+    let seen = seen.lock().expect("events");
+    let changes: Vec<_> = seen.iter().filter(|seen| matches!(seen, Seen::Down | Seen::Up)).collect();
+    assert_eq!(changes, [&Seen::Down, &Seen::Up], "{mode:?} {rule:?}");
+    let failed = seen.iter().filter(|seen| **seen == Seen::Failed).count();
+    assert_eq!(failed, 1, "the first error sets the flag: {mode:?} {rule:?}");
+}
+
+#[tokio::test]
+async fn every_mode_survives_a_kill_with_exact_limits() {
+    for mode in MODES {
+        for rule in [all_rules(5)[0], all_rules(5)[5]] {
+            survives_a_kill(mode, Sharing::Exact, rule).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_mode_survives_a_kill_with_leases() {
+    for mode in MODES {
+        for rule in [leasable_rules(5)[0], leasable_rules(5)[4]] {
+            survives_a_kill(mode, Sharing::Leased, rule).await;
+        }
+    }
+}
+
+/// A frozen server keeps its connections: the first three requests wait out their budget, then the flag is set and nobody waits.
+#[tokio::test]
+async fn a_frozen_redis_is_given_up_after_three_late_answers_and_taken_back() {
+    for sharing in [Sharing::Exact, Sharing::Leased] {
+        let server = Server::start();
+        let (observer, seen) = recorder();
+        let budget = Duration::from_millis(100);
+        let config = StoreConfig { observer, budget, on_failure: FailureMode::Local, ..patient(&server.url()) };
+        let store = Store::connect(config).await;
+        let limit = limit(&store, "any", leasable_rules(5)[0], sharing);
+        until("it answers in time", async || ask(&store, &limit, "before", 1).await.source == Source::Shared).await;
+
+        server.freeze(true);
+        seen.lock().expect("events").clear();
+        assert_eq!(admitted(&store, &limit, "meanwhile", 20).await, 5);
+        let events = seen.lock().expect("events").clone();
+        assert_eq!(events[..4], [Seen::Failed, Seen::Failed, Seen::Failed, Seen::Down], "{sharing:?}");
+        assert_eq!(events.len(), 4, "nobody asks while it is down: {sharing:?}");
+
+        server.freeze(false);
+        until("it is back", async || ask(&store, &limit, "after", 1).await.source == Source::Shared).await;
+    }
+}
+
+/// A single late answer follows the mode; the next in time clears the count.
+#[tokio::test]
+async fn one_slow_answer_is_not_an_outage() {
+    let server = Server::start();
+    let budget = Duration::from_millis(500);
+    let store = Store::connect(StoreConfig { budget, ..patient(&server.url()) }).await;
+    let limit = limit(&store, "any", all_rules(100)[0], Sharing::Exact);
+    for _ in 0..4 {
+        let mut connection = server.connection();
+        let slow = redis::cmd("DEBUG").arg("SLEEP").arg("0.8").get_packed_command();
+        connection.send_packed_command(&slow).expect("sent");
+        // It may take a moment until the server goes to sleep; sooner or later a request finds it sleeping.
+        until("a request was late", async || ask(&store, &limit, "ann", 1).await.source != Source::Shared).await;
+        connection.recv_response().expect("it has slept");
+        until("the next is in time", async || ask(&store, &limit, "ann", 1).await.source == Source::Shared).await;
+        assert!(!store.is_down());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_starts_without_redis_follows_its_mode_and_joins_later() {
+    for mode in MODES {
+        let port = free_port();
+        let store =
+            Store::connect(StoreConfig { on_failure: mode, ..patient(&format!("redis://127.0.0.1:{port}")) }).await;
+        let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
+        assert_eq!(admitted(&store, &limit, "ann", 20).await, expected(mode));
+        let server = Server::start_at(port);
+        until("Redis is there", async || !store.is_down()).await;
+        assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Shared);
+        drop(server);
+    }
+}
+
+/// What is counted in memory during one outage is not forgotten by the next: flapping gives nobody a new budget each time.
+#[tokio::test]
+async fn local_counts_last_from_one_outage_to_the_next() {
+    let mut server = Server::start();
+    let store = Store::connect(StoreConfig { on_failure: FailureMode::Local, ..patient(&server.url()) }).await;
+    let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
+    ask(&store, &limit, "ann", 1).await;
+    server.kill();
+    assert_eq!(admitted(&store, &limit, "ann", 20).await, 5);
+    server.restart();
+    until("Redis is back", async || !store.is_down()).await;
+    server.kill();
+    until("it is noticed", async || {
+        ask(&store, &limit, "bob", 1).await;
+        store.is_down()
+    })
+    .await;
+    assert_eq!(admitted(&store, &limit, "ann", 20).await, 0);
+}
+
+/// Somebody else's data under one of our keys: that request follows the mode, the others go on.
+#[tokio::test]
+async fn a_key_of_the_wrong_type_hurts_only_its_own_requests() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
+    ask(&store, &limit, "ann", 1).await;
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*fixed*").query(&mut connection).expect("keys");
+    for key in keys {
+        redis::cmd("DEL").arg(&key).exec(&mut connection).expect("deleted");
+        redis::cmd("LPUSH").arg(&key).arg("x").exec(&mut connection).expect("pushed");
+    }
+    for _ in 0..10 {
+        assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Failure(FailureMode::Open));
+        assert_eq!(ask(&store, &limit, "bob", 1).await.source, Source::Shared);
+    }
+}
+
+/// Clients that go away while their request waits for Redis: what is charged for nobody is given back, at every level, of either kind.
+#[tokio::test]
+async fn a_request_dropped_at_its_await_is_charged_nothing() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for leased in leasable_rules(50) {
+        let places = limit(&store, "places", all_rules(50)[6], Sharing::Exact);
+        let leased = limit(&store, "leased", leased, Sharing::Leased);
+        let mut dropped = 0;
+        for round in 0..300 {
+            let (asking, places, leased) = (store.clone(), places.clone(), leased.clone());
+            let request = tokio::spawn(async move {
+                let levels = [level(&places, "ann", 1), level(&leased, "ann", 1)];
+                asking.check(&levels, now()).await.charged
+            });
+            for _ in 0..round % 7 {
+                tokio::task::yield_now().await;
+            }
+            request.abort();
+            match request.await {
+                Ok(charged) => store.give_back(charged, now()).await, // it had its answer already
+                Err(_) => dropped += 1,
+            }
+        }
+        assert!(dropped > 100, "hardly any was dropped at its await: {dropped}");
+        let all = [level(&places, "ann", 50), level(&leased, "ann", 1)];
+        until("every place is free", async || store.check(&all, now()).await.admitted).await;
+        assert!(!store.is_down());
+        server.flush();
+    }
+}

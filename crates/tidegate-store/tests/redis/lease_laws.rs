@@ -1,0 +1,317 @@
+//! The laws of leases. Several holders with clocks of their own take tokens in advance over a slow line, spend them when they like, sit on
+//! them, die with them; others ask exactly. Whatever they do, those who really went stay within the definition of the algorithm. Time is
+//! simulated on both sides, Redis is real.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidegate_policy::{Algorithm, Cost, Limiter, Timestamp};
+use tidegate_store::LeaseTerms;
+use tidegate_store::lease::{Ask, Grant, Lease, LeaseState};
+use tidegate_store::script::{Script, Task};
+
+use crate::oracle::{BucketOracle, FixedWindowOracle, LogOracle, Oracle, SlidingCounterOracle};
+use crate::server::Server;
+use crate::walk::Numbers;
+
+/// Redis with the scripts of one algorithm, and a clock that the test sets: microseconds.
+struct Ledger {
+    connection: redis::Connection,
+    algorithm: Algorithm,
+    numbers: [u64; 3],
+    terms: LeaseTerms,
+    check: Script,
+    lease: Script,
+    keys: [String; 2],
+}
+
+impl Ledger {
+    fn new(server: &Server, algorithm: Algorithm, numbers: Numbers, terms: LeaseTerms, name: &str) -> Self {
+        let Numbers { limit, tokens, span } = numbers;
+        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
+        let numbers = if is_bucket { [limit * span, span, tokens] } else { [limit, span, 0] };
+        let script = |task| {
+            let text = format!("{}{}", crate::differential::NO_TTL, Script::new(task, &[algorithm]).text);
+            let sha = redis::Script::new(&text).get_hash().to_owned();
+            Script { text, sha }
+        };
+        let keys = [format!("{{law}}:{name}"), format!("{{law}}:{name}:log")];
+        let (check, lease) = (script(Task::Check), script(Task::Lease));
+        let mut connection = server.connection();
+        for script in [&check, &lease] {
+            redis::cmd("SCRIPT").arg("LOAD").arg(&script.text).exec(&mut connection).expect("a script");
+        }
+        Self { connection, algorithm, numbers, terms, check, lease, keys }
+    }
+
+    fn call(&mut self, task: Task, args: &[String]) -> Vec<i64> {
+        let sha = if task == Task::Lease { &self.lease.sha } else { &self.check.sha };
+        redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("an answer")
+    }
+
+    /// Whether an exact request is admitted, and if not, when it would be.
+    fn check(&mut self, cost: u32, now: u64) -> Result<(), Option<u64>> {
+        let mut args = vec![now.to_string(), "1".to_owned(), self.algorithm.name().to_owned(), cost.to_string()];
+        args.extend(self.numbers.map(|number| number.to_string()));
+        let reply = self.call(Task::Check, &args);
+        if reply[1] == 1 { Ok(()) } else { Err(u64::try_from(reply[4]).ok()) }
+    }
+
+    fn lease(&mut self, ask: &Ask, now: u64) -> Grant {
+        let mut args = vec![now.to_string(), self.algorithm.name().to_owned()];
+        let lease = [ask.id, ask.new_id, ask.held.into(), ask.spent.into(), ask.granted_at, ask.keep.into()];
+        let wish = [ask.want.into(), ask.cost.into(), self.terms.span.as_micros() as u64];
+        args.extend(self.numbers.iter().chain(&lease).chain(&wish).map(u64::to_string));
+        let reply = self.call(Task::Lease, &args);
+        Grant {
+            granted: reply[1] as u32,
+            kept: reply[2] == 1,
+            span: Duration::from_micros(reply[3] as u64),
+            left: reply[4] as u64,
+            reset_after: Duration::from_micros(reply[5] as u64),
+            retry_after: u64::try_from(reply[6]).ok().map(Duration::from_micros),
+            at: reply[0] as u64,
+        }
+    }
+}
+
+/// A process with a clock of its own, and what it holds.
+struct Holder {
+    ahead: u64,
+    state: LeaseState,
+    /// A question under way: when it was put (own clock), when it reaches Redis, when the answer is here.
+    asking: Option<(Ask, Timestamp, u64, u64, Option<Grant>)>,
+    idle_until: u64,
+}
+
+impl Holder {
+    fn new(rng: &mut Rng) -> Self {
+        Self { ahead: rng.u64(0..10_000_000_000), state: LeaseState::default(), asking: None, idle_until: 0 }
+    }
+
+    fn clock(&self, now: u64) -> Timestamp {
+        Timestamp::from_nanos(now * 1_000 + self.ahead)
+    }
+}
+
+struct World<O> {
+    ledger: Ledger,
+    went: O,
+    rng: Rng,
+    now: u64,
+    next_id: u64,
+    spent_from_leases: u64,
+}
+
+impl<O: Oracle> World<O> {
+    fn goes(&mut self, cost: u32, how: &str) {
+        let numbers = self.ledger.numbers;
+        assert!(self.went.admits(cost.into(), self.now), "{how}: more went than {numbers:?} allows, at {}", self.now);
+        self.went.admit(cost.into(), self.now);
+    }
+
+    /// Delivers questions and answers whose time has come.
+    fn deliver(&mut self, holder: &mut Holder) {
+        let Some((ask, asked_at, reaches, answered, grant)) = &mut holder.asking else { return };
+        if grant.is_none() && *reaches <= self.now {
+            *grant = Some(self.ledger.lease(ask, self.now));
+        }
+        if let (Some(grant), true) = (grant.as_ref(), *answered <= self.now) {
+            if self.rng.u32(0..20) == 0 {
+                holder.state.no_answer(ask); // lost on the way back
+            } else {
+                holder.state.answer(ask, grant, *asked_at, &self.ledger.terms);
+            }
+            holder.asking = None;
+        }
+    }
+
+    fn request(&mut self, holder: &mut Holder) {
+        let clock = holder.clock(self.now);
+        let tokens = if self.rng.u32(0..4) == 0 { self.rng.u32(1..4) } else { 1 };
+        let cost = Cost::new(tokens).expect("a cost");
+        let lease = Lease { capacity: self.went.numbers().limit };
+        let decision = lease.decide(&holder.state, cost, clock);
+        if decision.is_admitted() {
+            self.goes(tokens, "from a lease");
+            self.spent_from_leases += u64::from(tokens);
+            let receipt = lease.take(&mut holder.state, cost, clock);
+            if self.rng.u32(0..50) == 0 {
+                lease.give_back(&mut holder.state, &receipt, clock);
+                self.went.undo(tokens.into(), self.now, self.now);
+            }
+        } else if decision.retry_after() == Some(Duration::ZERO) || holder.state.is_low(clock) {
+            self.next_id += 1;
+            let ask = holder.state.ask(tokens, clock, &self.ledger.terms, self.next_id, Duration::from_secs(3_600));
+            if let Some(ask) = ask {
+                let reaches = self.now + self.rng.u64(0..20_000);
+                let answered = reaches + self.rng.u64(0..20_000);
+                holder.asking = Some((ask, clock, reaches, answered, None));
+            }
+        }
+    }
+}
+
+fn laws<O: Oracle>(algorithm: Algorithm) {
+    const STEPS: u32 = 1_500;
+    let server = Server::start();
+    let mut spent_from_leases = 0;
+    for seed in 0..20 {
+        let mut rng = Rng::with_seed(seed);
+        let numbers = Numbers {
+            limit: [3, 10, 50, 200][rng.usize(0..4)],
+            tokens: [1, 7, 40][rng.usize(0..3)],
+            span: [20_011, 100_000, 1_000_003][rng.usize(0..3)],
+        };
+        let terms = LeaseTerms {
+            tokens: [2, 10, 50][rng.usize(0..3)],
+            span: Duration::from_millis([50, 100, 1_000][rng.usize(0..3)]),
+        };
+        let ledger = Ledger::new(&server, algorithm, numbers, terms, &format!("{algorithm}-{seed}"));
+        let mut holders = [(); 3].map(|()| Holder::new(&mut rng));
+        let went = O::new(numbers);
+        let mut world = World { ledger, went, rng, now: 1_790_000_000_000_000, next_id: 0, spent_from_leases: 0 };
+        for _ in 0..STEPS {
+            world.now += match world.rng.u32(0..100) {
+                0..60 => world.rng.u64(0..500),
+                60..95 => world.rng.u64(0..20_000),
+                _ => world.rng.u64(0..2_000_000),
+            };
+            for holder in &mut holders {
+                world.deliver(holder);
+            }
+            match world.rng.u32(0..100) {
+                0..10 => {
+                    let cost = world.rng.u32(1..=numbers.limit as u32);
+                    if world.ledger.check(cost, world.now).is_ok() {
+                        world.goes(cost, "exactly");
+                    }
+                }
+                10..12 => holders[world.rng.usize(0..3)] = Holder::new(&mut world.rng), // killed, with all it held
+                12..15 => holders[world.rng.usize(0..3)].idle_until = world.now + 500_000,
+                _ => {
+                    let holder = &mut holders[world.rng.usize(0..3)];
+                    if holder.idle_until <= world.now {
+                        world.request(holder);
+                    }
+                }
+            }
+        }
+        spent_from_leases += world.spent_from_leases;
+    }
+    assert!(spent_from_leases > 1_000, "leases were hardly used: {spent_from_leases}");
+}
+
+#[test]
+fn leases_of_a_fixed_window_keep_its_law() {
+    laws::<FixedWindowOracle>(Algorithm::FixedWindow);
+}
+
+#[test]
+fn leases_of_a_sliding_counter_keep_its_law() {
+    laws::<SlidingCounterOracle>(Algorithm::SlidingCounter);
+}
+
+#[test]
+fn leases_of_a_log_keep_its_law() {
+    laws::<LogOracle>(Algorithm::SlidingLog);
+}
+
+#[test]
+fn leases_of_a_token_bucket_keep_its_law() {
+    laws::<BucketOracle>(Algorithm::TokenBucket);
+}
+
+#[test]
+fn leases_of_gcra_keep_its_law() {
+    laws::<BucketOracle>(Algorithm::Gcra);
+}
+
+const SECOND: u64 = 1_000_000;
+
+fn first_ask(id: u64, want: u32) -> Ask {
+    Ask { id: 0, new_id: id, held: 0, spent: 0, granted_at: 0, keep: false, want, cost: 1 }
+}
+
+/// A hundred tokens, ten a second. A holder takes forty and sits on them until the bucket has long refilled: all others together get
+/// sixty at once, not a hundred, or with the forty there would be a hundred and forty.
+#[test]
+fn a_bucket_refills_only_up_to_what_leases_leave() {
+    let server = Server::start();
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let terms = LeaseTerms { tokens: 40, span: Duration::from_secs(60) };
+        let numbers = Numbers { limit: 100, tokens: 10, span: SECOND };
+        let mut ledger = Ledger::new(&server, algorithm, numbers, terms, algorithm.name());
+        let start = 1_790_000_000 * SECOND;
+        assert_eq!(ledger.lease(&first_ask(1, 40), start).granted, 40);
+        assert_eq!(
+            ledger.check(61, start + 30 * SECOND),
+            Err(Some(30 * SECOND + SECOND / 10)),
+            "when the lease is over"
+        );
+        assert_eq!(ledger.check(60, start + 30 * SECOND), Ok(()));
+    }
+}
+
+/// The same holder dies. It costs what it held until its lease ends; then the bucket fills up as if nothing had been.
+#[test]
+fn a_killed_holder_costs_what_it_held_until_its_lease_ends() {
+    let server = Server::start();
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::FixedWindow] {
+        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
+        let terms = LeaseTerms { tokens: 40, span: Duration::from_secs(10) };
+        let numbers = Numbers { limit: 100, tokens: 100, span: if is_bucket { 10 * SECOND } else { 20 * SECOND } };
+        let mut ledger = Ledger::new(&server, algorithm, numbers, terms, &format!("dead-{algorithm}"));
+        let start = 1_790_000_000 * SECOND; // a window begins here
+        assert_eq!(ledger.lease(&first_ask(1, 40), start).granted, 40);
+        assert_eq!(ledger.check(60, start), Ok(()), "all but the forty");
+        let all_there = match algorithm {
+            Algorithm::SlidingLog => start + 30 * SECOND, // the lease ends after 10 s, and leaves the window 20 s later
+            Algorithm::FixedWindow => start + 20 * SECOND,
+            _ => start + 14 * SECOND, // sixty flow in while it is held, forty after
+        };
+        assert_eq!(ledger.check(100, all_there - 1), Err(Some(1)), "{algorithm}");
+        assert_eq!(ledger.check(100, all_there), Ok(()), "{algorithm}");
+    }
+}
+
+/// A lease that is offered back in time is back at once, as if it had never been taken.
+#[test]
+fn what_is_returned_unspent_is_there_for_others_at_once() {
+    let server = Server::start();
+    let leasable = [
+        Algorithm::TokenBucket,
+        Algorithm::Gcra,
+        Algorithm::SlidingLog,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingCounter,
+    ];
+    for algorithm in leasable {
+        let terms = LeaseTerms { tokens: 40, span: Duration::from_secs(10) };
+        let numbers = Numbers { limit: 100, tokens: 1, span: 1_000_000 * SECOND };
+        let mut ledger = Ledger::new(&server, algorithm, numbers, terms, &format!("back-{algorithm}"));
+        let start = 1_790_000_000 * SECOND;
+        assert_eq!(ledger.lease(&first_ask(1, 40), start).granted, 40);
+        let back = Ask { id: 1, new_id: 2, held: 40, spent: 15, granted_at: start, keep: false, want: 0, cost: 0 };
+        assert_eq!(ledger.lease(&back, start + SECOND).granted, 0);
+        assert!(ledger.check(86, start + SECOND).is_err(), "fifteen are spent: {algorithm}");
+        assert_eq!(ledger.check(85, start + SECOND), Ok(()), "{algorithm}");
+    }
+}
+
+/// Of what is free a lease gets at most half, unless one request needs more: others find some too.
+#[test]
+fn the_first_to_ask_does_not_get_everything() {
+    let server = Server::start();
+    let terms = LeaseTerms { tokens: 1_000, span: Duration::from_secs(10) };
+    let numbers = Numbers { limit: 100, tokens: 1, span: 1_000_000 * SECOND };
+    let mut ledger = Ledger::new(&server, Algorithm::Gcra, numbers, terms, "half");
+    let start = 1_790_000_000 * SECOND;
+    assert_eq!(ledger.lease(&first_ask(1, 1_000), start).granted, 50);
+    assert_eq!(ledger.lease(&first_ask(2, 1_000), start).granted, 25);
+    assert_eq!(ledger.lease(&Ask { cost: 20, ..first_ask(3, 1_000) }, start).granted, 20);
+    let refused = ledger.lease(&Ask { cost: 6, ..first_ask(4, 1_000) }, start);
+    assert_eq!(refused.granted, 0);
+    assert!(refused.retry_after > Some(Duration::ZERO));
+    assert_eq!(ledger.lease(&Ask { cost: 101, ..first_ask(5, 1_000) }, start).retry_after, None, "never");
+}

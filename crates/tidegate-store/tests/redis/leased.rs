@@ -1,0 +1,203 @@
+//! Tokens taken in advance, with the whole store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_policy::{FixedWindow, Gcra, Rate, Timestamp};
+use tidegate_store::{LeaseTerms, Sharing, Source, Store, StoreConfig};
+
+use crate::server::Server;
+use crate::setup::{Seen, admitted, ask, leasable_rules, level, limit, now, patient, recorder};
+
+fn terms(tokens: u32, millis: u64) -> LeaseTerms {
+    LeaseTerms { tokens, span: Duration::from_millis(millis) }
+}
+
+/// One process alone gets everything, in far fewer calls than requests.
+#[tokio::test]
+async fn a_single_holder_gets_exactly_the_limit_in_few_calls() {
+    let server = Server::start();
+    for rule in leasable_rules(2_000) {
+        let (observer, seen) = recorder();
+        let store = Store::connect(StoreConfig { lease: terms(100, 60_000), observer, ..patient(&server.url()) }).await;
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        assert_eq!(admitted(&store, &limit, "ann", 3_000).await, 2_000, "{rule:?}");
+        let calls = seen.lock().expect("events").iter().filter(|seen| **seen == Seen::Answered).count();
+        assert!(calls < 150, "{calls} calls for 3,000 requests: {rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_limit_is_remembered_and_redis_is_left_alone() {
+    let server = Server::start();
+    for rule in leasable_rules(5) {
+        let (observer, seen) = recorder();
+        let store = Store::connect(StoreConfig { observer, ..patient(&server.url()) }).await;
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        admitted(&store, &limit, "ann", 6).await;
+        let calls = seen.lock().expect("events").len();
+        for _ in 0..100 {
+            let verdict = ask(&store, &limit, "ann", 1).await;
+            let (_, retry_after) = verdict.refused_by.expect("it is used up");
+            assert!(retry_after > Some(Duration::from_secs(60)), "{rule:?}: {retry_after:?}");
+        }
+        assert_eq!(seen.lock().expect("events").len(), calls, "a refused request asked Redis: {rule:?}");
+        assert_eq!(ask(&store, &limit, "ann", 6).await.refused_by, Some((0, None)), "never: {rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn holders_together_never_exceed_the_limit_and_miss_at_most_what_they_hold() {
+    let server = Server::start();
+    for rule in leasable_rules(1_000) {
+        let mut stores = Vec::new();
+        for _ in 0..4 {
+            let store = Store::connect(StoreConfig { lease: terms(50, 60_000), ..patient(&server.url()) }).await;
+            let limit = limit(&store, "any", rule, Sharing::Leased);
+            stores.push((store, limit));
+        }
+        let mut total = 0;
+        for round in 0..4_000 {
+            let (store, limit) = &stores[round % 4];
+            total += usize::from(ask(store, limit, "ann", 1).await.admitted);
+        }
+        assert!((1_000 - 4 * 50..=1_000).contains(&total), "{total}: {rule:?}");
+    }
+}
+
+/// Exact requests see what is leased as gone.
+#[tokio::test]
+async fn exact_and_leased_share_one_budget() {
+    let server = Server::start();
+    for rule in leasable_rules(100) {
+        let store = Store::connect(StoreConfig { lease: terms(10, 60_000), ..patient(&server.url()) }).await;
+        let (leased, exact) = (limit(&store, "any", rule, Sharing::Leased), limit(&store, "any", rule, Sharing::Exact));
+        let mut total = 0;
+        for _ in 0..150 {
+            total += usize::from(ask(&store, &leased, "ann", 1).await.admitted);
+            total += usize::from(ask(&store, &exact, "ann", 1).await.admitted);
+        }
+        assert!((90..=100).contains(&total), "{total}: {rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn levels_of_both_kinds_are_charged_all_or_none() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in leasable_rules(10) {
+        let (leased, exact) = (limit(&store, "l", rule, Sharing::Leased), limit(&store, "e", rule, Sharing::Exact));
+        let both = |l: u32, e: u32| [level(&leased, "ann", l), level(&exact, "ann", e)];
+        assert!(store.check(&both(1, 8), now()).await.admitted, "{rule:?}");
+        for _ in 0..20 {
+            let verdict = store.check(&both(1, 3), now()).await;
+            assert_eq!(verdict.refused_by.map(|(level, _)| level), Some(1), "{rule:?}");
+            let verdict = store.check(&both(11, 1), now()).await;
+            assert_eq!(verdict.refused_by, Some((0, None)), "{rule:?}");
+        }
+        assert_eq!(admitted(&store, &exact, "ann", 10).await, 2, "{rule:?}");
+        assert_eq!(admitted(&store, &leased, "ann", 20).await, 9, "{rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_can_be_spent_again() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in leasable_rules(5) {
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        for _ in 0..50 {
+            let verdict = ask(&store, &limit, "ann", 1).await;
+            assert!(verdict.admitted, "{rule:?}");
+            store.give_back(verdict.charged, now()).await;
+        }
+    }
+}
+
+/// Many requests at once for a key without a lease: one of them asks, the others wait for its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_come_together_ask_together() {
+    let server = Server::start();
+    for rule in leasable_rules(500) {
+        let (observer, seen) = recorder();
+        let store = Store::connect(StoreConfig { observer, ..patient(&server.url()) }).await;
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        let requests: Vec<_> = (0..1_000)
+            .map(|_| {
+                let (store, limit) = (store.clone(), limit.clone());
+                tokio::spawn(async move { ask(&store, &limit, "ann", 1).await.admitted })
+            })
+            .collect();
+        let mut total = 0;
+        for request in requests {
+            total += usize::from(request.await.expect("no panic"));
+        }
+        assert_eq!(total, 500, "{rule:?}");
+        assert!(seen.lock().expect("events").len() < 100, "{rule:?}");
+    }
+}
+
+/// A client that goes away while its request waits for a refill takes nobody's answer with it.
+#[tokio::test]
+async fn a_refill_outlives_the_request_that_asked_for_it() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    let limit = Arc::new(limit(&store, "any", leasable_rules(5)[0], Sharing::Leased));
+    for _ in 0..20 {
+        let (store, limit) = (store.clone(), Arc::clone(&limit));
+        let request = tokio::spawn(async move { ask(&store, &limit, "ann", 1).await.admitted });
+        tokio::task::yield_now().await; // it has put its question by now
+        request.abort();
+    }
+    assert!(ask(&store, &limit, "ann", 1).await.admitted);
+}
+
+/// The window ends, and so does what was leased in it. Requests that began in one window and ended in the next are left out: which of the
+/// two they belong to only Redis knows.
+#[tokio::test]
+async fn leases_die_with_their_window() {
+    let server = Server::start();
+    let store = Store::connect(StoreConfig { lease: terms(100, 60_000), ..patient(&server.url()) }).await;
+    let window = Duration::from_millis(200);
+    let limit = limit(&store, "any", FixedWindow::new(1_000, window).expect("a limit"), Sharing::Leased);
+    let mut counts = std::collections::HashMap::<u128, u32>::new();
+    let end = now() + Duration::from_secs(2);
+    while now() < end {
+        let window_of = |at: Timestamp| u128::from(at.as_nanos()) / window.as_nanos();
+        let began = now();
+        let admitted = store.check(&[level(&limit, "ann", 1)], began).await.admitted;
+        if admitted && window_of(began) == window_of(now()) {
+            *counts.entry(window_of(began)).or_default() += 1;
+        }
+    }
+    assert!(counts.len() > 5, "{counts:?}");
+    assert!(counts.values().all(|count| *count <= 1_000), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_change_of_numbers_drops_the_leases_of_the_old_ones() {
+    let server = Server::start();
+    let store = Store::connect(StoreConfig { lease: terms(1_000, 60_000), ..patient(&server.url()) }).await;
+    let rate = |tokens| Rate::new(tokens, Duration::from_secs(3_600)).expect("a rate");
+    let limit = limit(&store, "any", Gcra::new(rate(1), 10_000).expect("a limit"), Sharing::Leased);
+    assert_eq!(admitted(&store, &limit, "ann", 1_000).await, 1_000);
+    limit.change(&Gcra::new(rate(1), 100).expect("a limit").into(), now()).expect("leasable");
+    assert_eq!(admitted(&store, &limit, "ann", 1_000).await, 0, "what was used is more than all there is now");
+}
+
+/// A lease granted at the end of time can be spent there: once, the store asked for another for ever.
+#[tokio::test]
+async fn a_clock_at_the_end_of_time_limits_like_any_other() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await;
+    for rule in leasable_rules(5) {
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        let mut admitted = 0;
+        for now in [0, 1, u64::MAX].into_iter().cycle().take(30).map(Timestamp::from_nanos) {
+            let verdict = store.check(&[level(&limit, "ann", 1)], now).await;
+            assert_eq!(verdict.source, Source::Shared);
+            admitted += u32::from(verdict.admitted);
+        }
+        assert!(admitted <= 5, "{admitted}: {rule:?}");
+    }
+}
