@@ -72,6 +72,10 @@ impl Limiter for Concurrency {
         true
     }
 
+    fn holds_places(&self) -> bool {
+        true
+    }
+
     fn adopt(&self, state: &mut ConcurrencyState, before: &Self, now: Timestamp) {
         self.places.adopt(state, &before.places, now);
     }

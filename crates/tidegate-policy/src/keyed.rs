@@ -2,6 +2,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
@@ -89,11 +90,20 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
+        self.take_within(key, cost, now, Duration::MAX)
+    }
+
+    /// The same, for a request that can wait no longer than `patience`: told to wait longer, it takes nothing and gets no ticket.
+    pub fn take_within<Q>(&self, key: &Q, cost: Cost, now: Timestamp, patience: Duration) -> (Decision, Option<Ticket>)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let hash = self.hash(key);
         let mut shard = self.lock(hash);
         let decision = shard.decide(hash, key, cost, now);
-        let ticket = decision.is_admitted().then(|| shard.take(&self.hasher, hash, key, cost, now));
-        (decision, ticket)
+        let in_time = matches!(decision, Decision::Admit { wait, .. } if wait <= patience);
+        (decision, in_time.then(|| shard.take(&self.hasher, hash, key, cost, now)))
     }
 
     /// Gives back what `ticket` stands for, as [`Limiter::give_back`] says.
@@ -104,6 +114,11 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
     {
         let hash = self.hash(key);
         self.lock(hash).give_back(hash, key, ticket, now);
+    }
+
+    /// The limiter as it is now.
+    pub fn limiter(&self) -> L {
+        lock(&self.shards[0].0).limiter().clone()
     }
 
     /// Hands the state of `key` to `f`, for limiters whose state is filled from elsewhere. A key that is not there starts unused.

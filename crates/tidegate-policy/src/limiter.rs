@@ -23,6 +23,11 @@ pub trait Limiter {
         false
     }
 
+    /// Whether what is taken is held and comes back when its holder is done, so that `retry_after` is only the latest moment.
+    fn holds_places(&self) -> bool {
+        false
+    }
+
     /// Takes over a state that was kept under other numbers: what was used stays used, at most all of the new limit.
     fn adopt(&self, state: &mut Self::State, before: &Self, now: Timestamp);
 

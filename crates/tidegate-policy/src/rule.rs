@@ -86,6 +86,10 @@ macro_rules! rules {
                 match self { $(Self::$variant(limiter) => limiter.receipts_survive_a_change(),)* }
             }
 
+            fn holds_places(&self) -> bool {
+                match self { $(Self::$variant(limiter) => limiter.holds_places(),)* }
+            }
+
             fn adopt(&self, state: &mut RuleState, before: &Self, now: Timestamp) {
                 match (self, before, &mut *state) {
                     $((Self::$variant(limiter), Self::$variant(before), RuleState::$variant(state)) => {

@@ -27,6 +27,10 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
         Self { limiter, generation: 0, table: HashTable::new(), max_keys, hand: 0 }
     }
 
+    pub(super) fn limiter(&self) -> &L {
+        &self.limiter
+    }
+
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }

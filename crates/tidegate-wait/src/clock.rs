@@ -1,0 +1,26 @@
+use std::time::{Duration, SystemTime};
+
+use tidegate_policy::Timestamp;
+use tokio::time::Instant;
+
+/// The one place that reads the clock: wall time when it started, plus the monotonic time since. Windows align to the epoch, and setting
+/// the machine's clock moves nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    wall: Timestamp,
+}
+
+impl Clock {
+    /// A clock that shows the wall time now.
+    pub fn start() -> Self {
+        // A machine whose clock stands before 1970 counts from there: nothing but the windows' borders depends on it.
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self { started: Instant::now(), wall: Timestamp::default() + wall }
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        self.wall + self.started.elapsed()
+    }
+}
