@@ -20,3 +20,11 @@ test: setup ## the one test command: format, lint, all tests, doc tests
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --workspace
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+.PHONY: bench
+bench: setup ## what a decision costs: a table, and target/bench/decisions.json
+	cargo bench -p tidegate-store --bench decisions
+
+.PHONY: soak
+soak: setup ## the long checks: Rust and Lua fed a million steps for each algorithm
+	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
