@@ -47,7 +47,7 @@ end
 
 function log.write(key, s, n)
   local left = math.max(now, s.latest, latest_entry(s)) + n.window - now
-  local ttl = math.ceil(left / 1000) + 1
+  local ttl = ceil(left / 1000) + 1
   redis.call('SET', key, struct.pack('<dddd', s.used, s.latest, s.seq, n.window), 'PX', ttl)
   redis.call('PEXPIRE', s.entries, ttl)
 end

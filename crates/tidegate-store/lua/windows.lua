@@ -4,22 +4,20 @@
 -- floor(a * b / m) and whether anything is left, for products beyond 2^53: a long division, ten bits of `a` at a time.
 local function divide_product(a, b, m)
   if a * b <= 9007199254740992 then
-    local quotient = math.floor(a * b / m)
+    local quotient = floor(a * b / m)
     return quotient, quotient * m < a * b
   end
   local quotient, rest = 0, 0
   for shift = 30, 0, -10 do
-    local digit = math.floor(a / 2 ^ shift) % 1024
+    local digit = floor(a / 2 ^ shift) % 1024
     rest = rest * 1024 + digit * b
-    quotient = quotient * 1024 + math.floor(rest / m)
+    quotient = quotient * 1024 + floor(rest / m)
     rest = rest % m
   end
   return quotient, rest > 0
 end
 
 local function windows(weigh_previous)
-  local w = {}
-
   -- `current` plus what the previous window still weighs, begun tokens counted whole.
   local function used(s, n)
     if not weigh_previous or s.previous == 0 then return s.current end
@@ -27,40 +25,38 @@ local function windows(weigh_previous)
     return s.current + weight + (more and 1 or 0)
   end
 
-  local function look(s, window)
-    local index = math.max(math.floor(now / window), s.index)
-    if index == s.index + 1 then
-      s.previous, s.current = s.current, 0
-    elseif index > s.index then
-      s.previous, s.current = 0, 0
+  -- The state as it stands in the window of now.
+  local function look(index, current, previous, window)
+    local this = floor(now / window)
+    if this == index + 1 then
+      index, previous, current = this, current, 0
+    elseif this > index then
+      index, previous, current = this, 0, 0
     end
-    s.index = index
-    s.frozen = math.max(0, index * window - now)
-    s.reach = window - math.max(0, now - index * window)
+    local ahead = index * window - now -- above zero if the clock went back
+    local frozen, reach = 0, window + ahead
+    if ahead > 0 then frozen, reach = ahead, window end
+    return { index = index, current = current, previous = previous, frozen = frozen, reach = reach, dirty = false }
   end
 
-  function w.numbers(a, b) return { limit = a, window = b } end
+  local function numbers(a, b) return { limit = a, window = b } end
 
-  function w.read(key, n)
-    local s = { index = 0, current = 0, previous = 0 }
+  local function read(key, n)
     local raw = redis.call('GET', key)
-    if raw then
-      local window
-      s.index, s.current, s.previous, window = struct.unpack('<dddd', raw)
-      if window ~= n.window then
-        look(s, window)
-        local spent = math.min(used(s, { window = window }), n.limit)
-        s = { index = math.floor((now + s.frozen) / n.window), current = spent, previous = 0, dirty = true }
-      end
-    end
-    look(s, n.window)
+    if not raw then return look(0, 0, 0, n.window) end
+    local index, current, previous, window = struct.unpack('<dddd', raw)
+    if window == n.window then return look(index, current, previous, window) end
+    local before = look(index, current, previous, window)
+    local spent = math.min(used(before, { window = window }), n.limit)
+    local s = look(floor((now + before.frozen) / n.window), spent, 0, n.window)
+    s.dirty = true
     return s
   end
 
-  function w.write(key, s, n)
+  local function write(key, s, n)
     local left = s.frozen + s.reach + (weigh_previous and n.window or 0)
     local raw = struct.pack('<dddd', s.index, s.current, s.previous, n.window)
-    redis.call('SET', key, raw, 'PX', math.ceil(left / 1000) + 1)
+    redis.call('SET', key, raw, 'PX', ceil(left / 1000) + 1)
   end
 
   local function retry_after(s, n, cost)
@@ -73,7 +69,7 @@ local function windows(weigh_previous)
     return s.frozen + s.reach + n.window - divide_product(room, n.window, s.current)
   end
 
-  function w.decide(s, n, cost)
+  local function decide(s, n, cost)
     local left = math.max(0, n.limit - used(s, n))
     local this_window = s.frozen + s.reach
     local whole = this_window + (weigh_previous and n.window or 0)
@@ -83,13 +79,13 @@ local function windows(weigh_previous)
     return false, left, reset, retry_after(s, n, cost), 0
   end
 
-  function w.take(s, n, cost)
+  local function take(s, n, cost)
     s.current = s.current + cost
     return now + s.frozen, 0, 0, 0
   end
 
-  function w.give_back(s, n, cost, at)
-    local age = s.index - math.floor(at / n.window)
+  local function give_back(s, n, cost, at)
+    local age = s.index - floor(at / n.window)
     if age == 0 then
       s.current, s.dirty = math.max(0, s.current - cost), true
     elseif age == 1 and weigh_previous then
@@ -98,18 +94,21 @@ local function windows(weigh_previous)
   end
 
   -- A lease is taken from its window and dies with it.
-  function w.settle(s, n, lease)
+  local function settle(s, n, lease)
     local unspent = lease.held - lease.spent
     if lease.held == 0 then return false end
-    if lease.keep and math.floor(lease.at / n.window) == s.index then return true end
-    if unspent > 0 then w.give_back(s, n, unspent, lease.at) end
+    if lease.keep and floor(lease.at / n.window) == s.index then return true end
+    if unspent > 0 then give_back(s, n, unspent, lease.at) end
     return false
   end
 
-  function w.grant(s, n, lease, amount)
+  local function grant(s, n, lease, amount)
     s.current = s.current + amount
     return s.frozen + s.reach
   end
 
-  return w
+  return {
+    numbers = numbers, read = read, write = write, decide = decide, take = take,
+    give_back = give_back, settle = settle, grant = grant,
+  }
 end
