@@ -28,3 +28,7 @@ bench: setup ## what a decision costs: a table, and target/bench/decisions.json
 .PHONY: soak
 soak: setup ## the long checks: Rust and Lua fed a million steps for each algorithm
 	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
+
+.PHONY: demo
+demo: ## the same bursts through every algorithm, in simulated time
+	cargo run --quiet --release -p tidegate-policy --example compare

