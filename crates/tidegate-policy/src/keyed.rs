@@ -43,8 +43,8 @@ pub struct Keyed<K, L: Limiter> {
 #[repr(align(128))]
 struct PaddedShard<K, L: Limiter>(Mutex<Shard<K, L>>);
 
-/// What was taken from a [`Keyed`] limit, to give it back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What was taken from a [`Keyed`] limit, to give it back: once.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
     receipt: Receipt,
     generation: u32,
@@ -107,13 +107,14 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
     }
 
     /// Gives back what `ticket` stands for, as [`Limiter::give_back`] says.
-    pub fn give_back<Q>(&self, key: &Q, ticket: &Ticket, now: Timestamp)
+    #[expect(clippy::needless_pass_by_value, reason = "what is given back is gone")]
+    pub fn give_back<Q>(&self, key: &Q, ticket: Ticket, now: Timestamp)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        self.lock(hash).give_back(hash, key, ticket, now);
+        self.lock(hash).give_back(hash, key, &ticket, now);
     }
 
     /// The limiter as it is now.

@@ -39,9 +39,9 @@ impl<'a, K, L: Limiter, Q: ?Sized> Level<'a, K, L, Q> {
         Self { name, limit, key, cost, decision: None, ticket: None }
     }
 
-    /// For what was taken here, if the last [`check_all`] admitted and it was not given back since.
-    pub const fn ticket(&self) -> Option<Ticket> {
-        self.ticket
+    /// For what was taken here, if the last [`check_all`] admitted and it was not given back since. Whoever takes it gives it back.
+    pub const fn take_ticket(&mut self) -> Option<Ticket> {
+        self.ticket.take()
     }
 }
 
@@ -80,21 +80,13 @@ where
     Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
 {
     let mut locked = Locked::all(levels);
-    let mut refused: Option<RefusedBy> = None;
     for place in 0..levels.len() {
         let (cost, hash) = (cost_with_earlier(levels, place), locked.hashes[place]);
         let level = &mut levels[place];
         level.ticket = None;
-        let decision = locked.shard(place).decide(hash, level.key, cost, now);
-        level.decision = Some(decision);
-        if let Decision::Refuse { retry_after, .. } = decision {
-            let longest = refused.is_none_or(|refused| is_longer(retry_after, refused.retry_after));
-            if longest {
-                refused = Some(RefusedBy { level: place, retry_after });
-            }
-        }
+        level.decision = Some(locked.shard(place).decide(hash, level.key, cost, now));
     }
-    if let Some(refused) = refused {
+    if let Some(refused) = longest_refusal(levels.iter().filter_map(|level| level.decision)) {
         return Err(refused);
     }
     for (place, level) in levels.iter_mut().enumerate() {
@@ -113,14 +105,19 @@ where
 {
     for level in levels {
         if let Some(ticket) = level.ticket.take() {
-            level.limit.give_back(level.key, &ticket, now);
+            level.limit.give_back(level.key, ticket, now);
         }
     }
 }
 
-/// `None` is never, the longest of all.
-fn is_longer(a: Option<Duration>, b: Option<Duration>) -> bool {
-    a.unwrap_or(Duration::MAX) > b.unwrap_or(Duration::MAX)
+/// Of the decisions that refuse, the one that keeps the request away longest (never is longest); the first of several alike.
+pub fn longest_refusal(decisions: impl IntoIterator<Item = Decision>) -> Option<RefusedBy> {
+    let refusals = decisions.into_iter().enumerate().filter_map(|(level, decision)| match decision {
+        Decision::Refuse { retry_after, .. } => Some(RefusedBy { level, retry_after }),
+        Decision::Admit { .. } => None,
+    });
+    let wait = |refusal: &RefusedBy| refusal.retry_after.unwrap_or(Duration::MAX);
+    refusals.reduce(|longest, other| if wait(&other) > wait(&longest) { other } else { longest })
 }
 
 /// A level's cost, with those of earlier levels on the same account: the same key of the same limit pays the sum.

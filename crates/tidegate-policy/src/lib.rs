@@ -44,7 +44,7 @@ pub use gcra::{Gcra, GcraState};
 pub use invalid_limit::InvalidLimit;
 pub use keyed::{Keyed, Ticket};
 pub use leaky_bucket::{LeakyBucket, LeakyBucketState};
-pub use levels::{Level, MAX_LEVELS, RefusedBy, check_all, give_back_all};
+pub use levels::{Level, MAX_LEVELS, RefusedBy, check_all, give_back_all, longest_refusal};
 pub use limiter::Limiter;
 pub use rate::Rate;
 pub use rule::{Algorithm, Rule, RuleState, UnknownAlgorithm};

@@ -14,8 +14,8 @@ pub trait Limiter {
     /// Takes `cost`. Call it only when [`decide`](Self::decide) has just admitted the same request on the same state.
     fn take(&self, state: &mut Self::State, cost: Cost, now: Timestamp) -> Receipt;
 
-    /// Returns what was taken, as far as that leaves nobody with more than if it had never been taken: what time has
-    /// refilled since is not returned a second time.
+    /// Returns what was taken, as far as that leaves nobody with more than if it had never been taken: what time has refilled since is not
+    /// returned a second time. (What a clock that went back in between had refilled before, may be.) A receipt is good for once.
     fn give_back(&self, state: &mut Self::State, receipt: &Receipt, now: Timestamp);
 
     /// Whether a receipt is still good after the limit's numbers have changed. Where it is not, a store drops it.

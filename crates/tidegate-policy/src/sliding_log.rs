@@ -98,7 +98,7 @@ impl Limiter for SlidingLog {
                 retry_after: (cost.tokens() <= self.limit)
                     .then(|| self.gone_after(state, state.used + cost.tokens() - self.limit, now)),
                 remaining: left,
-                reset_after: self.gone_after(state, state.used, now),
+                reset_after: state.entries.back().map_or(Duration::ZERO, |(at, _)| at.later(self.window).since(now)),
             },
         }
     }

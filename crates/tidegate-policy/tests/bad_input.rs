@@ -76,7 +76,7 @@ fn extremes() -> Vec<Rule> {
 }
 
 #[test]
-fn the_largest_numbers_at_the_oddest_times_never_panic_and_never_admit_twice_the_limit() {
+fn the_largest_numbers_at_the_oddest_times_never_panic() {
     let moments = [0, 1, u64::MAX, 1 << 62, 5, u64::MAX >> 1, (u64::MAX >> 1) - 1, 0, 1 << 60];
     let costs = [1, 2, u32::MAX, 1 << 20];
     for rule in extremes() {

@@ -46,10 +46,14 @@ local function bucket(save_as_arrival_time, is_shaper)
     return math.min(n.full, whole * n.token + part)
   end
 
+  local function numbers(full, token, pay) return { full = full, token = token, pay = pay } end
+
+  -- The state at this moment. Without `n`, under the numbers it was kept under, which are returned with it.
   local function read(key, n)
     local raw = redis.call('GET', key)
-    if not raw then return { owed = 0, run = 0, returned = 0, arrival = 0, part = 0, dirty = false } end
+    if not raw then return { owed = 0, run = 0, returned = 0, arrival = 0, part = 0, dirty = false }, n end
     local at, owed, run, returned, full, token, pay = struct.unpack('<ddddddd', raw)
+    n = n or numbers(full, token, pay)
     local left = owed + pay * (at - now)
     local s = { owed = left, run = run, returned = returned, arrival = at, part = owed, dirty = false }
     if #raw > 56 then
@@ -62,12 +66,26 @@ local function bucket(save_as_arrival_time, is_shaper)
       s.owed = convert(s.owed, full, token, n)
       s.run, s.dirty, s.arrival = -now, true, -1 -- receipts from before are void
     end
-    return s
+    return s, n
+  end
+
+  -- When no more than `room` of `owed` is left, if nobody else comes and every lease is held to its end.
+  local function time_to_owe(s, n, owed, room)
+    local at, open = now, held(s)
+    if s.leases then
+      for _, lease in ipairs(s.leases) do
+        local paid = at + math.max(0, ceil((owed - room) / n.pay))
+        if open * n.token <= room and paid < lease.deadline then return paid - now end
+        owed = math.max(owed - n.pay * (lease.deadline - at), open * n.token)
+        at, open = lease.deadline, open - lease.amount
+      end
+    end
+    return at + math.max(0, ceil((owed - room) / n.pay)) - now
   end
 
   local function write(key, s, n)
     local at, owed = now, s.owed
-    local left = ceil(owed / n.pay)
+    local left = time_to_owe(s, n, owed, 0)
     if save_as_arrival_time then
       local whole = floor(owed / n.pay)
       at, owed = at + whole, owed - whole * n.pay
@@ -76,22 +94,9 @@ local function bucket(save_as_arrival_time, is_shaper)
     if s.leases then
       for _, lease in ipairs(s.leases) do
         raw = raw .. struct.pack('<ddd', lease.id, lease.amount, lease.deadline)
-        left = math.max(left, lease.deadline - now + ceil(lease.amount * n.token / n.pay))
       end
     end
     redis.call('SET', key, raw, 'PX', ceil(left / 1000) + 1)
-  end
-
-  -- When no more than `room` is owed, if nobody else comes and every lease is held to its end.
-  local function time_to_owe(s, n, room)
-    local at, owed, open = now, s.owed, held(s)
-    for _, lease in ipairs(s.leases or {}) do
-      local paid = at + math.max(0, ceil((owed - room) / n.pay))
-      if open * n.token <= room and paid < lease.deadline then return paid - now end
-      owed = math.max(owed - n.pay * (lease.deadline - at), open * n.token)
-      at, open = lease.deadline, open - lease.amount
-    end
-    return at + math.max(0, ceil((owed - room) / n.pay)) - now
   end
 
   local function decide(s, n, cost)
@@ -99,11 +104,11 @@ local function bucket(save_as_arrival_time, is_shaper)
     if price <= n.full and s.owed + price <= n.full then
       local after = s.owed + price
       local wait = is_shaper and ceil(s.owed / n.pay) or 0
-      return true, floor((n.full - after) / n.token), ceil(after / n.pay), 0, wait
+      return true, floor((n.full - after) / n.token), time_to_owe(s, n, after, 0), 0, wait
     end
     local retry = -1
-    if price <= n.full then retry = time_to_owe(s, n, n.full - price) end
-    return false, floor(math.max(0, n.full - s.owed) / n.token), time_to_owe(s, n, 0), retry, 0
+    if price <= n.full then retry = time_to_owe(s, n, s.owed, n.full - price) end
+    return false, floor(math.max(0, n.full - s.owed) / n.token), time_to_owe(s, n, s.owed, 0), retry, 0
   end
 
   local function take(s, n, cost)
@@ -127,12 +132,14 @@ local function bucket(save_as_arrival_time, is_shaper)
   end
 
   local function settle(s, n, lease)
+    if lease.held == 0 then return false end
     for i, open in ipairs(s.leases or {}) do
       if open.id == lease.id then
         open.amount = math.max(0, open.amount - lease.spent)
         if lease.keep then return true end
         table.remove(s.leases, i)
         s.owed = math.max(held(s) * n.token, s.owed - open.amount * n.token)
+        s.returned = s.returned + open.amount
         return false
       end
     end
@@ -151,13 +158,15 @@ local function bucket(save_as_arrival_time, is_shaper)
       table.insert(s.leases, open)
     end
     open.id, open.amount, open.deadline = lease.new_id, open.amount + amount, now + lease.ttl
+    table.sort(s.leases, function(x, y) return x.deadline < y.deadline end)
     return lease.ttl
   end
 
-  local function numbers(full, token, pay) return { full = full, token = token, pay = pay } end
+  -- Whether a receipt issued under `then_n` is still good.
+  local function is_same(n, then_n) return n.full == then_n.full and n.token == then_n.token and n.pay == then_n.pay end
 
   return {
-    numbers = numbers, read = read, write = write, decide = decide, take = take,
+    is_same = is_same, numbers = numbers, read = read, write = write, decide = decide, take = take,
     give_back = give_back, settle = settle, grant = grant,
   }
 end

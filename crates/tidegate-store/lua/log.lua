@@ -22,23 +22,28 @@ local function forget_expired(s)
   s.used, s.expired, s.dirty = s.used - s.expired, 0, true
 end
 
+-- The state at this moment. Without `n`, under the numbers it was kept under, which are returned with it.
 function log.read(key, n, entries)
   local s = { used = 0, latest = 0, seq = 0, expired = 0, entries = entries }
   local raw = redis.call('GET', key)
   if not raw then
     redis.call('DEL', entries)
-    return s
+    return s, n
   end
   local window
   s.used, s.latest, s.seq, window = struct.unpack('<dddd', raw)
+  n = n or { window = window }
   look(s, window)
   if window ~= n.window then
     forget_expired(s)
     s.latest, s.dirty = math.max(now, s.latest), true
     look(s, n.window)
   end
-  return s
+  return s, n
 end
+
+-- An entry is found by its name, whatever the numbers are now.
+function log.is_same() return true end
 
 local function latest_entry(s)
   local last = redis.call('ZREVRANGE', s.entries, 0, 0, 'WITHSCORES')
@@ -54,15 +59,15 @@ end
 
 -- When so many entries have left the window that `tokens` of them are gone.
 local function gone_after(s, n, tokens)
-  local from, gone = 0, 0
+  local from, gone, step = 0, 0, 32
   while true do
-    local some = redis.call('ZRANGE', s.entries, from, from + 31, 'WITHSCORES')
+    local some = redis.call('ZRANGE', s.entries, from, from + step - 1, 'WITHSCORES')
     if #some == 0 then return 0 end
     for i = 1, #some, 2 do
       gone = gone + tokens_of(some[i])
       if gone >= tokens then return math.max(0, tonumber(some[i + 1]) + n.window - now) end
     end
-    from = from + 32
+    from, step = from + step, math.min(step * 2, 2048)
   end
 end
 
@@ -109,6 +114,6 @@ end
 
 function log.grant(s, n, lease, amount)
   local total = amount + lease.carried
-  if total > 0 then add(s, now + lease.ttl, lease_name(lease.new_id), total) end
+  if total > 0 then add(s, math.max(now, s.latest) + lease.ttl, lease_name(lease.new_id), total) end
   return lease.ttl
 end

@@ -41,16 +41,18 @@ local function windows(weigh_previous)
 
   local function numbers(a, b) return { limit = a, window = b } end
 
+  -- The state at this moment. Without `n`, under the numbers it was kept under, which are returned with it.
   local function read(key, n)
     local raw = redis.call('GET', key)
-    if not raw then return look(0, 0, 0, n.window) end
+    if not raw then return n and look(0, 0, 0, n.window), n end
     local index, current, previous, window = struct.unpack('<dddd', raw)
-    if window == n.window then return look(index, current, previous, window) end
+    n = n or { window = window }
+    if window == n.window then return look(index, current, previous, window), n end
     local before = look(index, current, previous, window)
     local spent = math.min(used(before, { window = window }), n.limit)
     local s = look(floor((now + before.frozen) / n.window), spent, 0, n.window)
     s.dirty = true
-    return s
+    return s, n
   end
 
   local function write(key, s, n)
@@ -95,10 +97,10 @@ local function windows(weigh_previous)
 
   -- A lease is taken from its window and dies with it.
   local function settle(s, n, lease)
-    local unspent = lease.held - lease.spent
     if lease.held == 0 then return false end
-    if lease.keep and floor(lease.at / n.window) == s.index then return true end
-    if unspent > 0 then give_back(s, n, unspent, lease.at) end
+    -- What it means to keep it may still have spent: it is not returned, even if its window is over.
+    if lease.keep then return floor(lease.at / n.window) == s.index end
+    give_back(s, n, lease.held - lease.spent, lease.at)
     return false
   end
 
@@ -107,8 +109,11 @@ local function windows(weigh_previous)
     return s.frozen + s.reach
   end
 
+  -- Whether a receipt issued under `then_n` is still good.
+  local function is_same(n, then_n) return n.window == then_n.window end
+
   return {
-    numbers = numbers, read = read, write = write, decide = decide, take = take,
+    is_same = is_same, numbers = numbers, read = read, write = write, decide = decide, take = take,
     give_back = give_back, settle = settle, grant = grant,
   }
 end

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_policy::Decision;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::limit::SharedLevel;
@@ -70,6 +71,23 @@ impl Question {
 
 type Answer = Result<(Vec<Decision>, Vec<Charge>), Unavailable>;
 
+/// Charges on their way to whoever asked. If he is gone when they arrive, they are given back.
+struct OnTheWay {
+    inner: Arc<Inner>,
+    charges: Vec<Charge>,
+}
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        let charges = std::mem::take(&mut self.charges);
+        // Without a runtime there is nobody left to tell Redis: it is shutting down.
+        if let (false, Ok(runtime)) = (charges.is_empty(), Handle::try_current()) {
+            let inner = Arc::clone(&self.inner);
+            runtime.spawn(async move { inner.give_back_exact(&charges).await });
+        }
+    }
+}
+
 impl Inner {
     pub(crate) async fn check_exact(self: &Arc<Self>, levels: &[SharedLevel<'_>]) -> Result<Verdict, Unavailable> {
         let levels: Vec<&SharedLevel<'_>> = levels.iter().collect();
@@ -84,17 +102,14 @@ impl Inner {
         let (answer, answered) = oneshot::channel();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            if let Err(Ok((_, charges))) = answer.send(question.put(&inner).await) {
-                inner.give_back_exact(&charges).await;
-            }
+            let put = question.put(&inner).await;
+            let _gone = answer.send(put.map(|(decisions, charges)| (decisions, OnTheWay { inner, charges })));
         });
-        answered.await.unwrap_or(Err(Unavailable))
+        let (decisions, mut on_the_way) = answered.await.unwrap_or(Err(Unavailable))?;
+        Ok((decisions, std::mem::take(&mut on_the_way.charges)))
     }
 
     pub(crate) async fn give_back_exact(&self, charges: &[Charge]) {
-        if charges.is_empty() {
-            return;
-        }
         let mut keys = Vec::with_capacity(charges.len());
         let mut args = vec![String::new()];
         for charge in charges {

@@ -5,7 +5,7 @@ use tidegate_policy::{Cost, Decision, Limiter, Receipt, Timestamp};
 /// How much a process may take in advance, and for how long.
 ///
 /// What is taken and not spent is lost to the others until it is returned or its time is over: the limit is under-used by at most `tokens`
-/// for each process, and never exceeded.
+/// (or the cost of one request, if that is more) for each process, and never exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
     /// The most tokens taken at once. A process starts with one and doubles while it uses them up in time.
@@ -48,10 +48,13 @@ pub struct LeaseState {
     reset_at: u64,
     /// A request of this cost was refused until then (`None`: for ever).
     refused: Option<(u32, Option<u64>)>,
-    /// Somebody is asking; until then, nobody else does.
+    /// Somebody is asking, by this id; until then, nobody else does.
+    asking: u64,
     asking_until: u64,
-    /// Counts leases, so that a receipt of an older one is known.
-    generation: u32,
+    /// Until when Redis would take unspent tokens back: the entry is kept so long.
+    returnable_until: u64,
+    /// Marks receipts whose tokens are spent, but not yet reported to Redis as such.
+    mark: u32,
 }
 
 /// A question to Redis about one key.
@@ -110,7 +113,7 @@ impl LeaseState {
     /// Whether so little is left that more should be fetched before it runs out.
     pub fn is_low(&self, now: Timestamp) -> bool {
         const WORTH_IT: u32 = 16;
-        self.refused.is_none() && self.want >= WORTH_IT && self.in_hand(now) < self.want / 4
+        self.refused.is_none() && self.left > 0 && self.want >= WORTH_IT && self.in_hand(now) < self.want / 4
     }
 
     /// The question to ask for a request of `cost` (zero: to stock up), unless somebody is asking already. He has until
@@ -126,7 +129,8 @@ impl LeaseState {
         if now.as_nanos() < self.asking_until {
             return None;
         }
-        self.asking_until = after(now, patience);
+        (self.asking, self.asking_until) = (new_id, after(now, patience));
+        self.mark = new_id as u32; // what is spent by now is reported now, and can't be taken back in hand
         let keep = self.held > 0 && now.as_nanos() < self.deadline;
         self.want = match (self.want, self.held) {
             (0, _) | (_, 0) => self.want.max(1),
@@ -136,6 +140,7 @@ impl LeaseState {
             (_, _) => self.spent.max(1),
         };
         self.want = self.want.min(terms.tokens).max(cost);
+        let unspent = if keep { self.held - self.spent } else { 0 };
         let ask = Ask {
             id: self.id,
             new_id,
@@ -143,7 +148,7 @@ impl LeaseState {
             spent: self.spent,
             granted_at: self.granted_at,
             keep,
-            want: self.want,
+            want: self.want.saturating_sub(unspent),
             cost,
         };
         if !keep {
@@ -153,12 +158,16 @@ impl LeaseState {
     }
 
     fn void(&mut self) {
-        (self.held, self.spent) = (0, 0);
-        self.generation = self.generation.wrapping_add(1);
+        (self.id, self.held, self.spent, self.deadline) = (0, 0, 0, 0);
+        self.mark ^= 1 << 31; // a mark no question has had for two thousand million of them
     }
 
-    /// The answer to `ask`, which was put at `asked_at`: spans count from then, which is before Redis began to count them.
+    /// The answer to `ask`, which was put at `asked_at`: spans count from then, which is before Redis began to count them. An answer to a
+    /// question that this state did not ask (it was dropped, or forgotten, meanwhile) is not heard: what was granted ends by itself.
     pub fn answer(&mut self, ask: &Ask, grant: &Grant, asked_at: Timestamp, terms: &LeaseTerms) {
+        if self.asking != ask.new_id {
+            return;
+        }
         if ask.keep && grant.kept {
             self.held = self.held.saturating_sub(ask.spent);
             self.spent = self.spent.saturating_sub(ask.spent);
@@ -169,23 +178,22 @@ impl LeaseState {
         self.id = ask.new_id;
         self.granted_at = grant.at;
         self.deadline = after(asked_at, grant.span.min(terms.span));
+        self.returnable_until = after(asked_at, grant.span);
         self.left = grant.left;
         self.reset_at = after(asked_at, grant.reset_after);
         self.refused = match grant.retry_after {
             Some(Duration::ZERO) => None,
             retry_after => Some((ask.cost, retry_after.map(|span| after(asked_at, span)))),
         };
-        self.asking_until = 0;
+        (self.asking, self.asking_until) = (0, 0);
     }
 
-    /// There was no answer. What Redis made of the question is unknown: what was offered back may be gone, what was kept may not.
+    /// There was no answer to `ask`. What Redis made of it is unknown, so nothing that was held counts any more: it ends by itself.
     pub fn no_answer(&mut self, ask: &Ask) {
-        if ask.keep {
-            // The grant may have been made: then Redis knows this lease by its new id, with more than we hold. It ends by itself.
+        if self.asking == ask.new_id {
             self.void();
-            self.deadline = 0;
+            (self.asking, self.asking_until) = (0, 0);
         }
-        self.asking_until = 0;
     }
 }
 
@@ -211,26 +219,26 @@ impl Limiter for Lease {
 
     fn take(&self, state: &mut LeaseState, cost: Cost, now: Timestamp) -> Receipt {
         state.spent += cost.get(); // admitted, so at most `held`
-        Receipt { at: now, cost, owed: 0, returned: 0, run: state.generation }
+        Receipt { at: now, cost, owed: 0, returned: 0, run: state.mark }
     }
 
     /// Only what Redis has not yet been told is spent can be taken back in hand.
     fn give_back(&self, state: &mut LeaseState, receipt: &Receipt, _now: Timestamp) {
-        if receipt.run == state.generation {
+        if receipt.run == state.mark {
             state.spent = state.spent.saturating_sub(receipt.cost.get());
         }
     }
 
     /// Under other numbers a lease is worth nothing: it is dropped, and ends in Redis by itself.
     fn adopt(&self, state: &mut LeaseState, _before: &Self, _now: Timestamp) {
-        let generation = state.generation.wrapping_add(1);
-        *state = LeaseState { generation, ..LeaseState::default() };
+        *state = LeaseState::default();
     }
 
     fn spent(&self, state: &LeaseState, now: Timestamp) -> u64 {
         let moment = now.as_nanos();
         let refused = state.refused.is_some_and(|(_, end)| end.is_none_or(|end| moment < end));
-        let alive = moment < state.deadline || moment < state.asking_until || refused;
+        let unspent = state.held > state.spent && moment < state.returnable_until;
+        let alive = moment < state.deadline || moment < state.asking_until || unspent || refused;
         u64::from(state.in_hand(now)) + u64::from(alive)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_policy::{Decision, Level, Timestamp, check_all};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::Key;
 use crate::exact::micros;
@@ -51,12 +51,10 @@ impl Inner {
         let (answers, charges) =
             if exact.is_empty() { (Vec::new(), Vec::new()) } else { self.ask_exact(&exact, in_hand).await? };
         let admitted = in_hand && answers.iter().all(Decision::is_admitted);
-        let mut local = Vec::new();
+        let local = if admitted { tickets(leased.iter().copied(), &mut taken.levels, true) } else { Vec::new() };
         if admitted {
-            local = tickets(leased.iter().copied(), &taken.levels, true);
-            taken.keep();
+            self.stock_up(&leased, now);
         }
-        self.stock_up(&leased, now);
         let (mut leases, mut exact) = (taken.levels.iter().filter_map(|level| level.decision), answers.into_iter());
         let decisions = levels.iter().filter_map(|level| match level.limit.sharing() {
             Sharing::Leased => leases.next(),
@@ -72,25 +70,28 @@ impl Inner {
         asked: &mut [Level<'_, Key, Lease>],
         now: Timestamp,
     ) -> Result<bool, Unavailable> {
-        let patience = Instant::now() + self.budget;
+        let started = Instant::now();
+        let asked_at = now;
         loop {
+            let now = asked_at + started.elapsed(); // a lease may have ended while we waited
             if check_all(asked, now).is_ok() {
                 return Ok(true);
             }
-            let lacking = |asked: &Level<'_, Key, Lease>| {
-                asked.decision.is_some_and(|decision| !decision.is_admitted() && is_question(&decision))
-            };
-            let Some(first) = asked.iter().position(lacking) else { return Ok(false) };
-            if self.link.is_down() || Instant::now() > patience {
+            // Of an account that is named twice the last level speaks, for the sum.
+            let speaks = |place: usize| !levels[place + 1..].iter().any(|later| is_same_account(later, levels[place]));
+            let lacks = |place: &usize| asked[*place].decision.as_ref().is_some_and(is_question) && speaks(*place);
+            let lacking: Vec<usize> = (0..levels.len()).filter(lacks).collect();
+            let Some(first) = lacking.first() else { return Ok(false) };
+            if self.link.is_down() {
                 return Err(Unavailable);
             }
-            let turn = self.turns.of(levels[first].key).notified();
+            let turn = self.turns.of(levels[*first].key).notified();
             tokio::pin!(turn);
             turn.as_mut().enable(); // before we look who is asking, or we might miss him
-            let lack = levels.iter().zip(asked.iter()).filter(|(_, asked)| lacking(asked)).map(|(level, _)| *level);
-            let questions = self.questions(lack, now);
+            let question = |place: &usize| self.question(levels[*place], cost_of_account(levels, *place), now);
+            let questions: Vec<Question> = lacking.iter().filter_map(question).collect();
             if questions.is_empty() {
-                timeout_at(patience, turn).await.map_err(|_| Unavailable)?;
+                turn.await;
             } else {
                 // In a task of its own: whoever waits for us must get his answer even if our client goes away.
                 let asking = tokio::spawn(Arc::clone(self).put(questions, now));
@@ -99,16 +100,7 @@ impl Inner {
         }
     }
 
-    /// A question for each of these levels that nobody is asking about yet.
-    fn questions<'a, 'b: 'a>(
-        &self,
-        levels: impl Iterator<Item = &'a SharedLevel<'b>>,
-        now: Timestamp,
-    ) -> Vec<Question> {
-        let question = |level: &SharedLevel<'_>| self.question(level, level.cost.get(), now);
-        levels.filter_map(question).collect()
-    }
-
+    /// A question about this level, unless somebody is asking already.
     fn question(&self, level: &SharedLevel<'_>, cost: u32, now: Timestamp) -> Option<Question> {
         let (id, patience) = (self.next_lease_id(), self.budget * 2);
         let leases = level.limit.leases();
@@ -159,9 +151,19 @@ impl Inner {
     }
 }
 
+fn is_same_account(a: &SharedLevel<'_>, b: &SharedLevel<'_>) -> bool {
+    a.key == b.key && a.limit.is(b.limit)
+}
+
+/// What all levels on this one's account cost together.
+fn cost_of_account(levels: &[&SharedLevel<'_>], of: usize) -> u32 {
+    let same = levels.iter().filter(|level| is_same_account(level, levels[of]));
+    same.fold(0, |sum: u32, level| sum.saturating_add(level.cost.get()))
+}
+
 /// Whether a lease's refusal means that Redis must be asked.
 fn is_question(decision: &Decision) -> bool {
-    decision.retry_after() == Some(Duration::ZERO)
+    matches!(decision, Decision::Refuse { retry_after: Some(Duration::ZERO), .. })
 }
 
 fn grant(answer: &[i64], at: u64) -> Grant {

@@ -14,7 +14,7 @@
 //! use tidegate_store::{Key, Name, SharedLevel, Sharing, Store, StoreConfig};
 //!
 //! # async fn example(now: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
-//! let store = Store::connect(StoreConfig::new("redis://127.0.0.1:6379".parse()?, Name::new("shop")?)).await;
+//! let store = Store::connect(StoreConfig::new("redis://127.0.0.1:6379".parse()?, Name::new("shop")?)).await?;
 //! let rule = Gcra::new(Rate::new(1_000, Duration::from_secs(60))?, 100)?;
 //! let per_user = store.limit(Name::new("user")?, rule, Sharing::Exact, NonZeroUsize::new(100_000).ok_or("zero")?)?;
 //!
@@ -46,5 +46,5 @@ pub use lease::LeaseTerms;
 pub use limit::{SharedLevel, SharedLimit, Sharing};
 pub use link::{Observer, StoreEvent};
 pub use numbers::Unshareable;
-pub use store::{Charged, FailureMode, Source, Store, StoreConfig, Verdict};
+pub use store::{Charged, FailureMode, InvalidConfig, Source, Store, StoreConfig, Verdict};
 pub use topology::{InvalidAddress, Login, Topology};

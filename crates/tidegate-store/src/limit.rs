@@ -87,6 +87,11 @@ impl SharedLimit {
         Ok(())
     }
 
+    /// Whether both are the same limit.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn numbers(&self) -> Numbers {
         *self.0.numbers.read().unwrap_or_else(PoisonError::into_inner)
     }

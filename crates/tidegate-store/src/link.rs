@@ -38,11 +38,14 @@ pub type Observer = Arc<dyn Fn(StoreEvent<'_>) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unavailable;
 
-/// After so many calls in a row that failed or came too late, Redis counts as away.
-const FAILURES_TO_GO_DOWN: u32 = 3;
+/// After so many answers in a row that came too late, Redis counts as away.
+const LATE_ANSWERS_TO_GO_DOWN: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts to reconnect.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait for one host, and for all of them: some of those listed may be dead while others know the new master.
+const PATIENCE_A_HOST: Duration = Duration::from_millis(250);
+const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(5);
 
 /// The way to Redis: one connection, what is known of its health, and whoever mends it.
 pub(crate) struct Link {
@@ -53,7 +56,10 @@ pub(crate) struct Link {
     observer: Observer,
     connection: Mutex<Option<Connection>>,
     down: AtomicBool,
-    failures: AtomicU32,
+    /// Late answers in a row.
+    late: AtomicU32,
+    /// Counts connections, so that what happens on an old one is not held against the new one.
+    epoch: AtomicU32,
 }
 
 impl Link {
@@ -66,11 +72,12 @@ impl Link {
             observer,
             connection: Mutex::new(None),
             down: AtomicBool::new(false),
-            failures: AtomicU32::new(0),
+            late: AtomicU32::new(0),
+            epoch: AtomicU32::new(0),
         });
         match link.connect().await {
             Ok(connection) => link.set(Some(connection)),
-            Err(error) => link.go_down(&error),
+            Err(error) => link.go_down(&error, 0),
         }
         link
     }
@@ -88,6 +95,7 @@ impl Link {
         args: &[String],
         count: usize,
     ) -> Result<Vec<i64>, Unavailable> {
+        let epoch = self.epoch.load(Ordering::Relaxed);
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(mut connection) = connection else { return Err(Unavailable) };
         let call = async {
@@ -104,37 +112,36 @@ impl Link {
         let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
         match answer {
             Ok(Ok(integers)) => {
-                self.failures.store(0, Ordering::Relaxed);
+                self.late.store(0, Ordering::Relaxed);
                 tell(None);
                 Ok(integers)
             }
             Ok(Err(error)) => {
                 let text = error.to_string();
                 tell(Some(&text));
-                self.failed(&text, is_lost(&error));
+                // An answer that is an error concerns this request alone, unless it says that the node is no good.
+                if is_lost(&error) {
+                    self.go_down(&text, epoch);
+                }
                 Err(Unavailable)
             }
             Err(_) => {
                 let text = format!("no answer within {:?}", self.budget);
                 tell(Some(&text));
-                self.failed(&text, false);
+                if self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE_ANSWERS_TO_GO_DOWN {
+                    self.go_down(&text, epoch);
+                }
                 Err(Unavailable)
             }
         }
     }
 
-    fn failed(self: &Arc<Self>, error: &str, connection_lost: bool) {
-        let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        if connection_lost || in_a_row >= FAILURES_TO_GO_DOWN {
-            self.go_down(error);
-        }
-    }
-
-    fn go_down(self: &Arc<Self>, error: &str) {
-        if !self.down.swap(true, Ordering::Relaxed) {
+    /// `epoch` is that of the connection on which it was noticed.
+    fn go_down(self: &Arc<Self>, error: &str, epoch: u32) {
+        if epoch == self.epoch.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             self.set(None);
-            (self.observer)(StoreEvent::Down { error });
             tokio::spawn(reconnect(Arc::downgrade(self)));
+            (self.observer)(StoreEvent::Down { error });
         }
     }
 
@@ -144,7 +151,7 @@ impl Link {
 
     /// Connects, and sees whether the namespace's master takes a write within the budget of a call.
     async fn connect(&self) -> Result<Connection, String> {
-        let connecting = timeout(LONGEST_PAUSE, self.topology.connect(LONGEST_PAUSE));
+        let connecting = timeout(PATIENCE_TO_CONNECT, self.topology.connect(PATIENCE_A_HOST));
         let mut connection = flatten(connecting.await)?;
         let mut probe = redis::cmd("SET");
         probe.arg(&self.probe_key).arg("1").arg("PX").arg(1_000);
@@ -170,7 +177,8 @@ async fn reconnect(link: Weak<Link>) {
         let Some(link) = link.upgrade() else { return };
         if let Ok(connection) = link.connect().await {
             link.set(Some(connection));
-            link.failures.store(0, Ordering::Relaxed);
+            link.late.store(0, Ordering::Relaxed);
+            link.epoch.fetch_add(1, Ordering::Relaxed);
             link.down.store(false, Ordering::Relaxed);
             (link.observer)(StoreEvent::Up { after: since.elapsed() });
             return;
@@ -201,12 +209,12 @@ fn eval(command: &str, script: &str, keys: &[String], args: &[String]) -> Cmd {
 
 /// Whether an error means that this connection, or the node behind it, is no good any more.
 fn is_lost(error: &RedisError) -> bool {
-    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
+    use ServerErrorKind::{Ask, BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly, TryAgain};
     error.is_io_error()
         || error.is_connection_dropped()
         || matches!(
             error.kind(),
-            ErrorKind::Server(BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain)
+            ErrorKind::Server(Ask | BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly | TryAgain)
                 | ErrorKind::ClusterConnectionNotFound
         )
 }

@@ -22,11 +22,11 @@ impl std::fmt::Debug for LocalTicket {
 }
 
 impl LocalTicket {
-    pub(crate) fn give_back(&self, now: Timestamp) {
+    pub(crate) fn give_back(self, now: Timestamp) {
         if self.of_lease {
-            self.limit.leases().give_back(&self.key, &self.ticket, now);
+            self.limit.leases().give_back(&self.key, self.ticket, now);
         } else {
-            self.limit.local().give_back(&self.key, &self.ticket, now);
+            self.limit.local().give_back(&self.key, self.ticket, now);
         }
     }
 }
@@ -35,7 +35,7 @@ impl LocalTicket {
 pub(crate) fn check_local(levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
     let mut asked: Vec<Level<'_, Key, Rule>> = levels.iter().map(|level| ask(level, level.limit.local())).collect();
     let admitted = check_all(&mut asked, now).is_ok();
-    let local = if admitted { tickets(levels.iter(), &asked, false) } else { Vec::new() };
+    let local = if admitted { tickets(levels.iter(), &mut asked, false) } else { Vec::new() };
     let decisions = asked.iter().filter_map(|level| level.decision).collect();
     Verdict::new(Source::Failure(FailureMode::Local), decisions, Charged { local, exact: Vec::new() })
 }
@@ -47,36 +47,28 @@ fn ask<'a, L: tidegate_policy::Limiter>(level: &'a SharedLevel<'_>, store: &'a K
 /// Tickets for what an admitted [`check_all`] took.
 pub(crate) fn tickets<'a, 'b: 'a, L: tidegate_policy::Limiter>(
     levels: impl Iterator<Item = &'a SharedLevel<'b>>,
-    asked: &[Level<'_, Key, L>],
+    asked: &mut [Level<'_, Key, L>],
     of_lease: bool,
 ) -> Vec<LocalTicket> {
-    let taken = levels.zip(asked).filter_map(|(level, asked)| Some((level, asked.ticket()?)));
+    let taken = levels.zip(asked).filter_map(|(level, asked)| Some((level, asked.take_ticket()?)));
     taken.map(|(level, ticket)| LocalTicket { limit: level.limit.clone(), key: level.key, ticket, of_lease }).collect()
 }
 
-/// The leases of a request's levels. What was taken from them is put back when this goes out of scope, unless it was [kept](Self::keep):
-/// a client may go away at any await.
+/// The leases of a request's levels. What was taken from them is put back when this goes out of scope, unless its tickets were taken: a
+/// client may go away at any await.
 pub(crate) struct FromLeases<'a> {
     pub(crate) levels: Vec<Level<'a, Key, Lease>>,
     now: Timestamp,
-    kept: bool,
 }
 
 impl<'a> FromLeases<'a> {
     pub(crate) fn new(levels: &[&'a SharedLevel<'_>], now: Timestamp) -> Self {
-        let levels = levels.iter().map(|level| ask(level, level.limit.leases())).collect();
-        Self { levels, now, kept: false }
-    }
-
-    pub(crate) fn keep(&mut self) {
-        self.kept = true;
+        Self { levels: levels.iter().map(|level| ask(level, level.limit.leases())).collect(), now }
     }
 }
 
 impl Drop for FromLeases<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            give_back_all(&mut self.levels, self.now);
-        }
+        give_back_all(&mut self.levels, self.now);
     }
 }

@@ -1,16 +1,18 @@
+use std::fmt;
 use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_policy::{Decision, Rule, Timestamp};
+use tidegate_policy::{Decision, MAX_LEVELS, RefusedBy, Rule, Timestamp, longest_refusal};
+use tokio::time::timeout;
 
 use crate::exact::Charge;
 use crate::lease::LeaseTerms;
 use crate::leased::Turns;
 use crate::limit::{SharedLevel, SharedLimit, Sharing};
-use crate::link::{LONGEST_PAUSE, Link, Observer};
+use crate::link::{LONGEST_PAUSE, Link, Observer, Unavailable};
 use crate::local::{LocalTicket, check_local};
 use crate::script::Scripts;
 use crate::{Name, Topology, Unshareable};
@@ -92,7 +94,7 @@ pub struct Verdict {
     /// What each level said, in their order; empty if none was asked.
     pub decisions: Vec<Decision>,
     /// The refusing level that keeps it away longest, and for how long (`None`: for ever).
-    pub refused_by: Option<(usize, Option<Duration>)>,
+    pub refused_by: Option<RefusedBy>,
     /// What was charged.
     pub charged: Charged,
 }
@@ -106,20 +108,48 @@ pub struct Charged {
 
 impl Verdict {
     pub(crate) fn new(source: Source, decisions: Vec<Decision>, charged: Charged) -> Self {
-        let refused = decisions.iter().enumerate().filter(|(_, decision)| !decision.is_admitted());
-        let refused = refused.map(|(level, decision)| (level, decision.retry_after()));
-        let refused_by = refused.reduce(|longest, other| if is_longer(other.1, longest.1) { other } else { longest });
+        let refused_by = longest_refusal(decisions.iter().copied());
         Self { admitted: refused_by.is_none(), source, decisions, refused_by, charged }
     }
 }
 
-fn is_longer(a: Option<Duration>, b: Option<Duration>) -> bool {
-    a.unwrap_or(Duration::MAX) > b.unwrap_or(Duration::MAX)
+/// A setting of a [`StoreConfig`] that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidConfig {
+    /// Which setting.
+    pub field: &'static str,
+    /// What is allowed.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` must be {}", self.field, self.allowed)
+    }
+}
+
+impl std::error::Error for InvalidConfig {}
+
+impl StoreConfig {
+    fn check(&self) -> Result<(), InvalidConfig> {
+        let (milli, minute, hour) = (Duration::from_millis(1), Duration::from_secs(60), Duration::from_secs(3_600));
+        if !(milli..=minute).contains(&self.budget) {
+            return Err(InvalidConfig { field: "budget", allowed: "from 1 ms to 60 s" });
+        }
+        if !(milli..=hour).contains(&self.lease.span) {
+            return Err(InvalidConfig { field: "lease.span", allowed: "from 1 ms to 1 h" });
+        }
+        if !(1..=1 << 30).contains(&self.lease.tokens) {
+            return Err(InvalidConfig { field: "lease.tokens", allowed: "from 1 to 2^30" });
+        }
+        Ok(())
+    }
 }
 
 impl Store {
     /// Connects. If Redis is away the store starts in its failure mode and goes on trying.
-    pub async fn connect(config: StoreConfig) -> Self {
+    pub async fn connect(config: StoreConfig) -> Result<Self, InvalidConfig> {
+        config.check()?;
         let StoreConfig { topology, namespace, budget, on_failure, lease, observer } = config;
         let probe = format!("tidegate:{{{}}}::probe", namespace.as_str());
         let link = Link::open(topology, budget, probe, observer).await;
@@ -127,7 +157,7 @@ impl Store {
         let random = std::hash::RandomState::new().hash_one(std::process::id()) & 0xffff_ffff;
         let next_lease = AtomicU64::new(random << 20);
         let (scripts, turns) = (Scripts::default(), Turns::default());
-        Self(Arc::new(Inner { namespace, on_failure, lease, budget, link, scripts, turns, next_lease }))
+        Ok(Self(Arc::new(Inner { namespace, on_failure, lease, budget, link, scripts, turns, next_lease })))
     }
 
     /// A limit of this store. `max_keys` bounds what this process keeps in memory for it: leases, and counts while Redis is away.
@@ -149,31 +179,47 @@ impl Store {
     /// Asks all levels together: the request is charged at every one of them, or, if any refuses, at none.
     ///
     /// All levels must be limits of this store. `now` is the caller's clock: it counts for leases and while Redis is away; otherwise
-    /// Redis' own clock does. Dropping the returned future is safe: what Redis then charges is given back.
+    /// Redis' own clock does. Dropping the returned future is safe: what Redis then charges is given back. It takes no longer than the
+    /// budget.
+    ///
+    /// # Panics
+    /// With more than [`MAX_LEVELS`] levels.
     pub async fn check(&self, levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
-        let inner = &self.0;
-        let answer = if levels.iter().all(|level| level.limit.sharing() == Sharing::Exact) {
-            inner.check_exact(levels).await
-        } else {
-            inner.check_leased(levels, now).await
+        let (inner, count) = (&self.0, levels.len());
+        assert!(count <= MAX_LEVELS, "{count} levels; at most {MAX_LEVELS} can be checked together");
+        if levels.is_empty() {
+            return Verdict::new(Source::Shared, Vec::new(), Charged::default());
+        }
+        let asking = async {
+            if levels.iter().all(|level| level.limit.sharing() == Sharing::Exact) {
+                inner.check_exact(levels).await
+            } else {
+                inner.check_leased(levels, now).await
+            }
         };
-        answer.unwrap_or_else(|_| match inner.on_failure {
+        let answer = timeout(inner.budget, asking).await.unwrap_or(Err(Unavailable));
+        answer.unwrap_or_else(|Unavailable| match inner.on_failure {
             FailureMode::Local => check_local(levels, now),
             mode => {
                 let admitted = mode == FailureMode::Open;
-                let refused_by = (!admitted).then_some((0, Some(LONGEST_PAUSE)));
+                let refused_by = (!admitted).then_some(RefusedBy { level: 0, retry_after: Some(LONGEST_PAUSE) });
                 let source = Source::Failure(mode);
                 Verdict { admitted, source, decisions: Vec::new(), refused_by, charged: Charged::default() }
             }
         })
     }
 
-    /// Gives back what a request was charged, as [`tidegate_policy::Limiter::give_back`] says. If Redis can't be reached it stays charged.
+    /// Gives back what a request was charged, as [`tidegate_policy::Limiter::give_back`] says. Redis is told in a task of its own, which
+    /// goes on if the returned future is dropped; if it can't be reached, what it charged stays charged.
     pub async fn give_back(&self, charged: Charged, now: Timestamp) {
         for ticket in charged.local {
             ticket.give_back(now);
         }
-        self.0.give_back_exact(&charged.exact).await;
+        if !charged.exact.is_empty() {
+            let inner = Arc::clone(&self.0);
+            // It can only fail if the runtime shuts down, and then nobody waits here.
+            let _ended = tokio::spawn(async move { inner.give_back_exact(&charged.exact).await }).await;
+        }
     }
 }
 

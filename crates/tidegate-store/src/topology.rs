@@ -91,9 +91,8 @@ impl FromStr for Topology {
         for url in &urls {
             url.as_str().into_connection_info().map_err(|error| InvalidAddress(format!("{url}: {error}")))?;
         }
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let mut login = Login { user: some(user), password: some(password), database: 0 };
+        let mut login = Login::parse(login)?;
         match scheme {
             "redis+cluster" if path.is_empty() => Ok(Self::Cluster { nodes: urls, login }),
             "redis+cluster" => Err(InvalidAddress(format!("a cluster has no database `{path}`"))),
@@ -132,9 +131,10 @@ impl Topology {
             }
             Self::Cluster { nodes, login } => {
                 let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
-                    .retries(2) // to follow a slot that has moved
+                    .retries(0) // a call that is sent again is charged again; a slot that has moved is followed by connecting anew
+                    .connection_concurrency_limit(MAX_IN_FLIGHT)
                     .connection_timeout(patience)
-                    .overall_response_timeout(Some(patience));
+                    .overall_response_timeout(None); // every call has its own budget
                 if let Some(user) = &login.user {
                     builder = builder.username(user);
                 }
@@ -148,6 +148,16 @@ impl Topology {
 }
 
 impl Login {
+    /// `user:password` as it stands in a URL, `%40` for `@` and so on.
+    fn parse(text: &str) -> Result<Self, InvalidAddress> {
+        let url = format!("redis://{text}@host");
+        let url = if text.is_empty() { "redis://host" } else { url.as_str() };
+        let info = url.into_connection_info().map_err(|_| InvalidAddress("the login is malformed".to_owned()))?;
+        let settings = info.redis_settings();
+        let (user, password) = (settings.username().map(str::to_owned), settings.password().map(str::to_owned));
+        Ok(Self { user, password, database: 0 })
+    }
+
     fn info(&self) -> RedisConnectionInfo {
         let mut info = RedisConnectionInfo::default().set_db(self.database);
         if let Some(user) = &self.user {

@@ -15,8 +15,9 @@ use crate::line::{Line, Place, Signal};
 
 /// A limit that can be waited for.
 ///
-/// Whoever waits for a key is served in the order of arrival. At most `max_waiting` wait at the same time, over all keys. A request that
-/// can't be admitted before its timeout is told so at once, if it is the first of its key: waiting would not help.
+/// Whoever waits for a key is served in the order of arrival. At most `max_waiting` stand in line at the same time, over all keys; those
+/// whom a shaper has told when to go are bounded by its own queue. A request that can't be admitted before its timeout is told so at once,
+/// if it is the first of its key: waiting would not help. A change of the limit's numbers is noticed at the next look.
 pub struct Gate<K, L: Limiter> {
     limit: Arc<Keyed<K, L>>,
     clock: Clock,
@@ -24,7 +25,7 @@ pub struct Gate<K, L: Limiter> {
 }
 
 /// What was acquired.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Acquired {
     /// What the limit said.
     pub decision: Decision,
@@ -109,12 +110,12 @@ impl<K: Hash + Eq + Clone, L: Limiter + Clone> Gate<K, L> {
 
     /// Gives back what was acquired, as [`Limiter::give_back`] says, and lets the next one in line know. Whoever holds a place of a
     /// [`Concurrency`](tidegate_policy::Concurrency) limit calls this when done.
-    pub fn give_back<Q>(&self, key: &Q, acquired: &Acquired)
+    pub fn give_back<Q>(&self, key: &Q, acquired: Acquired)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.limit.give_back(key, &acquired.ticket, self.clock.now());
+        self.limit.give_back(key, acquired.ticket, self.clock.now());
         self.line.wake_first(&key.to_owned());
     }
 }
@@ -155,13 +156,13 @@ impl<'a, K: Hash + Eq + Clone, L: Limiter + Clone> Acquiring<'a, K, L> {
 
     fn step(&mut self) -> Step {
         let now = self.gate.clock.now();
-        if let Some((acquired, departure)) = self.departing {
-            return if now < departure {
-                Step::Wait { span: departure.since(now), signal: None }
-            } else {
-                self.departing = None;
-                Step::Done(Ok(acquired))
-            };
+        if let Some((_, departure)) = &self.departing
+            && now < *departure
+        {
+            return Step::Wait { span: departure.since(now), signal: None };
+        }
+        if let Some((acquired, _)) = self.departing.take() {
+            return Step::Done(Ok(acquired));
         }
         let may_ask = match &self.place {
             Some(place) => place.is_first(),
@@ -220,8 +221,8 @@ impl<'a, K: Hash + Eq + Clone, L: Limiter + Clone> Acquiring<'a, K, L> {
 /// A client that goes away while it is told to wait gives back what it took.
 impl<K: Hash + Eq + Clone, L: Limiter + Clone> Drop for Acquiring<'_, K, L> {
     fn drop(&mut self) {
-        if let Some((acquired, _)) = &self.departing {
-            self.gate.limit.give_back(&self.key, &acquired.ticket, self.gate.clock.now());
+        if let Some((acquired, _)) = self.departing.take() {
+            self.gate.give_back(&self.key, acquired);
         }
     }
 }

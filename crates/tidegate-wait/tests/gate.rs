@@ -152,7 +152,7 @@ async fn a_place_in_flight_goes_to_the_next_in_line_when_it_is_given_back() {
         let next = tokio::spawn(async move { next.acquire("ann", Cost::ONE, 60 * SECOND).await });
         tokio::task::yield_now().await;
         assert!(!next.is_finished());
-        gate.give_back("ann", &holder);
+        gate.give_back("ann", holder);
         holder = next.await.expect("no panic").expect("it came free long before its hold was over");
     }
     let error = gate.acquire("ann", Cost::ONE, SECOND).await.expect_err("nobody leaves");
@@ -193,7 +193,7 @@ fn a_thread_is_woken_when_a_place_comes_free() {
     let holder = gate.acquire_blocking("ann", Cost::ONE, Duration::ZERO).expect("the first");
     std::thread::scope(|scope| {
         let next = scope.spawn(|| gate.acquire_blocking("ann", Cost::ONE, 60 * SECOND).is_ok());
-        gate.give_back("ann", &holder);
+        gate.give_back("ann", holder);
         assert!(next.join().expect("no panic"));
     });
 }
@@ -211,7 +211,7 @@ async fn a_crowd_passes_through_a_narrow_gate() {
                 let others = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 tokio::task::yield_now().await;
                 inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                gate.give_back("all", &acquired);
+                gate.give_back("all", acquired);
                 others
             })
         })

@@ -106,7 +106,7 @@ pub(crate) fn compare() -> Value {
             lease: LeaseTerms { tokens: 10_000, span: Duration::from_secs(1) },
             ..StoreConfig::new(url, Name::new("bench").expect("a name"))
         };
-        let store = Store::connect(config).await;
+        let store = Store::connect(config).await.expect("sensible settings");
         let rule =
             Gcra::new(Rate::new(50_000_000, Duration::from_secs(1)).expect("a rate"), 50_000_000).expect("a limit");
         let limit = |name: &str, sharing| {

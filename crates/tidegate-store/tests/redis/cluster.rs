@@ -82,7 +82,7 @@ async fn exact_and_leased_limits_work_on_every_master() {
     let masters: std::collections::HashSet<_> = namespaces.map(|namespace| cluster.master_of(namespace)).into();
     assert_eq!(masters.len(), 3, "the names are chosen so that each master has some");
     for namespace in namespaces {
-        let store = Store::connect(config(&cluster, namespace, FailureMode::Closed)).await;
+        let store = Store::connect(config(&cluster, namespace, FailureMode::Closed)).await.expect("sensible settings");
         for rule in all_rules(5) {
             let limit = limit(&store, "exact", rule, Sharing::Exact);
             assert_eq!(admitted(&store, &limit, "{ann}", 7).await, 5, "{rule:?}");
@@ -101,8 +101,8 @@ async fn exact_and_leased_limits_work_on_every_master() {
 async fn the_kill_of_a_master_is_survived_in_every_mode() {
     for (mode, sharing) in MODES.into_iter().flat_map(|mode| [(mode, Sharing::Exact), (mode, Sharing::Leased)]) {
         let mut cluster = Cluster::start();
-        let store = Store::connect(config(&cluster, "a", mode)).await;
-        let other = Store::connect(config(&cluster, "b", mode)).await;
+        let store = Store::connect(config(&cluster, "a", mode)).await.expect("sensible settings");
+        let other = Store::connect(config(&cluster, "b", mode)).await.expect("sensible settings");
         assert_ne!(cluster.master_of("a"), cluster.master_of("b"));
         let limits = [leasable_rules(100)[0], leasable_rules(100)[4]].map(|rule| limit(&store, "any", rule, sharing));
         let elsewhere = limit(&other, "any", all_rules(100)[0], Sharing::Exact);

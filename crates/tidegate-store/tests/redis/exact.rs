@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_policy::{FixedWindow, Gcra, Rate, Rule, SlidingCounter, TokenBucket};
-use tidegate_store::{Key, Name, Sharing, Store, Topology, Unshareable};
+use tidegate_policy::{Concurrency, FixedWindow, Gcra, Rate, RefusedBy, Rule, SlidingCounter, TokenBucket};
+use tidegate_store::{Key, LeaseTerms, Name, Sharing, Source, Store, StoreConfig, Topology, Unshareable};
 
 use crate::server::Server;
 use crate::setup::{admitted, all_rules, ask, level, limit, name, now, patient};
@@ -11,7 +11,7 @@ use crate::setup::{admitted, all_rules, ask, level, limit, name, now, patient};
 #[tokio::test]
 async fn every_algorithm_limits_and_tells_what_is_left() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in all_rules(5) {
         let limit = limit(&store, "any", rule, Sharing::Exact);
         for left in (0..5).rev() {
@@ -20,10 +20,14 @@ async fn every_algorithm_limits_and_tells_what_is_left() {
             assert_eq!(verdict.decisions[0].remaining(), left, "{rule:?}");
         }
         let verdict = ask(&store, &limit, "ann", 1).await;
-        let (level, retry_after) = verdict.refused_by.expect("it is used up");
+        let RefusedBy { level, retry_after } = verdict.refused_by.expect("it is used up");
         assert_eq!(level, 0);
         assert!(retry_after.is_some_and(|after| after > Duration::from_secs(1)), "{rule:?} {retry_after:?}");
-        assert_eq!(ask(&store, &limit, "ann", 6).await.refused_by, Some((0, None)), "never: {rule:?}");
+        assert_eq!(
+            ask(&store, &limit, "ann", 6).await.refused_by,
+            Some(RefusedBy { level: 0, retry_after: None }),
+            "never: {rule:?}"
+        );
         assert!(ask(&store, &limit, "bob", 5).await.admitted, "another key: {rule:?}");
     }
 }
@@ -31,7 +35,7 @@ async fn every_algorithm_limits_and_tells_what_is_left() {
 #[tokio::test]
 async fn what_is_given_back_was_never_taken() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in all_rules(5) {
         let limit = limit(&store, "any", rule, Sharing::Exact);
         for _ in 0..10 {
@@ -46,7 +50,7 @@ async fn what_is_given_back_was_never_taken() {
 #[tokio::test]
 async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let rules = all_rules(100);
     let mut limits: Vec<_> = rules.iter().map(|rule| limit(&store, "many", *rule, Sharing::Exact)).collect();
     let hour = Gcra::new(Rate::new(1, Duration::from_secs(3_600)).expect("a rate"), 2).expect("a limit");
@@ -59,8 +63,8 @@ async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() 
     for _ in 0..5 {
         let verdict = store.check(&everything(), now()).await;
         assert_eq!(verdict.decisions.len(), limits.len(), "every level is asked");
-        let (refused_by, _) = verdict.refused_by.expect("two levels are used up");
-        assert_eq!(limits[refused_by].name(), "hour", "the longer of two waits");
+        let refused = verdict.refused_by.expect("two levels are used up");
+        assert_eq!(limits[refused.level].name(), "hour", "the longer of two waits");
     }
     for limit in &limits[..7] {
         let verdict = ask(&store, limit, "ann", 1).await;
@@ -71,7 +75,7 @@ async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() 
 #[tokio::test]
 async fn the_same_account_named_twice_pays_twice_or_not_at_all() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in all_rules(3) {
         let limit = limit(&store, "any", rule, Sharing::Exact);
         let twice = [level(&limit, "ann", 1), level(&limit, "ann", 1)];
@@ -85,7 +89,7 @@ async fn the_same_account_named_twice_pays_twice_or_not_at_all() {
 #[tokio::test]
 async fn users_choose_neither_the_slot_nor_another_limits_key() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let users =
         ["{x}", "}{", "a:b", "a", "", "tidegate:{test}:any:fixed:0", "\r\nSET x 1\r\n", "ü\0", &"x".repeat(100_000)];
     for rule in all_rules(2) {
@@ -116,7 +120,7 @@ async fn users_choose_neither_the_slot_nor_another_limits_key() {
 #[tokio::test]
 async fn a_change_of_numbers_keeps_what_was_used_and_another_algorithm_starts_anew() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in all_rules(10) {
         let limit = limit(&store, "any", rule, Sharing::Exact);
         admitted(&store, &limit, "ann", 6).await;
@@ -140,7 +144,7 @@ async fn a_change_of_numbers_keeps_what_was_used_and_another_algorithm_starts_an
 #[tokio::test]
 async fn scripts_that_redis_has_forgotten_are_sent_again() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let limit = limit(&store, "any", all_rules(3)[0], Sharing::Exact);
     assert!(ask(&store, &limit, "ann", 1).await.admitted);
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection()).expect("flushed");
@@ -152,7 +156,7 @@ async fn scripts_that_redis_has_forgotten_are_sent_again() {
 #[tokio::test]
 async fn counts_times_windows_beyond_what_a_double_holds_are_still_exact() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let rule = SlidingCounter::new(4_000_000_000, Duration::from_secs(86_400)).expect("a limit");
     let limit = limit(&store, "day", rule, Sharing::Exact);
     assert_eq!(ask(&store, &limit, "a", 3_999_999_999).await.decisions[0].remaining(), 1);
@@ -163,7 +167,7 @@ async fn counts_times_windows_beyond_what_a_double_holds_are_still_exact() {
 #[tokio::test]
 async fn rules_that_redis_can_not_count_exactly_are_refused_with_the_reason() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let build = |rule: Rule, sharing| {
         let keys = std::num::NonZeroUsize::new(10).expect("not zero");
         store.limit(name("any"), rule, sharing, keys).err().map(|error| error.to_string())
@@ -205,5 +209,56 @@ fn addresses_say_what_redis_is_made_of() {
     ] {
         let error = text.parse::<Topology>().expect_err(text).to_string();
         assert!(error.contains(reason) && error.contains("allowed:"), "{text}: {error}");
+    }
+}
+
+/// A change of numbers while requests are under way: what they give back belongs to the old numbers, and brings none of them back.
+#[tokio::test]
+async fn giving_back_after_a_change_leaves_the_new_numbers_alone() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
+    let rate = Rate::new(1, Duration::from_secs(3_600)).expect("a rate");
+    let burst = |burst| Rule::from(Gcra::new(rate, burst).expect("a limit"));
+    let bucket = limit(&store, "bucket", burst(10), Sharing::Exact);
+    let before = ask(&store, &bucket, "ann", 1).await;
+    bucket.change(&burst(1_000), now()).expect("shareable");
+    assert!(ask(&store, &bucket, "ann", 900).await.admitted);
+    store.give_back(before.charged, now()).await;
+    assert_eq!(ask(&store, &bucket, "ann", 1).await.decisions[0].remaining(), 98, "901 are used, and this one");
+
+    let hold = |seconds| Rule::from(Concurrency::new(2, Duration::from_secs(seconds)).expect("a limit"));
+    let places = limit(&store, "places", hold(1_000), Sharing::Exact);
+    let first = ask(&store, &places, "ann", 1).await;
+    places.change(&hold(2_000), now()).expect("shareable");
+    assert!(ask(&store, &places, "ann", 1).await.admitted);
+    store.give_back(first.charged, now()).await;
+    assert_eq!(admitted(&store, &places, "ann", 3).await, 1, "one place came free");
+}
+
+#[tokio::test]
+async fn a_request_without_limits_passes_and_hurts_nobody() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
+    for _ in 0..10 {
+        let verdict = store.check(&[], now()).await;
+        assert!(verdict.admitted && verdict.source == Source::Shared);
+    }
+    assert!(!store.is_down());
+}
+
+#[tokio::test]
+async fn settings_that_make_no_sense_are_named() {
+    let config = || patient("redis://127.0.0.1:1");
+    let lease = |tokens, seconds| LeaseTerms { tokens, span: Duration::from_secs(seconds) };
+    for (config, field) in [
+        (StoreConfig { budget: Duration::ZERO, ..config() }, "`budget` must be from 1 ms to 60 s"),
+        (StoreConfig { budget: Duration::MAX, ..config() }, "`budget`"),
+        (StoreConfig { lease: lease(10, 0), ..config() }, "`lease.span`"),
+        (StoreConfig { lease: lease(10, u64::MAX), ..config() }, "`lease.span`"),
+        (StoreConfig { lease: lease(0, 1), ..config() }, "`lease.tokens`"),
+        (StoreConfig { lease: lease(u32::MAX, 1), ..config() }, "`lease.tokens`"),
+    ] {
+        let error = Store::connect(config).await.err().expect(field).to_string();
+        assert!(error.starts_with(field), "{error}");
     }
 }

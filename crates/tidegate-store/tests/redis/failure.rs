@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_policy::Rule;
+use tidegate_policy::{RefusedBy, Rule};
 use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig};
 
 use crate::server::{Server, free_port};
@@ -32,7 +32,7 @@ async fn survives_a_kill(mode: FailureMode, sharing: Sharing, rule: Rule) {
     let mut server = Server::start();
     let (observer, seen) = recorder();
     let config = StoreConfig { on_failure: mode, observer, ..patient(&server.url()) };
-    let store = Store::connect(config).await;
+    let store = Store::connect(config).await.expect("sensible settings");
     let limit = limit(&store, "any", rule, sharing);
     assert_eq!(admitted(&store, &limit, "before", 7).await, 5);
 
@@ -42,7 +42,7 @@ async fn survives_a_kill(mode: FailureMode, sharing: Sharing, rule: Rule) {
     let verdict = ask(&store, &limit, "other", 1).await;
     assert_eq!(verdict.source, Source::Failure(mode));
     if mode == FailureMode::Closed {
-        assert_eq!(verdict.refused_by, Some((0, Some(Duration::from_secs(1)))));
+        assert_eq!(verdict.refused_by, Some(RefusedBy { level: 0, retry_after: Some(Duration::from_secs(1)) }));
     }
 
     server.restart();
@@ -82,7 +82,7 @@ async fn a_frozen_redis_is_given_up_after_three_late_answers_and_taken_back() {
         let (observer, seen) = recorder();
         let budget = Duration::from_millis(100);
         let config = StoreConfig { observer, budget, on_failure: FailureMode::Local, ..patient(&server.url()) };
-        let store = Store::connect(config).await;
+        let store = Store::connect(config).await.expect("sensible settings");
         let limit = limit(&store, "any", leasable_rules(5)[0], sharing);
         until("it answers in time", async || ask(&store, &limit, "before", 1).await.source == Source::Shared).await;
 
@@ -103,7 +103,7 @@ async fn a_frozen_redis_is_given_up_after_three_late_answers_and_taken_back() {
 async fn one_slow_answer_is_not_an_outage() {
     let server = Server::start();
     let budget = Duration::from_millis(500);
-    let store = Store::connect(StoreConfig { budget, ..patient(&server.url()) }).await;
+    let store = Store::connect(StoreConfig { budget, ..patient(&server.url()) }).await.expect("sensible settings");
     let limit = limit(&store, "any", all_rules(100)[0], Sharing::Exact);
     for _ in 0..4 {
         let mut connection = server.connection();
@@ -121,8 +121,9 @@ async fn one_slow_answer_is_not_an_outage() {
 async fn a_store_that_starts_without_redis_follows_its_mode_and_joins_later() {
     for mode in MODES {
         let port = free_port();
-        let store =
-            Store::connect(StoreConfig { on_failure: mode, ..patient(&format!("redis://127.0.0.1:{port}")) }).await;
+        let store = Store::connect(StoreConfig { on_failure: mode, ..patient(&format!("redis://127.0.0.1:{port}")) })
+            .await
+            .expect("sensible settings");
         let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
         assert_eq!(admitted(&store, &limit, "ann", 20).await, expected(mode));
         let server = Server::start_at(port);
@@ -136,7 +137,9 @@ async fn a_store_that_starts_without_redis_follows_its_mode_and_joins_later() {
 #[tokio::test]
 async fn local_counts_last_from_one_outage_to_the_next() {
     let mut server = Server::start();
-    let store = Store::connect(StoreConfig { on_failure: FailureMode::Local, ..patient(&server.url()) }).await;
+    let store = Store::connect(StoreConfig { on_failure: FailureMode::Local, ..patient(&server.url()) })
+        .await
+        .expect("sensible settings");
     let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
     ask(&store, &limit, "ann", 1).await;
     server.kill();
@@ -156,7 +159,7 @@ async fn local_counts_last_from_one_outage_to_the_next() {
 #[tokio::test]
 async fn a_key_of_the_wrong_type_hurts_only_its_own_requests() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
     ask(&store, &limit, "ann", 1).await;
     let mut connection = server.connection();
@@ -167,15 +170,16 @@ async fn a_key_of_the_wrong_type_hurts_only_its_own_requests() {
     }
     for _ in 0..10 {
         assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Failure(FailureMode::Open));
-        assert_eq!(ask(&store, &limit, "bob", 1).await.source, Source::Shared);
     }
+    assert!(!store.is_down(), "ten errors in a row, and all are that key's own");
+    assert_eq!(ask(&store, &limit, "bob", 1).await.source, Source::Shared);
 }
 
 /// Clients that go away while their request waits for Redis: what is charged for nobody is given back, at every level, of either kind.
 #[tokio::test]
 async fn a_request_dropped_at_its_await_is_charged_nothing() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for leased in leasable_rules(50) {
         let places = limit(&store, "places", all_rules(50)[6], Sharing::Exact);
         let leased = limit(&store, "leased", leased, Sharing::Leased);

@@ -121,6 +121,11 @@ impl<O: Oracle> World<O> {
     fn deliver(&mut self, holder: &mut Holder) {
         let Some((ask, asked_at, reaches, answered, grant)) = &mut holder.asking else { return };
         if grant.is_none() && *reaches <= self.now {
+            if self.rng.u32(0..20) == 0 {
+                holder.state.no_answer(ask); // lost on the way there
+                holder.asking = None;
+                return;
+            }
             *grant = Some(self.ledger.lease(ask, self.now));
         }
         if let (Some(grant), true) = (grant.as_ref(), *answered <= self.now) {
@@ -150,9 +155,12 @@ impl<O: Oracle> World<O> {
                 self.went.undo(receipt.cost.get().into(), at, self.now);
             }
             holder.receipts.truncate(8);
-        } else if decision.retry_after() == Some(Duration::ZERO) || holder.state.is_low(clock) {
+        }
+        let lacks = decision.retry_after() == Some(Duration::ZERO) && !decision.is_admitted();
+        if holder.asking.is_none() && (lacks || holder.state.is_low(clock)) {
             self.next_id += 1;
-            let ask = holder.state.ask(tokens, clock, &self.ledger.terms, self.next_id, Duration::from_secs(3_600));
+            let cost = if lacks { tokens } else { 0 };
+            let ask = holder.state.ask(cost, clock, &self.ledger.terms, self.next_id, Duration::from_secs(3_600));
             if let Some(ask) = ask {
                 let reaches = self.now + self.rng.u64(0..20_000);
                 let answered = reaches + self.rng.u64(0..20_000);
@@ -198,6 +206,11 @@ fn laws<O: Oracle>(algorithm: Algorithm) {
                     }
                 }
                 10..12 => holders[world.rng.usize(0..3)] = Holder::new(&mut world.rng), // killed, with all it held
+                15..17 => {
+                    // Its entry is pushed out, or the numbers change, while it may be asking: the answer finds a state that did not ask.
+                    let holder = &mut holders[world.rng.usize(0..3)];
+                    holder.state = LeaseState::default();
+                }
                 12..15 => holders[world.rng.usize(0..3)].idle_until = world.now + 500_000,
                 _ => {
                     let holder = &mut holders[world.rng.usize(0..3)];

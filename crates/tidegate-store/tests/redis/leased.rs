@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{FixedWindow, Gcra, Rate, Timestamp};
+use tidegate_policy::{FixedWindow, Gcra, Rate, RefusedBy, Timestamp};
 use tidegate_store::{LeaseTerms, Sharing, Source, Store, StoreConfig};
 
 use crate::server::Server;
@@ -19,7 +19,9 @@ async fn a_single_holder_gets_exactly_the_limit_in_few_calls() {
     let server = Server::start();
     for rule in leasable_rules(2_000) {
         let (observer, seen) = recorder();
-        let store = Store::connect(StoreConfig { lease: terms(100, 60_000), observer, ..patient(&server.url()) }).await;
+        let store = Store::connect(StoreConfig { lease: terms(100, 60_000), observer, ..patient(&server.url()) })
+            .await
+            .expect("sensible settings");
         let limit = limit(&store, "any", rule, Sharing::Leased);
         assert_eq!(admitted(&store, &limit, "ann", 3_000).await, 2_000, "{rule:?}");
         let calls = seen.lock().expect("events").iter().filter(|seen| **seen == Seen::Answered).count();
@@ -32,17 +34,22 @@ async fn an_empty_limit_is_remembered_and_redis_is_left_alone() {
     let server = Server::start();
     for rule in leasable_rules(5) {
         let (observer, seen) = recorder();
-        let store = Store::connect(StoreConfig { observer, ..patient(&server.url()) }).await;
+        let store =
+            Store::connect(StoreConfig { observer, ..patient(&server.url()) }).await.expect("sensible settings");
         let limit = limit(&store, "any", rule, Sharing::Leased);
         admitted(&store, &limit, "ann", 6).await;
         let calls = seen.lock().expect("events").len();
         for _ in 0..100 {
             let verdict = ask(&store, &limit, "ann", 1).await;
-            let (_, retry_after) = verdict.refused_by.expect("it is used up");
+            let retry_after = verdict.refused_by.expect("it is used up").retry_after;
             assert!(retry_after > Some(Duration::from_secs(60)), "{rule:?}: {retry_after:?}");
         }
         assert_eq!(seen.lock().expect("events").len(), calls, "a refused request asked Redis: {rule:?}");
-        assert_eq!(ask(&store, &limit, "ann", 6).await.refused_by, Some((0, None)), "never: {rule:?}");
+        assert_eq!(
+            ask(&store, &limit, "ann", 6).await.refused_by,
+            Some(RefusedBy { level: 0, retry_after: None }),
+            "never: {rule:?}"
+        );
     }
 }
 
@@ -52,7 +59,9 @@ async fn holders_together_never_exceed_the_limit_and_miss_at_most_what_they_hold
     for rule in leasable_rules(1_000) {
         let mut stores = Vec::new();
         for _ in 0..4 {
-            let store = Store::connect(StoreConfig { lease: terms(50, 60_000), ..patient(&server.url()) }).await;
+            let store = Store::connect(StoreConfig { lease: terms(50, 60_000), ..patient(&server.url()) })
+                .await
+                .expect("sensible settings");
             let limit = limit(&store, "any", rule, Sharing::Leased);
             stores.push((store, limit));
         }
@@ -70,7 +79,9 @@ async fn holders_together_never_exceed_the_limit_and_miss_at_most_what_they_hold
 async fn exact_and_leased_share_one_budget() {
     let server = Server::start();
     for rule in leasable_rules(100) {
-        let store = Store::connect(StoreConfig { lease: terms(10, 60_000), ..patient(&server.url()) }).await;
+        let store = Store::connect(StoreConfig { lease: terms(10, 60_000), ..patient(&server.url()) })
+            .await
+            .expect("sensible settings");
         let (leased, exact) = (limit(&store, "any", rule, Sharing::Leased), limit(&store, "any", rule, Sharing::Exact));
         let mut total = 0;
         for _ in 0..150 {
@@ -84,16 +95,16 @@ async fn exact_and_leased_share_one_budget() {
 #[tokio::test]
 async fn levels_of_both_kinds_are_charged_all_or_none() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in leasable_rules(10) {
         let (leased, exact) = (limit(&store, "l", rule, Sharing::Leased), limit(&store, "e", rule, Sharing::Exact));
         let both = |l: u32, e: u32| [level(&leased, "ann", l), level(&exact, "ann", e)];
         assert!(store.check(&both(1, 8), now()).await.admitted, "{rule:?}");
         for _ in 0..20 {
             let verdict = store.check(&both(1, 3), now()).await;
-            assert_eq!(verdict.refused_by.map(|(level, _)| level), Some(1), "{rule:?}");
+            assert_eq!(verdict.refused_by.map(|refused| refused.level), Some(1), "{rule:?}");
             let verdict = store.check(&both(11, 1), now()).await;
-            assert_eq!(verdict.refused_by, Some((0, None)), "{rule:?}");
+            assert_eq!(verdict.refused_by, Some(RefusedBy { level: 0, retry_after: None }), "{rule:?}");
         }
         assert_eq!(admitted(&store, &exact, "ann", 10).await, 2, "{rule:?}");
         assert_eq!(admitted(&store, &leased, "ann", 20).await, 9, "{rule:?}");
@@ -103,7 +114,7 @@ async fn levels_of_both_kinds_are_charged_all_or_none() {
 #[tokio::test]
 async fn what_is_given_back_can_be_spent_again() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in leasable_rules(5) {
         let limit = limit(&store, "any", rule, Sharing::Leased);
         for _ in 0..50 {
@@ -120,7 +131,8 @@ async fn requests_that_come_together_ask_together() {
     let server = Server::start();
     for rule in leasable_rules(500) {
         let (observer, seen) = recorder();
-        let store = Store::connect(StoreConfig { observer, ..patient(&server.url()) }).await;
+        let store =
+            Store::connect(StoreConfig { observer, ..patient(&server.url()) }).await.expect("sensible settings");
         let limit = limit(&store, "any", rule, Sharing::Leased);
         let requests: Vec<_> = (0..1_000)
             .map(|_| {
@@ -141,7 +153,7 @@ async fn requests_that_come_together_ask_together() {
 #[tokio::test]
 async fn a_refill_outlives_the_request_that_asked_for_it() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let limit = Arc::new(limit(&store, "any", leasable_rules(5)[0], Sharing::Leased));
     for _ in 0..20 {
         let (store, limit) = (store.clone(), Arc::clone(&limit));
@@ -157,7 +169,9 @@ async fn a_refill_outlives_the_request_that_asked_for_it() {
 #[tokio::test]
 async fn leases_die_with_their_window() {
     let server = Server::start();
-    let store = Store::connect(StoreConfig { lease: terms(100, 60_000), ..patient(&server.url()) }).await;
+    let store = Store::connect(StoreConfig { lease: terms(100, 60_000), ..patient(&server.url()) })
+        .await
+        .expect("sensible settings");
     let window = Duration::from_millis(200);
     let limit = limit(&store, "any", FixedWindow::new(1_000, window).expect("a limit"), Sharing::Leased);
     let mut counts = std::collections::HashMap::<u128, u32>::new();
@@ -177,7 +191,9 @@ async fn leases_die_with_their_window() {
 #[tokio::test]
 async fn a_change_of_numbers_drops_the_leases_of_the_old_ones() {
     let server = Server::start();
-    let store = Store::connect(StoreConfig { lease: terms(1_000, 60_000), ..patient(&server.url()) }).await;
+    let store = Store::connect(StoreConfig { lease: terms(1_000, 60_000), ..patient(&server.url()) })
+        .await
+        .expect("sensible settings");
     let rate = |tokens| Rate::new(tokens, Duration::from_secs(3_600)).expect("a rate");
     let limit = limit(&store, "any", Gcra::new(rate(1), 10_000).expect("a limit"), Sharing::Leased);
     assert_eq!(admitted(&store, &limit, "ann", 1_000).await, 1_000);
@@ -189,7 +205,7 @@ async fn a_change_of_numbers_drops_the_leases_of_the_old_ones() {
 #[tokio::test]
 async fn a_clock_at_the_end_of_time_limits_like_any_other() {
     let server = Server::start();
-    let store = Store::connect(patient(&server.url())).await;
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in leasable_rules(5) {
         let limit = limit(&store, "any", rule, Sharing::Leased);
         let mut admitted = 0;
@@ -199,5 +215,20 @@ async fn a_clock_at_the_end_of_time_limits_like_any_other() {
             admitted += u32::from(verdict.admitted);
         }
         assert!(admitted <= 5, "{admitted}: {rule:?}");
+    }
+}
+
+/// The question for an account that is named twice is for the sum: once, the store asked for one and never had enough.
+#[tokio::test]
+async fn a_leased_account_named_twice_pays_twice_or_not_at_all() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
+    for rule in leasable_rules(3) {
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        let twice = [level(&limit, "ann", 1), level(&limit, "ann", 1)];
+        assert!(store.check(&twice, now()).await.admitted, "{rule:?}");
+        let verdict = store.check(&twice, now()).await;
+        assert!(!verdict.admitted && verdict.source == Source::Shared, "one is left: {rule:?}");
+        assert_eq!(admitted(&store, &limit, "ann", 3).await, 1, "{rule:?}");
     }
 }

@@ -21,7 +21,7 @@ async fn racer() {
     };
     let sharing = if std::env::var("RACE_LEASED").is_ok() { Sharing::Leased } else { Sharing::Exact };
     let lease = LeaseTerms { tokens: LEASE, span: Duration::from_secs(60) };
-    let store = Store::connect(StoreConfig { lease, ..patient(&url) }).await;
+    let store = Store::connect(StoreConfig { lease, ..patient(&url) }).await.expect("sensible settings");
     let rule = all_rules(TOKENS).into_iter().find(|other| other.algorithm().name() == rule).expect("a rule");
     let limit = limit(&store, "race", rule, sharing);
     let (mut admitted, mut refused) = (0, 0);

@@ -58,7 +58,9 @@ async fn the_store_follows_its_master_to_the_replica() {
     eventually("the sentinel knows the replica", || sentinel.knows_a_replica());
 
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
-    let store = Store::connect(StoreConfig { on_failure: FailureMode::Closed, ..patient(&url) }).await;
+    let store = Store::connect(StoreConfig { on_failure: FailureMode::Closed, ..patient(&url) })
+        .await
+        .expect("sensible settings");
     let rules = all_rules(100);
     let limit = limit(&store, "any", rules[0], Sharing::Exact);
     assert_eq!(admitted(&store, &limit, "ann", 60).await, 60);
