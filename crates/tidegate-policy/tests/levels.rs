@@ -124,9 +124,9 @@ fn threads_that_name_levels_in_different_orders_agree_on_every_count() {
                     let chosen = [0, 1, 2].map(|i| (thread + round * i + i) % 3);
                     let mut levels = chosen.map(|store| Level::new("any", &stores[store], keys[store], Cost::ONE));
                     if check_all(&mut levels, NOW).is_ok() {
-                        chosen.iter().for_each(|store| {
-                            taken[*store].fetch_add(1, Ordering::Relaxed);
-                        });
+                        for store in chosen {
+                            taken[store].fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                 }
             });

@@ -27,11 +27,22 @@ struct Ledger {
 
 impl Ledger {
     fn new(server: &Server, algorithm: Algorithm, numbers: Numbers, terms: LeaseTerms, name: &str) -> Self {
+        Self::with_prelude(crate::differential::NO_TTL, server, algorithm, numbers, terms, name)
+    }
+
+    fn with_prelude(
+        prelude: &str,
+        server: &Server,
+        algorithm: Algorithm,
+        numbers: Numbers,
+        terms: LeaseTerms,
+        name: &str,
+    ) -> Self {
         let Numbers { limit, tokens, span } = numbers;
         let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
         let numbers = if is_bucket { [limit * span, span, tokens] } else { [limit, span, 0] };
         let script = |task| {
-            let text = format!("{}{}", crate::differential::NO_TTL, Script::new(task, &[algorithm]).text);
+            let text = format!("{prelude}{}", Script::new(task, &[algorithm]).text);
             let sha = redis::Script::new(&text).get_hash().to_owned();
             Script { text, sha }
         };
@@ -337,4 +348,33 @@ fn the_first_to_ask_does_not_get_everything() {
     assert_eq!(refused.granted, 0);
     assert!(refused.retry_after > Some(Duration::ZERO));
     assert_eq!(ledger.lease(&Ask { cost: 101, ..first_ask(5, 1_000) }, start).retry_after, None, "never");
+}
+
+/// Two holders of fifty each, a token a second: after their leases end the bucket owes a hundred, and must be remembered until that is paid.
+#[test]
+fn a_key_is_remembered_until_all_its_leases_are_over_and_paid() {
+    let server = Server::start();
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let terms = LeaseTerms { tokens: 50, span: Duration::from_secs(60) };
+        let numbers = Numbers { limit: 100, tokens: 1, span: SECOND };
+        let mut ledger = Ledger::with_prelude("", &server, algorithm, numbers, terms, &format!("ttl-{algorithm}"));
+        let start = 1_790_000_000 * SECOND;
+        assert_eq!(ledger.lease(&first_ask(1, 50), start).granted, 50);
+        assert_eq!(ledger.lease(&Ask { cost: 50, ..first_ask(2, 50) }, start).granted, 50);
+        let left: u64 = redis::cmd("PTTL").arg(&ledger.keys[0]).query(&mut ledger.connection).expect("a ttl");
+        assert!((155_000..=160_001).contains(&left), "{left} ms: sixty seconds, and a hundred to pay");
+    }
+}
+
+/// Redis' clock goes back, by more than a window and a lease: what is leased does not count as long over.
+#[test]
+fn a_log_counts_its_leases_when_the_clock_goes_back() {
+    let server = Server::start();
+    let terms = LeaseTerms { tokens: 4, span: Duration::from_secs(1) };
+    let numbers = Numbers { limit: 5, tokens: 1, span: SECOND };
+    let mut ledger = Ledger::new(&server, Algorithm::SlidingLog, numbers, terms, "back");
+    let start = 1_790_000_000 * SECOND;
+    assert_eq!(ledger.check(1, start), Ok(()));
+    let granted = (1..20).map(|id| ledger.lease(&first_ask(id, 4), start - 60 * SECOND).granted);
+    assert_eq!(granted.sum::<u32>(), 4, "one was used, four are left");
 }

@@ -57,7 +57,10 @@ async fn the_store_follows_its_master_to_the_replica() {
     });
     eventually("the sentinel knows the replica", || sentinel.knows_a_replica());
 
-    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    // The first sentinel in the list accepts, and says nothing.
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let dead_address = dead.local_addr().expect("an address");
+    let url = format!("redis+sentinel://{dead_address},127.0.0.1:{}/main", sentinel.port);
     let store = Store::connect(StoreConfig { on_failure: FailureMode::Closed, ..patient(&url) })
         .await
         .expect("sensible settings");
