@@ -50,6 +50,13 @@ pub struct Ticket {
     generation: u32,
 }
 
+impl Ticket {
+    /// What the limiter itself gave for it.
+    pub const fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+}
+
 impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
     /// An empty store of at most `max_keys` keys, hashed with a seed of its own.
     #[expect(clippy::needless_pass_by_value, reason = "the store is the limiter's new home")]

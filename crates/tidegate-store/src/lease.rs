@@ -110,10 +110,14 @@ impl LeaseState {
         if now.as_nanos() < self.deadline { self.held - self.spent } else { 0 }
     }
 
-    /// Whether so little is left that more should be fetched before it runs out.
+    /// Whether so little is left that more should be fetched before it runs out, and nobody does so yet.
     pub fn is_low(&self, now: Timestamp) -> bool {
         const WORTH_IT: u32 = 16;
-        self.refused.is_none() && self.left > 0 && self.want >= WORTH_IT && self.in_hand(now) < self.want / 4
+        self.asking == 0
+            && self.refused.is_none()
+            && self.left > 0
+            && self.want >= WORTH_IT
+            && self.in_hand(now) < self.want / 4
     }
 
     /// The question to ask for a request of `cost` (zero: to stock up), unless somebody is asking already. He has until
@@ -217,9 +221,10 @@ impl Limiter for Lease {
         Decision::Refuse { retry_after, remaining: u64::from(in_hand) + state.left, reset_after }
     }
 
+    /// The receipt says by `owed` above zero that the lease runs low.
     fn take(&self, state: &mut LeaseState, cost: Cost, now: Timestamp) -> Receipt {
         state.spent += cost.get(); // admitted, so at most `held`
-        Receipt { at: now, cost, owed: 0, returned: 0, run: state.mark }
+        Receipt { at: now, cost, owed: state.is_low(now).into(), returned: 0, run: state.mark }
     }
 
     /// Only what Redis has not yet been told is spent can be taken back in hand.

@@ -12,7 +12,7 @@ use crate::exact::micros;
 use crate::lease::{Ask, Grant, Lease};
 use crate::limit::{SharedLevel, SharedLimit, Sharing};
 use crate::link::Unavailable;
-use crate::local::{FromLeases, tickets};
+use crate::local::{FromLeases, LocalTicket, tickets};
 use crate::script::Task;
 use crate::store::{Charged, Inner, Source, Verdict};
 
@@ -37,6 +37,23 @@ struct Question {
 const REPLY: usize = 6;
 
 impl Inner {
+    /// The common case, without a wait and without a timer: all levels are leased, and what is in hand is enough, or is known not to be.
+    pub(crate) fn check_in_hand(self: &Arc<Self>, levels: &[SharedLevel<'_>], now: Timestamp) -> Option<Verdict> {
+        if levels.iter().any(|level| level.limit.sharing() == Sharing::Exact) {
+            return None;
+        }
+        let levels: Vec<&SharedLevel<'_>> = levels.iter().collect();
+        let mut taken = FromLeases::new(&levels, now);
+        let admitted = check_all(&mut taken.levels, now).is_ok();
+        if !admitted && !lacking(&levels, &taken.levels).is_empty() {
+            return None;
+        }
+        let local = if admitted { tickets(levels.iter().copied(), &mut taken.levels, true) } else { Vec::new() };
+        self.stock_up(&local, now);
+        let decisions = taken.levels.iter().filter_map(|level| level.decision).collect();
+        Some(Verdict::new(Source::Shared, decisions, Charged { local, exact: Vec::new() }))
+    }
+
     /// Levels that are leased are decided from what is in hand; exact ones go with them, in one call. All or nothing: what was taken from
     /// leases is put back if an exact level refuses.
     pub(crate) async fn check_leased(
@@ -52,9 +69,7 @@ impl Inner {
             if exact.is_empty() { (Vec::new(), Vec::new()) } else { self.ask_exact(&exact, in_hand).await? };
         let admitted = in_hand && answers.iter().all(Decision::is_admitted);
         let local = if admitted { tickets(leased.iter().copied(), &mut taken.levels, true) } else { Vec::new() };
-        if admitted {
-            self.stock_up(&leased, now);
-        }
+        self.stock_up(&local, now);
         let (mut leases, mut exact) = (taken.levels.iter().filter_map(|level| level.decision), answers.into_iter());
         let decisions = levels.iter().filter_map(|level| match level.limit.sharing() {
             Sharing::Leased => leases.next(),
@@ -77,10 +92,7 @@ impl Inner {
             if check_all(asked, now).is_ok() {
                 return Ok(true);
             }
-            // Of an account that is named twice the last level speaks, for the sum.
-            let speaks = |place: usize| !levels[place + 1..].iter().any(|later| is_same_account(later, levels[place]));
-            let lacks = |place: &usize| asked[*place].decision.as_ref().is_some_and(is_question) && speaks(*place);
-            let lacking: Vec<usize> = (0..levels.len()).filter(lacks).collect();
+            let lacking = lacking(levels, asked);
             let Some(first) = lacking.first() else { return Ok(false) };
             if self.link.is_down() {
                 return Err(Unavailable);
@@ -88,7 +100,10 @@ impl Inner {
             let turn = self.turns.of(levels[*first].key).notified();
             tokio::pin!(turn);
             turn.as_mut().enable(); // before we look who is asking, or we might miss him
-            let question = |place: &usize| self.question(levels[*place], cost_of_account(levels, *place), now);
+            let question = |place: &usize| {
+                let level = levels[*place];
+                self.question(level.limit, level.key, cost_of_account(levels, *place), now)
+            };
             let questions: Vec<Question> = lacking.iter().filter_map(question).collect();
             if questions.is_empty() {
                 turn.await;
@@ -100,19 +115,17 @@ impl Inner {
         }
     }
 
-    /// A question about this level, unless somebody is asking already.
-    fn question(&self, level: &SharedLevel<'_>, cost: u32, now: Timestamp) -> Option<Question> {
+    /// A question about this key, unless somebody is asking already.
+    fn question(&self, limit: &SharedLimit, key: Key, cost: u32, now: Timestamp) -> Option<Question> {
         let (id, patience) = (self.next_lease_id(), self.budget * 2);
-        let leases = level.limit.leases();
-        let ask = leases.update(&level.key, now, |state| state.ask(cost, now, &self.lease, id, patience))?;
-        Some(Question { limit: level.limit.clone(), key: level.key, ask })
+        let ask = limit.leases().update(&key, now, |state| state.ask(cost, now, &self.lease, id, patience))?;
+        Some(Question { limit: limit.clone(), key, ask })
     }
 
     /// Fetches more for leases that run low, before they run out. Nobody waits for it.
-    fn stock_up(self: &Arc<Self>, levels: &[&SharedLevel<'_>], now: Timestamp) {
-        let low = |level: &SharedLevel<'_>| level.limit.leases().update(&level.key, now, |state| state.is_low(now));
-        let low = levels.iter().filter(|level| low(level));
-        let questions: Vec<Question> = low.filter_map(|level| self.question(level, 0, now)).collect();
+    fn stock_up(self: &Arc<Self>, taken: &[LocalTicket], now: Timestamp) {
+        let low = taken.iter().filter_map(LocalTicket::low_lease);
+        let questions: Vec<Question> = low.filter_map(|(limit, key)| self.question(limit, key, 0, now)).collect();
         if !questions.is_empty() {
             tokio::spawn(Arc::clone(self).put(questions, now));
         }
@@ -149,6 +162,13 @@ impl Inner {
         let at = u64::try_from(reply[0]).unwrap_or(0);
         Ok(reply[1..].chunks_exact(REPLY).map(|answer| grant(answer, at)).collect())
     }
+}
+
+/// The levels about which Redis must be asked. Of an account that is named twice the last level speaks, for the sum.
+fn lacking(levels: &[&SharedLevel<'_>], asked: &[Level<'_, Key, Lease>]) -> Vec<usize> {
+    let speaks = |place: usize| !levels[place + 1..].iter().any(|later| is_same_account(later, levels[place]));
+    let lacks = |place: &usize| asked[*place].decision.as_ref().is_some_and(is_question) && speaks(*place);
+    (0..levels.len()).filter(lacks).collect()
 }
 
 fn is_same_account(a: &SharedLevel<'_>, b: &SharedLevel<'_>) -> bool {

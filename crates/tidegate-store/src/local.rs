@@ -22,6 +22,11 @@ impl std::fmt::Debug for LocalTicket {
 }
 
 impl LocalTicket {
+    /// If it is of a lease that runs low: whose.
+    pub(crate) fn low_lease(&self) -> Option<(&SharedLimit, Key)> {
+        (self.of_lease && self.ticket.receipt().owed > 0).then_some((&self.limit, self.key))
+    }
+
     pub(crate) fn give_back(self, now: Timestamp) {
         if self.of_lease {
             self.limit.leases().give_back(&self.key, self.ticket, now);

@@ -190,6 +190,9 @@ impl Store {
         if levels.is_empty() {
             return Verdict::new(Source::Shared, Vec::new(), Charged::default());
         }
+        if let Some(verdict) = inner.check_in_hand(levels, now) {
+            return verdict;
+        }
         let asking = async {
             if levels.iter().all(|level| level.limit.sharing() == Sharing::Exact) {
                 inner.check_exact(levels).await

@@ -103,7 +103,7 @@ pub(crate) fn compare() -> Value {
         let url = format!("redis://127.0.0.1:{}", server.1).parse().expect("an address");
         let config = StoreConfig {
             budget: Duration::from_secs(5),
-            lease: LeaseTerms { tokens: 10_000, span: Duration::from_secs(1) },
+            lease: LeaseTerms::default(), // up to 1,000 tokens at once
             ..StoreConfig::new(url, Name::new("bench").expect("a name"))
         };
         let store = Store::connect(config).await.expect("sensible settings");
