@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_policy::{
     Concurrency, Cost, FixedWindow, Gcra, Keyed, LeakyBucket, Limiter, Rate, Rule, SlidingCounter, SlidingLog,
-    Timestamp, TokenBucket,
+    SlidingLogState, Timestamp, TokenBucket,
 };
 
 use crate::rounds::{median, time};
