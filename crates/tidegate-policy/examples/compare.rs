@@ -113,4 +113,9 @@ fn main() {
             distance.first_seconds.iter().map(bar).collect::<String>(),
         );
     }
+    println!(
+        "\nworst window: the most that went in any {WINDOW:?}, by the limit; only the log keeps it at 1 by refusing, leaky by making wait.\n\
+         unlike the log: the share of requests that the exact log would have decided otherwise.\n\
+         the strip: how many went in each tenth of a second; leaky spreads what the others let through at once."
+    );
 }

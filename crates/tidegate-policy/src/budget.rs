@@ -17,15 +17,17 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(capacity: u64, rate: Rate) -> Result<Self, InvalidLimit> {
-        let capacity = count("capacity", capacity, u32::MAX.into())?;
+    /// `field` is what its limiter calls the capacity.
+    pub(crate) fn new(field: &'static str, capacity: u64, rate: Rate) -> Result<Self, InvalidLimit> {
+        let capacity = count(field, capacity, u32::MAX.into())?;
         let (token, pay) = (rate.nanos(), rate.tokens());
-        let full = capacity
-            .checked_mul(token)
-            .filter(|full| *full < 1 << 63)
-            .ok_or(InvalidLimit::TooFine { capacity, units: token })?;
+        let full = capacity.checked_mul(token).filter(|full| *full < 1 << 63).ok_or(InvalidLimit::TooFine {
+            field,
+            capacity,
+            units: token,
+        })?;
         if full / pay > nanos(LONGEST_SPAN) {
-            return Err(InvalidLimit::TooLong { field: "capacity / rate" });
+            return Err(InvalidLimit::TooLong { field: "time to refill" });
         }
         Ok(Self { token, pay, full })
     }
@@ -91,8 +93,8 @@ impl Budget {
     /// tokens in all.
     ///
     /// The key is to end up with no more than if the request had never come. Without it the bucket would have been fuller all the time
-    /// since, but never fuller than full: in another run nothing can be returned, in the same run what the key owed at its lowest since then is all that can be returned. That is at least
-    /// what it owed right after the request, less what time has paid and what others have given back since.
+    /// since, but never fuller than full: in another run nothing can be returned, in the same run what the key owed at its lowest is all
+    /// that can. That is at least what it owed right after the request, less what time has paid and others have given back since.
     pub(crate) fn returnable(&self, receipt: &Receipt, run: u32, returned: u32, now: Timestamp) -> u64 {
         if receipt.run != run {
             return 0;

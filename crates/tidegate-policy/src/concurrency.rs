@@ -15,15 +15,18 @@ use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, SlidingLog, SlidingL
 /// with luck it is sooner.
 ///
 /// ```
+/// use std::num::NonZeroUsize;
 /// use std::time::Duration;
-/// use tidegate_policy::{Concurrency, Cost, Limiter, Timestamp};
+/// use tidegate_policy::{Concurrency, Cost, Keyed, Timestamp};
 ///
 /// let limit = Concurrency::new(1, Duration::from_secs(30))?;
-/// let (mut key, now) = (Default::default(), Timestamp::from_nanos(0));
-/// let place = limit.take(&mut key, Cost::ONE, now);
-/// assert_eq!(limit.check(&mut key, Cost::ONE, now).retry_after(), Some(Duration::from_secs(30)));
-/// limit.give_back(&mut key, &place, now);
-/// assert!(limit.check(&mut key, Cost::ONE, now).is_admitted());
+/// let users = Keyed::<String, _>::new(limit, NonZeroUsize::new(1_000).expect("not zero"));
+/// let now = Timestamp::from_nanos(0);
+/// let (decision, place) = users.take("ann", Cost::ONE, now);
+/// assert!(decision.is_admitted());
+/// assert_eq!(users.check("ann", Cost::ONE, now).retry_after(), Some(Duration::from_secs(30)));
+/// users.give_back("ann", place.expect("it was admitted"), now);
+/// assert!(users.take("ann", Cost::ONE, now).1.is_some());
 /// # Ok::<(), tidegate_policy::InvalidLimit>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

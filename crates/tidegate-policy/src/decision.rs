@@ -6,6 +6,7 @@ use crate::{Cost, Timestamp};
 ///
 /// All spans count from the moment the decision was asked for. "Nobody else" means: no other request on the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a limiter whose decisions nobody follows limits nothing"]
 pub enum Decision {
     /// The request may go.
     Admit {

@@ -51,7 +51,7 @@ pub struct GcraState {
 impl Gcra {
     /// `rate` on average, at most `burst` at once.
     pub fn new(rate: Rate, burst: u64) -> Result<Self, InvalidLimit> {
-        Ok(Self { budget: Budget::new(burst, rate)? })
+        Ok(Self { budget: Budget::new("burst", burst, rate)? })
     }
 
     /// The most that is ever admitted at once.

@@ -28,6 +28,8 @@ pub enum InvalidLimit {
     /// Capacity and rate together can't be kept exactly in 64 bits: `capacity × units` must stay below 2⁶³, where `units` is the
     /// rate's span in nanoseconds after dividing out what it has in common with its count.
     TooFine {
+        /// What the capacity is called there.
+        field: &'static str,
         /// The capacity.
         capacity: u64,
         /// The units one token is divided into.
@@ -43,9 +45,9 @@ impl fmt::Display for InvalidLimit {
             Self::TooLong { field } => {
                 write!(f, "`{field}` is too long; at most {} s is allowed", LONGEST_SPAN.as_secs())
             }
-            Self::TooFine { capacity, units } => write!(
+            Self::TooFine { field, capacity, units } => write!(
                 f,
-                "`capacity` {capacity} at this `rate` can't be counted exactly ({capacity} × {units} ≥ 2^63); \
+                "`{field}` {capacity} at this `rate` can't be counted exactly ({capacity} × {units} ≥ 2^63); \
                  use a smaller capacity, a shorter span, or a count and a span with a common divisor"
             ),
         }

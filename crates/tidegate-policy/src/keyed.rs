@@ -44,7 +44,10 @@ pub struct Keyed<K, L: Limiter> {
 struct PaddedShard<K, L: Limiter>(Mutex<Shard<K, L>>);
 
 /// What was taken from a [`Keyed`] limit, to give it back: once.
+///
+/// Dropping it gives nothing back. It is good for the key it was issued for.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "what is held must be given back"]
 pub struct Ticket {
     receipt: Receipt,
     generation: u32,
@@ -81,7 +84,8 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         Self { shards: std::iter::repeat_with(shard).take(shards).collect(), hasher }
     }
 
-    /// Decides on a request of `key`, and takes its cost if it is admitted.
+    /// Decides on a request of `key`, and takes its cost if it is admitted. For a limit whose places come back, such as
+    /// [`Concurrency`](crate::Concurrency), [`take`](Self::take) a ticket instead.
     pub fn check<Q>(&self, key: &Q, cost: Cost, now: Timestamp) -> Decision
     where
         K: Borrow<Q>,
@@ -139,7 +143,8 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         self.lock(hash).update(&self.hasher, hash, key, now, f)
     }
 
-    /// Sets other numbers or another algorithm, for all keys. What they used stays used ([`Limiter::adopt`]).
+    /// Sets other numbers, for all keys: what they used stays used ([`Limiter::adopt`]). Another algorithm (of a [`Rule`](crate::Rule))
+    /// starts every key anew.
     ///
     /// Requests go on meanwhile, each under the old limiter or the new one; it takes some ten nanoseconds a key.
     pub fn change(&self, limiter: &L, now: Timestamp) {

@@ -19,7 +19,7 @@ pub struct Level<'a, K, L: Limiter, Q: ?Sized = K> {
     pub key: &'a Q,
     /// What it takes here. Levels may count different things: one requests, another bytes.
     pub cost: Cost,
-    /// What this level said, once asked.
+    /// What this level said, once asked. If another level refused, an admission here is what would have been: nothing was taken.
     pub decision: Option<Decision>,
     ticket: Option<Ticket>,
 }
@@ -48,7 +48,8 @@ impl<'a, K, L: Limiter, Q: ?Sized> Level<'a, K, L, Q> {
 /// Asks all levels together: the request takes its cost from every one of them, or, if any refuses, nothing from any.
 ///
 /// Every level is asked and answers in its [`decision`](Level::decision). Of those that refuse, the one with the longest
-/// `retry_after` is returned: by then the others will admit too. The check is atomic: all keys are locked at once.
+/// `retry_after` is returned: by then the others will admit too. The check is atomic: all keys are locked at once. Limits of different
+/// algorithms go together as [`Rule`](crate::Rule)s.
 ///
 /// ```
 /// use std::num::NonZeroUsize;

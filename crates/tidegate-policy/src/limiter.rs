@@ -28,7 +28,8 @@ pub trait Limiter {
         false
     }
 
-    /// Takes over a state that was kept under other numbers: what was used stays used, at most all of the new limit.
+    /// Takes over a state that was kept under other numbers: what was used stays used. A bucket owes at most all of its new capacity, a
+    /// window of another length starts with at most its new limit spent; counts and logs are kept as they are.
     fn adopt(&self, state: &mut Self::State, before: &Self, now: Timestamp);
 
     /// How many tokens are in use at `now`, begun ones counted whole. Zero means the state may be forgotten: it decides like a new one.

@@ -23,7 +23,7 @@ pub struct Rate {
 impl Rate {
     /// `tokens` every `per`. Both at least one, `tokens` at most `u32::MAX`.
     pub fn new(tokens: u64, per: Duration) -> Result<Self, InvalidLimit> {
-        let tokens = count("rate", tokens, u32::MAX.into())?;
+        let tokens = count("tokens", tokens, u32::MAX.into())?;
         let nanos = span("per", per)?;
         let common = greatest_common_divisor(tokens, nanos);
         Ok(Self { tokens: tokens / common, nanos: nanos / common })

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 /// A moment, in nanoseconds since the Unix epoch.
 ///
-/// Nothing in this crate reads a clock: whoever calls hands the moment in. A gateway passes wall time at its
-/// start plus the monotonic time since, so windows align to the epoch and time never steps back; a simulation
-/// passes whatever it likes.
+/// Nothing in this crate reads a clock: whoever calls hands the moment in. A live program takes it from `tidegate_wait::Clock`, which shows
+/// wall time at its start plus the monotonic time since, so that windows align to the epoch and time never steps back; a simulation passes
+/// whatever it likes.
 ///
 /// ```
 /// use std::time::Duration;

@@ -48,7 +48,7 @@ pub struct TokenBucketState {
 impl TokenBucket {
     /// `capacity` tokens at most, refilled at `rate`.
     pub fn new(capacity: u64, rate: Rate) -> Result<Self, InvalidLimit> {
-        Ok(Self { budget: Budget::new(capacity, rate)? })
+        Ok(Self { budget: Budget::new("capacity", capacity, rate)? })
     }
 
     /// The most tokens it holds.

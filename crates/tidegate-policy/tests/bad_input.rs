@@ -38,12 +38,12 @@ fn every_number_that_makes_no_sense_is_named() {
         (Concurrency::new(1, forever).err(), "`hold` is too long"),
         (TokenBucket::new(0, one).err(), "`capacity` is zero"),
         (TokenBucket::new(huge, one).err(), "`capacity` is"),
-        (Gcra::new(one, 0).err(), "`capacity` is zero"),
-        (Gcra::new(one, huge).err(), "`capacity` is"),
+        (Gcra::new(one, 0).err(), "`burst` is zero"),
+        (Gcra::new(one, huge).err(), "`burst` is"),
         (LeakyBucket::new(one, huge).err(), "`queue` is"),
-        (Rate::new(0, SECOND).err(), "`rate` is zero"),
+        (Rate::new(0, SECOND).err(), "`tokens` is zero"),
         (Rate::new(1, Duration::ZERO).err(), "`per` is zero"),
-        (Rate::new(huge, forever).err(), "`rate` is 18446744073709551615"),
+        (Rate::new(huge, forever).err(), "`tokens` is 18446744073709551615"),
     ];
     for (error, text) in cases {
         let error = error.unwrap_or_else(|| panic!("accepted what should say {text}")).to_string();

@@ -82,7 +82,7 @@ fn keys_that_are_as_good_as_unused_make_room_before_the_table_grows() {
     let store = Keyed::<u64, _>::new(limit, keys(1_000_000));
     let mut now = start();
     for key in 0..2_000_000 {
-        store.check(&key, Cost::ONE, now);
+        let _ = store.check(&key, Cost::ONE, now);
         now = now + Duration::from_micros(100); // 10,000 keys live in a window
     }
     assert!(store.len() < 60_000, "{} keys for 10,000 live ones", store.len());
@@ -106,7 +106,7 @@ fn a_change_of_numbers_keeps_what_was_used() {
     for rule in all_rules(10) {
         let store = Keyed::<u64, Rule>::new(rule, keys(100));
         for _ in 0..6 {
-            store.check(&1, Cost::ONE, start());
+            let _ = store.check(&1, Cost::ONE, start());
         }
         let at = |limit| {
             all_rules(limit).into_iter().find(|other| other.algorithm() == rule.algorithm()).expect("it is there")
@@ -127,7 +127,7 @@ fn a_change_of_algorithm_starts_anew() {
     for before in all_rules(10) {
         for after in all_rules(10) {
             let store = Keyed::<u64, Rule>::new(before, keys(100));
-            store.check(&1, Cost::ONE, start());
+            let _ = store.check(&1, Cost::ONE, start());
             store.change(&after, start());
             let used = u64::from(before.algorithm() == after.algorithm());
             let left = store.check(&1, Cost::ONE, start()).remaining();
@@ -177,7 +177,7 @@ fn a_key_takes_no_more_than_64_bytes_beyond_the_key() {
     for rule in all_rules(10) {
         let store = Keyed::<u64, Rule>::new(rule, keys(1_000_000));
         for key in 0..1_000_000 {
-            store.check(&key, Cost::ONE, start());
+            let _ = store.check(&key, Cost::ONE, start());
         }
         let bytes = store.table_bytes() / store.len();
         assert!(bytes <= 64 + size_of::<u64>(), "{bytes} bytes a key: {rule:?}");

@@ -71,7 +71,7 @@ fn every_level_is_asked_and_the_longest_wait_is_named() {
 #[test]
 fn never_is_longer_than_any_wait() {
     let (spent, small) = (window(1, 300), window(3, 60));
-    spent.check("a", Cost::ONE, NOW);
+    let _ = spent.check("a", Cost::ONE, NOW);
     let mut levels = [Level::new("spent", &spent, "a", Cost::ONE), Level::new("small", &small, "a", cost(4))];
     let refused = check_all(&mut levels, NOW).expect_err("the second can never admit");
     assert_eq!((levels[refused.level].name, refused.retry_after), ("small", None));

@@ -122,8 +122,11 @@ impl Inner {
         Some(Question { limit: limit.clone(), key, ask })
     }
 
-    /// Fetches more for leases that run low, before they run out. Nobody waits for it.
+    /// Fetches more for leases that run low, before they run out. Nobody waits for it. While Redis is away what is in hand is all there is.
     fn stock_up(self: &Arc<Self>, taken: &[LocalTicket], now: Timestamp) {
+        if self.link.is_down() {
+            return;
+        }
         let low = taken.iter().filter_map(LocalTicket::low_lease);
         let questions: Vec<Question> = low.filter_map(|(limit, key)| self.question(limit, key, 0, now)).collect();
         if !questions.is_empty() {

@@ -4,17 +4,29 @@
 //! the limit is never exceeded, and a hot key costs Redis next to nothing. When Redis is away a [`FailureMode`] decides, at once: no
 //! request waits longer than its budget.
 //!
+//! **By default requests pass unlimited while Redis is away**, or can't be used for a wrong address or password, and nobody is told: set
+//! [`StoreConfig::on_failure`] and [`StoreConfig::observer`], and look at [`Store::is_down`].
+//!
 //! It works on a single server, behind Sentinel and on Redis Cluster ([`Topology`]). The algorithms are those of `tidegate-policy`;
 //! each exists a second time as a Lua file here, and a test feeds both the same steps.
 //!
 //! ```no_run
 //! use std::num::NonZeroUsize;
+//! use std::sync::Arc;
 //! use std::time::Duration;
 //! use tidegate_policy::{Cost, Gcra, Rate, Timestamp};
-//! use tidegate_store::{Key, Name, SharedLevel, Sharing, Store, StoreConfig};
+//! use tidegate_store::{FailureMode, Key, Name, SharedLevel, Sharing, Store, StoreConfig, StoreEvent};
 //!
+//! // `now` comes from `tidegate_wait::Clock`.
 //! # async fn example(now: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
-//! let store = Store::connect(StoreConfig::new("redis://127.0.0.1:6379".parse()?, Name::new("shop")?)).await?;
+//! let mut config = StoreConfig::new("redis://127.0.0.1:6379".parse()?, Name::new("shop")?);
+//! config.on_failure = FailureMode::Local;
+//! config.observer = Arc::new(|event| match event {
+//!     StoreEvent::Down { error } => eprintln!("Redis is away: {error}"),
+//!     StoreEvent::Up { after } => eprintln!("Redis is back after {after:?}"),
+//!     StoreEvent::Call { .. } => {} // for metrics
+//! });
+//! let store = Store::connect(config).await?;
 //! let rule = Gcra::new(Rate::new(1_000, Duration::from_secs(60))?, 100)?;
 //! let per_user = store.limit(Name::new("user")?, rule, Sharing::Exact, NonZeroUsize::new(100_000).ok_or("zero")?)?;
 //!

@@ -21,6 +21,7 @@ pub enum Sharing {
 pub struct SharedLimit(Arc<Shared>);
 
 struct Shared {
+    namespace: Name,
     name: Name,
     /// What all its Redis keys begin with; the hash tag keeps a namespace on one master.
     prefix: String,
@@ -32,7 +33,7 @@ struct Shared {
 }
 
 /// One of the limits of a request: which, on whose account, at what cost.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct SharedLevel<'a> {
     /// The limit.
     pub limit: &'a SharedLimit,
@@ -56,12 +57,17 @@ impl SharedLimit {
         }
         Ok(Self(Arc::new(Shared {
             prefix: format!("tidegate:{{{}}}:{}", namespace.as_str(), name.as_str()),
+            namespace: namespace.clone(),
             name,
             sharing,
             numbers: RwLock::new(numbers),
             local: Keyed::new(rule, max_keys),
             leases: Keyed::new(Lease { capacity: numbers.capacity() }, max_keys),
         })))
+    }
+
+    pub(crate) fn namespace(&self) -> &Name {
+        &self.0.namespace
     }
 
     /// Its name.
@@ -74,8 +80,11 @@ impl SharedLimit {
         self.0.sharing
     }
 
-    /// Sets other numbers, or another algorithm: in this process at once; in Redis each key follows at its next request. What was used
-    /// stays used; leases under the old numbers are dropped.
+    /// Sets other numbers: in this process at once; in Redis each key follows at its next request. What was used stays used; leases under
+    /// the old numbers are dropped. Another algorithm starts every key anew.
+    ///
+    /// All processes that share a limit must change it together: while some ask with larger numbers and some with smaller ones, what the
+    /// smaller ones cut off a bucket the larger ones can use again.
     pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
         let numbers = Numbers::of(rule)?;
         if self.0.sharing == Sharing::Leased {

@@ -20,12 +20,13 @@ use crate::{Name, Topology, Unshareable};
 /// What happens to requests while Redis is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailureMode {
-    /// They pass, unlimited.
+    /// They pass, unlimited. Nobody is told but the [`Observer`].
     #[default]
     Open,
     /// They are refused.
     Closed,
-    /// They are limited in memory, by this process alone.
+    /// They are limited in memory, by this process alone, starting from an unused limit: with N processes up to N limits come on top of
+    /// what was used in Redis.
     Local,
 }
 
@@ -36,11 +37,11 @@ pub struct StoreConfig {
     pub topology: Topology,
     /// Limits of one namespace are checked together on one master; scale by having several.
     pub namespace: Name,
-    /// The longest a request waits for Redis.
+    /// The longest a request waits for Redis: from 1 ms to 60 s.
     pub budget: Duration,
     /// What happens to requests while Redis is away.
     pub on_failure: FailureMode,
-    /// How much is taken in advance, for limits that are leased.
+    /// How much is taken in advance, for limits that are leased: from 1 to 2³⁰ tokens, for 1 ms to 1 h.
     pub lease: LeaseTerms,
     /// Is told what happens between us and Redis.
     pub observer: Observer,
@@ -86,6 +87,7 @@ pub enum Source {
 
 /// What a request is told, and what it takes to return what it was charged.
 #[derive(Debug)]
+#[must_use = "a limit whose verdicts nobody follows limits nothing"]
 pub struct Verdict {
     /// Whether it may go.
     pub admitted: bool,
@@ -93,13 +95,14 @@ pub struct Verdict {
     pub source: Source,
     /// What each level said, in their order; empty if none was asked.
     pub decisions: Vec<Decision>,
-    /// The refusing level that keeps it away longest, and for how long (`None`: for ever).
+    /// The refusing level that keeps it away longest, and for how long (`None`: for ever). While Redis is away and the mode is `closed`,
+    /// no level has refused: it names the first, and the longest pause until Redis is tried again.
     pub refused_by: Option<RefusedBy>,
     /// What was charged.
     pub charged: Charged,
 }
 
-/// What a request was charged, to [give it back](Store::give_back).
+/// What a request was charged, to [give it back](Store::give_back). Dropping it gives nothing back.
 #[derive(Debug, Default)]
 pub struct Charged {
     pub(crate) exact: Vec<Charge>,
@@ -147,7 +150,8 @@ impl StoreConfig {
 }
 
 impl Store {
-    /// Connects. If Redis is away the store starts in its failure mode and goes on trying.
+    /// Connects. If Redis can't be used the store starts in its failure mode and goes on trying, whatever the reason: also for a wrong
+    /// password or address. The observer is told, and [`is_down`](Self::is_down) says so.
     pub async fn connect(config: StoreConfig) -> Result<Self, InvalidConfig> {
         config.check()?;
         let StoreConfig { topology, namespace, budget, on_failure, lease, observer } = config;
@@ -160,7 +164,8 @@ impl Store {
         Ok(Self(Arc::new(Inner { namespace, on_failure, lease, budget, link, scripts, turns, next_lease })))
     }
 
-    /// A limit of this store. `max_keys` bounds what this process keeps in memory for it: leases, and counts while Redis is away.
+    /// A limit of this store. Its name and algorithm are what it is known by: whoever uses the same ones in the same namespace shares its
+    /// counts. `max_keys` bounds what this process keeps in memory for it: leases, and counts while Redis is away.
     pub fn limit(
         &self,
         name: Name,
@@ -183,10 +188,12 @@ impl Store {
     /// budget.
     ///
     /// # Panics
-    /// With more than [`MAX_LEVELS`] levels.
+    /// With more than [`MAX_LEVELS`] levels, or a limit of another namespace.
     pub async fn check(&self, levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
         let (inner, count) = (&self.0, levels.len());
         assert!(count <= MAX_LEVELS, "{count} levels; at most {MAX_LEVELS} can be checked together");
+        let at_home = levels.iter().all(|level| *level.limit.namespace() == inner.namespace);
+        assert!(at_home, "only limits of the namespace {:?} can be checked here", inner.namespace.as_str());
         if levels.is_empty() {
             return Verdict::new(Source::Shared, Vec::new(), Charged::default());
         }

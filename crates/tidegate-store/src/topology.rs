@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisConnect
 /// Where Redis is, and how it is made up.
 ///
 /// As text: `redis://[user:password@]host:port[/db]` for one server, `redis+sentinel://[user:password@]host:port,host:port/master[/db]`
-/// for a master found by its sentinels, `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster.
+/// for a master found by its sentinels, `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster. TLS is not supported yet.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
@@ -67,8 +67,9 @@ impl fmt::Display for InvalidAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}; allowed: redis://host:port[/db], redis+sentinel://host:port,host:port/master[/db], \
-             redis+cluster://host:port,host:port",
+            "not a Redis address: {}; allowed: redis://[user:password@]host:port[/db], \
+             redis+sentinel://[user:password@]host:port,host:port/master[/db], \
+             redis+cluster://[user:password@]host:port,host:port",
             self.0
         )
     }
@@ -80,16 +81,19 @@ impl FromStr for Topology {
     type Err = InvalidAddress;
 
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| InvalidAddress("it has no scheme".to_owned()))?;
+        let (scheme, rest) =
+            text.split_once("://").ok_or_else(|| InvalidAddress("there is no `scheme://`".to_owned()))?;
         if scheme == "redis" {
-            text.into_connection_info().map_err(|error| InvalidAddress(error.to_string()))?;
+            let malformed = |_| InvalidAddress("host, port, login or database number is malformed".to_owned());
+            text.into_connection_info().map_err(malformed)?;
             return Ok(Self::Single { url: text.to_owned() });
         }
         let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(login, rest)| (login, rest));
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let urls = hosts.split(',').map(|host| format!("redis://{host}")).collect::<Vec<_>>();
         for url in &urls {
-            url.as_str().into_connection_info().map_err(|error| InvalidAddress(format!("{url}: {error}")))?;
+            let malformed = |_| InvalidAddress(format!("host or port of `{url}` is malformed"));
+            url.as_str().into_connection_info().map_err(malformed)?;
         }
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let mut login = Login::parse(login)?;
@@ -103,6 +107,7 @@ impl FromStr for Topology {
                 let master = some(master).ok_or_else(|| InvalidAddress("the master's name is missing".to_owned()))?;
                 Ok(Self::Sentinel { sentinels: urls, master, login })
             }
+            "rediss" => Err(InvalidAddress("TLS (`rediss`) is not supported yet".to_owned())),
             _ => Err(InvalidAddress(format!("`{scheme}` is not a scheme known here"))),
         }
     }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::Clock;
 use crate::line::{Line, Place, Signal};
 
-/// A limit that can be waited for.
+/// A limit in memory that can be waited for. (Several at once, and limits in Redis, can't.)
 ///
 /// Whoever waits for a key is served in the order of arrival. At most `max_waiting` stand in line at the same time, over all keys; those
 /// whom a shaper has told when to go are bounded by its own queue. A request that can't be admitted before its timeout is told so at once,
@@ -24,10 +24,10 @@ pub struct Gate<K, L: Limiter> {
     line: Line<K>,
 }
 
-/// What was acquired.
+/// What was acquired. Dropping it gives nothing back.
 #[derive(Debug)]
 pub struct Acquired {
-    /// What the limit said.
+    /// What the limit said. If it asked for a wait, that is over.
     pub decision: Decision,
     ticket: Ticket,
 }

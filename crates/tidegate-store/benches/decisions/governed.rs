@@ -67,7 +67,7 @@ pub(crate) fn compare() -> Value {
     };
     let step = |steps, threads, key: fn(u64) -> u64| {
         let we_check = |step| {
-            black_box(ours.check(black_box(&key(step)), Cost::ONE, now()));
+            let _ = black_box(ours.check(black_box(&key(step)), Cost::ONE, now()));
         };
         let they_check = |step| {
             let _decision = black_box(governor.check_key(black_box(&key(step))));
@@ -79,7 +79,7 @@ pub(crate) fn compare() -> Value {
     row("2 threads, hot key", step(300_000, 2, |_| 7));
     row("2 threads, a million keys", step(1_000_000, 2, key));
     let we_check = |_| {
-        black_box(ours_std.check(black_box(&7), Cost::ONE, now_std()));
+        let _ = black_box(ours_std.check(black_box(&7), Cost::ONE, now_std()));
     };
     let they_check = |_| {
         let _decision = black_box(governor_std.check_key(black_box(&7)));

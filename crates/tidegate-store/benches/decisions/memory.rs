@@ -41,9 +41,9 @@ pub(crate) fn algorithms() -> Value {
                 for step in 0..steps {
                     let now = Timestamp::from_nanos(START + step * gap);
                     if bare {
-                        black_box(rule.check(black_box(&mut state), Cost::ONE, now));
+                        let _ = black_box(rule.check(black_box(&mut state), Cost::ONE, now));
                     } else {
-                        black_box(store.check(black_box(&7), Cost::ONE, now));
+                        let _ = black_box(store.check(black_box(&7), Cost::ONE, now));
                     }
                 }
             })
@@ -67,7 +67,7 @@ pub(crate) fn bytes_per_key() -> Value {
     for rule in rules(10) {
         let store = Keyed::<u64, Rule>::new(rule, NonZeroUsize::new(KEYS).expect("not zero"));
         for key in 0..KEYS as u64 {
-            store.check(&key, Cost::ONE, Timestamp::from_nanos(START));
+            let _ = store.check(&key, Cost::ONE, Timestamp::from_nanos(START));
         }
         let bytes = store.table_bytes() as f64 / store.len() as f64 - size_of::<u64>() as f64;
         let name = rule.algorithm().name();

@@ -59,7 +59,7 @@ async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() 
     limits.push(limit(&store, "short", second, Sharing::Exact));
     let everything = || limits.iter().map(|limit| level(limit, "ann", 1)).collect::<Vec<_>>();
     assert!(store.check(&everything(), now()).await.admitted);
-    store.check(&[level(&limits[7], "ann", 1)], now()).await;
+    let _ = store.check(&[level(&limits[7], "ann", 1)], now()).await;
     for _ in 0..5 {
         let verdict = store.check(&everything(), now()).await;
         assert_eq!(verdict.decisions.len(), limits.len(), "every level is asked");
@@ -199,13 +199,14 @@ fn addresses_say_what_redis_is_made_of() {
         assert_eq!(format!("{:?}", text.parse::<Topology>().expect("an address")), shown);
     }
     for (text, reason) in [
-        ("127.0.0.1:6379", "no scheme"),
+        ("127.0.0.1:6379", "no `scheme://`"),
         ("http://h:1", "`http` is not a scheme"),
-        ("redis://", ""),
+        ("redis://h:99999", "malformed"),
+        ("rediss://h:1", "TLS"),
         ("redis+sentinel://h:1", "master's name is missing"),
         ("redis+sentinel://h:1/m/x", "`x` is not a database number"),
         ("redis+cluster://h:1/2", "a cluster has no database"),
-        ("redis+cluster://h:notaport", "redis://h:notaport"),
+        ("redis+cluster://h:notaport", "`redis://h:notaport` is malformed"),
     ] {
         let error = text.parse::<Topology>().expect_err(text).to_string();
         assert!(error.contains(reason) && error.contains("allowed:"), "{text}: {error}");

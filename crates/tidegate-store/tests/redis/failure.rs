@@ -141,14 +141,14 @@ async fn local_counts_last_from_one_outage_to_the_next() {
         .await
         .expect("sensible settings");
     let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
-    ask(&store, &limit, "ann", 1).await;
+    let _ = ask(&store, &limit, "ann", 1).await;
     server.kill();
     assert_eq!(admitted(&store, &limit, "ann", 20).await, 5);
     server.restart();
     until("Redis is back", async || !store.is_down()).await;
     server.kill();
     until("it is noticed", async || {
-        ask(&store, &limit, "bob", 1).await;
+        let _ = ask(&store, &limit, "bob", 1).await;
         store.is_down()
     })
     .await;
@@ -161,7 +161,7 @@ async fn a_key_of_the_wrong_type_hurts_only_its_own_requests() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let limit = limit(&store, "any", all_rules(5)[0], Sharing::Exact);
-    ask(&store, &limit, "ann", 1).await;
+    let _ = ask(&store, &limit, "ann", 1).await;
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*fixed*").query(&mut connection).expect("keys");
     for key in keys {

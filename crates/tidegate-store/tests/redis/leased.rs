@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_policy::{FixedWindow, Gcra, Rate, RefusedBy, Timestamp};
-use tidegate_store::{LeaseTerms, Sharing, Source, Store, StoreConfig};
+use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig};
 
 use crate::server::Server;
 use crate::setup::{Seen, admitted, ask, leasable_rules, level, limit, now, patient, recorder};
@@ -231,4 +231,25 @@ async fn a_leased_account_named_twice_pays_twice_or_not_at_all() {
         assert!(!verdict.admitted && verdict.source == Source::Shared, "one is left: {rule:?}");
         assert_eq!(admitted(&store, &limit, "ann", 3).await, 1, "{rule:?}");
     }
+}
+
+/// A lease that runs low while Redis is away: there is nobody to ask, and what is in hand is still good.
+#[tokio::test]
+async fn what_is_in_hand_is_spent_to_the_end_while_redis_is_away() {
+    let mut server = Server::start();
+    let config = StoreConfig { lease: terms(64, 60_000), on_failure: FailureMode::Closed, ..patient(&server.url()) };
+    let store = Store::connect(config).await.expect("sensible settings");
+    let (hot, other) = (
+        limit(&store, "hot", leasable_rules(10_000)[0], Sharing::Leased),
+        limit(&store, "other", leasable_rules(10_000)[0], Sharing::Leased),
+    );
+    admitted(&store, &hot, "ann", 200).await;
+    // Answers come in the order of the questions: with this one, whatever was asked for the other is here too.
+    let _ = ask(&store, &other, "carl", 1).await;
+    server.kill();
+    assert!(!ask(&store, &other, "bob", 1).await.admitted, "and now it is known");
+    assert!(store.is_down());
+    let in_hand = admitted(&store, &hot, "ann", 200).await;
+    assert!((1..=64).contains(&in_hand), "{in_hand} from what was leased before");
+    assert_eq!(admitted(&store, &hot, "ann", 10).await, 0);
 }
