@@ -17,13 +17,12 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// What one algorithm made of the traffic.
 pub(crate) struct Distance {
     pub(crate) rule: Rule,
-    pub(crate) admitted: usize,
+    /// When the admitted ones went.
+    pub(crate) went: Vec<Timestamp>,
     /// The most that went in any span as long as the window, by the limit.
     pub(crate) worst_window: f64,
     /// The share of requests that the exact log decided otherwise.
     pub(crate) unlike_the_log: f64,
-    /// How many went in each tenth of the first seconds.
-    pub(crate) first_seconds: Vec<usize>,
 }
 
 /// An hour of bursts: 20 to 300 requests within a quarter of a second, at random moments, on average at half the limit.
@@ -63,15 +62,16 @@ fn run(rule: &Rule, arrivals: &[Timestamp]) -> Vec<Option<Timestamp>> {
     arrivals.iter().map(went).collect()
 }
 
-fn worst_window(went: &[Timestamp]) -> usize {
+/// The fullest span as long as the window: how many went in it, and when the last of them did.
+fn worst_window(went: &[Timestamp]) -> (usize, Timestamp) {
     let mut start = 0;
     let counts = went.iter().enumerate().map(|(end, at)| {
         while at.since(went[start]) >= WINDOW {
             start += 1;
         }
-        end - start + 1
+        (end - start + 1, *at)
     });
-    counts.max().unwrap_or(0)
+    counts.max_by_key(|(count, _)| *count).unwrap_or_default()
 }
 
 pub(crate) fn measure(arrivals: &[Timestamp]) -> Vec<Distance> {
@@ -80,42 +80,50 @@ pub(crate) fn measure(arrivals: &[Timestamp]) -> Vec<Distance> {
         let decided = run(&rule, arrivals);
         let unlike = decided.iter().zip(&log).filter(|(ours, exact)| ours.is_some() != exact.is_some()).count();
         let went: Vec<Timestamp> = decided.into_iter().flatten().collect();
-        let first = arrivals.first().copied().unwrap_or_default();
-        let mut first_seconds = vec![0; 60];
-        for at in &went {
-            if let Some(tenth) = first_seconds.get_mut((at.since(first).as_millis() / 100) as usize) {
-                *tenth += 1;
-            }
-        }
         Distance {
             rule,
-            admitted: went.len(),
-            worst_window: worst_window(&went) as f64 / LIMIT as f64,
+            worst_window: worst_window(&went).0 as f64 / LIMIT as f64,
             unlike_the_log: unlike as f64 / arrivals.len() as f64,
-            first_seconds,
+            went,
         }
     };
     rules().into_iter().map(distance).collect()
 }
 
+/// How many went in each twentieth of a second of the three around `middle`, as a strip.
+fn strip(went: &[Timestamp], middle: Timestamp) -> String {
+    let start = Timestamp::from_nanos(middle.as_nanos().saturating_sub(2_000_000_000));
+    let mut counts = [0_usize; 60];
+    for at in went.iter().filter(|at| **at >= start) {
+        if let Some(count) = counts.get_mut((at.since(start).as_millis() / 50) as usize) {
+            *count += 1;
+        }
+    }
+    let bar = |count: &usize| [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][count.div_ceil(7).min(8)];
+    counts.iter().map(bar).collect()
+}
+
 fn main() {
     let arrivals = bursts();
+    let distances = measure(&arrivals);
+    let fixed = distances.iter().find(|distance| matches!(distance.rule, Rule::FixedWindow(_)));
+    let (_, worst_moment) = worst_window(&fixed.expect("it is measured").went);
     println!("An hour of bursts, {} requests, through a limit of {LIMIT} in {WINDOW:?}:\n", arrivals.len());
-    println!("algorithm     admitted   worst window   decided unlike the log   the first six seconds");
-    for distance in measure(&arrivals) {
-        let bar = |count: &usize| [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(count.div_ceil(6)).min(8)];
+    println!("algorithm     admitted   worst window   unlike the log   three seconds of it");
+    println!("{:<57}{}", "(what came)", strip(&arrivals, worst_moment));
+    for distance in &distances {
         println!(
-            "{:<13} {:>8} {:>12.2} × {:>22.1} %   {}",
+            "{:<13} {:>8} {:>12.2} × {:>14.1} %   {}",
             distance.rule.algorithm().name(),
-            distance.admitted,
+            distance.went.len(),
             distance.worst_window,
             distance.unlike_the_log * 100.0,
-            distance.first_seconds.iter().map(bar).collect::<String>(),
+            strip(&distance.went, worst_moment),
         );
     }
     println!(
-        "\nworst window: the most that went in any {WINDOW:?}, by the limit; only the log keeps it at 1 by refusing, leaky by making wait.\n\
+        "\nworst window: the most that went in any {WINDOW:?}, by the limit; the log keeps it at 1 by refusing, leaky by making wait.\n\
          unlike the log: the share of requests that the exact log would have decided otherwise.\n\
-         the strip: how many went in each tenth of a second; leaky spreads what the others let through at once."
+         three seconds: around the fixed window's worst moment, where two bursts meet at the border of two windows."
     );
 }
