@@ -12,6 +12,9 @@ local function bucket(save_as_arrival_time, is_shaper)
     return sum
   end
 
+  -- What is owed at least: all that leases hold, but no more than there is (they may be from larger numbers).
+  local function floor_of(held_tokens, token, full) return math.min(full, held_tokens * token) end
+
   local function open_leases(raw)
     local leases = {}
     for position = 57, #raw, 24 do
@@ -23,15 +26,23 @@ local function bucket(save_as_arrival_time, is_shaper)
   end
 
   -- While leases are open the bucket refills only up to what they leave, each up to its own end.
-  local function owed_beside_leases(s, at, owed, token, pay)
+  local function owed_beside_leases(s, at, owed, full, token, pay)
+    local function advance_to(moment)
+      owed = owed + pay * (at - moment)
+      local least = floor_of(held(s), token, full)
+      if owed < least then
+        -- Like a full bucket it has let some refill go to waste: receipts from before are void.
+        owed, s.run, s.dirty = least, -now, true
+      end
+      at = moment
+    end
     while s.leases[1] and s.leases[1].deadline <= now do
-      local ended = s.leases[1].deadline
-      owed = math.max(owed + pay * (at - ended), held(s) * token)
-      at = ended
+      advance_to(s.leases[1].deadline)
       table.remove(s.leases, 1)
       s.dirty = true
     end
-    return math.max(owed + pay * (at - now), held(s) * token)
+    advance_to(now)
+    return owed
   end
 
   -- The same count of tokens under other numbers, fractions kept (rounded up), at most all.
@@ -58,7 +69,7 @@ local function bucket(save_as_arrival_time, is_shaper)
     local s = { owed = left, run = run, returned = returned, arrival = at, part = owed, dirty = false }
     if #raw > 56 then
       s.leases = open_leases(raw)
-      s.owed = owed_beside_leases(s, at, owed, token, pay)
+      s.owed = owed_beside_leases(s, at, owed, full, token, pay)
     elseif left < 0 then
       s.owed = 0
     end
@@ -75,8 +86,9 @@ local function bucket(save_as_arrival_time, is_shaper)
     if s.leases then
       for _, lease in ipairs(s.leases) do
         local paid = at + math.max(0, ceil((owed - room) / n.pay))
-        if open * n.token <= room and paid < lease.deadline then return paid - now end
-        owed = math.max(owed - n.pay * (lease.deadline - at), open * n.token)
+        local least = floor_of(open, n.token, n.full)
+        if least <= room and paid < lease.deadline then return paid - now end
+        owed = math.max(owed - n.pay * (lease.deadline - at), least)
         at, open = lease.deadline, open - lease.amount
       end
     end
@@ -92,9 +104,11 @@ local function bucket(save_as_arrival_time, is_shaper)
     end
     local raw = struct.pack('<ddddddd', at, owed, s.run, s.returned, n.full, n.token, n.pay)
     if s.leases then
+      local parts = { raw }
       for _, lease in ipairs(s.leases) do
-        raw = raw .. struct.pack('<ddd', lease.id, lease.amount, lease.deadline)
+        if lease.amount > 0 then parts[#parts + 1] = struct.pack('<ddd', lease.id, lease.amount, lease.deadline) end
       end
+      raw = table.concat(parts)
     end
     redis.call('SET', key, raw, 'PX', ceil(left / 1000) + 1)
   end
@@ -127,7 +141,7 @@ local function bucket(save_as_arrival_time, is_shaper)
     local lowest = owed - n.pay * math.max(0, now - at) - n.token * (s.returned - returned)
     local back = math.min(cost * n.token, lowest)
     if back <= 0 then return end
-    s.owed = math.max(held(s) * n.token, s.owed - back)
+    s.owed = math.max(floor_of(held(s), n.token, n.full), s.owed - back)
     s.returned, s.dirty = s.returned + ceil(back / n.token), true
   end
 
@@ -138,7 +152,7 @@ local function bucket(save_as_arrival_time, is_shaper)
         open.amount = math.max(0, open.amount - lease.spent)
         if lease.keep then return true end
         table.remove(s.leases, i)
-        s.owed = math.max(held(s) * n.token, s.owed - open.amount * n.token)
+        s.owed = math.max(floor_of(held(s), n.token, n.full), s.owed - open.amount * n.token)
         s.returned = s.returned + open.amount
         return false
       end

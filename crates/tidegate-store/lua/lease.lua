@@ -16,7 +16,8 @@ for arg = 2, #ARGV, 13 do
   local kept = algorithm.settle(state, n, lease)
   local need = math.max(0, cost - (kept and lease.held - lease.spent or 0))
   local _, free = algorithm.decide(state, n, all)
-  local granted = share(free - lease.carried, want, need)
+  -- It may want less than it needs, if it counted on what it can't keep.
+  local granted = share(free - lease.carried, math.max(want, need), need)
   local span = 0
   if granted > 0 or kept then span = algorithm.grant(state, n, lease, granted) end
   local _, left, reset = algorithm.decide(state, n, all)

@@ -24,7 +24,8 @@ end
 
 -- The state at this moment. Without `n`, under the numbers it was kept under, which are returned with it.
 function log.read(key, n, entries)
-  local s = { used = 0, latest = 0, seq = 0, expired = 0, entries = entries }
+  -- A state that starts anew never repeats a number of one that has ended: late receipts would find others' entries by them.
+  local s = { used = 0, latest = 0, seq = now, expired = 0, entries = entries }
   local raw = redis.call('GET', key)
   if not raw then
     redis.call('DEL', entries)

@@ -90,7 +90,9 @@ impl SharedLimit {
         if self.0.sharing == Sharing::Leased {
             numbers.check_leasable()?;
         }
-        *self.0.numbers.write().unwrap_or_else(PoisonError::into_inner) = numbers;
+        // Held to the end, so that of two changes at once one comes after the other.
+        let mut current = self.0.numbers.write().unwrap_or_else(PoisonError::into_inner);
+        *current = numbers;
         self.0.local.change(rule, now);
         self.0.leases.change(&Lease { capacity: numbers.capacity() }, now);
         Ok(())

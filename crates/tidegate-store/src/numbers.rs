@@ -26,6 +26,13 @@ pub enum Unshareable {
         /// The product.
         product: u128,
     },
+    /// A log of so many entries would keep Redis busy for longer than others can wait.
+    LongLog {
+        /// The limit.
+        limit: u64,
+        /// The largest allowed.
+        max: u64,
+    },
     /// This algorithm can't be leased: its decisions need every request in one place.
     NotLeasable {
         /// Which algorithm.
@@ -42,6 +49,9 @@ impl fmt::Display for Unshareable {
                 "the limit's numbers can't be counted exactly in Redis: their product {product} is above 2^53; \
                  use a smaller limit, a shorter window, or a count and a span with a common divisor"
             ),
+            Self::LongLog { limit, max } => {
+                write!(f, "`limit` is {limit}; at most {max} is allowed for a log or a concurrency limit in Redis")
+            }
             Self::NotLeasable { algorithm } => write!(
                 f,
                 "`{algorithm}` can't be leased; use it exactly, or lease one of `fixed` `sliding` `sliding_log` `token` `gcra`"
@@ -64,8 +74,8 @@ impl Numbers {
                 }
                 [limit, window, 0]
             }
-            Rule::SlidingLog(r) => window(r.limit(), r.window(), "window")?,
-            Rule::Concurrency(r) => window(r.limit(), r.hold(), "hold")?,
+            Rule::SlidingLog(r) => log(r.limit(), r.window(), "window")?,
+            Rule::Concurrency(r) => log(r.limit(), r.hold(), "hold")?,
             Rule::TokenBucket(r) => bucket(r.capacity(), r.rate())?,
             Rule::LeakyBucket(r) => bucket(r.queue() + 1, r.rate())?,
             Rule::Gcra(r) => bucket(r.burst(), r.rate())?,
@@ -109,6 +119,15 @@ fn window(limit: u64, span: Duration, field: &'static str) -> Result<[u64; 3], U
         return Err(Unshareable::SubMicrosecond { field });
     }
     Ok([limit, exact(nanos / 1_000)?, 0])
+}
+
+/// A script walks through all entries at worst: ten thousand take it some ten milliseconds.
+fn log(limit: u64, span: Duration, field: &'static str) -> Result<[u64; 3], Unshareable> {
+    const MAX: u64 = 10_000;
+    if limit > MAX {
+        return Err(Unshareable::LongLog { limit, max: MAX });
+    }
+    window(limit, span, field)
 }
 
 /// An empty bucket in units, the units of a token, and what a microsecond pays: as in `tidegate-policy`, with a coarser clock.

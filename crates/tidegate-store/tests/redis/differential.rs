@@ -176,6 +176,24 @@ where
     }
 }
 
+/// A request that took longer than a place may be held gives its place back when the key has long ended and begun anew: once, both had the
+/// same number, and it gave back another's.
+#[test]
+fn a_late_give_back_removes_nobody_elses_entry() {
+    let server = Server::start();
+    for algorithm in [Algorithm::Concurrency, Algorithm::SlidingLog] {
+        let mut lua = Lua::new(&server, algorithm, "late");
+        let (numbers, start) = ([1, 1_000, 0], 1_790_000_000_000_000);
+        let (_, late) = lua.check(algorithm, numbers, Cost::ONE, start);
+        server.flush(); // as the key's TTL does
+        let scripts = Lua::new(&server, algorithm, "late"); // and loads the scripts again
+        drop(scripts);
+        assert!(lua.check(algorithm, numbers, Cost::ONE, start + 5_000).0.is_admitted());
+        lua.give_back(algorithm, numbers, Cost::ONE, &late, start + 5_001);
+        assert!(!lua.check(algorithm, numbers, Cost::ONE, start + 5_002).0.is_admitted(), "the other is still there");
+    }
+}
+
 fn span(numbers: Numbers) -> Duration {
     Duration::from_nanos(numbers.span)
 }

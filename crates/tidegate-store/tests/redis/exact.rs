@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_policy::{Concurrency, FixedWindow, Gcra, Rate, RefusedBy, Rule, SlidingCounter, TokenBucket};
+use tidegate_policy::{Concurrency, FixedWindow, Gcra, Rate, RefusedBy, Rule, SlidingCounter, SlidingLog, TokenBucket};
 use tidegate_store::{Key, LeaseTerms, Name, Sharing, Source, Store, StoreConfig, Topology, Unshareable};
 
 use crate::server::Server;
@@ -179,6 +179,8 @@ async fn rules_that_redis_can_not_count_exactly_are_refused_with_the_reason() {
     assert!(build(fine.into(), Sharing::Exact).is_some_and(|error| error.contains("2^53")));
     let long = SlidingCounter::new(u32::MAX.into(), Duration::from_secs(3_600 * 24 * 365)).expect("fine in memory");
     assert!(build(long.into(), Sharing::Exact).is_some_and(|error| error.contains("2^53")));
+    let long = SlidingLog::new(10_001, Duration::from_secs(1)).expect("fine in memory");
+    assert!(build(long.into(), Sharing::Exact).is_some_and(|error| error.contains("at most 10000")));
     for rule in [all_rules(5)[4], all_rules(5)[6]] {
         let error = build(rule, Sharing::Leased);
         assert!(error.is_some_and(|error| error.contains("can't be leased")), "{rule:?}");

@@ -366,6 +366,69 @@ fn a_key_is_remembered_until_all_its_leases_are_over_and_paid() {
     }
 }
 
+/// A lease from larger numbers does not make a key owe more than all there is now.
+#[test]
+fn a_lease_from_larger_numbers_weighs_no_more_than_the_new_capacity() {
+    let server = Server::start();
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let terms = LeaseTerms { tokens: 500, span: Duration::from_secs(1) };
+        let start = 1_790_000_000 * SECOND;
+        let numbers = |limit, tokens| Numbers { limit, tokens, span: SECOND };
+        let name = format!("less-{algorithm}");
+        let mut before = Ledger::new(&server, algorithm, numbers(1_000, 1_000), terms, &name);
+        assert_eq!(before.lease(&first_ask(1, 500), start).granted, 500);
+        let mut after = Ledger::new(&server, algorithm, numbers(10, 1), terms, &name);
+        assert!(after.check(1, start + 1).is_err());
+        assert_eq!(
+            after.check(10, start + 2 * SECOND),
+            Err(Some(9 * SECOND)),
+            "ten from when the lease ended: {algorithm}"
+        );
+    }
+}
+
+/// A busy, exhausted key: leases of which nothing is left are not kept.
+#[test]
+fn spent_leases_leave_nothing_behind() {
+    let server = Server::start();
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let terms = LeaseTerms { tokens: 10, span: Duration::from_secs(3_600) };
+        let numbers = Numbers { limit: 10, tokens: 10, span: SECOND };
+        let mut ledger = Ledger::new(&server, algorithm, numbers, terms, &format!("spent-{algorithm}"));
+        let start = 1_790_000_000 * SECOND;
+        for id in (10..2_000).step_by(10) {
+            let now = start + id * SECOND / 100;
+            let granted = ledger.lease(&first_ask(id, 10), now).granted;
+            let spent = Ask {
+                id,
+                new_id: id + 1,
+                held: granted,
+                spent: granted,
+                granted_at: now,
+                keep: true,
+                want: 10,
+                cost: 1,
+            };
+            ledger.lease(&spent, now);
+        }
+        let length: usize = redis::cmd("STRLEN").arg(&ledger.keys[0]).query(&mut ledger.connection).expect("a length");
+        assert!(length <= 56 + 24 * 10, "{length} bytes: {algorithm}");
+    }
+}
+
+/// A question that counted on keeping what it had, but crossed the border of its window, still gets what its request needs.
+#[test]
+fn what_can_not_be_kept_is_granted_anew_if_it_is_needed() {
+    let server = Server::start();
+    let terms = LeaseTerms { tokens: 10, span: Duration::from_secs(60) };
+    let numbers = Numbers { limit: 10, tokens: 1, span: SECOND };
+    let mut ledger = Ledger::new(&server, Algorithm::FixedWindow, numbers, terms, "border");
+    let start = 1_790_000_000 * SECOND;
+    let ask = Ask { id: 1, new_id: 2, held: 5, spent: 0, granted_at: start - 1, keep: true, want: 3, cost: 8 };
+    let grant = ledger.lease(&ask, start);
+    assert_eq!((grant.granted, grant.kept, grant.retry_after), (8, false, Some(Duration::ZERO)));
+}
+
 /// Redis' clock goes back, by more than a window and a lease: what is leased does not count as long over.
 #[test]
 fn a_log_counts_its_leases_when_the_clock_goes_back() {
