@@ -21,6 +21,7 @@ struct Ledger {
     numbers: [u64; 3],
     terms: LeaseTerms,
     check: Script,
+    give_back: Script,
     lease: Script,
     keys: [String; 2],
 }
@@ -47,25 +48,42 @@ impl Ledger {
             Script { text, sha }
         };
         let keys = [format!("{{law}}:{name}"), format!("{{law}}:{name}:log")];
-        let (check, lease) = (script(Task::Check), script(Task::Lease));
+        let (check, give_back, lease) = (script(Task::Check), script(Task::GiveBack), script(Task::Lease));
         let mut connection = server.connection();
-        for script in [&check, &lease] {
+        for script in [&check, &give_back, &lease] {
             redis::cmd("SCRIPT").arg("LOAD").arg(&script.text).exec(&mut connection).expect("a script");
         }
-        Self { connection, algorithm, numbers, terms, check, lease, keys }
+        Self { connection, algorithm, numbers, terms, check, give_back, lease, keys }
     }
 
     fn call(&mut self, task: Task, args: &[String]) -> Vec<i64> {
-        let sha = if task == Task::Lease { &self.lease.sha } else { &self.check.sha };
+        let sha = match task {
+            Task::Check => &self.check.sha,
+            Task::GiveBack => &self.give_back.sha,
+            Task::Lease => &self.lease.sha,
+        };
         redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("an answer")
     }
 
     /// Whether an exact request is admitted, and if not, when it would be.
     fn check(&mut self, cost: u32, now: u64) -> Result<(), Option<u64>> {
+        self.charge(cost, now).map(drop)
+    }
+
+    fn give_back(&mut self, cost: u32, receipt: &[i64], now: u64) {
+        let mut args = vec![now.to_string(), self.algorithm.name().to_owned()];
+        args.extend(self.numbers.map(|number| number.to_string()));
+        args.push(cost.to_string());
+        args.extend(receipt.iter().map(i64::to_string));
+        self.call(Task::GiveBack, &args);
+    }
+
+    /// The same, with the receipt.
+    fn charge(&mut self, cost: u32, now: u64) -> Result<Vec<i64>, Option<u64>> {
         let mut args = vec![now.to_string(), "1".to_owned(), self.algorithm.name().to_owned(), cost.to_string()];
         args.extend(self.numbers.map(|number| number.to_string()));
         let reply = self.call(Task::Check, &args);
-        if reply[1] == 1 { Ok(()) } else { Err(u64::try_from(reply[4]).ok()) }
+        if reply[1] == 1 { Ok(reply[6..].to_vec()) } else { Err(u64::try_from(reply[4]).ok()) }
     }
 
     fn lease(&mut self, ask: &Ask, now: u64) -> Grant {
@@ -200,6 +218,7 @@ fn laws<O: Oracle>(algorithm: Algorithm) {
         let mut holders = [(); 3].map(|()| Holder::new(&mut rng));
         let went = O::new(numbers);
         let mut world = World { ledger, went, rng, now: 1_790_000_000_000_000, next_id: 0, spent_from_leases: 0 };
+        let mut charges: Vec<(u32, Vec<i64>, u64)> = Vec::new();
         for _ in 0..STEPS {
             world.now += match world.rng.u32(0..100) {
                 0..60 => world.rng.u64(0..500),
@@ -212,9 +231,16 @@ fn laws<O: Oracle>(algorithm: Algorithm) {
             match world.rng.u32(0..100) {
                 0..10 => {
                     let cost = world.rng.u32(1..=numbers.limit as u32);
-                    if world.ledger.check(cost, world.now).is_ok() {
+                    if let Ok(receipt) = world.ledger.charge(cost, world.now) {
                         world.goes(cost, "exactly");
+                        charges.push((cost, receipt, world.now));
                     }
+                    if world.rng.bool() && !charges.is_empty() {
+                        let (cost, receipt, at) = charges.swap_remove(world.rng.usize(0..charges.len()));
+                        world.ledger.give_back(cost, &receipt, world.now);
+                        world.went.undo(cost.into(), at, world.now);
+                    }
+                    charges.truncate(8);
                 }
                 10..12 => holders[world.rng.usize(0..3)] = Holder::new(&mut world.rng), // killed, with all it held
                 15..17 => {
@@ -384,6 +410,27 @@ fn a_lease_from_larger_numbers_weighs_no_more_than_the_new_capacity() {
             Err(Some(9 * SECOND)),
             "ten from when the lease ended: {algorithm}"
         );
+    }
+}
+
+/// Ten tokens, one a second. While a lease of five keeps the bucket from filling up, what flows in is lost, as with a full one: an exact
+/// request that is given back afterwards returns nothing, or thirteen would go at once.
+#[test]
+fn giving_back_returns_nothing_that_a_lease_has_kept_out() {
+    let server = Server::start();
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let terms = LeaseTerms { tokens: 5, span: Duration::from_secs(60) };
+        let numbers = Numbers { limit: 10, tokens: 1, span: SECOND };
+        let mut ledger = Ledger::new(&server, algorithm, numbers, terms, &format!("floor-{algorithm}"));
+        let start = 1_790_000_000 * SECOND;
+        assert_eq!(ledger.lease(&first_ask(1, 5), start).granted, 5);
+        let receipt = ledger.charge(5, start).expect("five are left");
+        let later = start + 7 * SECOND;
+        let spent = Ask { id: 1, new_id: 2, held: 5, spent: 5, granted_at: start, keep: false, want: 0, cost: 0 };
+        ledger.lease(&spent, later);
+        ledger.give_back(5, &receipt, later);
+        assert!(ledger.check(6, later).is_err(), "five went from the lease just now: {algorithm}");
+        assert_eq!(ledger.check(5, later), Ok(()), "{algorithm}");
     }
 }
 
