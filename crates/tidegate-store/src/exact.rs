@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::Decision;
+use tidegate_policy::{Algorithm, Decision};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -21,6 +21,12 @@ pub(crate) struct Charge {
     cost: u32,
     /// When, owed, returned, run: the script's own marks.
     receipt: [i64; 4],
+}
+
+impl Charge {
+    pub(crate) fn is_place(&self) -> bool {
+        self.numbers.algorithm == Algorithm::Concurrency
+    }
 }
 
 /// Integers a level takes in the reply of `exact.lua`.

@@ -52,10 +52,19 @@ impl Key {
     ///
     /// It is the first half of a SHA-256, the same in every process; nobody can find two texts with the same one.
     pub fn of(parts: &[&str]) -> Self {
+        Self::hashed(parts.iter().map(|part| part.as_bytes()))
+    }
+
+    /// The same of parts that are not text: addresses, header values.
+    pub fn of_bytes(parts: &[&[u8]]) -> Self {
+        Self::hashed(parts.iter().copied())
+    }
+
+    fn hashed<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
+            hash.update(part);
         }
         let mut half = [0; 16];
         half.copy_from_slice(&hash.finalize()[..16]);

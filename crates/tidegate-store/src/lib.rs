@@ -39,6 +39,7 @@
 //! # }
 //! ```
 
+mod document;
 mod exact;
 mod key;
 #[doc(hidden)] // public for the laws of leases, which run the holder's side with a clock of their own
@@ -53,6 +54,7 @@ pub mod script;
 mod store;
 mod topology;
 
+pub use document::{Document, StoreAway};
 pub use key::{InvalidName, Key, Name};
 pub use lease::LeaseTerms;
 pub use limit::{SharedLevel, SharedLimit, Sharing};

@@ -95,10 +95,7 @@ impl Link {
         args: &[String],
         count: usize,
     ) -> Result<Vec<i64>, Unavailable> {
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(mut connection) = connection else { return Err(Unavailable) };
-        let call = async {
+        self.within_budget(async |connection| {
             let reply = match connection.call(&eval("EVALSHA", &script.sha, keys, args)).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     connection.call(&eval("EVAL", &script.text, keys, args)).await
@@ -106,15 +103,30 @@ impl Link {
                 answer => answer,
             };
             integers(reply?, count)
-        };
+        })
+        .await
+    }
+
+    /// Runs one command within the time budget.
+    pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Value, Unavailable> {
+        self.within_budget(async |connection| connection.call(command).await).await
+    }
+
+    async fn within_budget<T>(
+        self: &Arc<Self>,
+        call: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
+    ) -> Result<T, Unavailable> {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(mut connection) = connection else { return Err(Unavailable) };
         let started = Instant::now();
-        let answer = timeout(self.budget, call).await;
+        let answer = timeout(self.budget, call(&mut connection)).await;
         let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
         match answer {
-            Ok(Ok(integers)) => {
+            Ok(Ok(answer)) => {
                 self.late.store(0, Ordering::Relaxed);
                 tell(None);
-                Ok(integers)
+                Ok(answer)
             }
             Ok(Err(error)) => {
                 let text = error.to_string();

@@ -1,6 +1,6 @@
 //! Limits in this process' own memory: leases in hand, and all of them while Redis is away.
 
-use tidegate_policy::{Keyed, Level, Rule, Ticket, Timestamp, check_all, give_back_all};
+use tidegate_policy::{Keyed, Level, Limiter as _, Rule, Ticket, Timestamp, check_all, give_back_all};
 
 use crate::Key;
 use crate::lease::Lease;
@@ -25,6 +25,10 @@ impl LocalTicket {
     /// If it is of a lease that runs low: whose.
     pub(crate) fn low_lease(&self) -> Option<(&SharedLimit, Key)> {
         (self.of_lease && self.ticket.receipt().owed > 0).then_some((&self.limit, self.key))
+    }
+
+    pub(crate) fn is_place(&self) -> bool {
+        !self.of_lease && self.limit.local().limiter().holds_places()
     }
 
     pub(crate) fn give_back(self, now: Timestamp) {

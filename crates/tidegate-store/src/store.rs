@@ -15,7 +15,7 @@ use crate::limit::{SharedLevel, SharedLimit, Sharing};
 use crate::link::{LONGEST_PAUSE, Link, Observer, Unavailable};
 use crate::local::{LocalTicket, check_local};
 use crate::script::Scripts;
-use crate::{Name, Topology, Unshareable};
+use crate::{Document, Name, Topology, Unshareable};
 
 /// What happens to requests while Redis is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +109,27 @@ pub struct Charged {
     pub(crate) local: Vec<LocalTicket>,
 }
 
+impl Charged {
+    /// Only the places in flight: what must come back when a request is done, while what it spent stays spent.
+    #[must_use]
+    pub fn only_places(mut self) -> Self {
+        self.exact.retain(Charge::is_place);
+        self.local.retain(LocalTicket::is_place);
+        self
+    }
+
+    /// Takes over what is charged in `other`.
+    pub fn append(&mut self, mut other: Self) {
+        self.exact.append(&mut other.exact);
+        self.local.append(&mut other.local);
+    }
+
+    /// Whether there is nothing to give back.
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.local.is_empty()
+    }
+}
+
 impl Verdict {
     pub(crate) fn new(source: Source, decisions: Vec<Decision>, charged: Charged) -> Self {
         let refused_by = longest_refusal(decisions.iter().copied());
@@ -174,6 +195,11 @@ impl Store {
         max_keys: NonZeroUsize,
     ) -> Result<SharedLimit, Unshareable> {
         SharedLimit::new(&self.0.namespace, name, rule.into(), sharing, max_keys)
+    }
+
+    /// The text under `namespace:name`, for whatever all who share this store must know besides its counts.
+    pub fn document(&self, name: &Name) -> Document {
+        Document::new(self.clone(), format!("{}:{}", self.0.namespace.as_str(), name.as_str()))
     }
 
     /// Whether Redis counts as away.
