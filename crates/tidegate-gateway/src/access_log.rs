@@ -1,0 +1,150 @@
+//! The access log: a line for each request, of what clients send nothing but what is safe to print.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, StatusCode, Version, header};
+use tidegate_serve::{Sink, Utc};
+
+use crate::config::model::{self, AccessLogFormat};
+
+/// Where lines go, and how they look.
+pub(crate) struct AccessLog {
+    pub(crate) sink: Sink,
+    format: AccessLogFormat,
+}
+
+/// What is remembered of a request for its line.
+pub(crate) struct Record {
+    ip: IpAddr,
+    user: Option<Box<str>>,
+    method: Method,
+    target: Box<str>,
+    version: &'static str,
+    host: Box<str>,
+    referer: Box<str>,
+    agent: Box<str>,
+    request_id: Box<str>,
+    route: Box<str>,
+    upstream: Box<str>,
+    /// The limit that refused.
+    pub(crate) refused_by: Option<Box<str>>,
+}
+
+impl AccessLog {
+    pub(crate) fn open(settings: &model::AccessLog) -> io::Result<Self> {
+        let sink = match &settings.file {
+            Some(path) => Sink::file(path, settings.buffer)?,
+            None => Sink::stdout(settings.buffer)?,
+        };
+        Ok(Self { sink, format: settings.format })
+    }
+
+    pub(crate) fn write(&self, record: &Record, status: StatusCode, bytes: u64, is_whole: bool, took: Duration) {
+        let mut line = String::with_capacity(320);
+        match self.format {
+            AccessLogFormat::Combined => combined(&mut line, record, status, bytes),
+            AccessLogFormat::Json => json(&mut line, record, status, bytes, is_whole, took),
+        }
+        self.sink.send(line);
+    }
+}
+
+impl Record {
+    pub(crate) fn new(parts: &Parts, host: &str, ip: IpAddr, request_id: &str) -> Self {
+        let text = |name| {
+            parts.headers.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value.as_bytes()).into())
+        };
+        Self {
+            ip,
+            user: None,
+            method: parts.method.clone(),
+            target: parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).into(),
+            version: version_name(parts.version),
+            host: host.into(),
+            referer: text(header::REFERER),
+            agent: text(header::USER_AGENT),
+            request_id: request_id.into(),
+            route: Box::default(),
+            upstream: Box::default(),
+            refused_by: None,
+        }
+    }
+
+    pub(crate) fn identified(&mut self, user: Option<&str>, route: &str, upstream: &str) {
+        self.user = user.map(Into::into);
+        (self.route, self.upstream) = (route.into(), upstream.into());
+    }
+}
+
+pub(crate) fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2.0",
+        _ => "1.1",
+    }
+}
+
+/// Quotes, backslashes and whatever is not printable ASCII as `\xHH`, as nginx does: nobody can forge a field or a line.
+fn escaped(line: &mut String, text: &str) {
+    if text.is_empty() {
+        line.push('-');
+    }
+    for byte in text.bytes() {
+        if (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\' {
+            line.push(char::from(byte));
+        } else {
+            // Writing to memory can't fail, here and below.
+            let _written = write!(line, "\\x{byte:02X}");
+        }
+    }
+}
+
+fn combined(line: &mut String, record: &Record, status: StatusCode, bytes: u64) {
+    let _written = write!(line, "{} - ", record.ip);
+    let user = record.user.as_deref().unwrap_or_default();
+    // A user's name stands without quotes: a blank in it would shift the fields.
+    escaped(line, &user.replace(' ', "_"));
+    let _written = write!(line, " [{}] \"{} ", Utc::now().common_log(), record.method);
+    escaped(line, &record.target);
+    let _written = write!(line, " HTTP/{}\" {} {bytes} \"", record.version, status.as_u16());
+    escaped(line, &record.referer);
+    line.push_str("\" \"");
+    escaped(line, &record.agent);
+    line.push('"');
+}
+
+fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_whole: bool, took: Duration) {
+    let text = |text: &str| serde_json::Value::from(text);
+    let _written = write!(
+        line,
+        "{{\"time\":\"{}\",\"request_id\":{},\"ip\":\"{}\",\"method\":{},\"host\":{},\"path\":{},\"protocol\":\"HTTP/{}\",\
+         \"status\":{},\"bytes\":{bytes},\"complete\":{is_whole},\"duration_seconds\":{},\"route\":{},\"upstream\":{}",
+        Utc::now().with_millis(),
+        text(&record.request_id),
+        record.ip,
+        text(record.method.as_str()),
+        text(&record.host),
+        text(&record.target),
+        record.version,
+        status.as_u16(),
+        took.as_secs_f64(),
+        text(&record.route),
+        text(&record.upstream),
+    );
+    let optional = [
+        ("user", record.user.as_deref()),
+        ("refused_by", record.refused_by.as_deref()),
+        ("referer", Some(&*record.referer).filter(|text| !text.is_empty())),
+        ("user_agent", Some(&*record.agent).filter(|text| !text.is_empty())),
+    ];
+    for (field, value) in optional {
+        if let Some(value) = value {
+            let _written = write!(line, ",\"{field}\":{}", text(value));
+        }
+    }
+    line.push('}');
+}

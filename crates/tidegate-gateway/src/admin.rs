@@ -1,0 +1,311 @@
+//! The gateway's own endpoints: limits, reload, health, metrics.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use serde_json::{Map, Value, json};
+use tidegate_serve::Exposition;
+use tokio::time::timeout;
+
+use crate::body::Body;
+use crate::client::Client;
+use crate::control::{NotChanged, describe, numbers_of};
+use crate::gateway::Gateway;
+use crate::plan::Site;
+use crate::refusal::rejected;
+
+/// The largest body a change may have.
+const LARGEST_BODY: usize = 64 * 1024;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether a path is one of the gateway's own.
+pub(crate) fn is_local(path: &str) -> bool {
+    path.starts_with("/config/") || path.starts_with("/actuator/") || path == "/reload" || path == "/config"
+}
+
+/// Answers a request for one of the gateway's own paths.
+pub(crate) async fn answer(
+    gateway: &Arc<Gateway>,
+    client: &Client,
+    request: Request<Incoming>,
+    request_id: &str,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    if path.starts_with("/actuator/") {
+        return actuator(gateway, &path, &parts.method, request_id).await;
+    }
+    if let Err((status, detail)) = may_change(&gateway.plan().site, client, &parts) {
+        return rejected(status, "not_allowed", detail, request_id);
+    }
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err((status, detail)) => return rejected(status, "bad_body", detail, request_id),
+    };
+    let result = config(gateway, &path, &parts, &body).await;
+    result.unwrap_or_else(|fault| {
+        let mut response = rejected(fault.status, fault.reason, &fault.detail, request_id);
+        if let Some(allow) = fault.allow {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        response
+    })
+}
+
+struct Fault {
+    status: StatusCode,
+    reason: &'static str,
+    detail: String,
+    allow: Option<&'static str>,
+}
+
+impl Fault {
+    fn bad(detail: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, reason: "bad_request", detail: detail.into(), allow: None }
+    }
+
+    fn unknown(path: &str) -> Self {
+        let detail = format!("{path} is none of the gateway's endpoints");
+        Self { status: StatusCode::NOT_FOUND, reason: "no_such_endpoint", detail, allow: None }
+    }
+
+    fn method(allow: &'static str) -> Self {
+        let detail = format!("allowed here: {allow}");
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, reason: "method_not_allowed", detail, allow: Some(allow) }
+    }
+}
+
+impl From<NotChanged> for Fault {
+    fn from(not_changed: NotChanged) -> Self {
+        let (status, reason) = match &not_changed {
+            NotChanged::NoSuchLimit(_) => (StatusCode::NOT_FOUND, "no_such_limit"),
+            NotChanged::Invalid(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            NotChanged::StoreAway => (StatusCode::SERVICE_UNAVAILABLE, "store_away"),
+            NotChanged::Contended => (StatusCode::CONFLICT, "contended"),
+        };
+        Self { status, reason, detail: not_changed.to_string(), allow: None }
+    }
+}
+
+async fn config(gateway: &Arc<Gateway>, path: &str, parts: &Parts, body: &[u8]) -> Result<Response<Body>, Fault> {
+    let control = &gateway.control;
+    let (is_read, is_post, is_delete) =
+        (is_read(&parts.method), parts.method == Method::POST, parts.method == Method::DELETE);
+    match path {
+        "/config/limits" if is_read => Ok(json(&all_limits(gateway).await)),
+        "/config/limits" if is_post => {
+            control.set(gateway, "default", numbers(body)?).await?;
+            Ok(json(&all_limits(gateway).await))
+        }
+        "/config/limits" => Err(Fault::method("GET, POST")),
+        "/config/algorithm" if is_post => {
+            let (name, numbers) = algorithm(parts, body)?;
+            control.set_algorithm(gateway, &name, numbers).await?;
+            if name == "default" { Ok(json(&all_limits(gateway).await)) } else { one_limit(gateway, &name).await }
+        }
+        "/reload" if is_post => {
+            crate::server::reload(gateway).await?;
+            Ok(json(&all_limits(gateway).await))
+        }
+        "/config/algorithm" | "/reload" => Err(Fault::method("POST")),
+        _ => {
+            let name = path.strip_prefix("/config/limits/").filter(|name| !name.is_empty() && !name.contains('/'));
+            let name = name.ok_or_else(|| Fault::unknown(path))?;
+            match () {
+                () if is_read => {}
+                () if is_post => control.set(gateway, name, numbers(body)?).await?,
+                () if is_delete => control.unset(gateway, name).await?,
+                () => return Err(Fault::method("GET, POST, DELETE")),
+            }
+            one_limit(gateway, name).await
+        }
+    }
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn numbers(body: &[u8]) -> Result<crate::config::model::Numbers, Fault> {
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+    if !value.is_object() {
+        return Err(Fault::bad("the body must be a JSON object"));
+    }
+    numbers_of(value).map_err(Fault::bad)
+}
+
+/// Which limit gets which algorithm: from the query, or from JSON.
+fn algorithm(parts: &Parts, body: &[u8]) -> Result<(String, crate::config::model::Numbers), Fault> {
+    let mut fields = if body.trim_ascii().is_empty() {
+        Map::new()
+    } else {
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
+            Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),
+        }
+    };
+    for pair in parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some((field @ ("algorithm" | "name"), value)) => {
+                fields.insert(field.to_owned(), value.into());
+            }
+            _ => return Err(Fault::bad(format!("the query has {pair:?}; `algorithm` and `name` are allowed"))),
+        }
+    }
+    let name = match fields.remove("name") {
+        None => "default".to_owned(),
+        Some(Value::String(name)) => name,
+        Some(_) => return Err(Fault::bad("`name` must be text")),
+    };
+    if !fields.contains_key("algorithm") {
+        return Err(Fault::bad("`algorithm` is missing, in the query and in the body"));
+    }
+    Ok((name, numbers_of(Value::Object(fields)).map_err(Fault::bad)?))
+}
+
+/// The limit `default` at the top, as the seed has it, and all of them by name.
+async fn all_limits(gateway: &Gateway) -> Value {
+    let plan = gateway.plan();
+    let mut answer = Map::new();
+    let mut limits = Map::new();
+    for limit in &plan.limits {
+        limits.insert(limit.name().to_owned(), gateway.control.describe(limit).await);
+    }
+    if let Some(limit) = plan.limit("default")
+        && let Value::Object(fields) = describe(limit, false)
+    {
+        let numbers = ["algorithm", "limit", "window", "capacity", "fillRate", "hold"];
+        answer.extend(fields.into_iter().filter(|(field, _)| numbers.contains(&field.as_str())));
+    }
+    answer.insert("version".to_owned(), gateway.control.version().await.into());
+    answer.insert("limits".to_owned(), limits.into());
+    Value::Object(answer)
+}
+
+async fn one_limit(gateway: &Gateway, name: &str) -> Result<Response<Body>, Fault> {
+    let plan = gateway.plan();
+    let limit = plan.limit(name).ok_or_else(|| Fault::from(NotChanged::NoSuchLimit(name.to_owned())))?;
+    Ok(json(&gateway.control.describe(limit).await))
+}
+
+async fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Response<Body> {
+    if !is_read(method) {
+        let mut response =
+            rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "allowed here: GET", request_id);
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
+        return response;
+    }
+    match path {
+        "/actuator/health" => health(gateway, true),
+        "/actuator/health/liveness" => json(&json!({ "status": "UP" })),
+        "/actuator/health/readiness" => health(gateway, false),
+        "/actuator/prometheus" => {
+            let (plan, store) = (gateway.plan(), gateway.store_state());
+            let sink = gateway.access_log().map(|log| &log.sink);
+            let page = gateway.control.with_kept(|kept| gateway.metrics.page(&plan, kept, store.as_ref(), sink)).await;
+            let mut response = Response::new(Body::whole(Bytes::from(page)));
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE));
+            response
+        }
+        _ => rejected(StatusCode::NOT_FOUND, "no_such_endpoint", "there are health and prometheus", request_id),
+    }
+}
+
+/// How the gateway, its store and its upstreams stand. It is not ready while it drains, or while it must refuse everything.
+fn health(gateway: &Gateway, always_up: bool) -> Response<Body> {
+    let store = gateway.store_state();
+    let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == "closed");
+    let is_ready = !gateway.is_draining() && !refuses;
+    let store = store.map_or_else(
+        || json!({ "type": "memory", "status": "UP" }),
+        |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode }),
+    );
+    let plan = gateway.plan();
+    let upstreams = plan.site.upstreams.iter().map(|upstream| {
+        let failing = upstream.stats.failing.load(std::sync::atomic::Ordering::Relaxed);
+        (upstream.settings.name.to_string(), json!({ "status": up(!failing) }))
+    });
+    let upstreams: Map<String, Value> = upstreams.collect();
+    let mode = if gateway.is_draining() { "draining" } else { "serving" };
+    let status = up(is_ready || always_up);
+    let mut response = json(
+        &json!({ "status": status, "mode": mode, "ready": is_ready, "store": store, "upstreams": Value::Object(upstreams) }),
+    );
+    if status == "DOWN" {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+}
+
+fn up(is_up: bool) -> &'static str {
+    if is_up { "UP" } else { "DOWN" }
+}
+
+fn json(value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::whole(Bytes::from(format!("{value}\n"))));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Whether whoever asks may see and change limits.
+fn may_change(site: &Site, client: &Client, parts: &Parts) -> Result<(), (StatusCode, &'static str)> {
+    if let Some(token) = &site.admin_token {
+        return if bearer(&parts.headers).is_some_and(|given| is_same(given.as_bytes(), token.as_bytes())) {
+            Ok(())
+        } else {
+            Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token"))
+        };
+    }
+    // A page in a browser must not be able to change limits on behalf of whoever looks at it.
+    let is_browser = |name: &str| parts.headers.contains_key(name);
+    let from_elsewhere =
+        parts.headers.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"none" | b"same-origin"));
+    if from_elsewhere || is_browser("origin") {
+        return Err((StatusCode::FORBIDDEN, "pages in a browser can't use this without the admin token"));
+    }
+    if site.admin_open || site.admin_apart || client.listener.ip().is_loopback() {
+        return Ok(());
+    }
+    let detail =
+        "this listener is not on the loopback: configure `admin.token` or `admin.listen` (or set ADMIN_OPEN=true)";
+    Err((StatusCode::FORBIDDEN, detail))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Compares in a time that tells nothing of where they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+async fn read(mut body: Incoming) -> Result<Vec<u8>, (StatusCode, &'static str)> {
+    let mut bytes = Vec::new();
+    let reading = async {
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off"))?;
+            bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            if bytes.len() > LARGEST_BODY {
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB"));
+            }
+        }
+        Ok(())
+    };
+    timeout(PATIENCE, reading).await.unwrap_or(Err((StatusCode::REQUEST_TIMEOUT, "the body took too long")))?;
+    Ok(bytes)
+}

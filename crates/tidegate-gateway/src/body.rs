@@ -1,0 +1,115 @@
+//! An answer on its way to the client. It holds what the request holds, until its last byte.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+
+use crate::ending::Ending;
+use crate::sweep::Deadline;
+use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
+
+/// The body of an answer.
+pub(crate) struct Body {
+    content: Content,
+    /// Settles the request when the body has ended or is dropped.
+    ending: Option<Box<Ending>>,
+    /// How long an HTTP/2 client may take nothing.
+    stall: Option<Arc<Deadline>>,
+}
+
+enum Content {
+    Whole(Bytes),
+    Stream(Box<AnswerStream>),
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::whole(Bytes::new())
+    }
+
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self { content: Content::Whole(bytes), ending: None, stall: None }
+    }
+
+    pub(crate) fn stream(stream: Box<AnswerStream>) -> Self {
+        Self { content: Content::Stream(stream), ending: None, stall: None }
+    }
+
+    /// The request ends when this body does.
+    pub(crate) fn ends(&mut self, mut ending: Box<Ending>) {
+        self.stall = ending.stall_deadline();
+        if let Some(stall) = &self.stall {
+            stall.set(ending.write_timeout());
+        }
+        if let Content::Whole(bytes) = &self.content {
+            ending.bytes = bytes.len() as u64;
+            ending.is_whole = true;
+        }
+        self.ending = Some(ending);
+    }
+
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+        let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
+        let frame = std::task::ready!(stream.poll_frame(cx));
+        let Some(ending) = &mut self.ending else { return Poll::Ready(frame) };
+        match &frame {
+            Some(Ok(frame)) => ending.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(trouble)) => ending.broke(trouble),
+            None => {}
+        }
+        ending.is_whole = stream.is_ended() && !matches!(frame, Some(Err(_)));
+        Poll::Ready(frame.map(|frame| frame.map(fit)))
+    }
+}
+
+/// Trailers without what has no place there.
+fn fit(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => {
+            let fit = |(name, value): (&http::HeaderName, &http::HeaderValue)| (name.clone(), value.clone());
+            let kept: HeaderMap = trailers.iter().filter(|(name, _)| is_fit_for_trailers(name)).map(fit).collect();
+            Frame::trailers(kept)
+        }
+        Err(frame) => frame,
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Trouble;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+        let body = self.get_mut();
+        if let Some(stall) = &body.stall {
+            stall.clear();
+        }
+        let frame = match &mut body.content {
+            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Stream(_) => body.poll_stream(cx),
+        };
+        // Until it is asked again, it is the client that does not take what there is.
+        if let (Some(stall), Some(ending), true) = (&body.stall, &body.ending, frame.is_ready()) {
+            stall.set(ending.write_timeout());
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_empty(),
+            Content::Stream(stream) => stream.is_ended(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Stream(stream) => stream.length().map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A client's connection: who it is, and how long it may take for what.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+
+use crate::config::model::Connections;
+use crate::stream::Stream;
+use crate::sweep::Deadline;
+
+/// A client's connection, as its requests see it.
+pub(crate) struct Client {
+    /// Whoever connected; IPv4-mapped addresses as IPv4.
+    pub(crate) peer: IpAddr,
+    /// What the listener is bound to.
+    pub(crate) listener: SocketAddr,
+    pub(crate) scheme: &'static str,
+    pub(crate) is_h2: bool,
+    pub(crate) deadline: Arc<Deadline>,
+    pub(crate) write_timeout: Duration,
+    head_timeout: Duration,
+    idle_timeout: Duration,
+    /// Requests under way.
+    active: AtomicU32,
+    /// A head has begun to arrive.
+    in_head: AtomicBool,
+    /// The client takes nothing of what is written.
+    blocked: AtomicBool,
+}
+
+impl Client {
+    pub(crate) fn new(
+        peer: IpAddr,
+        listener: SocketAddr,
+        is_tls: bool,
+        is_h2: bool,
+        deadline: Arc<Deadline>,
+        connections: &Connections,
+    ) -> Self {
+        let idle_timeout = connections.idle_timeout.get();
+        deadline.set(idle_timeout);
+        Self {
+            peer: peer.to_canonical(),
+            listener,
+            scheme: if is_tls { "https" } else { "http" },
+            is_h2,
+            deadline,
+            write_timeout: connections.write_timeout.get(),
+            head_timeout: connections.head_timeout.get(),
+            idle_timeout,
+            active: AtomicU32::new(0),
+            in_head: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn request_began(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.in_head.store(false, Ordering::Relaxed);
+        self.set_deadline();
+    }
+
+    pub(crate) fn request_ended(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        self.set_deadline();
+    }
+
+    /// What the connection waits for decides how long it may: for a request under way there is a deadline where it waits.
+    fn set_deadline(&self) {
+        if self.blocked.load(Ordering::Relaxed) {
+            self.deadline.set(self.write_timeout);
+        } else if self.active.load(Ordering::Relaxed) > 0 {
+            self.deadline.clear();
+        } else if self.in_head.load(Ordering::Relaxed) {
+            self.deadline.set(self.head_timeout);
+        } else {
+            self.deadline.set(self.idle_timeout);
+        }
+    }
+
+    fn has_read(&self) {
+        // HTTP/2 has frames that begin no request; there, what is no request is idle.
+        let begins = !self.is_h2 && self.active.load(Ordering::Relaxed) == 0;
+        if begins && !self.in_head.swap(true, Ordering::Relaxed) {
+            self.set_deadline();
+        }
+    }
+
+    fn has_written(&self, blocked: bool) {
+        if blocked || self.blocked.load(Ordering::Relaxed) {
+            self.blocked.store(blocked, Ordering::Relaxed);
+            self.set_deadline();
+        }
+    }
+}
+
+/// The bytes of a client's connection; it notes what moves and what does not.
+pub(crate) struct ClientIo {
+    io: TokioIo<Stream>,
+    client: Arc<Client>,
+}
+
+impl ClientIo {
+    pub(crate) fn new(stream: Stream, client: Arc<Client>) -> Self {
+        Self { io: TokioIo::new(stream), client }
+    }
+}
+
+impl Read for ClientIo {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        if read.is_ready() {
+            self.client.has_read();
+        }
+        read
+    }
+}
+
+impl Write for ClientIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.client.has_written(written.is_pending());
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,66 @@
+//! Configuration: what is written ([`model`]), and what it means ([`Settings`]): read once, checked once, never again.
+
+mod check;
+pub mod model;
+pub mod numbers;
+mod reference;
+pub mod span;
+
+use std::fmt;
+
+pub use check::{
+    LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings, UpstreamSettings, upstream_at,
+};
+pub use reference::{reference, schema};
+
+use model::Config;
+
+/// Something wrong in a configuration, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: `routes[2].upstream`.
+    pub path: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+/// Why a configuration can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InvalidConfig {
+    /// It can't be read: the first syntax error, with its line.
+    Syntax(String),
+    /// It can be read but makes no sense: everything that is wrong.
+    Meaning(Vec<Problem>),
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(error) => f.write_str(error),
+            Self::Meaning(problems) => {
+                let mut lines = problems.iter();
+                lines.next().map_or(Ok(()), |first| write!(f, "{first}"))?;
+                lines.try_for_each(|problem| write!(f, "\n{problem}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for InvalidConfig {}
+
+/// Reads a configuration from JSON, if its text begins with `{`, or else from YAML.
+pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
+    if text.trim().is_empty() {
+        return Ok(Config::default());
+    }
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|error| InvalidConfig::Syntax(error.to_string()));
+    }
+    serde_saphyr::from_str(text).map_err(|error| InvalidConfig::Syntax(error.to_string()))
+}

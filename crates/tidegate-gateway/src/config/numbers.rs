@@ -1,0 +1,324 @@
+//! The numbers of a limit: read, checked, turned into the rule that decides.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_policy::{
+    Algorithm, Concurrency, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Rate, Rule, SlidingCounter, SlidingLog,
+    TokenBucket,
+};
+
+use super::model::{Limit, Numbers};
+use super::span::Span;
+
+const DEFAULT_HOLD: Span = Span::from_secs(3_600);
+
+/// Numbers that make a rule. Those of other algorithms are kept for a later switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitNumbers {
+    algorithm: Algorithm,
+    numbers: Numbers,
+}
+
+/// What is wrong with the numbers of a limit: which field, and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidNumbers {
+    /// The field at fault.
+    pub field: &'static str,
+    /// What is wrong, and what is allowed.
+    pub reason: String,
+}
+
+impl fmt::Display for InvalidNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.field, self.reason)
+    }
+}
+
+impl std::error::Error for InvalidNumbers {}
+
+fn invalid(field: &'static str, reason: impl Into<String>) -> InvalidNumbers {
+    InvalidNumbers { field, reason: reason.into() }
+}
+
+fn named(error: &InvalidLimit) -> InvalidNumbers {
+    let (field, reason) = match error {
+        InvalidLimit::Zero { field } => (*field, "must be greater than zero".to_owned()),
+        InvalidLimit::TooLarge { field, max, .. } => (*field, format!("must be at most {max}")),
+        InvalidLimit::TooLong { field } => (*field, "is too long".to_owned()),
+        InvalidLimit::TooFine { field, .. } => (*field, format!("can't be kept exactly at this rate: {error}")),
+    };
+    let seeds_word = match field {
+        "burst" | "queue" | "capacity" => "capacity",
+        "tokens" | "per" | "rate" => "fillRate",
+        "limit" => "limit",
+        "hold" => "hold",
+        _ => "window",
+    };
+    invalid(seeds_word, reason)
+}
+
+impl LimitNumbers {
+    /// These numbers, if they make a rule. `soft` is what may come on top of the limit.
+    pub fn new(numbers: Numbers, soft: u64) -> Result<Self, InvalidNumbers> {
+        let name = numbers
+            .algorithm
+            .as_deref()
+            .ok_or_else(|| invalid("algorithm", format!("is missing; one of {}", names())))?;
+        let algorithm =
+            name.parse().map_err(|_| invalid("algorithm", format!("is {name:?}; one of {} is allowed", names())))?;
+        let numbers = Self { algorithm, numbers };
+        numbers.rule(soft)?;
+        Ok(numbers)
+    }
+
+    /// The numbers as written in a file.
+    pub fn of_limit(limit: &Limit, soft: u64) -> Result<Self, InvalidNumbers> {
+        let numbers = Numbers {
+            algorithm: Some(limit.algorithm.clone()),
+            limit: limit.limit,
+            window: limit.window,
+            capacity: limit.capacity,
+            fill_rate: limit.fill_rate,
+            hold: limit.hold,
+        };
+        Self::new(numbers, soft)
+    }
+
+    /// Which algorithm they are for.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The rule that decides by them, with `soft` on top.
+    pub fn rule(&self, soft: u64) -> Result<Rule, InvalidNumbers> {
+        let built = match self.algorithm {
+            Algorithm::FixedWindow => FixedWindow::new(self.limit()? + soft, self.window()?).map(Rule::from),
+            Algorithm::SlidingCounter => SlidingCounter::new(self.limit()? + soft, self.window()?).map(Rule::from),
+            Algorithm::SlidingLog => SlidingLog::new(self.limit()? + soft, self.window()?).map(Rule::from),
+            Algorithm::TokenBucket => TokenBucket::new(self.capacity()? + soft, self.rate()?).map(Rule::from),
+            Algorithm::Gcra => Gcra::new(self.rate()?, self.capacity()? + soft).map(Rule::from),
+            Algorithm::LeakyBucket if soft > 0 => return Err(invalid("soft", "can't be combined with `leaky`")),
+            Algorithm::LeakyBucket => LeakyBucket::new(self.rate()?, self.capacity()?).map(Rule::from),
+            Algorithm::Concurrency => Concurrency::new(self.limit()? + soft, self.hold().get()).map(Rule::from),
+        };
+        built.map_err(|error| named(&error))
+    }
+
+    /// The same under another algorithm: with its numbers if they were set before, else with such as come closest to the present ones.
+    pub fn with_algorithm(&self, algorithm: Algorithm, soft: u64) -> Result<Self, InvalidNumbers> {
+        let (quota, span) = (self.quota(), self.quota_span().max(Duration::from_millis(1)));
+        let mut numbers = self.numbers.clone();
+        numbers.algorithm = Some(algorithm.name().to_owned());
+        match algorithm {
+            Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog => {
+                let whole = Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0));
+                numbers.limit.get_or_insert(quota);
+                numbers.window.get_or_insert(Span::from_secs(whole.as_secs()));
+            }
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
+                numbers.capacity.get_or_insert(quota);
+                // To the thousandth: a rate that people can read, and that stays exact.
+                let rate = figure(quota) / span.as_secs_f64();
+                numbers.fill_rate.get_or_insert(((rate * 1e3).round() / 1e3).max(1e-3));
+            }
+            Algorithm::Concurrency => {
+                numbers.limit.get_or_insert(quota);
+            }
+        }
+        Self::new(numbers, soft)
+    }
+
+    /// The numbers, with those kept for other algorithms.
+    pub fn all(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// The numbers that count, as the seed's JSON has them.
+    pub fn relevant(&self) -> Numbers {
+        let Numbers { limit, window, capacity, fill_rate, .. } = self.numbers.clone();
+        let algorithm = Some(self.algorithm.name().to_owned());
+        let none = Numbers { algorithm, ..Numbers::default() };
+        match self.algorithm {
+            Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog => {
+                Numbers { limit, window, ..none }
+            }
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
+                Numbers { capacity, fill_rate, ..none }
+            }
+            Algorithm::Concurrency => Numbers { limit, hold: Some(self.hold()), ..none },
+        }
+    }
+
+    /// What these numbers say, and what `before` remembers for other algorithms.
+    #[must_use]
+    pub fn remembering(mut self, before: &Self) -> Self {
+        let Numbers { limit, window, capacity, fill_rate, hold, .. } = &before.numbers;
+        self.numbers.limit = self.numbers.limit.or(*limit);
+        self.numbers.window = self.numbers.window.or(*window);
+        self.numbers.capacity = self.numbers.capacity.or(*capacity);
+        self.numbers.fill_rate = self.numbers.fill_rate.or(*fill_rate);
+        self.numbers.hold = self.numbers.hold.or(*hold);
+        self
+    }
+
+    /// These, and over them what `numbers` names.
+    #[must_use]
+    pub fn with(&self, numbers: &Numbers) -> Self {
+        let given = Self { algorithm: self.algorithm, numbers: numbers.clone() };
+        given.remembering(self)
+    }
+
+    /// How many requests the limit lets through at once when unused: the `q` of a policy.
+    pub fn quota(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => self.numbers.capacity,
+            _ => self.numbers.limit,
+        }
+        .unwrap_or(1)
+    }
+
+    /// The time in which that quota comes back: the `w` of a policy. Zero for a concurrency limit.
+    pub fn quota_span(&self) -> Duration {
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
+                let rate = self.numbers.fill_rate.unwrap_or(1.0);
+                Duration::try_from_secs_f64(figure(self.quota()) / rate).unwrap_or(Duration::MAX)
+            }
+            Algorithm::Concurrency => Duration::ZERO,
+            _ => self.numbers.window.map_or(Duration::ZERO, Span::get),
+        }
+    }
+
+    /// Requests a second in the long run, for people; none for a concurrency limit.
+    pub fn fill_rate(&self) -> Option<f64> {
+        matches!(self.algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
+            .then_some(self.numbers.fill_rate)
+            .flatten()
+    }
+
+    fn limit(&self) -> Result<u64, InvalidNumbers> {
+        self.numbers.limit.ok_or_else(|| self.lacks("limit"))
+    }
+
+    fn capacity(&self) -> Result<u64, InvalidNumbers> {
+        self.numbers.capacity.ok_or_else(|| self.lacks("capacity"))
+    }
+
+    fn window(&self) -> Result<Duration, InvalidNumbers> {
+        self.numbers.window.map(Span::get).ok_or_else(|| self.lacks("window"))
+    }
+
+    fn hold(&self) -> Span {
+        self.numbers.hold.unwrap_or(DEFAULT_HOLD)
+    }
+
+    fn rate(&self) -> Result<Rate, InvalidNumbers> {
+        let rate = self.numbers.fill_rate.ok_or_else(|| self.lacks("fillRate"))?;
+        exact_rate(rate).ok_or_else(|| {
+            invalid("fillRate", format!("is {rate}; from 0.000001 to 4294967295, with at most 6 decimals, is allowed"))
+        })
+    }
+
+    fn lacks(&self, field: &'static str) -> InvalidNumbers {
+        invalid(field, format!("is missing; `{}` needs it", self.algorithm))
+    }
+}
+
+/// For logs: `algorithm=sliding, limit=500, window=60`.
+impl fmt::Display for LimitNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Numbers { limit, window, capacity, fill_rate, hold, .. } = self.relevant();
+        write!(f, "algorithm={}", self.algorithm)?;
+        limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))?;
+        window.map_or(Ok(()), |window| write!(f, ", window={}", window.get().as_secs_f64()))?;
+        capacity.map_or(Ok(()), |capacity| write!(f, ", capacity={capacity}"))?;
+        fill_rate.map_or(Ok(()), |rate| write!(f, ", fillRate={rate}"))?;
+        hold.map_or(Ok(()), |hold| write!(f, ", hold={}", hold.get().as_secs_f64()))
+    }
+}
+
+/// A count as a figure to look at, or to derive a rate from.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+pub(crate) fn figure(count: u64) -> f64 {
+    count as f64
+}
+
+fn names() -> String {
+    let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+    names.join(", ")
+}
+
+/// `rate` a second, as the exact fraction its decimals say: 0.1 is one in ten seconds.
+fn exact_rate(rate: f64) -> Option<Rate> {
+    if !(rate.is_finite() && rate > 0.0) {
+        return None;
+    }
+    let text = rate.to_string();
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    let places = u32::try_from(decimals.len()).ok().filter(|places| *places <= 6)?;
+    let tokens: u64 = format!("{whole}{decimals}").parse().ok()?;
+    let mut seconds = 10_u64.pow(places);
+    let mut tokens = tokens;
+    while seconds > 1 && tokens.is_multiple_of(10) {
+        (tokens, seconds) = (tokens / 10, seconds / 10);
+    }
+    // 2,147,483.648 is more than `Rate` can count in a thousand seconds; but in one second a thousandth is noise there.
+    Rate::new(tokens, Duration::from_secs(seconds)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(json: &str) -> Numbers {
+        serde_json::from_str(json).expect("valid JSON")
+    }
+
+    #[test]
+    fn a_fractional_rate_is_the_fraction_it_says() {
+        for (written, tokens, seconds) in [(0.1, 1, 10), (2.5, 5, 2), (5.0, 5, 1), (0.000_001, 1, 1_000_000)] {
+            let expected = Rate::new(tokens, Duration::from_secs(seconds)).expect("a rate");
+            assert_eq!(exact_rate(written), Some(expected), "{written}");
+        }
+        for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-9, 0.123_456_7, 1e12] {
+            assert_eq!(exact_rate(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        for (json, field) in [
+            (r#"{"limit": 5, "window": 1}"#, "algorithm"),
+            (r#"{"algorithm": "magic"}"#, "algorithm"),
+            (r#"{"algorithm": "fixed", "window": 1}"#, "limit"),
+            (r#"{"algorithm": "fixed", "limit": 5}"#, "window"),
+            (r#"{"algorithm": "fixed", "limit": 0, "window": 1}"#, "limit"),
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 0}"#, "window"),
+            (r#"{"algorithm": "token", "limit": 5, "window": 1}"#, "capacity"),
+            (r#"{"algorithm": "token", "capacity": 5}"#, "fillRate"),
+            (r#"{"algorithm": "token", "capacity": 5, "fillRate": -1}"#, "fillRate"),
+            (r#"{"algorithm": "token", "capacity": 0, "fillRate": 1}"#, "capacity"),
+            (r#"{"algorithm": "gcra", "burst": 0, "fillRate": 1}"#, "capacity"),
+            (r#"{"algorithm": "leaky", "fillRate": 1}"#, "capacity"),
+        ] {
+            let error = LimitNumbers::new(numbers(json), 0).expect_err(json);
+            assert_eq!(error.field, field, "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn another_algorithm_has_the_numbers_set_before_or_the_closest() {
+        let fixed =
+            LimitNumbers::new(numbers(r#"{"algorithm": "fixed", "limit": 100, "window": 60}"#), 0).expect("fixed");
+        let token = fixed.with_algorithm(Algorithm::TokenBucket, 0).expect("token");
+        assert_eq!(token.to_string(), "algorithm=token, capacity=100, fillRate=1.667");
+        let back = token.with_algorithm(Algorithm::FixedWindow, 0).expect("fixed");
+        assert_eq!(back.to_string(), fixed.to_string());
+
+        let other =
+            LimitNumbers::new(numbers(r#"{"algorithm": "token", "capacity": 50, "fillRate": 5}"#), 0).expect("token");
+        let both = other.remembering(&fixed).with_algorithm(Algorithm::SlidingCounter, 0).expect("sliding");
+        assert_eq!(both.to_string(), "algorithm=sliding, limit=100, window=60");
+    }
+}

@@ -1,0 +1,132 @@
+//! Lengths of time, as people write them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A length of time, written as seconds (`60`, `0.5`) or with a unit (`500ms`, `10s`, `5m`, `1h`, `1d`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(Duration);
+
+impl Span {
+    /// Whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// Milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+
+    /// As the standard library has it.
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let scale = match unit.trim() {
+            "ms" => 0.001,
+            "" | "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3_600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        Self::seconds(number.parse::<f64>().ok()? * scale)
+    }
+
+    fn seconds(seconds: f64) -> Option<Self> {
+        // To the microsecond: what people write has no more, and 0.1 is then a tenth.
+        let micros = (seconds * 1e6).round();
+        (0.0..1e16).contains(&micros).then(|| Self(Duration::from_micros(micros as u64)))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, nanos) = (self.0.as_secs(), self.0.subsec_nanos());
+        if nanos == 0 {
+            write!(f, "{seconds}s")
+        } else if seconds == 0 && nanos.is_multiple_of(1_000_000) {
+            write!(f, "{}ms", nanos / 1_000_000)
+        } else {
+            write!(f, "{}s", self.0.as_secs_f64())
+        }
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// As a number of seconds: what the seed's JSON has for windows.
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.subsec_nanos() == 0 {
+            serializer.serialize_u64(self.0.as_secs())
+        } else {
+            serializer.serialize_f64(self.0.as_secs_f64())
+        }
+    }
+}
+
+struct SpanVisitor;
+
+impl Visitor<'_> for SpanVisitor {
+    type Value = Span;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time: seconds (60, 0.5) or with a unit (500ms, 10s, 5m, 1h, 1d)")
+    }
+
+    fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
+        if seconds > 10_000_000_000 {
+            return Err(E::invalid_value(de::Unexpected::Unsigned(seconds), &self));
+        }
+        Ok(Span::from_secs(seconds))
+    }
+
+    fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Span, E> {
+        let wrong = || E::invalid_value(de::Unexpected::Signed(seconds), &self);
+        u64::try_from(seconds).map_err(|_| wrong()).and_then(|seconds| self.visit_u64(seconds))
+    }
+
+    fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Span, E> {
+        Span::seconds(seconds).ok_or_else(|| E::invalid_value(de::Unexpected::Float(seconds), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+        Span::parse(text.trim()).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SpanVisitor)
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A length of time: seconds, or text with a unit (ms, s, m, h, d).",
+            "anyOf": [
+                { "type": "number", "minimum": 0 },
+                { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)? *(ms|s|m|min|h|d)?$" }
+            ]
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The end of a request: settled exactly once, however it comes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+
+use crate::access_log::Record;
+use crate::client::Client;
+use crate::limits::Admission;
+use crate::server::Worker;
+use crate::sweep::Deadline;
+use crate::upstream::{Trouble, Upstream};
+
+/// What must happen when a request ends: its places come back, it is counted, it is logged. Made when the request begins, dropped when the
+/// last byte of its answer has been taken, or when the client has gone.
+pub(crate) struct Ending {
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    started: Instant,
+    /// What was answered. 499: the client left before.
+    pub(crate) status: StatusCode,
+    pub(crate) bytes: u64,
+    /// Whether the whole answer was handed over.
+    pub(crate) is_whole: bool,
+    /// What it may go by; given back by its own `Drop`.
+    pub(crate) admission: Option<Admission>,
+    pub(crate) upstream: Option<Arc<Upstream>>,
+    pub(crate) record: Option<Box<Record>>,
+    /// A request for one of the gateway's own endpoints, which the limits' metrics leave out.
+    pub(crate) is_local: bool,
+}
+
+impl Ending {
+    pub(crate) fn begin(worker: &Arc<Worker>, client: &Arc<Client>) -> Box<Self> {
+        client.request_began();
+        worker.metrics().in_flight.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self {
+            worker: Arc::clone(worker),
+            client: Arc::clone(client),
+            started: Instant::now(),
+            status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            bytes: 0,
+            is_whole: false,
+            admission: None,
+            upstream: None,
+            record: None,
+            is_local: false,
+        })
+    }
+
+    pub(crate) fn write_timeout(&self) -> Duration {
+        self.client.write_timeout
+    }
+
+    /// On HTTP/2, where one stream may stall while others move.
+    pub(crate) fn stall_deadline(&self) -> Option<Arc<Deadline>> {
+        self.client.is_h2.then(|| self.worker.sweep.deadline_of_part(&self.client.deadline))
+    }
+
+    /// The answer broke off.
+    pub(crate) fn broke(&mut self, trouble: &Trouble) {
+        if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
+            upstream.stats.metrics.failed(trouble.word());
+            self.worker.gateway.note_trouble(&upstream.settings.name, trouble);
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let took = self.started.elapsed();
+        let metrics = self.worker.metrics();
+        metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_local {
+            metrics.ended(self.status, took);
+        }
+        if let (Some(record), Some(log)) = (self.record.take(), self.worker.gateway.access_log()) {
+            log.write(&record, self.status, self.bytes, self.is_whole, took);
+        }
+        self.client.request_ended();
+    }
+}

@@ -1,0 +1,163 @@
+//! What all workers share: the plan in force, counts, the store, the logs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tidegate_policy::Timestamp;
+use tidegate_serve::{Aggregate, Log};
+use tidegate_store::{Store, StoreEvent};
+use tidegate_wait::Clock;
+
+use crate::access_log::AccessLog;
+use crate::control::Control;
+use crate::metrics::{Metrics, StoreState};
+use crate::plan::Plan;
+use crate::upstream::Trouble;
+
+/// How often a line tells of what happens often.
+const SUMMARY_EVERY: Duration = Duration::from_secs(10);
+
+/// What all workers share.
+pub(crate) struct Gateway {
+    plan: ArcSwap<Plan>,
+    pub(crate) clock: Clock,
+    store: Option<Store>,
+    /// `open`, `closed` or `local`.
+    store_mode: &'static str,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) log: Log,
+    access_log: Option<AccessLog>,
+    pub(crate) control: Control,
+    draining: AtomicBool,
+    refusals: Aggregate,
+    troubles: Aggregate,
+}
+
+impl Gateway {
+    #[expect(clippy::too_many_arguments, reason = "made once, where all of it comes together")]
+    pub(crate) fn new(
+        plan: Plan,
+        clock: Clock,
+        store: Option<Store>,
+        store_mode: &'static str,
+        metrics: Arc<Metrics>,
+        log: Log,
+        access_log: Option<AccessLog>,
+        control: Control,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            plan: ArcSwap::from_pointee(plan),
+            clock,
+            store,
+            store_mode,
+            metrics,
+            log,
+            access_log,
+            control,
+            draining: AtomicBool::new(false),
+            refusals: Aggregate::new(SUMMARY_EVERY, now),
+            troubles: Aggregate::new(SUMMARY_EVERY, now),
+        }
+    }
+
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        self.plan.load_full()
+    }
+
+    pub(crate) fn swap(&self, plan: Plan) {
+        self.plan.store(Arc::new(plan));
+    }
+
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    pub(crate) fn store_state(&self) -> Option<StoreState> {
+        self.store.as_ref().map(|store| StoreState { is_down: store.is_down(), mode: self.store_mode })
+    }
+
+    pub(crate) fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The time since 1970.
+    pub(crate) fn now_unix(&self) -> Duration {
+        Duration::from_nanos(self.clock.now().as_nanos())
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// A request was refused: a line now and then, never one each.
+    pub(crate) fn note_refusal(&self, limit: &str) {
+        if let Some(count) = self.refusals.note(Instant::now()) {
+            self.tell_refusals(count, limit);
+        }
+    }
+
+    fn tell_refusals(&self, count: u64, limit: &str) {
+        let requests = if count == 1 { "1 request" } else { "requests" };
+        let count = if count == 1 { String::new() } else { format!("{count} ") };
+        self.log.warn(
+            "RateLimiter",
+            format_args!("Request rejected: limit exceeded ({count}{requests}, last by `{limit}`)"),
+        );
+    }
+
+    /// An upstream did not answer as it should.
+    pub(crate) fn note_trouble(&self, upstream: &str, trouble: &Trouble) {
+        if let Some(count) = self.troubles.note(Instant::now()) {
+            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+            self.log.error("ProxyHandler", format_args!("upstream `{upstream}`: {trouble}{times}"));
+        }
+    }
+
+    /// Tells what was counted since the last line.
+    pub(crate) fn summarize(&self, at_the_end: bool) {
+        let now = Instant::now();
+        let rest = |aggregate: &Aggregate| if at_the_end { aggregate.take_rest() } else { aggregate.take_due(now) };
+        if let Some(count) = rest(&self.refusals) {
+            self.log.warn("RateLimiter", format_args!("Request rejected: limit exceeded ({count} more)"));
+        }
+        if let Some(count) = rest(&self.troubles) {
+            self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
+        }
+    }
+}
+
+/// Tells the log and the metrics what happens between us and Redis.
+pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> tidegate_store::Observer {
+    let entering = match mode {
+        "closed" => "entering fail-closed mode",
+        "local" => "entering local mode",
+        _ => "entering fail-open mode",
+    };
+    Arc::new(move |event| {
+        metrics.store_event(event);
+        match event {
+            StoreEvent::Call { .. } => {}
+            StoreEvent::Down { error } => {
+                log.warn("RedisClient", format_args!("Redis connection lost, {entering}: {error}"));
+            }
+            StoreEvent::Up { after } => {
+                let seconds = after.as_secs_f64();
+                log.info(
+                    "RedisClient",
+                    format_args!("Redis reconnected, resuming normal operation (it was away for {seconds:.1} s)"),
+                );
+            }
+        }
+    })
+}

@@ -1,0 +1,282 @@
+//! A request through the gateway, from its head to the head of its answer. The page to read first.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+
+use crate::access_log::{Record, version_name};
+use crate::body::Body;
+use crate::client::Client;
+use crate::ending::Ending;
+use crate::facts::Facts;
+use crate::limits::{Admission, Deciding, Denied, admit};
+use crate::plan::Plan;
+use crate::refusal::{self, rejected};
+use crate::request_id::{REQUEST_ID, RequestId};
+use crate::routes::normal_path;
+use crate::server::Worker;
+use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream, send};
+use crate::{admin, tunnel, unread, vetting};
+
+/// Answers a request. However it ends, its [`Ending`] settles it.
+pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: Request<Incoming>) -> Response<Body> {
+    let plan = worker.gateway.plan();
+    let ending = Ending::begin(&worker, &client);
+    let id = RequestId::of(request.headers(), &worker);
+    let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, ending };
+    let mut response = passage.answer(request).await;
+    let Passage { mut ending, id, .. } = passage;
+    ending.status = response.status();
+    if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert(REQUEST_ID.clone(), id);
+    }
+    response.body_mut().ends(ending);
+    response
+}
+
+/// A request on its way.
+struct Passage<'a> {
+    worker: &'a Arc<Worker>,
+    client: &'a Arc<Client>,
+    plan: &'a Arc<Plan>,
+    id: RequestId,
+    ending: Box<Ending>,
+}
+
+impl Passage<'_> {
+    /// Who asks, where it goes, the client's limits, the upstream's limits, the attempt.
+    async fn answer(&mut self, request: Request<Incoming>) -> Response<Body> {
+        let (plan, site, gateway) = (self.plan, &self.plan.site, &self.worker.gateway);
+        let host = match vetting::vet(&request, &site.connections) {
+            Ok(host) => host,
+            Err(fault) => {
+                let (parts, body) = request.into_parts();
+                self.note(&parts, "", self.client.peer);
+                unread::drain(body, &parts);
+                return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
+            }
+        };
+        if !site.admin_apart && admin::is_local(request.uri().path()) {
+            self.ending.is_local = true;
+            return admin::answer(gateway, self.client, request, self.id.as_str()).await;
+        }
+        let (parts, body, upgrade) = vetting::take_upgrade(request);
+        let from_trusted = site.is_trusted(self.client.peer);
+        let ip =
+            if from_trusted { vetting::client_ip(site, self.client.peer, &parts.headers) } else { self.client.peer };
+        self.note(&parts, &host, ip);
+        let now_unix = gateway.now_unix();
+        let caller = match site.identity.identify(&parts.headers, from_trusted, now_unix.as_secs()) {
+            Ok(caller) => caller,
+            Err(unidentified) => {
+                unread::drain(body, &parts);
+                return self.unidentified(&unidentified.to_string());
+            }
+        };
+        let path = normal_path(parts.uri.path());
+        let Some(place) = site.route(vetting::without_port(&host), &parts.method, &path) else {
+            unread::drain(body, &parts);
+            return rejected(StatusCode::NOT_FOUND, "no_route", "no route matches this request", self.id.as_str());
+        };
+        let route = &site.routes[place];
+        let upstream = &site.upstreams[route.upstream];
+        let facts = Facts {
+            ip,
+            caller: &caller,
+            tier: caller.tier.as_deref().unwrap_or(&site.default_tier),
+            route: &route.name,
+            path: &path,
+            upstream: &upstream.settings.name,
+            method: parts.method.as_str(),
+            host: vetting::without_port(&host),
+            headers: &parts.headers,
+        };
+        if let Some(record) = &mut self.ending.record {
+            record.identified(caller.user.as_deref(), &route.name, &upstream.settings.name);
+        }
+
+        let deciding = Deciding { plan, store: gateway.store(), clock: gateway.clock, worker: self.worker.index };
+        let admission = match admitted(deciding, &route.limits, &upstream.settings.limits, &facts).await {
+            Ok(admission) => admission,
+            Err(denied) => {
+                unread::drain(body, &parts);
+                self.count(place, false);
+                return self.refuse(denied, place, facts.tier);
+            }
+        };
+        self.count(place, true);
+        let request = Outbound { parts: &parts, host: &host, body, upgrade, from_trusted };
+        self.forward(upstream, request, admission).await
+    }
+
+    /// Sends an admitted request to its upstream, and turns what comes back into an answer.
+    async fn forward(
+        &mut self,
+        upstream: &Arc<Upstream>,
+        request: Outbound<'_>,
+        mut admission: Admission,
+    ) -> Response<Body> {
+        let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
+        let Outbound { parts, host, body, upgrade, from_trusted } = request;
+        let (length, body) = vetting::body(parts, body);
+        let (protocol, upgrading) = upgrade.unzip();
+        let outgoing = Outgoing {
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            base: &settings.base,
+            host: if settings.preserve_host && !host.is_empty() {
+                host.as_bytes()
+            } else {
+                settings.authority.as_bytes()
+            },
+            asked_host: host,
+            peer: self.client.peer,
+            trusted: from_trusted,
+            scheme: self.client.scheme,
+            version: version_name(parts.version),
+            request_id: self.id.as_str(),
+            degraded: admission.degraded(),
+            guarded: &self.plan.site.guarded,
+            body: length,
+            expects_continue: vetting::expects_continue(parts) && body.is_some(),
+            upgrade: protocol.as_ref(),
+        };
+        let local = Local {
+            worker: self.worker.index,
+            sweep: &self.worker.sweep,
+            client_timeout: connections.body_timeout.get(),
+            max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
+        };
+        self.ending.upstream = Some(Arc::clone(upstream));
+        let started = Instant::now();
+        let (head, traits) = (outgoing.head(), outgoing.traits());
+        admission.sent();
+        self.ending.admission = Some(admission);
+        match send(upstream, &local, traits, head, body).await {
+            Ok(answer) => {
+                upstream.answered(started.elapsed(), answer.status);
+                self.succeed(answer, upgrading)
+            }
+            Err(trouble) => self.fail(upstream, &trouble),
+        }
+    }
+
+    fn succeed(&mut self, answer: Answer, upgrading: Option<OnUpgrade>) -> Response<Body> {
+        let Answer { status, headers, body } = answer;
+        let (body, upgraded) = match body {
+            AnswerContent::Whole(bytes) => (Body::whole(bytes), None),
+            AnswerContent::Stream(stream) => (Body::stream(stream), None),
+            AnswerContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
+        };
+        let mut response = Response::new(body);
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        let headers = response.headers_mut();
+        headers.append(header::VIA, HeaderValue::from_static("1.1 tidegate"));
+        if let Some(admission) = &self.ending.admission {
+            let now_unix = self.worker.gateway.now_unix();
+            refusal::tell(self.plan, admission.asked(), None, now_unix, headers);
+            refusal::tell_dry_run(self.plan, &admission.would_refuse, headers);
+        }
+        if let (Some((connection, protocol)), Some(upgrading)) = (upgraded, upgrading) {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::UPGRADE, protocol);
+            let idle = self.plan.site.connections.upgrade_timeout.get();
+            // The request lasts as long as the connection does: so does what it holds.
+            tunnel::open(*connection, upgrading, idle, self.ending.admission.take());
+        }
+        response
+    }
+
+    fn fail(&mut self, upstream: &Upstream, trouble: &Trouble) -> Response<Body> {
+        if let (Trouble::Full, Some(admission)) = (trouble, &mut self.ending.admission) {
+            // The gateway itself refuses: what was taken comes back.
+            admission.not_sent();
+        }
+        if !trouble.is_clients() {
+            upstream.failed(trouble);
+            self.worker.gateway.note_trouble(&upstream.settings.name, trouble);
+        }
+        refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str())
+    }
+
+    fn refuse(&mut self, denied: Denied, route: usize, tier: &str) -> Response<Body> {
+        let (plan, id) = (self.plan, self.id.as_str());
+        let (limit, response) = match denied {
+            Denied::Limit { asked, by, retry_after } => {
+                let now_unix = self.worker.gateway.now_unix();
+                let response = refusal::limited(plan, &asked, by, retry_after, now_unix, id);
+                (&plan.limits[asked[by].limit], response)
+            }
+            Denied::NoKey { limit, lacks } => (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id)),
+            Denied::StoreAway { limit, retry_after } => {
+                (&plan.limits[limit], refusal::store_away(&plan.limits[limit], retry_after, id))
+            }
+        };
+        plan.site.count_exceeded(route, tier);
+        self.worker.gateway.note_refusal(limit.name());
+        if let Some(record) = &mut self.ending.record {
+            record.refused_by = Some(limit.name().into());
+        }
+        response
+    }
+
+    fn unidentified(&mut self, detail: &str) -> Response<Body> {
+        let mut response = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        response
+    }
+
+    /// Remembers a request for its line in the access log.
+    fn note(&mut self, parts: &Parts, host: &str, ip: IpAddr) {
+        if self.worker.gateway.access_log().is_some() {
+            self.ending.record = Some(Box::new(Record::new(parts, host, ip, self.id.as_str())));
+        }
+    }
+
+    /// Counts a decision, by the algorithm of the route's first limit.
+    fn count(&self, route: usize, forwarded: bool) {
+        let first = self.plan.site.routes[route].limits.first();
+        let algorithm = first.map(|limit| self.plan.limits[*limit].settings.numbers.algorithm());
+        self.worker.metrics().decided(forwarded, algorithm);
+    }
+}
+
+/// A request that may go.
+struct Outbound<'a> {
+    parts: &'a Parts,
+    host: &'a str,
+    body: Incoming,
+    upgrade: Option<(HeaderValue, OnUpgrade)>,
+    from_trusted: bool,
+}
+
+/// Asks the limits of the client, waits if a shaper says so, and then asks those of the upstream. If the latter refuse, what the client's
+/// took comes back: its admission is dropped unsent.
+async fn admitted(
+    deciding: Deciding<'_>,
+    client: &[usize],
+    upstream: &[usize],
+    facts: &Facts<'_>,
+) -> Result<Admission, Denied> {
+    let mut admission = admit(deciding, client, facts).await?;
+    let wait = admission.wait();
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+    if !upstream.is_empty() {
+        let more = admit(deciding, upstream, facts).await?;
+        let wait = more.wait();
+        admission.join(more);
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+    Ok(admission)
+}

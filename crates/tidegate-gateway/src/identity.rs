@@ -1,0 +1,191 @@
+//! Who a caller is: known by an API key, by a token, or by what a trusted proxy says.
+//!
+//! The sources are asked in that order and the first that is *present* counts: a wrong key next to a good token is
+//! refused, so a caller can't try one credential behind another. Nothing here reads a clock.
+
+mod api_keys;
+mod digest;
+mod jwt;
+mod trusted_headers;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::config::model::Identity as IdentityModel;
+
+use self::api_keys::KeyTable;
+use self::jwt::Tokens;
+use self::trusted_headers::ProxyHeaders;
+
+/// Users, tiers and programs become keys of limiters, labels and log fields: none may be longer than this.
+const MAX_NAME_BYTES: usize = 256;
+
+/// What is wrong with the configuration: where, and what is allowed there.
+type Errors = Vec<(String, String)>;
+
+/// Someone who calls. The default is nobody in particular.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Caller {
+    /// Who it is.
+    pub(crate) user: Option<Box<str>>,
+    /// What they are entitled to; from tokens and proxies it can be any text.
+    pub(crate) tier: Option<Box<str>>,
+    /// The program that calls.
+    pub(crate) client_id: Option<Box<str>>,
+    /// Tells API keys apart without giving them away: the first 8 bytes of the key's SHA-256 in hex.
+    pub(crate) api_key: Option<Box<str>>,
+}
+
+/// Why a caller who claims to be someone is not believed. Answered with 401; the text is safe to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unidentified {
+    /// Nobody has this API key.
+    UnknownApiKey,
+    /// The token does not hold, and why.
+    InvalidToken(&'static str),
+    /// The header came twice: whoever reads the other one would see another caller.
+    Repeated(HeaderName),
+    /// A trusted proxy's header holds no usable name.
+    Unusable(HeaderName),
+}
+
+impl fmt::Display for Unidentified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownApiKey => f.write_str("unknown API key"),
+            Self::InvalidToken(reason) => write!(f, "invalid token: {reason}"),
+            Self::Repeated(header) => write!(f, "header {header} is given more than once"),
+            Self::Unusable(header) => write!(f, "header {header} is not text of at most {MAX_NAME_BYTES} bytes"),
+        }
+    }
+}
+
+/// All that callers are known by.
+pub(crate) struct Identity {
+    default_tier: Box<str>,
+    api_keys: Option<KeyTable>,
+    tokens: Option<Tokens>,
+    proxy_headers: Option<ProxyHeaders>,
+    /// Most requests of an open gateway are nobody's: made once.
+    anonymous: Arc<Caller>,
+}
+
+impl Identity {
+    /// Checks the configuration and reads its key files. Every error is pushed as (path, message); if there is one,
+    /// the result must not be used.
+    pub(crate) fn build(model: &IdentityModel, errors: &mut Errors) -> Self {
+        let default_tier = model.default_tier.as_deref().unwrap_or("anonymous");
+        check_name(default_tier, "identity.default_tier", errors);
+        let api_keys = model.api_keys.as_ref().and_then(|model| KeyTable::build(model, errors));
+        let proxy_headers = model.trusted_headers.as_ref().map(|model| ProxyHeaders::build(model, errors));
+        if let (Some(table), Some(trusted)) = (&api_keys, &proxy_headers)
+            && trusted.names().any(|name| name == table.header())
+        {
+            let message = format!("{} is one of the trusted_headers, which clients can't send", table.header());
+            errors.push(("identity.api_keys.header".to_owned(), message));
+        }
+        Self {
+            default_tier: default_tier.into(),
+            api_keys,
+            tokens: model.jwt.as_ref().and_then(|model| Tokens::build(model, errors)),
+            proxy_headers,
+            anonymous: Arc::default(),
+        }
+    }
+
+    /// Who sends these headers. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
+    pub(crate) fn identify(
+        &self,
+        headers: &HeaderMap,
+        from_trusted: bool,
+        now: u64,
+    ) -> Result<Arc<Caller>, Unidentified> {
+        if let Some(table) = &self.api_keys
+            && let Some(caller) = table.caller(headers)?
+        {
+            return Ok(caller);
+        }
+        if let Some(tokens) = &self.tokens
+            && let Some(caller) = tokens.caller(headers, now)?
+        {
+            return Ok(caller);
+        }
+        if from_trusted
+            && let Some(trusted) = &self.proxy_headers
+            && let Some(caller) = trusted.caller(headers)?
+        {
+            return Ok(Arc::new(caller));
+        }
+        Ok(Arc::clone(&self.anonymous))
+    }
+
+    /// Headers that only a trusted proxy may set. They must be removed from everyone else's requests: the upstream
+    /// believes them too.
+    pub(crate) fn guarded_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.proxy_headers.iter().flat_map(ProxyHeaders::names)
+    }
+
+    /// The tier of callers that have none.
+    pub(crate) fn default_tier(&self) -> &str {
+        &self.default_tier
+    }
+
+    /// Every tier known beforehand: the default one and those of the API keys. Tokens and proxies may name any other,
+    /// so whoever keeps something for each tier must map those to a fixed set first.
+    pub(crate) fn tiers(&self) -> BTreeSet<&str> {
+        let of_keys = self.api_keys.iter().flat_map(KeyTable::tiers);
+        of_keys.chain([self.default_tier()]).collect()
+    }
+}
+
+/// The header's value, if it is there once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h HeaderValue>, Unidentified> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(Unidentified::Repeated(name.clone())),
+    }
+}
+
+/// Whether a text can name a user, a tier or a program.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
+}
+
+fn check_name(text: &str, path: &str, errors: &mut Errors) {
+    if !is_name(text) {
+        let message = format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters");
+        errors.push((path.to_owned(), message));
+    }
+}
+
+/// Headers that carry something else already: a key there would be taken for it, and guarding them would break
+/// requests.
+const TAKEN: [HeaderName; 10] = [
+    http::header::AUTHORIZATION,
+    http::header::CONNECTION,
+    http::header::CONTENT_LENGTH,
+    http::header::CONTENT_TYPE,
+    http::header::COOKIE,
+    http::header::HOST,
+    http::header::TE,
+    http::header::TRAILER,
+    http::header::TRANSFER_ENCODING,
+    http::header::UPGRADE,
+];
+
+fn header_name(text: &str, path: &str, errors: &mut Errors) -> Option<HeaderName> {
+    let message = match HeaderName::try_from(text) {
+        Ok(name) if !TAKEN.contains(&name) => return Some(name),
+        Ok(name) => format!("{name} has a meaning of its own: use another header, such as x-auth-user"),
+        Err(_) => format!("{text:?} is not a header name: letters, digits and - are allowed"),
+    };
+    errors.push((path.to_owned(), message));
+    None
+}

@@ -1,0 +1,102 @@
+//! API keys: a table from the hash of a key to whose it is.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName};
+
+use crate::config::model::{ApiKey, ApiKeys};
+
+use super::digest::{Digest, from_hex, sha256, short_id};
+use super::{Caller, Errors, Unidentified, check_name, header_name, only};
+
+pub(super) struct KeyTable {
+    header: HeaderName,
+    callers: HashMap<Digest, Arc<Caller>>,
+}
+
+impl KeyTable {
+    /// `None` only if there is no header to read the key from, which is an error.
+    pub(super) fn build(model: &ApiKeys, errors: &mut Errors) -> Option<Self> {
+        let header = header_name(&model.header, "identity.api_keys.header", errors);
+        let mut callers = HashMap::with_capacity(model.keys.len());
+        let mut places = HashMap::with_capacity(model.keys.len());
+        for (place, key) in model.keys.iter().enumerate() {
+            let path = format!("identity.api_keys.keys[{place}]");
+            check_owner(key, &path, errors);
+            let Some(digest) = digest_of(key, &path, errors) else { continue };
+            match places.entry(digest) {
+                Entry::Occupied(first) => {
+                    let message = format!("is the same key as keys[{}]: a key has one owner", first.get());
+                    errors.push((path, message));
+                }
+                Entry::Vacant(free) => {
+                    free.insert(place);
+                    callers.insert(digest, Arc::new(owner_of(key, &digest)));
+                }
+            }
+        }
+        Some(Self { header: header?, callers })
+    }
+
+    pub(super) fn header(&self) -> &HeaderName {
+        &self.header
+    }
+
+    pub(super) fn tiers(&self) -> impl Iterator<Item = &str> {
+        self.callers.values().filter_map(|caller| caller.tier.as_deref())
+    }
+
+    /// Whose key this is; `None` if no key is presented.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Option<Arc<Caller>>, Unidentified> {
+        let Some(key) = only(headers, &self.header)? else { return Ok(None) };
+        match self.callers.get(&sha256(key.as_bytes())) {
+            Some(caller) => Ok(Some(Arc::clone(caller))),
+            None => Err(Unidentified::UnknownApiKey),
+        }
+    }
+}
+
+fn owner_of(key: &ApiKey, digest: &Digest) -> Caller {
+    Caller {
+        user: Some(key.user.as_str().into()),
+        tier: key.tier.as_deref().map(Into::into),
+        client_id: Some(key.client_id.as_deref().unwrap_or(&key.user).into()),
+        api_key: Some(short_id(digest)),
+    }
+}
+
+fn check_owner(key: &ApiKey, path: &str, errors: &mut Errors) {
+    check_name(&key.user, &format!("{path}.user"), errors);
+    if let Some(tier) = &key.tier {
+        check_name(tier, &format!("{path}.tier"), errors);
+    }
+    if let Some(client_id) = &key.client_id {
+        check_name(client_id, &format!("{path}.client_id"), errors);
+    }
+}
+
+/// The hash the key is known by. Messages never repeat what stands in the file: it may be a key in the wrong place.
+fn digest_of(key: &ApiKey, path: &str, errors: &mut Errors) -> Option<Digest> {
+    let (path, message) = match (&key.sha256, &key.key) {
+        (Some(hex), None) => match from_hex(hex) {
+            Some(digest) => return Some(digest),
+            None => (format!("{path}.sha256"), "must be a SHA-256: 64 hex digits"),
+        },
+        (None, Some(key)) if is_sendable(key) => return Some(sha256(key.as_bytes())),
+        (None, Some(_)) => (
+            format!("{path}.key"),
+            "must be printable ASCII, not empty, without spaces at its ends: a header can carry no other",
+        ),
+        (Some(_), Some(_)) => (path.to_owned(), "has both sha256 and key: give one of them"),
+        (None, None) => (path.to_owned(), "needs sha256 (hex of the key's SHA-256) or key"),
+    };
+    errors.push((path, message.to_owned()));
+    None
+}
+
+fn is_sendable(key: &str) -> bool {
+    let printable = key.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    printable && !key.is_empty() && key.trim() == key
+}

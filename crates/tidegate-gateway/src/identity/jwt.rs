@@ -1,0 +1,118 @@
+//! JSON Web Tokens in `Authorization: Bearer`.
+//!
+//! What a token is made of is read by `jsonwebtoken`, signatures are checked by `ring` ([`signature`]). A key knows
+//! the algorithms it may be used with ([`keys`]); what the token's header asks for only chooses among them. Times are
+//! checked here, with the time that is handed in.
+
+mod claims;
+mod key_source;
+mod key_strength;
+mod keys;
+mod signature;
+mod verified;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HeaderMap};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{decode, decode_header};
+
+use crate::config::model::Jwt;
+use crate::config::span::Span;
+
+use self::claims::ClaimNames;
+use self::keys::KeySet;
+use self::verified::{Verified, VerifiedTokens};
+use super::digest::sha256;
+use super::{Caller, Errors, Unidentified, only};
+
+/// Longer tokens are refused unread.
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
+const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
+/// More than this is no difference of clocks: it would make `exp` meaningless.
+const MAX_LEEWAY: Duration = Duration::from_mins(10);
+
+pub(super) struct Tokens {
+    keys: KeySet,
+    names: ClaimNames,
+    leeway_seconds: u64,
+    verified: VerifiedTokens,
+}
+
+impl Tokens {
+    /// `None` only if there is no key, which is an error.
+    pub(super) fn build(model: &Jwt, errors: &mut Errors) -> Option<Self> {
+        signature::use_ring();
+        let leeway = model.leeway.map_or(DEFAULT_LEEWAY, Span::get);
+        if leeway > MAX_LEEWAY {
+            errors.push(("identity.jwt.leeway".to_owned(), "must be 0 to 10m".to_owned()));
+        }
+        let names = ClaimNames::build(model, errors);
+        let keys = KeySet::load(model, errors)?;
+        Some(Self { keys, names, leeway_seconds: leeway.as_secs(), verified: VerifiedTokens::default() })
+    }
+
+    /// Whose token this is; `None` if none is presented. Schemes other than `Bearer` are for the upstream.
+    pub(super) fn caller(&self, headers: &HeaderMap, now: u64) -> Result<Option<Arc<Caller>>, Unidentified> {
+        let Some(credentials) = only(headers, &AUTHORIZATION)? else { return Ok(None) };
+        let Some(token) = bearer(credentials.as_bytes()) else { return Ok(None) };
+        self.identify(token, now).map(Some).map_err(Unidentified::InvalidToken)
+    }
+
+    fn identify(&self, token: &[u8], now: u64) -> Result<Arc<Caller>, &'static str> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err("it is longer than 8 KiB");
+        }
+        let digest = sha256(token);
+        if let Some(known) = self.verified.get(&digest) {
+            known.lifetime.check(now)?;
+            return Ok(known.caller);
+        }
+        let verified = self.verify(token)?;
+        verified.lifetime.check(now)?;
+        let caller = Arc::clone(&verified.caller);
+        self.verified.insert(digest, verified);
+        Ok(caller)
+    }
+
+    /// All that does not depend on the time.
+    fn verify(&self, token: &[u8]) -> Result<Verified, &'static str> {
+        let header = decode_header(token).map_err(|error| reason(&error))?;
+        // RFC 7515, 4.1.11: a header that names extensions is for those who know them. We know none.
+        if header.crit.is_some() {
+            return Err("it needs an extension that is not supported");
+        }
+        let key = self.keys.choose(&header)?;
+        let token = decode(token, &key.material, &key.validation).map_err(|error| reason(&error))?;
+        self.names.read(&token.claims, self.leeway_seconds)
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.verified.len()
+    }
+}
+
+/// The token, if the scheme is `Bearer`, in any case.
+fn bearer(credentials: &[u8]) -> Option<&[u8]> {
+    let end = credentials.iter().position(u8::is_ascii_whitespace).unwrap_or(credentials.len());
+    let (scheme, token) = credentials.split_at(end);
+    scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
+}
+
+/// Tells the token's sender what is wrong with it, and nothing of our keys.
+fn reason(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::InvalidSignature => "its signature does not match",
+        ErrorKind::InvalidAlgorithm => "its algorithm is not allowed",
+        ErrorKind::InvalidIssuer => "it is from another issuer",
+        ErrorKind::InvalidAudience => "it is for another audience",
+        ErrorKind::MissingRequiredClaim(claim) => match claim.as_str() {
+            "exp" => "it needs exp, a Unix time",
+            "iss" => "it needs iss",
+            _ => "it needs aud",
+        },
+        _ => "it is malformed, or of an unknown algorithm",
+    }
+}

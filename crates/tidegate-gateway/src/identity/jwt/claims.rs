@@ -1,0 +1,86 @@
+//! What a token says: whose it is, and when it may be used.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::config::model::Jwt;
+
+use super::super::{Caller, Errors, is_name};
+use super::verified::{Lifetime, Verified};
+
+pub(super) type Claims = Map<String, Value>;
+
+/// Which claims say what.
+pub(super) struct ClaimNames {
+    user: Box<str>,
+    tier: Box<str>,
+    /// The first of them that is there.
+    client_id: Vec<Box<str>>,
+}
+
+impl ClaimNames {
+    pub(super) fn build(model: &Jwt, errors: &mut Errors) -> Self {
+        let mut name = |setting: &str, name: &Option<String>| {
+            if name.as_deref() == Some("") {
+                let message = "must not be empty: the name of a claim".to_owned();
+                errors.push((format!("identity.jwt.{setting}"), message));
+            }
+            name.as_deref().map(Box::from)
+        };
+        Self {
+            user: name("user_claim", &model.user_claim).unwrap_or_else(|| "sub".into()),
+            tier: name("tier_claim", &model.tier_claim).unwrap_or_else(|| "tier".into()),
+            client_id: match name("client_id_claim", &model.client_id_claim) {
+                Some(name) => vec![name],
+                None => vec!["client_id".into(), "azp".into()],
+            },
+        }
+    }
+
+    pub(super) fn read(&self, claims: &Claims, leeway_seconds: u64) -> Result<Verified, &'static str> {
+        let client_id = self.client_id.iter().find_map(|name| present(claims, name));
+        let caller = Caller {
+            user: present(claims, &self.user).map(user).transpose()?,
+            tier: present(claims, &self.tier).map(|claim| text(claim, "its tier is not a usable name")).transpose()?,
+            client_id: client_id.map(|claim| text(claim, "its client is not a usable name")).transpose()?,
+            api_key: None,
+        };
+        if caller.user.is_none() && caller.client_id.is_none() {
+            return Err("it names neither a user nor a client");
+        }
+        Ok(Verified { caller: Arc::new(caller), lifetime: lifetime(claims, leeway_seconds)? })
+    }
+}
+
+/// Some issuers write `null` for what they don't know.
+fn present<'c>(claims: &'c Claims, name: &str) -> Option<&'c Value> {
+    claims.get(name).filter(|value| !value.is_null())
+}
+
+/// A number is taken if it is whole and fits 64 bits: beyond that, two users' numbers could be read as the same one.
+fn user(claim: &Value) -> Result<Box<str>, &'static str> {
+    match claim {
+        Value::Number(number) if number.is_u64() || number.is_i64() => Ok(number.to_string().into()),
+        _ => text(claim, "its user is not a usable name or number"),
+    }
+}
+
+fn text(claim: &Value, otherwise: &'static str) -> Result<Box<str>, &'static str> {
+    claim.as_str().filter(|text| is_name(text)).map(Into::into).ok_or(otherwise)
+}
+
+fn lifetime(claims: &Claims, leeway_seconds: u64) -> Result<Lifetime, &'static str> {
+    let exp = claims.get("exp").and_then(unix_seconds).ok_or("it needs exp, a Unix time")?;
+    let nbf = match present(claims, "nbf") {
+        Some(nbf) => unix_seconds(nbf).ok_or("its nbf is not a Unix time")?,
+        None => 0,
+    };
+    Ok(Lifetime { first_second: nbf.saturating_sub(leeway_seconds), end_second: exp.saturating_add(leeway_seconds) })
+}
+
+/// RFC 7519 allows fractions; the part of a second is dropped.
+fn unix_seconds(claim: &Value) -> Option<u64> {
+    let fractional = || claim.as_f64().filter(|seconds| (0.0..1e15).contains(seconds)).map(|seconds| seconds as u64);
+    claim.as_u64().or_else(fractional)
+}

@@ -1,0 +1,136 @@
+//! The keys tokens are checked with, and which one a token is checked with.
+
+use std::collections::HashSet;
+
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
+
+use crate::config::model::Jwt;
+
+use super::super::Errors;
+use super::key_source::{self, Candidate};
+
+/// A key, and what a token must have besides its signature.
+pub(super) struct Key {
+    name: Option<Box<str>>,
+    pub(super) material: DecodingKey,
+    /// Its `algorithms` are those the key may be used with, whatever a token asks for.
+    pub(super) validation: Validation,
+}
+
+/// No two keys have the same name and a common algorithm.
+pub(super) struct KeySet {
+    keys: Vec<Key>,
+}
+
+impl KeySet {
+    pub(super) fn load(model: &Jwt, errors: &mut Errors) -> Option<Self> {
+        let allowed = allowed_algorithms(&model.algorithms, errors);
+        let mut candidates = match key_source::read(model) {
+            Ok(candidates) => candidates,
+            Err((path, message)) => {
+                errors.push((path.to_owned(), message));
+                return None;
+            }
+        };
+        for (place, algorithm) in &allowed {
+            if !candidates.iter().any(|key| key.algorithms.contains(algorithm)) {
+                let message = format!("{algorithm:?} fits no key: allowed are {}", fitting(&candidates));
+                errors.push((format!("identity.jwt.algorithms[{place}]"), message));
+            }
+        }
+        if !model.algorithms.is_empty() {
+            for key in &mut candidates {
+                key.algorithms.retain(|algorithm| allowed.iter().any(|(_, allowed)| allowed == algorithm));
+            }
+            candidates.retain(|key| !key.algorithms.is_empty());
+        }
+        check_names(&candidates, errors);
+        let keys = candidates.into_iter().map(|candidate| Key::new(candidate, model)).collect();
+        Some(Self { keys })
+    }
+
+    /// The key the token names. A key without a name serves every token, and a token that names none needs no name if
+    /// only one key fits.
+    pub(super) fn choose(&self, header: &Header) -> Result<&Key, &'static str> {
+        let mut fitting = self.keys.iter().filter(|key| key.validation.algorithms.contains(&header.alg)).peekable();
+        if fitting.peek().is_none() {
+            return Err("its algorithm is not allowed");
+        }
+        if let Some(kid) = header.kid.as_deref() {
+            let (mut named, mut nameless) = (None, None);
+            for key in fitting {
+                match key.name.as_deref() {
+                    Some(name) if name == kid => named = Some(key),
+                    Some(_) => {}
+                    None => nameless = Some(key),
+                }
+            }
+            return named.or(nameless).ok_or("its kid is not known");
+        }
+        match (fitting.next(), fitting.next()) {
+            (Some(key), None) => Ok(key),
+            _ => Err("it needs a kid: several keys fit"),
+        }
+    }
+}
+
+impl Key {
+    fn new(candidate: Candidate, model: &Jwt) -> Self {
+        let mut validation = Validation {
+            algorithms: candidate.algorithms,
+            // The library would read the clock for these two.
+            validate_exp: false,
+            validate_nbf: false,
+            validate_aud: model.audience.is_some(),
+            ..Validation::default()
+        };
+        let mut required = vec!["exp"];
+        if let Some(issuer) = &model.issuer {
+            validation.set_issuer(&[issuer]);
+            required.push("iss");
+        }
+        if let Some(audience) = &model.audience {
+            validation.set_audience(&[audience]);
+            required.push("aud");
+        }
+        validation.set_required_spec_claims(&required);
+        Self { name: candidate.name, material: candidate.material, validation }
+    }
+}
+
+const KNOWN: &str = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA";
+
+/// Each with its place in the list.
+fn allowed_algorithms(names: &[String], errors: &mut Errors) -> Vec<(usize, Algorithm)> {
+    let mut allowed = Vec::with_capacity(names.len());
+    for (place, name) in names.iter().enumerate() {
+        if let Ok(algorithm) = name.parse() {
+            allowed.push((place, algorithm));
+        } else {
+            let message = format!("{name:?} is unknown: allowed are {KNOWN}");
+            errors.push((format!("identity.jwt.algorithms[{place}]"), message));
+        }
+    }
+    allowed
+}
+
+fn fitting(candidates: &[Candidate]) -> String {
+    let mut names: Vec<_> =
+        candidates.iter().flat_map(|key| &key.algorithms).map(|algorithm| format!("{algorithm:?}")).collect();
+    names.sort();
+    names.dedup();
+    names.join(", ")
+}
+
+fn check_names(candidates: &[Candidate], errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for key in candidates {
+        if key.algorithms.iter().any(|algorithm| !seen.insert((&key.name, *algorithm))) {
+            let message = match &key.name {
+                Some(name) => format!("two keys have the kid {name:?} and a common algorithm: give each its own kid"),
+                None => "two keys with a common algorithm have no kid: give each its own".to_owned(),
+            };
+            errors.push(("identity.jwt.jwks".to_owned(), message));
+        }
+    }
+}

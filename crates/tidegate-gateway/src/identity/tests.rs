@@ -1,0 +1,56 @@
+//! The module as the gateway uses it: configuration in, callers out.
+
+mod api_keys;
+mod cache;
+mod configuration;
+mod garbage;
+mod issuer;
+mod key_sets;
+mod precedence;
+mod proxy;
+mod tokens;
+
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::{Caller, Errors, Identity, Unidentified};
+
+/// Every test's present, in Unix seconds.
+const NOW: u64 = 1_800_000_000;
+
+fn built(model: Value) -> (Identity, Errors) {
+    let model = serde_json::from_value(model).expect("the model's shape");
+    let mut errors = Errors::new();
+    let identity = Identity::build(&model, &mut errors);
+    (identity, errors)
+}
+
+fn identity(model: Value) -> Identity {
+    let (identity, errors) = built(model);
+    assert_eq!(errors, []);
+    identity
+}
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        let name: HeaderName = name.parse().expect("a header name");
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
+    }
+    headers
+}
+
+/// What the headers of an untrusted peer come to.
+fn ask(identity: &Identity, pairs: &[(&str, &str)]) -> Result<Arc<Caller>, Unidentified> {
+    identity.identify(&headers(pairs), false, NOW)
+}
+
+fn ask_token(identity: &Identity, token: &str) -> Result<Arc<Caller>, Unidentified> {
+    ask(identity, &[("authorization", &format!("Bearer {token}"))])
+}
+
+fn user(caller: Result<Arc<Caller>, Unidentified>) -> Option<String> {
+    caller.expect("it is believed").user.as_deref().map(Into::into)
+}

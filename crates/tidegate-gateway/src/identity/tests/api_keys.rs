@@ -1,0 +1,110 @@
+//! Callers with API keys.
+
+use serde_json::json;
+
+use super::{Caller, Unidentified, ask, built, headers, identity};
+
+/// `printf %s open-sesame | sha256sum`
+const OPEN_SESAME: &str = "d7ecdf25eaf3deba0f2628771dbdd22d4138ab6cf38f91ed02a2ca0dec7c8ab7";
+
+#[test]
+fn a_key_is_known_by_itself_or_by_its_hash() {
+    let identity = identity(json!({"api_keys": {"keys": [
+        {"key": "alpha", "user": "ann", "tier": "gold", "client_id": "cli"},
+        {"sha256": OPEN_SESAME.to_uppercase(), "user": "ali"},
+    ]}}));
+    let ann = ask(&identity, &[("x-api-key", "alpha")]).expect("a known key");
+    assert_eq!((ann.user.as_deref(), ann.tier.as_deref()), (Some("ann"), Some("gold")));
+    assert_eq!(ann.client_id.as_deref(), Some("cli"));
+    let ali = ask(&identity, &[("X-API-Key", "open-sesame")]).expect("a known key");
+    let expected = Caller {
+        user: Some("ali".into()),
+        tier: None,
+        client_id: Some("ali".into()),
+        api_key: Some(OPEN_SESAME[..16].into()),
+    };
+    assert_eq!(*ali, expected, "the client is the user, and the id is the start of the hash");
+}
+
+#[test]
+fn an_unknown_key_is_refused_and_no_key_is_anonymous() {
+    let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
+    for wrong in ["alph", "alphaa", "Alpha", "", "alpha,alpha", "ümlaut"] {
+        assert_eq!(ask(&identity, &[("x-api-key", wrong)]), Err(Unidentified::UnknownApiKey), "{wrong:?}");
+    }
+    assert_eq!(*ask(&identity, &[]).expect("nobody is somebody"), Caller::default());
+}
+
+#[test]
+fn two_keys_are_refused_even_if_they_are_the_same() {
+    let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
+    let twice = [("x-api-key", "alpha"), ("x-api-key", "alpha")];
+    assert_eq!(ask(&identity, &twice), Err(Unidentified::Repeated("x-api-key".parse().expect("a name"))));
+}
+
+#[test]
+fn the_header_can_be_another() {
+    let identity = identity(json!({"api_keys": {"header": "X-Key", "keys": [{"key": "alpha", "user": "ann"}]}}));
+    assert!(ask(&identity, &[("x-key", "alpha")]).expect("a known key").user.is_some());
+    assert!(ask(&identity, &[("x-api-key", "alpha")]).expect("not our header").user.is_none());
+}
+
+#[test]
+fn callers_are_made_once() {
+    let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
+    for pairs in [&[("x-api-key", "alpha")][..], &[]] {
+        let [one, other] = [(); 2].map(|()| identity.identify(&headers(pairs), false, 0).expect("it is believed"));
+        assert!(std::sync::Arc::ptr_eq(&one, &other));
+    }
+}
+
+#[test]
+fn the_tiers_known_beforehand_are_those_of_the_table_and_the_default() {
+    let keys = json!([
+        {"key": "a", "user": "a", "tier": "gold"},
+        {"key": "b", "user": "b", "tier": "free"},
+        {"key": "c", "user": "c", "tier": "gold"},
+        {"key": "d", "user": "d"},
+    ]);
+    let with_default = identity(json!({"api_keys": {"keys": keys}}));
+    assert_eq!(with_default.tiers().into_iter().collect::<Vec<_>>(), ["anonymous", "free", "gold"]);
+    let other = identity(json!({"default_tier": "guest"}));
+    assert_eq!((other.default_tier(), other.tiers().len()), ("guest", 1));
+}
+
+#[test]
+fn a_wrong_table_is_refused_with_the_place_and_what_is_allowed() {
+    let table = [
+        (json!({"user": "u"}), "identity.api_keys.keys[1]", "needs sha256"),
+        (json!({"key": "k", "sha256": OPEN_SESAME, "user": "u"}), "identity.api_keys.keys[1]", "both"),
+        (json!({"sha256": "abc", "user": "u"}), "identity.api_keys.keys[1].sha256", "64 hex digits"),
+        (json!({"sha256": "g".repeat(64), "user": "u"}), "identity.api_keys.keys[1].sha256", "64 hex digits"),
+        (json!({"sha256": "é".repeat(32), "user": "u"}), "identity.api_keys.keys[1].sha256", "64 hex digits"),
+        (json!({"sha256": format!("+{}", "1".repeat(63)), "user": "u"}), "identity.api_keys.keys[1].sha256", "64 hex"),
+        (json!({"key": "", "user": "u"}), "identity.api_keys.keys[1].key", "not empty"),
+        (json!({"key": " k", "user": "u"}), "identity.api_keys.keys[1].key", "without spaces"),
+        (json!({"key": "k\n", "user": "u"}), "identity.api_keys.keys[1].key", "printable"),
+        (json!({"key": "first", "user": "u"}), "identity.api_keys.keys[1]", "same key as keys[0]"),
+        (json!({"key": "k", "user": ""}), "identity.api_keys.keys[1].user", "1 to 256 bytes"),
+        (json!({"key": "k", "user": "u".repeat(257)}), "identity.api_keys.keys[1].user", "1 to 256 bytes"),
+        (json!({"key": "k", "user": "u", "tier": ""}), "identity.api_keys.keys[1].tier", "1 to 256 bytes"),
+        (json!({"key": "k", "user": "u", "client_id": "a\tb"}), "identity.api_keys.keys[1].client_id", "control"),
+    ];
+    for (key, path, message) in table {
+        let model = json!({"api_keys": {"keys": [{"key": "first", "user": "f"}, key]}});
+        let (_, errors) = built(model);
+        let [(at, told)] = &errors[..] else { panic!("one error for {key}: {errors:?}") };
+        assert_eq!(at, path);
+        assert!(told.contains(message), "{told:?} of {key}");
+    }
+}
+
+#[test]
+fn the_same_key_as_text_and_as_hash_is_one_key() {
+    let (_, errors) = built(json!({"api_keys": {"keys": [
+        {"key": "open-sesame", "user": "a"},
+        {"sha256": OPEN_SESAME, "user": "b"},
+    ]}}));
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].0, "identity.api_keys.keys[1]");
+}

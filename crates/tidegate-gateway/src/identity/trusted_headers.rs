@@ -1,0 +1,63 @@
+//! What a trusted proxy says about the caller.
+
+use http::header::{HeaderMap, HeaderName};
+
+use crate::config::model::TrustedHeaders;
+
+use super::{Caller, Errors, Unidentified, header_name, is_name, only};
+
+pub(super) struct ProxyHeaders {
+    user: Option<HeaderName>,
+    tier: Option<HeaderName>,
+    client_id: Option<HeaderName>,
+}
+
+impl ProxyHeaders {
+    pub(super) fn build(model: &TrustedHeaders, errors: &mut Errors) -> Self {
+        let mut seen = Vec::with_capacity(3);
+        let mut name = |setting: &str, text: &Option<String>| {
+            let path = format!("identity.trusted_headers.{setting}");
+            let name = header_name(text.as_deref()?, &path, errors)?;
+            if seen.contains(&name) {
+                errors.push((path, format!("{name} has another meaning already: each needs its own header")));
+            }
+            seen.push(name.clone());
+            Some(name)
+        };
+        let headers = Self {
+            user: name("user", &model.user),
+            tier: name("tier", &model.tier),
+            client_id: name("client_id", &model.client_id),
+        };
+        if model.user.is_none() && model.tier.is_none() && model.client_id.is_none() {
+            let message = "needs at least one of user, tier and client_id";
+            errors.push(("identity.trusted_headers".to_owned(), message.to_owned()));
+        }
+        headers
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        [&self.user, &self.tier, &self.client_id].into_iter().flatten()
+    }
+
+    /// Who the proxy says it is; `None` if it says nothing.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Option<Caller>, Unidentified> {
+        let caller = Caller {
+            user: read(headers, self.user.as_ref())?,
+            tier: read(headers, self.tier.as_ref())?,
+            client_id: read(headers, self.client_id.as_ref())?,
+            api_key: None,
+        };
+        Ok((caller != Caller::default()).then_some(caller))
+    }
+}
+
+/// Proxies send an empty header for someone who is not logged in: that is no name.
+fn read(headers: &HeaderMap, name: Option<&HeaderName>) -> Result<Option<Box<str>>, Unidentified> {
+    let Some(name) = name else { return Ok(None) };
+    let Some(value) = only(headers, name)?.filter(|value| !value.is_empty()) else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) if is_name(text) => Ok(Some(text.into())),
+        _ => Err(Unidentified::Unusable(name.clone())),
+    }
+}

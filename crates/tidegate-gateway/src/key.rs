@@ -1,0 +1,192 @@
+//! On whose account a request goes: the parts a limit's key is made of.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use http::HeaderName;
+use tidegate_store::Key;
+
+use crate::config::model::Missing;
+use crate::facts::Facts;
+
+/// What tells accounts apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Ip,
+    User,
+    ApiKey,
+    ClientId,
+    Tier,
+    Endpoint,
+    Resource,
+    Provider,
+    Method,
+    Host,
+    Header(HeaderName),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("ip"),
+            Self::User => f.write_str("user"),
+            Self::ApiKey => f.write_str("apiKey"),
+            Self::ClientId => f.write_str("clientId"),
+            Self::Tier => f.write_str("tier"),
+            Self::Endpoint => f.write_str("endpoint"),
+            Self::Resource => f.write_str("resource"),
+            Self::Provider => f.write_str("provider"),
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
+}
+
+/// What the key of a limit is made of; nothing at all for one that everyone shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyParts(Vec<Part>);
+
+/// A key that can't be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidKey(String);
+
+impl fmt::Display for InvalidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no key; write `global`, or one or several (joined by `+`) of ip, user, apiKey, clientId, tier, endpoint, \
+             resource, provider, method, host, header:NAME",
+            self.0
+        )
+    }
+}
+
+const MOST_PARTS: usize = 6;
+
+impl FromStr for KeyParts {
+    type Err = InvalidKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKey> {
+        if text.trim() == "global" {
+            return Ok(Self(Vec::new()));
+        }
+        let parts: Option<Vec<Part>> = text.split('+').map(|word| part(word.trim())).collect();
+        let parts = parts.filter(|parts| parts.len() <= MOST_PARTS);
+        let distinct = |parts: &Vec<Part>| parts.iter().enumerate().all(|(place, part)| !parts[..place].contains(part));
+        parts.filter(distinct).map(Self).ok_or_else(|| InvalidKey(text.to_owned()))
+    }
+}
+
+/// As it is written: `user+endpoint`.
+impl fmt::Display for KeyParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("global");
+        }
+        self.0.iter().enumerate().try_for_each(|(place, part)| write!(f, "{}{part}", if place == 0 { "" } else { "+" }))
+    }
+}
+
+fn part(word: &str) -> Option<Part> {
+    if let Some(name) = word.strip_prefix("header:") {
+        return HeaderName::from_bytes(name.as_bytes()).ok().map(Part::Header);
+    }
+    Some(match word {
+        "ip" => Part::Ip,
+        "user" => Part::User,
+        "apiKey" | "api_key" => Part::ApiKey,
+        "clientId" | "client_id" => Part::ClientId,
+        "tier" => Part::Tier,
+        "endpoint" => Part::Endpoint,
+        "resource" => Part::Resource,
+        "provider" => Part::Provider,
+        "method" => Part::Method,
+        "host" => Part::Host,
+        _ => return None,
+    })
+}
+
+/// Whether a request has what a key needs.
+pub(crate) enum Account {
+    /// Its account.
+    Of(Key),
+    /// The limit does not apply to it.
+    Exempt,
+    /// It must be refused: it lacks this.
+    Lacks(&'static str),
+}
+
+impl KeyParts {
+    /// The account of a request, or what `missing` says if it lacks something.
+    pub(crate) fn account(&self, facts: &Facts<'_>, missing: Missing) -> Account {
+        let ip = address_bytes(facts.ip);
+        let mut texts: [&[u8]; MOST_PARTS + 1] = [b"="; MOST_PARTS + 1];
+        for (place, part) in self.0.iter().enumerate() {
+            let text = match part {
+                Part::Ip => Some(ip.as_ref()),
+                Part::User => facts.caller.user.as_deref().map(str::as_bytes),
+                Part::ApiKey => facts.caller.api_key.as_deref().map(str::as_bytes),
+                Part::ClientId => facts.caller.client_id.as_deref().map(str::as_bytes),
+                Part::Tier => Some(facts.tier.as_bytes()),
+                Part::Endpoint => Some(facts.route.as_bytes()),
+                Part::Resource => Some(facts.path.as_bytes()),
+                Part::Provider => Some(facts.upstream.as_bytes()),
+                Part::Method => Some(facts.method.as_bytes()),
+                Part::Host => Some(facts.host.as_bytes()).filter(|host| !host.is_empty()),
+                Part::Header(name) => facts.headers.get(name).map(http::HeaderValue::as_bytes),
+            };
+            // The first part tells complete keys from the others, so that no value can be taken for a missing one.
+            match text {
+                Some(text) => texts[place + 1] = text,
+                None => match missing {
+                    Missing::Share => return Account::Of(Key::of_bytes(&[b"?"])),
+                    Missing::Ip => return Account::Of(Key::of_bytes(&[b"@", ip.as_ref()])),
+                    Missing::Refuse => return Account::Lacks(part.name()),
+                    Missing::Skip => return Account::Exempt,
+                },
+            }
+        }
+        Account::Of(Key::of_bytes(&texts[..=self.0.len()]))
+    }
+}
+
+impl Part {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::User => "a user",
+            Self::ApiKey => "an API key",
+            Self::ClientId => "a client id",
+            Self::Host => "a host",
+            Self::Header(_) => "a header",
+            Self::Ip | Self::Tier | Self::Endpoint | Self::Resource | Self::Provider | Self::Method => "nothing",
+        }
+    }
+}
+
+/// An address as an account: IPv4 whole, IPv6 by its /64, which is what one customer gets.
+fn address_bytes(ip: IpAddr) -> AddressBytes {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            AddressBytes { bytes: [a, b, c, d, 0, 0, 0, 0], length: 4 }
+        }
+        IpAddr::V6(ip) => {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&ip.octets()[..8]);
+            AddressBytes { bytes, length: 8 }
+        }
+    }
+}
+
+struct AddressBytes {
+    bytes: [u8; 8],
+    length: usize,
+}
+
+impl AsRef<[u8]> for AddressBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}

@@ -1,0 +1,34 @@
+//! The gateway: a reverse proxy that limits.
+//!
+//! This crate's public face is small: [read](config::parse) a configuration, [check](config::Settings::check) it,
+//! [bind](Server::bind) and [run](Server::run). The path of a request is `handler.rs`; ARCHITECTURE.md has the map.
+
+mod access_log;
+mod admin;
+mod body;
+mod client;
+pub mod config;
+mod control;
+mod ending;
+mod facts;
+mod gateway;
+mod handler;
+mod identity;
+mod key;
+mod limits;
+mod metrics;
+mod plan;
+mod refusal;
+mod request_id;
+mod routes;
+mod server;
+mod stream;
+mod sweep;
+mod tls;
+mod tunnel;
+mod unread;
+mod upstream;
+mod vetting;
+
+pub use control::Source;
+pub use server::{Handle, NotStarted, Server};

@@ -1,0 +1,378 @@
+//! What is counted. Each worker writes a shard of its own; a scrape adds them up.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_policy::Algorithm;
+use tidegate_serve::{Buckets, Counter, Exposition, Histogram, HistogramSnapshot, Kind, Process, Shard, Sink};
+use tidegate_store::StoreEvent;
+
+use crate::config::numbers::figure;
+use crate::plan::{Kept, Plan};
+
+/// Upper bounds of latencies, in microseconds.
+const LATENCY_MICROS: [u64; 16] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000, 10_000_000,
+];
+const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 100_000];
+/// An answer that takes longer is counted apart (002).
+const LONG_ANSWER: Duration = Duration::from_secs(5);
+
+/// All that is counted.
+pub(crate) struct Metrics {
+    shards: Box<[Shard<WorkerMetrics>]>,
+    latency: Buckets,
+    store_calls: Histogram,
+    store_errors: Counter,
+    store_connected: AtomicBool,
+    process: Process,
+    pub(crate) connections: AtomicI64,
+    pub(crate) bad_requests: Counter,
+    pub(crate) reloads: Counter,
+    pub(crate) failed_reloads: Counter,
+    pub(crate) config_version: AtomicU64,
+}
+
+/// What one worker counts.
+pub(crate) struct WorkerMetrics {
+    pub(crate) forwarded: Counter,
+    pub(crate) rejected: Counter,
+    /// By algorithm, in the order of [`Algorithm::ALL`]; the last is no limit at all.
+    by_algorithm: [Counter; Algorithm::ALL.len() + 1],
+    pub(crate) duration: Histogram,
+    /// Statuses from 100 to 599.
+    by_status: Box<[Counter; 500]>,
+    pub(crate) in_flight: AtomicI64,
+}
+
+/// What is counted of an upstream, by all workers: it is dwarfed by the request itself.
+pub(crate) struct UpstreamMetrics {
+    pub(crate) latency: Histogram,
+    pub(crate) longest_nanos: AtomicU64,
+    pub(crate) long: Counter,
+    pub(crate) errors: [Counter; 3],
+    pub(crate) troubles: std::sync::Mutex<std::collections::BTreeMap<&'static str, u64>>,
+}
+
+impl UpstreamMetrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            latency: Histogram::new(&buckets(&LATENCY_MICROS)),
+            longest_nanos: AtomicU64::new(0),
+            long: Counter::new(),
+            errors: Default::default(),
+            troubles: Default::default(),
+        }
+    }
+
+    /// An answer came: after how long, with which status.
+    pub(crate) fn answered(&self, took: Duration, status: http::StatusCode) {
+        self.latency.observe(took);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if nanos > self.longest_nanos.load(Ordering::Relaxed) {
+            self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
+        }
+        if took > LONG_ANSWER {
+            self.long.inc();
+        }
+        match status.as_u16() {
+            500 => self.errors[0].inc(),
+            502 => self.errors[1].inc(),
+            503 => self.errors[2].inc(),
+            _ => {}
+        }
+    }
+
+    /// No answer came, or not a whole one.
+    pub(crate) fn failed(&self, word: &'static str) {
+        *self.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).entry(word).or_default() += 1;
+    }
+}
+
+fn buckets(micros: &[u64]) -> Buckets {
+    let bounds: Vec<Duration> = micros.iter().copied().map(Duration::from_micros).collect();
+    Buckets::new(&bounds)
+}
+
+impl WorkerMetrics {
+    fn new(latency: &Buckets) -> Self {
+        Self {
+            forwarded: Counter::new(),
+            rejected: Counter::new(),
+            by_algorithm: Default::default(),
+            duration: Histogram::new(latency),
+            by_status: Box::new([const { Counter::new() }; 500]),
+            in_flight: AtomicI64::new(0),
+        }
+    }
+
+    /// A request was decided, by this algorithm first of all.
+    pub(crate) fn decided(&self, forwarded: bool, algorithm: Option<Algorithm>) {
+        if forwarded {
+            self.forwarded.inc();
+        } else {
+            self.rejected.inc();
+        }
+        let place = algorithm.and_then(|algorithm| Algorithm::ALL.iter().position(|other| *other == algorithm));
+        self.by_algorithm[place.unwrap_or(Algorithm::ALL.len())].inc();
+    }
+
+    /// A request has been answered.
+    pub(crate) fn ended(&self, status: http::StatusCode, took: Duration) {
+        if let Some(counter) = self.by_status.get(usize::from(status.as_u16().saturating_sub(100))) {
+            counter.inc();
+        }
+        self.duration.observe(took);
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(workers: usize) -> Self {
+        let latency = buckets(&LATENCY_MICROS);
+        Self {
+            shards: (0..workers).map(|_| Shard(WorkerMetrics::new(&latency))).collect(),
+            latency,
+            store_calls: Histogram::new(&buckets(&STORE_MICROS)),
+            store_errors: Counter::new(),
+            store_connected: AtomicBool::new(true),
+            process: Process::new(),
+            connections: AtomicI64::new(0),
+            bad_requests: Counter::new(),
+            reloads: Counter::new(),
+            failed_reloads: Counter::new(),
+            config_version: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn worker(&self, worker: usize) -> &WorkerMetrics {
+        &self.shards[worker].0
+    }
+
+    /// Something happened between us and Redis.
+    pub(crate) fn store_event(&self, event: StoreEvent<'_>) {
+        match event {
+            StoreEvent::Call { took, error } => {
+                self.store_calls.observe(took);
+                if error.is_some() {
+                    self.store_errors.inc();
+                }
+            }
+            StoreEvent::Down { .. } => {
+                self.store_errors.inc();
+                self.store_connected.store(false, Ordering::Relaxed);
+            }
+            StoreEvent::Up { .. } => self.store_connected.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Everything, in Prometheus' text format.
+    pub(crate) fn page(
+        &self,
+        plan: &Plan,
+        kept: &Kept,
+        store: Option<&StoreState>,
+        access_log: Option<&Sink>,
+    ) -> String {
+        let mut page = Exposition::new();
+        self.write_requests(&mut page);
+        write_default_limit(plan, &mut page);
+        if let Some(store) = store {
+            self.write_store(store, &mut page);
+        }
+        let mut mode = page.family("ratelimiter_mode", "1 for the mode that is in force.", Kind::Gauge);
+        let failing = store.filter(|store| store.is_down).map(|store| store.mode);
+        mode.sample(&[("type", "normal")], failing.is_none());
+        for (word, name) in [("open", "failopen"), ("closed", "failclosed"), ("local", "faillocal")] {
+            mode.sample(&[("type", name)], failing == Some(word));
+        }
+        write_limits(plan, kept, &mut page);
+        write_upstreams(plan, &mut page);
+        self.write_gateway(&mut page, access_log);
+        self.process.write(&mut page);
+        page.into_text()
+    }
+
+    fn write_requests(&self, page: &mut Exposition) {
+        let sum = |of: &dyn Fn(&WorkerMetrics) -> u64| self.shards.iter().map(|shard| of(&shard.0)).sum::<u64>();
+        page.family("ratelimiter_requests_total", "Requests decided, by decision.", Kind::Counter)
+            .sample(&[("decision", "forwarded")], sum(&|shard| shard.forwarded.get()))
+            .sample(&[("decision", "rejected")], sum(&|shard| shard.rejected.get()));
+        let mut duration = HistogramSnapshot::empty(&self.latency);
+        self.shards.iter().for_each(|shard| duration.merge(&shard.0.duration));
+        page.family(
+            "ratelimiter_request_duration_seconds",
+            "From a request's head to the end of its answer.",
+            Kind::Histogram,
+        )
+        .histogram(&[], &duration);
+        let mut family =
+            page.family("ratelimiter_requests_by_algorithm_total", "Requests decided, by algorithm.", Kind::Counter);
+        let names = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).chain(["none"]);
+        for (place, name) in names.enumerate() {
+            family.sample(&[("algorithm", name)], sum(&|shard| shard.by_algorithm[place].get()));
+        }
+        let mut family = page.family("ratelimiter_responses_total", "Answers, by status.", Kind::Counter);
+        for place in 0..500 {
+            let count = sum(&|shard| shard.by_status[place].get());
+            if count > 0 {
+                family.sample(&[("status", &(place + 100).to_string())], count);
+            }
+        }
+    }
+
+    fn write_store(&self, store: &StoreState, page: &mut Exposition) {
+        page.family("ratelimiter_redis_request_duration_seconds", "How long calls to Redis took.", Kind::Histogram)
+            .histogram(&[], &self.store_calls.snapshot());
+        page.family(
+            "ratelimiter_redis_errors_total",
+            "Calls to Redis that failed, and lost connections.",
+            Kind::Counter,
+        )
+        .sample(&[], self.store_errors.get());
+        page.family("ratelimiter_redis_connected", "Whether Redis can be asked.", Kind::Gauge)
+            .sample(&[], !store.is_down);
+        page.family("tidegate_config_version", "Version of the limits in Redis.", Kind::Gauge)
+            .sample(&[], self.config_version.load(Ordering::Relaxed));
+    }
+
+    fn write_gateway(&self, page: &mut Exposition, access_log: Option<&Sink>) {
+        let in_flight: i64 = self.shards.iter().map(|shard| shard.0.in_flight.load(Ordering::Relaxed)).sum();
+        let positive = |count: i64| u64::try_from(count).unwrap_or(0);
+        page.family("tidegate_connections", "Client connections that are open.", Kind::Gauge)
+            .sample(&[], positive(self.connections.load(Ordering::Relaxed)));
+        page.family("tidegate_requests_in_flight", "Requests that are being answered.", Kind::Gauge)
+            .sample(&[], positive(in_flight));
+        page.family("tidegate_bad_requests_total", "Connections ended because what came was not HTTP.", Kind::Counter)
+            .sample(&[], self.bad_requests.get());
+        page.family("tidegate_reloads_total", "Reloads of the configuration, by result.", Kind::Counter)
+            .sample(&[("result", "applied")], self.reloads.get())
+            .sample(&[("result", "refused")], self.failed_reloads.get());
+        if let Some(sink) = access_log {
+            page.family(
+                "tidegate_access_log_dropped_total",
+                "Lines that the access log had no room for.",
+                Kind::Counter,
+            )
+            .sample(&[], sink.dropped());
+        }
+        page.family("tidegate_build_info", "The version that runs.", Kind::Gauge)
+            .sample(&[("version", env!("CARGO_PKG_VERSION"))], true);
+    }
+}
+
+/// How Redis stands.
+pub(crate) struct StoreState {
+    pub(crate) is_down: bool,
+    /// `open`, `closed` or `local`.
+    pub(crate) mode: &'static str,
+}
+
+/// The seed's gauges mean the limit named `default`.
+fn write_default_limit(plan: &Plan, page: &mut Exposition) {
+    let Some(limit) = plan.limit("default") else { return };
+    let numbers = &limit.settings.numbers;
+    let fill_rate = numbers.fill_rate();
+    let quota = figure(numbers.quota());
+    let current = fill_rate.unwrap_or(quota);
+    let window = if fill_rate.is_some() { 0.0 } else { numbers.quota_span().as_secs_f64() };
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        page.family(name, help, Kind::Gauge).sample(&[], value);
+    };
+    gauge("ratelimiter_current_limit", "The limit `default`: requests in a window, or a second for buckets.", current);
+    gauge("ratelimiter_window_seconds", "The window of the limit `default`; 0 for buckets.", window);
+    gauge(
+        "ratelimiter_bucket_capacity",
+        "The bucket of the limit `default`; 0 for windows.",
+        fill_rate.map_or(0.0, |_| quota),
+    );
+    gauge(
+        "ratelimiter_token_fill_rate",
+        "Tokens a second of the limit `default`; 0 for windows.",
+        fill_rate.unwrap_or(0.0),
+    );
+    gauge("rate_limit_current_limit", "As ratelimiter_current_limit.", current);
+    page.family("rate_limit_algorithm", "1 for the algorithm of the limit `default`.", Kind::Gauge)
+        .sample(&[("algorithm", numbers.algorithm().name())], true);
+}
+
+fn write_limits(plan: &Plan, kept: &Kept, page: &mut Exposition) {
+    let mut family =
+        page.family("tidegate_limit_requests_total", "Requests a limit was asked about, by decision.", Kind::Counter);
+    for limit in &plan.limits {
+        let sum =
+            |of: &dyn Fn(&crate::limits::LimitStats) -> u64| limit.stats.iter().map(|shard| of(&shard.0)).sum::<u64>();
+        let name = limit.name();
+        family.sample(&[("limit", name), ("decision", "admitted")], sum(&|stats| stats.admitted.get()));
+        family.sample(&[("limit", name), ("decision", "refused")], sum(&|stats| stats.refused.get()));
+        family.sample(&[("limit", name), ("decision", "would_refuse")], sum(&|stats| stats.would_refuse.get()));
+    }
+    let mut family =
+        page.family("tidegate_limit_quota", "Requests a limit lets through at once when unused.", Kind::Gauge);
+    for limit in &plan.limits {
+        let algorithm = limit.settings.numbers.algorithm().name();
+        family.sample(&[("limit", limit.name()), ("algorithm", algorithm)], limit.settings.numbers.quota());
+    }
+    let mut family =
+        page.family("tidegate_limit_window_seconds", "The time in which a limit's quota comes back.", Kind::Gauge);
+    for limit in &plan.limits {
+        family.sample(&[("limit", limit.name())], limit.settings.numbers.quota_span().as_secs_f64());
+    }
+    let mut family = page.family("tidegate_limit_keys", "Accounts a limit keeps in memory.", Kind::Gauge);
+    for limit in &plan.limits {
+        if let crate::limits::Counts::Memory(keyed) = &limit.counts {
+            family.sample(&[("limit", limit.name())], keyed.len());
+        }
+    }
+    let mut family =
+        page.family("rate_limit_exceeded_total", "Requests that a limit refused, by route and tier.", Kind::Counter);
+    for ((route, tier), counter) in &kept.exceeded {
+        family.sample(&[("endpoint", route), ("user_tier", tier)], counter.get());
+    }
+}
+
+fn write_upstreams(plan: &Plan, page: &mut Exposition) {
+    let named = || plan.site.upstreams.iter().map(|upstream| (&*upstream.settings.name, &upstream.stats.metrics));
+    let mut family = page.family(
+        "request_latency_seconds",
+        "From sending a request to the head of its answer, by upstream.",
+        Kind::Histogram,
+    );
+    for (name, metrics) in named() {
+        family.histogram(&[("service", name), ("attempt", "1")], &metrics.latency.snapshot());
+    }
+    let mut family =
+        page.family("tidegate_upstream_longest_answer_seconds", "The longest an answer's head took.", Kind::Gauge);
+    for (name, metrics) in named() {
+        let longest = Duration::from_nanos(metrics.longest_nanos.load(Ordering::Relaxed));
+        family.sample(&[("service", name)], longest.as_secs_f64());
+    }
+    let mut family =
+        page.family("tidegate_upstream_long_answers_total", "Answers that took more than 5 s.", Kind::Counter);
+    for (name, metrics) in named() {
+        family.sample(&[("service", name)], metrics.long.get());
+    }
+    let mut family =
+        page.family("tidegate_upstream_errors_total", "Answers with a status that means trouble.", Kind::Counter);
+    for (name, metrics) in named() {
+        for (status, counter) in ["500", "502", "503"].into_iter().zip(&metrics.errors) {
+            family.sample(&[("service", name), ("status", status)], counter.get());
+        }
+    }
+    let mut family = page.family(
+        "tidegate_upstream_failures_total",
+        "Requests without an answer, or without a whole one.",
+        Kind::Counter,
+    );
+    for (name, metrics) in named() {
+        let troubles = metrics.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (reason, count) in &*troubles {
+            family.sample(&[("service", name), ("reason", reason)], *count);
+        }
+    }
+    let mut family =
+        page.family("tidegate_upstream_connections", "Connections to an upstream, idle ones included.", Kind::Gauge);
+    for upstream in &plan.site.upstreams {
+        family.sample(&[("service", &upstream.settings.name)], upstream.open.load(Ordering::Relaxed));
+    }
+}

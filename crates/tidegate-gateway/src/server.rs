@@ -1,0 +1,515 @@
+//! Accepting: threads that each serve a share of the connections, all from the same listening sockets.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use bytes::BytesMut;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tidegate_serve::{Log, Shutdown};
+use tidegate_store::{FailureMode, LeaseTerms, Store, StoreConfig};
+use tidegate_wait::Clock;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::access_log::AccessLog;
+use crate::client::{Client, ClientIo};
+use crate::config::model::{Connections, OnFailure};
+use crate::config::{RedisSettings, Settings};
+use crate::control::{self, Control, NotChanged, Source};
+use crate::gateway::{Gateway, observer};
+use crate::handler::handle;
+use crate::metrics::{Metrics, WorkerMetrics};
+use crate::request_id::Ids;
+use crate::stream::Stream;
+use crate::sweep::{Sweep, TICK};
+
+/// A gateway that has its sockets and is ready to serve.
+pub struct Server {
+    gateway: Arc<Gateway>,
+    listeners: Vec<Arc<Listener>>,
+    admin: Option<Arc<Listener>>,
+    workers: usize,
+    connections: Connections,
+}
+
+/// A listening socket that all workers accept from.
+pub(crate) struct Listener {
+    socket: std::net::TcpListener,
+    address: SocketAddr,
+    /// Read anew on reload.
+    tls: ArcSwapOption<rustls::ServerConfig>,
+    h2c: bool,
+}
+
+/// Why a gateway could not start.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// An address can't be listened on.
+    Bind(SocketAddr, io::Error),
+    /// The access log can't be written.
+    AccessLog(io::Error),
+    /// A limit can't be had.
+    Limit(String),
+    /// Threads can't be started.
+    Thread(io::Error),
+}
+
+impl std::fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(address, error) => write!(f, "can't listen on {address}: {error}"),
+            Self::AccessLog(error) => write!(f, "access_log.file: {error}"),
+            Self::Limit(error) => f.write_str(error),
+            Self::Thread(error) => write!(f, "can't start a worker: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
+/// A thread's share: its connections, its deadlines.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) sweep: Arc<Sweep>,
+    pub(crate) ids: Ids,
+    /// Connections it serves.
+    open: AtomicUsize,
+    /// Room for connections, shared by all workers.
+    room: Arc<Semaphore>,
+}
+
+impl Worker {
+    fn new(index: usize, gateway: &Arc<Gateway>, room: &Arc<Semaphore>) -> Arc<Self> {
+        Arc::new(Self {
+            index,
+            gateway: Arc::clone(gateway),
+            sweep: Sweep::new(),
+            ids: Ids::new(RandomState::new().hash_one(index)),
+            open: AtomicUsize::new(0),
+            room: Arc::clone(room),
+        })
+    }
+
+    pub(crate) fn metrics(&self) -> &WorkerMetrics {
+        self.gateway.metrics.worker(self.index)
+    }
+}
+
+fn mode_name(mode: OnFailure) -> (&'static str, FailureMode) {
+    match mode {
+        OnFailure::Open => ("open", FailureMode::Open),
+        OnFailure::Closed => ("closed", FailureMode::Closed),
+        OnFailure::Local => ("local", FailureMode::Local),
+    }
+}
+
+async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Result<Store, NotStarted> {
+    let (mode, on_failure) = mode_name(redis.model.on_failure);
+    let config = StoreConfig {
+        budget: redis.model.budget.get(),
+        on_failure,
+        lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
+        observer: observer(Arc::clone(metrics), log.clone(), mode),
+        ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
+    };
+    Store::connect(config).await.map_err(|error| NotStarted::Limit(format!("redis: {error}")))
+}
+
+impl Server {
+    /// Takes the sockets, connects to Redis where it is configured, and reads the limits kept there. The runtime this is called on
+    /// carries what is not a request: Redis, the admin listener.
+    pub async fn bind(settings: Settings, source: Source, log: Log) -> Result<Self, NotStarted> {
+        let mut listeners = Vec::new();
+        for listener in &settings.listeners {
+            listeners.push(Arc::new(Listener::bind(listener.address, listener.tls.clone(), listener.h2c)?));
+        }
+        let admin =
+            settings.admin_listen.map(|address| Listener::bind(address, None, false)).transpose()?.map(Arc::new);
+        let access_log =
+            settings.access_log.as_ref().map(AccessLog::open).transpose().map_err(NotStarted::AccessLog)?;
+        let (workers, connections) = (settings.workers, settings.connections.clone());
+        let metrics = Arc::new(Metrics::new(workers + 1));
+        let store = match &settings.redis {
+            Some(redis) => Some(connect(redis, &metrics, &log).await?),
+            None => None,
+        };
+        let mode = settings.redis.as_ref().map_or("open", |redis| mode_name(redis.model.on_failure).0);
+        let clock = Clock::start();
+        let (control, plan, warning) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now())
+            .await
+            .map_err(NotStarted::Limit)?;
+        if let Some(warning) = warning {
+            log.warn(
+                "ConfigController",
+                format_args!("the limits in Redis can't be used, those of the file are: {warning}"),
+            );
+        }
+        let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control);
+        Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
+    }
+
+    /// Where clients connect, as URLs.
+    pub fn addresses(&self) -> Vec<String> {
+        let url = |listener: &Arc<Listener>| {
+            let scheme = if listener.tls.load().is_some() { "https" } else { "http" };
+            format!("{scheme}://{}", listener.address)
+        };
+        self.listeners.iter().map(url).collect()
+    }
+
+    /// Where limits are changed, if that is apart.
+    pub fn admin_address(&self) -> Option<String> {
+        self.admin.as_ref().map(|listener| format!("http://{}", listener.address))
+    }
+
+    /// What can be asked of the gateway while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle { gateway: Arc::clone(&self.gateway) }
+    }
+
+    /// The limits in force, for people.
+    pub fn summary(&self) -> String {
+        let plan = self.gateway.plan();
+        let limit = |limit: &crate::limits::Limit| format!("{} ({})", limit.name(), limit.settings.numbers);
+        let limits: Vec<String> = plan.limits.iter().map(limit).collect();
+        let upstream = |upstream: &Arc<crate::upstream::Upstream>| {
+            let settings = &upstream.settings;
+            let scheme = if settings.tls.is_some() { "https" } else { "http" };
+            format!("{} {scheme}://{}:{}{}", settings.name, settings.host, settings.port, settings.base)
+        };
+        let upstreams: Vec<String> = plan.site.upstreams.iter().map(upstream).collect();
+        let state = match self.gateway.store_state() {
+            None => "memory".to_owned(),
+            Some(store) => format!("redis, fail-{}", store.mode),
+        };
+        let (limits, upstreams) = (limits.join(", "), upstreams.join(", "));
+        format!("upstreams: {upstreams}; limits: {limits}; state: {state}; workers: {}", self.workers)
+    }
+
+    /// Serves until `shutdown`, and then until all requests under way have ended or their time is up.
+    pub async fn run(self, mut shutdown: Shutdown) -> Result<(), NotStarted> {
+        let room = Arc::new(Semaphore::new(self.connections.max));
+        let mut threads: Vec<JoinHandle<usize>> = Vec::new();
+        for index in 0..self.workers {
+            let worker = Worker::new(index, &self.gateway, &room);
+            let (listeners, shutdown, drain) =
+                (self.listeners.clone(), shutdown.clone(), self.connections.drain_timeout.get());
+            let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+            let thread = thread.spawn(move || work(&worker, &listeners, shutdown, drain));
+            threads.push(thread.map_err(NotStarted::Thread)?);
+        }
+        if self.gateway.store().is_some() {
+            tokio::spawn(control::follow(Arc::clone(&self.gateway)));
+        }
+        let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
+        if let Some(listener) = self.admin {
+            // Its share of the metrics is the last.
+            let worker = Worker::new(self.workers, &self.gateway, &room);
+            tokio::spawn(Arc::clone(&worker.sweep).run(|| {}));
+            tokio::spawn(async move { accept(worker, listener).await });
+        }
+        shutdown.wanted().await;
+        self.gateway.drain();
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<usize>()
+        });
+        let left = joined.await.unwrap_or(0);
+        summaries.abort();
+        self.gateway.summarize(true);
+        if left > 0 {
+            self.gateway
+                .log
+                .warn("Gateway", format_args!("{left} connections were cut off when the time to drain was up"));
+        }
+        if let Some(log) = self.gateway.access_log() {
+            log.sink.flush_and_close(Duration::from_secs(2));
+        }
+        Ok(())
+    }
+}
+
+async fn summaries(gateway: Arc<Gateway>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        gateway.summarize(false);
+    }
+}
+
+/// What can be asked of a gateway while it runs.
+#[derive(Clone)]
+pub struct Handle {
+    gateway: Arc<Gateway>,
+}
+
+impl Handle {
+    /// Reads the configuration anew; a bad one changes nothing.
+    pub async fn reload(&self) -> Result<(), String> {
+        reload(&self.gateway).await.map_err(|error| error.to_string())
+    }
+}
+
+/// Reads the configuration anew, and says so.
+pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
+    let reloaded = gateway.control.reload(gateway).await;
+    match &reloaded {
+        Ok(()) => {
+            gateway.metrics.reloads.inc();
+            if let Some(log) = gateway.access_log() {
+                log.sink.reopen();
+            }
+            gateway.log.info("ConfigController", "Reloaded the configuration");
+        }
+        Err(error) => {
+            gateway.metrics.failed_reloads.inc();
+            gateway.log.error(
+                "ConfigController",
+                format_args!("the configuration was not reloaded, nothing has changed: {error}"),
+            );
+        }
+    }
+    reloaded
+}
+
+impl Listener {
+    fn bind(address: SocketAddr, tls: Option<Arc<rustls::ServerConfig>>, h2c: bool) -> Result<Self, NotStarted> {
+        let failed = |error| NotStarted::Bind(address, error);
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Self { socket, address, tls: ArcSwapOption::from(tls), h2c })
+    }
+
+    /// Shows another certificate to clients that connect from now on.
+    pub(crate) fn show(&self, certificate: Option<Arc<rustls::ServerConfig>>) {
+        self.tls.store(certificate);
+    }
+}
+
+/// A worker's thread. Returns how many connections were cut off at the end.
+fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdown, drain: Duration) -> usize {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            worker.gateway.log.error("Gateway", format_args!("a worker can't start: {error}"));
+            return 0;
+        }
+    };
+    runtime.block_on(async {
+        let owner = Arc::clone(worker);
+        tokio::spawn(Arc::clone(&worker.sweep).run(move || {
+            let plan = owner.gateway.plan();
+            plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
+        }));
+        let accepting: Vec<_> =
+            listeners.iter().map(|listener| tokio::spawn(accept(Arc::clone(worker), Arc::clone(listener)))).collect();
+        shutdown.wanted().await;
+        accepting.iter().for_each(tokio::task::JoinHandle::abort);
+        worker.gateway.drain();
+        let until = Instant::now() + drain;
+        while worker.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            worker.sweep.wake_all();
+            tokio::time::sleep(TICK).await;
+        }
+        worker.open.load(Ordering::Relaxed)
+    })
+}
+
+async fn accept(worker: Arc<Worker>, listener: Arc<Listener>) {
+    let socket = listener.socket.try_clone().and_then(TcpListener::from_std);
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(error) => {
+            worker.gateway.log.error("Gateway", format_args!("can't accept on {}: {error}", listener.address));
+            return;
+        }
+    };
+    loop {
+        let Ok(room) = Arc::clone(&worker.room).acquire_owned().await else { return };
+        match socket.accept().await {
+            Ok((tcp, peer)) => {
+                let (worker, listener) = (Arc::clone(&worker), Arc::clone(&listener));
+                tokio::spawn(async move {
+                    worker.open.fetch_add(1, Ordering::Relaxed);
+                    let open = Open(Arc::clone(&worker));
+                    serve(&worker, &listener, tcp, peer).await;
+                    drop((open, room));
+                });
+            }
+            // Out of descriptors, or a client that left at once: neither is a reason to stop, the first one is to pause.
+            Err(error) => {
+                drop(room);
+                if error.raw_os_error().is_some_and(|code| code == 23 || code == 24) {
+                    worker.gateway.log.error("Gateway", format_args!("no more connections can be accepted: {error}"));
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Counts a connection as long as it lives.
+struct Open(Arc<Worker>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
+    // A connection that is already gone shows itself when it is read.
+    let _set = tcp.set_nodelay(true);
+    let plan = worker.gateway.plan();
+    let connections = &plan.site.connections;
+    let tls = listener.tls.load_full();
+    let is_tls = tls.is_some();
+    let opened = match tls {
+        Some(config) => {
+            let handshake = timeout(connections.head_timeout.get(), TlsAcceptor::from(config).accept(tcp));
+            handshake.await.ok().and_then(Result::ok).map(|tls| {
+                let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Stream::Tls(Box::new(tls.into())), is_h2)
+            })
+        }
+        None if listener.h2c => timeout(connections.idle_timeout.get(), sniff(tcp)).await.ok().and_then(Result::ok),
+        None => Some((Stream::Plain(tcp), false)),
+    };
+    let Some((stream, is_h2)) = opened else { return };
+    let deadline = worker.sweep.deadline();
+    let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, deadline, connections);
+    let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
+    let io = ClientIo::new(stream, Arc::clone(&client.client));
+    let ended = if is_h2 {
+        serve_h2(worker, &client.client, io, connections).await
+    } else {
+        serve_h1(worker, &client.client, io, connections).await
+    };
+    if ended.is_err_and(|error| error.is_parse()) {
+        worker.gateway.metrics.bad_requests.inc();
+    }
+}
+
+/// A client in the gauge of connections.
+struct Counted {
+    gateway: Arc<Gateway>,
+    client: Arc<Client>,
+}
+
+impl Counted {
+    fn new(gateway: Arc<Gateway>, client: Arc<Client>) -> Self {
+        gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        Self { gateway, client }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.gateway.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Reads as much as is needed to tell HTTP/2 from HTTP/1.
+async fn sniff(mut tcp: TcpStream) -> io::Result<(Stream, bool)> {
+    let mut read = BytesMut::with_capacity(H2_PREFACE.len());
+    loop {
+        if read.starts_with(H2_PREFACE) || !H2_PREFACE.starts_with(&read) {
+            let is_h2 = read.starts_with(H2_PREFACE);
+            return Ok((Stream::Prefixed(read.freeze(), tcp), is_h2));
+        }
+        if tcp.read_buf(&mut read).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+async fn serve_h1(
+    worker: &Arc<Worker>,
+    client: &Arc<Client>,
+    io: ClientIo,
+    connections: &Connections,
+) -> hyper::Result<()> {
+    let service = service_fn(|request| {
+        let (worker, client) = (Arc::clone(worker), Arc::clone(client));
+        async move { Ok::<_, Infallible>(handle(worker, client, request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .header_read_timeout(None)
+        .max_buf_size(connections.max_head_bytes)
+        .max_headers(connections.max_headers)
+        .writev(false);
+    let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
+    let mut draining = false;
+    drive(worker, client, |cx, drain| {
+        if drain && !std::mem::replace(&mut draining, true) {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn serve_h2(
+    worker: &Arc<Worker>,
+    client: &Arc<Client>,
+    io: ClientIo,
+    connections: &Connections,
+) -> hyper::Result<()> {
+    let service = service_fn(|request| {
+        let (worker, client) = (Arc::clone(worker), Arc::clone(client));
+        async move { Ok::<_, Infallible>(handle(worker, client, request).await) }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(30))
+        .max_concurrent_streams(connections.max_streams)
+        .max_header_list_size(u32::try_from(connections.max_head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(1024 * 1024)
+        .max_send_buf_size(128 * 1024);
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut draining = false;
+    drive(worker, client, |cx, drain| {
+        if drain && !std::mem::replace(&mut draining, true) {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Drives a connection until it ends, or its deadline has passed; tells it when the gateway drains.
+async fn drive(
+    worker: &Arc<Worker>,
+    client: &Arc<Client>,
+    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>,
+) -> hyper::Result<()> {
+    poll_fn(|cx| {
+        client.deadline.watch(cx);
+        if client.deadline.has_passed() {
+            return Poll::Ready(Ok(()));
+        }
+        poll(cx, worker.gateway.is_draining())
+    })
+    .await
+}

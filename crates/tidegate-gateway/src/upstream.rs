@@ -1,0 +1,16 @@
+//! The way to the services behind: connections that are kept, requests written anew, answers read strictly. HTTP/1.1 by hand, because it
+//! is most of what a request costs (see ARCHITECTURE.md).
+
+mod chunks;
+mod connection;
+mod exchange;
+mod head;
+mod pool;
+mod trouble;
+
+pub(crate) use chunks::is_fit_for_trailers;
+pub(crate) use connection::Connection;
+pub(crate) use exchange::{Answer, AnswerContent, AnswerStream, Local, send};
+pub(crate) use head::{BodyLength, Outgoing, content_length, is_hop_by_hop};
+pub(crate) use pool::{Upstream, UpstreamStats};
+pub(crate) use trouble::Trouble;

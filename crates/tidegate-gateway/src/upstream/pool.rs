@@ -1,0 +1,91 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{Connection, Trouble};
+use crate::config::UpstreamSettings;
+use crate::metrics::UpstreamMetrics;
+
+/// A service behind the gateway, and what all workers know of it.
+pub(crate) struct Upstream {
+    pub(crate) settings: UpstreamSettings,
+    /// Connections that are open, idle ones included.
+    pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) stats: Arc<UpstreamStats>,
+    /// A worker's idle connections, by the worker's number.
+    pools: Box<[Pool]>,
+}
+
+/// What is known of an upstream's health; kept from one configuration to the next.
+pub(crate) struct UpstreamStats {
+    /// Whether the last attempt to reach it failed.
+    pub(crate) failing: AtomicBool,
+    pub(crate) metrics: UpstreamMetrics,
+}
+
+impl Default for UpstreamStats {
+    fn default() -> Self {
+        Self { failing: AtomicBool::new(false), metrics: UpstreamMetrics::new() }
+    }
+}
+
+/// Idle connections of one worker to one upstream: the last used is the first taken.
+#[derive(Default)]
+pub(crate) struct Pool(Mutex<Vec<Connection>>);
+
+impl Pool {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upstream {
+    pub(crate) fn new(settings: UpstreamSettings, workers: usize, stats: Arc<UpstreamStats>) -> Self {
+        let pools = (0..workers).map(|_| Pool::default()).collect();
+        Self { settings, open: Arc::default(), stats, pools }
+    }
+
+    /// An idle connection that still lives.
+    pub(super) fn idle_connection(&self, worker: usize) -> Option<Connection> {
+        loop {
+            let mut connection = self.pools[worker].idle().pop()?;
+            if connection.is_alive() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request, if there is room.
+    pub(super) fn keep(&self, worker: usize, mut connection: Connection, now: u64) {
+        connection.rest(now);
+        let mut idle = self.pools[worker].idle();
+        if idle.len() < self.settings.max_idle {
+            idle.push(connection);
+        }
+    }
+
+    /// An answer came.
+    pub(crate) fn answered(&self, took: Duration, status: StatusCode) {
+        if self.stats.failing.load(Ordering::Relaxed) {
+            self.stats.failing.store(false, Ordering::Relaxed);
+        }
+        self.stats.metrics.answered(took, status);
+    }
+
+    /// No answer came.
+    pub(crate) fn failed(&self, trouble: &Trouble) {
+        // A full upstream is no failing one.
+        if !matches!(trouble, Trouble::Full) {
+            self.stats.failing.store(true, Ordering::Relaxed);
+        }
+        self.stats.metrics.failed(trouble.word());
+    }
+
+    /// Closes what has been idle for too long.
+    pub(crate) fn close_idle(&self, worker: usize, now: u64) {
+        let most = u64::try_from(self.settings.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+        self.pools[worker].idle().retain(|connection| now.saturating_sub(connection.idle_since) < most);
+    }
+}

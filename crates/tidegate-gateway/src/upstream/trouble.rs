@@ -1,0 +1,86 @@
+use std::fmt;
+use std::io;
+
+use http::StatusCode;
+
+/// Why a request got no answer, or not a whole one.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// All connections that are allowed are in use.
+    Full,
+    /// No connection came about.
+    Connect(io::Error),
+    ConnectTimeout,
+    /// The connection ended before the answer did.
+    Closed,
+    /// The connection broke.
+    Broken(io::Error),
+    /// The answer is not HTTP, or its framing is ambiguous.
+    BadAnswer(&'static str),
+    /// No answer in time.
+    AnswerTimeout,
+    /// The answer, or the taking of the request's body, paused for too long.
+    BodyTimeout,
+    /// The client paused for too long in its body.
+    ClientTimeout,
+    /// The client's body broke off, or was not what its head said.
+    ClientBody,
+    /// The client's body is longer than allowed.
+    TooLarge,
+}
+
+impl Trouble {
+    /// The status it is answered with.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Connect(_) | Self::Closed | Self::Broken(_) | Self::BadAnswer(_) => StatusCode::BAD_GATEWAY,
+            Self::ConnectTimeout | Self::AnswerTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::ClientBody => StatusCode::BAD_REQUEST,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        }
+    }
+
+    /// A word for metrics and the answer's body.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Full => "upstream_full",
+            Self::Connect(_) => "connect_failed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Closed => "closed_early",
+            Self::Broken(_) => "connection_broken",
+            Self::BadAnswer(_) => "bad_answer",
+            Self::AnswerTimeout => "answer_timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::ClientTimeout => "client_timeout",
+            Self::ClientBody => "client_body",
+            Self::TooLarge => "body_too_large",
+        }
+    }
+
+    /// Whether it is the client's doing.
+    pub(crate) fn is_clients(&self) -> bool {
+        matches!(self, Self::ClientTimeout | Self::ClientBody | Self::TooLarge)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("all connections to the upstream are in use"),
+            Self::Connect(error) => write!(f, "the upstream can't be reached: {}", error.kind()),
+            Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
+            Self::Closed => f.write_str("the upstream closed the connection before it answered"),
+            Self::Broken(error) => write!(f, "the connection to the upstream broke: {}", error.kind()),
+            Self::BadAnswer(reason) => write!(f, "the upstream's answer can't be used: {reason}"),
+            Self::AnswerTimeout => f.write_str("the upstream did not answer in time"),
+            Self::BodyTimeout => f.write_str("the upstream paused for too long"),
+            Self::ClientTimeout => f.write_str("the request's body paused for too long"),
+            Self::ClientBody => f.write_str("the request's body broke off"),
+            Self::TooLarge => f.write_str("the request's body is larger than allowed"),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}

@@ -1,0 +1,57 @@
+//! Whether everyone did the work that the figures claim.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use crate::beside_nginx::Answer;
+use crate::nginx::BODY;
+use crate::rounds::{Series, Subject};
+use crate::wrk::Load;
+
+/// nginx can refuse no more strictly than once a minute, and our window may end within a round: so many may pass where all are refused.
+const MAY_PASS: u64 = 2;
+
+/// Writes down each round whose answers are not what they should be.
+pub(crate) fn check_answers(title: &str, series: &[Series], answer: Answer, lies: &mut Vec<String>) {
+    for one in series {
+        for (number, round) in one.rounds.iter().enumerate() {
+            if let Err(lie) = check_round(&round.load, answer) {
+                lies.push(format!("{title}, {}, round {}: {lie}", one.name, number + 1));
+            }
+        }
+    }
+}
+
+fn check_round(load: &Load, answer: Answer) -> Result<(), String> {
+    let Load { requests, refused, errors, .. } = *load;
+    let passed = requests.saturating_sub(refused);
+    match answer {
+        _ if errors > 0 => Err(format!("{errors} errors of connections")),
+        _ if requests == 0 => Err("no request was answered".to_owned()),
+        Answer::Proxied if refused > 0 => Err(format!("{refused} of {requests} answers are not 2xx")),
+        Answer::Refused if passed > MAY_PASS => Err(format!("{passed} of {requests} were let through")),
+        _ => Ok(()),
+    }
+}
+
+/// Asks each subject once, by hand: the upstream's own answer where it is proxied, 429 where it is refused.
+pub(crate) fn check_once(title: &str, subjects: &[Subject], answer: Answer, lies: &mut Vec<String>) {
+    for subject in subjects {
+        let text = get(subject.port).unwrap_or_else(|error| error.to_string());
+        let as_it_should = match answer {
+            Answer::Proxied => text.starts_with("HTTP/1.1 200") && text.contains(BODY),
+            Answer::Refused => text.starts_with("HTTP/1.1 429"),
+        };
+        if !as_it_should {
+            lies.push(format!("{title}, {}: it answers {text:?}", subject.name));
+        }
+    }
+}
+
+fn get(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    let _bytes = stream.read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,85 @@
+//! `make bench-gateway`: our gateway beside nginx. Prints tables and writes JSON, all in one run.
+//!
+//! One core serves, another one makes the load and plays the upstream (and Redis). Whatever is compared runs interleaved, a few seconds at
+//! a time, who goes first changing each round; a ratio is the median of the ratios within the rounds. What is judged is the CPU time of a
+//! request: it says what a core can carry, even where the load generator's core is the one that is full.
+//!
+//! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`, `refused` or `redis`),
+//! `BENCH_TIDEGATE` (another build's binary to measure).
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::cast_precision_loss, reason = "figures to look at")]
+
+mod beside_nginx;
+mod honesty;
+mod nginx;
+mod process;
+mod redis;
+mod rounds;
+mod scratch;
+mod setting;
+mod shared;
+mod table;
+mod tidegate;
+mod usage;
+mod wrk;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::beside_nginx::Answer;
+use crate::scratch::Scratch;
+use crate::setting::{Part, Setting};
+
+/// The core of whoever is measured.
+const SUBJECT_CORE: usize = 0;
+/// The core of everyone else: the load generator, the upstream, Redis.
+const LOAD_CORE: usize = 1;
+
+fn main() -> ExitCode {
+    // `cargo test --benches` would run this too: it is not a test.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return ExitCode::SUCCESS;
+    }
+    let setting = Setting::from_environment();
+    // Made first, so removed last: the servers' files are in it.
+    let scratch = Scratch::new();
+    let upstream = nginx::upstream(&scratch);
+
+    let mut lies = Vec::new();
+    let mut report = serde_json::Map::new();
+    report.insert("rounds".to_owned(), json!(setting.rounds));
+    report.insert("seconds_a_round".to_owned(), json!(setting.seconds));
+    for (part, name) in [(Part::Proxied, "proxied"), (Part::Refused, "refused"), (Part::Redis, "redis")] {
+        if !setting.wants(part) {
+            continue;
+        }
+        let figures = match part {
+            Part::Proxied => beside_nginx::compare(&setting, &scratch, upstream.port, Answer::Proxied, &mut lies),
+            Part::Refused => beside_nginx::compare(&setting, &scratch, upstream.port, Answer::Refused, &mut lies),
+            Part::Redis => shared::compare(&setting, &scratch, upstream.port, &mut lies),
+        };
+        report.insert(name.to_owned(), figures);
+    }
+    report.insert("failed_checks".to_owned(), json!(lies));
+    write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench/gateway.json"), &report.into());
+
+    for lie in &lies {
+        println!("CHECK FAILED, the figures mean nothing: {lie}");
+    }
+    if lies.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write(path: &Path, report: &Value) {
+    let text = serde_json::to_string_pretty(report).expect("a report is JSON");
+    std::fs::create_dir_all(path.parent().expect("it has one")).expect("target is writable");
+    std::fs::write(path, text).expect("target is writable");
+    println!("\nwritten to target/bench/gateway.json");
+}
+
+/// Whether a figure reaches its goal, in words.
+fn verdict(reached: bool) -> &'static str {
+    if reached { "reached" } else { "MISSED" }
+}

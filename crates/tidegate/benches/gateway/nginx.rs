@@ -1,0 +1,108 @@
+//! Debian's nginx: the upstream of everyone, and the proxy that we are measured against.
+
+use std::path::{Path, PathBuf};
+
+use crate::beside_nginx::Answer;
+use crate::process::{Process, free_port};
+use crate::rounds::Subject;
+use crate::scratch::Scratch;
+use crate::{LOAD_CORE, SUBJECT_CORE};
+
+/// What the upstream answers to everything.
+pub(crate) const BODY: &str = "The tide is high and the gate is open.";
+
+pub(crate) struct Upstream {
+    _server: Process,
+    pub(crate) port: u16,
+}
+
+/// A server that answers everything at once.
+pub(crate) fn upstream(scratch: &Scratch) -> Upstream {
+    let port = free_port();
+    let http = format!(
+        "access_log off;
+         server {{ listen 127.0.0.1:{port}; location / {{ default_type text/plain; return 200 \"{BODY}\"; }} }}"
+    );
+    let (server, _directory) = start(scratch, "upstream", LOAD_CORE, port, &http);
+    Upstream { _server: server, port }
+}
+
+/// Whether nginx writes down what happens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Logs {
+    /// Nothing: nginx at its fastest.
+    Off,
+    /// As its defaults are: a line for each request, and one for each refusal.
+    On,
+}
+
+/// nginx as a gateway with `limit_req`, which limits all clients together as ours does by default.
+pub(crate) fn proxy(scratch: &Scratch, upstream: u16, answer: Answer, logs: Logs) -> Subject {
+    let port = free_port();
+    let name = if logs == Logs::On { "nginx, logs on" } else { "nginx" };
+    let (rate, burst) = match answer {
+        // It counts time in milliseconds: what comes within one needs a burst, however high the rate.
+        Answer::Proxied => ("1000000r/s", "burst=1000000 nodelay"),
+        Answer::Refused => ("1r/m", ""),
+    };
+    let logging = match logs {
+        Logs::Off => "access_log off; limit_req_log_level info;", // below the error log's level
+        Logs::On => "access_log access.log;",
+    };
+    let http = format!(
+        r#"{logging}
+        limit_req_zone $server_name zone=one:1m rate={rate};
+        limit_req_status 429;
+        upstream app {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 1000000000; }}
+        server {{
+            listen 127.0.0.1:{port};
+            server_name bench; # the key: without one nothing would be limited
+            location / {{
+                limit_req zone=one {burst};
+                proxy_pass http://app;
+                proxy_http_version 1.1;
+                proxy_set_header Connection "";
+                proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+                proxy_set_header X-Forwarded-Proto $scheme;
+                proxy_set_header X-Forwarded-Host $http_host;
+                proxy_set_header Via "1.1 nginx";
+            }}
+        }}"#
+    );
+    let (server, directory) = start(scratch, name, SUBJECT_CORE, port, &http);
+    let logs = [directory.join("access.log"), directory.join("error.log")].into_iter().filter(|log| log.exists());
+    Subject { name, server, port, logs: logs.collect(), redis: None }
+}
+
+/// One worker, and every file in a directory of its own, so that any user may start it.
+fn start(scratch: &Scratch, name: &str, core: usize, port: u16, http: &str) -> (Process, PathBuf) {
+    let directory = scratch.join(&format!("{name}.nginx").replace([' ', ','], "-"));
+    std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
+    let config = directory.join("nginx.conf");
+    std::fs::write(&config, whole_config(&directory, http)).expect("the temporary directory is writable");
+    let arguments =
+        [Path::new("nginx"), "-e".as_ref(), "stderr".as_ref(), "-p".as_ref(), &directory, "-c".as_ref(), &config];
+    let mut server = Process::start(scratch, name, core, arguments);
+    server.wait_for(port);
+    (server, directory)
+}
+
+fn whole_config(directory: &Path, http: &str) -> String {
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {}/{kind}; ", directory.display()))
+        .concat();
+    // By default a connection is closed after 1,000 requests: a pause that we don't make either.
+    format!(
+        "daemon off;
+         worker_processes 1;
+         pid {0}/nginx.pid;
+         error_log {0}/error.log;
+         events {{ worker_connections 1024; }}
+         http {{
+             {temporary}
+             keepalive_requests 1000000000;
+             {http}
+         }}",
+        directory.display()
+    )
+}

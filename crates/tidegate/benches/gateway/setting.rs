@@ -1,0 +1,39 @@
+//! What the environment asks for.
+
+/// A part of the benchmark that can be run by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Proxied,
+    Refused,
+    Redis,
+}
+
+pub(crate) struct Setting {
+    pub(crate) rounds: usize,
+    pub(crate) seconds: u64,
+    only: Option<Part>,
+}
+
+impl Setting {
+    pub(crate) fn from_environment() -> Self {
+        let only = std::env::var("BENCH_ONLY").ok().filter(|only| !only.is_empty()).map(|only| match only.as_str() {
+            "proxied" => Part::Proxied,
+            "refused" => Part::Refused,
+            "redis" => Part::Redis,
+            other => panic!("BENCH_ONLY is proxied, refused or redis, not {other:?}"),
+        });
+        Self { rounds: number("BENCH_ROUNDS", 5) as usize, seconds: number("BENCH_SECONDS", 3), only }
+    }
+
+    pub(crate) fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    let Ok(text) = std::env::var(name) else { return default };
+    match text.parse() {
+        Ok(number) if number > 0 => number,
+        _ => panic!("{name} is a whole number above 0, not {text:?}"),
+    }
+}

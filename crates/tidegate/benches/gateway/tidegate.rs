@@ -1,0 +1,46 @@
+//! Our gateway.
+
+use std::ffi::OsString;
+
+use crate::SUBJECT_CORE;
+use crate::process::{Process, free_port};
+use crate::redis::Redis;
+use crate::rounds::Subject;
+use crate::scratch::Scratch;
+
+/// Never reached, so that everything is proxied.
+pub(crate) const OPEN: &str = "algorithm: fixed, limit: 1000000000, window: 60";
+/// Reached by the first request.
+pub(crate) const TIGHT: &str = "algorithm: fixed, limit: 1, window: 3600";
+
+/// Limits kept in memory.
+pub(crate) fn in_memory(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str) -> Subject {
+    start(scratch, upstream, name, limit, None)
+}
+
+/// An open limit kept in Redis; `state` is `exact` or `leased`.
+pub(crate) fn in_redis(scratch: &Scratch, upstream: u16, state: &'static str, redis: &Redis) -> Subject {
+    start(scratch, upstream, state, &format!("{OPEN}, state: {state}"), Some(redis.port))
+}
+
+fn start(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str, redis: Option<u16>) -> Subject {
+    let port = free_port();
+    // Without Redis nothing passes, so a gateway that does not ask it cannot look fast.
+    let redis_line = redis.map(|redis| {
+        format!("redis: {{url: \"redis://127.0.0.1:{redis}\", namespace: {name}, on_failure: closed, budget: 1s}}\n")
+    });
+    let config = format!(
+        r#"listeners: [{{address: "127.0.0.1:{port}"}}]
+workers: 1
+upstreams: {{app: {{url: "http://127.0.0.1:{upstream}"}}}}
+limits: {{default: {{{limit}}}}}
+{}"#,
+        redis_line.unwrap_or_default()
+    );
+    let config = scratch.write(&format!("{name}.yaml"), &config);
+    let program = std::env::var_os("BENCH_TIDEGATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into());
+    let command: [OsString; 4] = [program, "gateway".into(), "--config".into(), config.into()];
+    let mut server = Process::start(scratch, name, SUBJECT_CORE, command);
+    server.wait_for(port);
+    Subject { name, server, port, logs: Vec::new(), redis }
+}

@@ -1,0 +1,57 @@
+//! `tidegate check`
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use tidegate_gateway::config::{self, InvalidConfig, Settings};
+
+/// Check a configuration file of the gateway
+///
+/// Prints the first syntax error with its line, or everything that makes no sense with its path. Exit code 2 if something is wrong.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The file, YAML or JSON
+    #[arg(required_unless_present_any = ["schema", "reference"])]
+    file: Option<PathBuf>,
+    /// Print the JSON Schema of a configuration instead
+    #[arg(long, conflicts_with = "file")]
+    schema: bool,
+    /// Print the reference of all settings, in Markdown, instead
+    #[arg(long, conflicts_with_all = ["file", "schema"])]
+    reference: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    if arguments.schema {
+        writeln!(out, "{}", serde_json::to_string_pretty(&config::schema())?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(path) = &arguments.file else {
+        write!(out, "{}", config::reference())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let checked = config::parse(&text).and_then(|config| Settings::check(&config));
+    match checked {
+        Ok(settings) => {
+            let (routes, limits, upstreams) = (settings.routes.len(), settings.limits.len(), settings.upstreams.len());
+            writeln!(out, "{}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)", path.display())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(InvalidConfig::Syntax(error)) => {
+            writeln!(out, "{}: {error}", path.display())?;
+            Ok(ExitCode::from(2))
+        }
+        Err(InvalidConfig::Meaning(problems)) => {
+            for problem in problems {
+                writeln!(out, "{}: {problem}", path.display())?;
+            }
+            Ok(ExitCode::from(2))
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `tidegate gateway`
+#![allow(clippy::doc_markdown, rustdoc::bare_urls, reason = "doc comments here are the text of --help")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use tidegate_gateway::config::model::Config;
+use tidegate_gateway::config::{self, InvalidConfig, Settings, model};
+use tidegate_gateway::{Handle, Server};
+use tidegate_serve::{Log, LogFormat, LogLevel, ShutdownHandle, Sink, raise_open_files};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::environment;
+
+/// Run the gateway: a reverse proxy that limits
+///
+/// Without a file it has one upstream and one limit for all clients together (100 requests a minute), which can be changed while it
+/// runs: POST /config/limits. Flags win over the environment, the environment over the file.
+///
+/// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, ADMIN_OPEN,
+/// RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE.
+///
+/// SIGHUP reads the configuration anew; SIGTERM and Ctrl-C let requests under way end.
+#[derive(Args)]
+#[command(after_help = "Example: tidegate gateway --target-url http://127.0.0.1:3000 --listen 127.0.0.1:8082")]
+pub(crate) struct Arguments {
+    /// Configuration, YAML or JSON; `tidegate check FILE` tells what is wrong with one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where clients connect [default: 127.0.0.1:8082]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// The service behind [default: http://127.0.0.1:8081]
+    #[arg(long, value_name = "URL")]
+    target_url: Option<String>,
+    /// Share limits through Redis [default: keep them in memory]
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// Threads that serve [default: one a core]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// How events are written to standard output [default: text]
+    #[arg(long, value_enum)]
+    log_format: Option<Format>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl Arguments {
+    /// File, environment and flags, in one.
+    fn read(&self) -> Result<Config> {
+        let mut config = match &self.config {
+            None => Config::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                config::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?
+            }
+        };
+        environment::overlay(&mut config)?;
+        if let Some(address) = &self.listen {
+            environment::set_listen(&mut config, address.clone());
+        }
+        if let Some(url) = &self.target_url {
+            environment::set_target(&mut config, url)?;
+        }
+        if let Some(url) = &self.redis {
+            environment::set_redis(&mut config, url.clone());
+        }
+        config.workers = self.workers.or(config.workers);
+        config.log.format = match self.log_format {
+            None => config.log.format,
+            Some(Format::Text) => model::LogFormat::Text,
+            Some(Format::Json) => model::LogFormat::Json,
+        };
+        Ok(config)
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+    let config = arguments.read()?;
+    let settings = match Settings::check(&config) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("tidegate: the configuration can't be used:\n{error}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let sink = Sink::stdout(4_096).context("standard output")?;
+    let log = Log::new(sink.clone(), log_format(settings.log.format), log_level(settings.log.level));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(arguments, settings, log));
+    sink.flush_and_close(Duration::from_secs(2));
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log_format(format: model::LogFormat) -> LogFormat {
+    match format {
+        model::LogFormat::Text => LogFormat::Text,
+        model::LogFormat::Json => LogFormat::Json,
+    }
+}
+
+fn log_level(level: model::LogLevel) -> LogLevel {
+    match level {
+        model::LogLevel::Debug => LogLevel::Debug,
+        model::LogLevel::Info => LogLevel::Info,
+        model::LogLevel::Warn => LogLevel::Warn,
+        model::LogLevel::Error => LogLevel::Error,
+    }
+}
+
+async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()> {
+    match raise_open_files() {
+        Ok(files) if files.now < 4_096 => {
+            log.warn("Gateway", format_args!("only {} files can be open at once", files.now));
+        }
+        Ok(_) => {}
+        Err(error) => log.warn("Gateway", format_args!("the number of open files can't be raised: {error}")),
+    }
+    for wish in environment::unknown_wishes()? {
+        log.warn("Gateway", format_args!("{wish} is set, but this version does not adapt its limits"));
+    }
+    let again = move || arguments.read().map_err(|error| InvalidConfig::Syntax(format!("{error:#}")));
+    let server = Server::bind(settings, Box::new(again), log.clone()).await?;
+    log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
+    let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
+    log.info("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
+    let stop = ShutdownHandle::new();
+    let observer = stop.observer();
+    tokio::spawn(signals(server.handle(), stop, log.clone()));
+    server.run(observer).await?;
+    log.info("Gateway", "stopped");
+    Ok(())
+}
+
+/// Obeys signals: SIGHUP reloads, SIGTERM and Ctrl-C stop, a second one stops at once.
+async fn signals(handle: Handle, stop: ShutdownHandle, log: Log) -> Result<()> {
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            _ = hang_up.recv() => {
+                // What went wrong has been logged.
+                let _reloaded = handle.reload().await;
+                continue;
+            }
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if stopping {
+            std::process::exit(130);
+        }
+        stopping = true;
+        log.info("Gateway", "stopping: requests under way may end");
+        stop.fire();
+    }
+}
