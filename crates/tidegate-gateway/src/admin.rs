@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
@@ -17,10 +17,11 @@ use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::client::Client;
-use crate::control::{NotChanged, describe, numbers_of};
+use crate::control::{NotChanged, describe};
 use crate::gateway::Gateway;
 use crate::plan::Site;
 use crate::refusal::rejected;
+use crate::stored::numbers_of;
 
 /// The largest body a change may have.
 const LARGEST_BODY: usize = 64 * 1024;
@@ -35,22 +36,22 @@ pub(crate) fn is_local(path: &str) -> bool {
 pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     client: &Client,
-    request: Request<Incoming>,
+    parts: &Parts,
+    body: Incoming,
     request_id: &str,
 ) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let path = parts.uri.path().to_owned();
+    let path = parts.uri.path();
     if path.starts_with("/actuator/") {
-        return actuator(gateway, &path, &parts.method, request_id).await;
+        return actuator(gateway, path, &parts.method, request_id).await;
     }
-    if let Err((status, detail)) = may_change(&gateway.plan().site, client, &parts) {
+    if let Err((status, detail)) = may_change(&gateway.plan().site, client, parts) {
         return rejected(status, "not_allowed", detail, request_id);
     }
     let body = match read(body).await {
         Ok(body) => body,
         Err((status, detail)) => return rejected(status, "bad_body", detail, request_id),
     };
-    let result = config(gateway, &path, &parts, &body).await;
+    let result = config(gateway, path, parts, &body).await;
     result.unwrap_or_else(|fault| {
         let mut response = rejected(fault.status, fault.reason, &fault.detail, request_id);
         if let Some(allow) = fault.allow {

@@ -19,10 +19,16 @@ use crate::sweep::Deadline;
 pub(crate) struct Client {
     /// Whoever connected; IPv4-mapped addresses as IPv4.
     pub(crate) peer: IpAddr,
+    /// The peer as text, for `X-Forwarded-For` …
+    pub(crate) peer_text: Box<str>,
+    /// … and for `Forwarded`.
+    pub(crate) peer_forwarded: Box<str>,
     /// What the listener is bound to.
     pub(crate) listener: SocketAddr,
     pub(crate) scheme: &'static str,
     pub(crate) is_h2: bool,
+    /// Whether it came to the listener for changes and metrics.
+    pub(crate) is_admin: bool,
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) write_timeout: Duration,
     head_timeout: Duration,
@@ -41,16 +47,22 @@ impl Client {
         listener: SocketAddr,
         is_tls: bool,
         is_h2: bool,
+        is_admin: bool,
         deadline: Arc<Deadline>,
         connections: &Connections,
     ) -> Self {
         let idle_timeout = connections.idle_timeout.get();
         deadline.set(idle_timeout);
+        let peer = peer.to_canonical();
+        let peer_forwarded = if peer.is_ipv4() { format!("for={peer}") } else { format!("for=\"[{peer}]\"") };
         Self {
-            peer: peer.to_canonical(),
+            peer,
+            peer_text: peer.to_string().into(),
+            peer_forwarded: peer_forwarded.into(),
             listener,
             scheme: if is_tls { "https" } else { "http" },
             is_h2,
+            is_admin,
             deadline,
             write_timeout: connections.write_timeout.get(),
             head_timeout: connections.head_timeout.get(),

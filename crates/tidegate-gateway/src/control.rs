@@ -1,11 +1,10 @@
 //! Changes while running. Whose word counts: the file's, over it that of `ratelimiter:config` in Redis (without Redis: of this process).
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tidegate_policy::Algorithm;
 use tidegate_store::{Document, Store};
 use tokio::sync::Mutex;
@@ -17,6 +16,7 @@ use crate::gateway::Gateway;
 use crate::limits::Limit;
 use crate::plan::{Kept, Overrides, Plan};
 use crate::server::Listener;
+use crate::stored::Stored;
 
 /// How often Redis is asked whether somebody else has changed the limits.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -134,8 +134,8 @@ impl Control {
         if let Some(document) = &state.document
             && let Ok(text) = document.read().await
         {
-            match read_document(&text, &state.base) {
-                Ok((version, overrides)) => (state.version, state.overrides) = (version, overrides),
+            match Stored::read(&text, &state.base) {
+                Ok(stored) => (state.version, state.overrides) = (stored.version, stored.overrides),
                 Err(error) => warning = Some(error),
             }
             state.seen = text;
@@ -192,9 +192,9 @@ impl Control {
             None => Overrides::new(),
             Some(document) => {
                 let text = document.read().await.map_err(|_| NotChanged::StoreAway)?;
-                let (version, overrides) = read_document(&text, &settings.limits).map_err(NotChanged::Invalid)?;
-                (state.version, state.seen) = (version, text);
-                overrides
+                let stored = Stored::read(&text, &settings.limits).map_err(NotChanged::Invalid)?;
+                (state.version, state.seen) = (stored.version, text);
+                stored.overrides
             }
         };
         let base = settings.limits.clone();
@@ -202,6 +202,7 @@ impl Control {
         let plan = Plan::build(settings, &overrides, &mut state.kept, gateway.store(), gateway.now());
         gateway.swap(plan.map_err(NotChanged::Invalid)?);
         (state.base, state.overrides) = (base, overrides);
+        gateway.metrics.config_version.store(state.version, std::sync::atomic::Ordering::Relaxed);
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
         Ok(())
     }
@@ -214,9 +215,9 @@ impl Control {
         if text == state.seen {
             return;
         }
-        let read = read_document(&text, &state.base);
+        let read = Stored::read(&text, &state.base);
         state.seen = text;
-        let applied = read.and_then(|(version, overrides)| state.apply(gateway, overrides, version));
+        let applied = read.and_then(|stored| state.apply(gateway, stored.overrides, stored.version));
         if let Err(error) = applied {
             gateway.log.warn(
                 "ConfigController",
@@ -263,13 +264,17 @@ impl State {
         for _ in 0..ATTEMPTS {
             let text = document.read().await.map_err(|_| NotChanged::StoreAway)?;
             // What can't be read is replaced: an operator's new word mends it.
-            let (version, mut overrides) =
-                read_document(&text, &self.base).unwrap_or((self.version, self.overrides.clone()));
-            put(&mut overrides, name, numbers.clone());
-            let new = write_document(version + 1, &overrides);
+            let mut stored = Stored::read(&text, &self.base).unwrap_or_else(|_| Stored {
+                version: self.version,
+                overrides: self.overrides.clone(),
+                others: serde_json::Map::new(),
+            });
+            put(&mut stored.overrides, name, numbers.clone());
+            stored.version += 1;
+            let new = stored.write();
             if document.replace(&text, &new).await.map_err(|_| NotChanged::StoreAway)? {
                 self.seen = new;
-                return self.apply(gateway, overrides, version + 1).map_err(NotChanged::Invalid);
+                return self.apply(gateway, stored.overrides, stored.version).map_err(NotChanged::Invalid);
             }
         }
         Err(NotChanged::Contended)
@@ -309,64 +314,6 @@ fn put(overrides: &mut Overrides, name: &str, numbers: Option<LimitNumbers>) {
             overrides.remove(name);
         }
     }
-}
-
-/// The key's text: the numbers of `default` at the top, as the seed has them, those of others below.
-fn write_document(version: u64, overrides: &Overrides) -> String {
-    let mut document = Map::new();
-    let numbers = |numbers: &LimitNumbers| serde_json::to_value(numbers.all()).unwrap_or(Value::Null);
-    if let Some(Value::Object(fields)) = overrides.get("default").map(numbers) {
-        document.extend(fields);
-    }
-    document.insert("version".to_owned(), version.into());
-    let others = overrides.iter().filter(|(name, _)| *name != "default");
-    let others: Map<String, Value> = others.map(|(name, other)| (name.clone(), numbers(other))).collect();
-    if !others.is_empty() {
-        document.insert("limits".to_owned(), others.into());
-    }
-    Value::Object(document).to_string()
-}
-
-/// Version and numbers in the key's text. Limits that this gateway does not have are left out.
-fn read_document(text: &str, base: &[LimitSettings]) -> Result<(u64, Overrides), String> {
-    let mut overrides = Overrides::new();
-    if text.is_empty() {
-        return Ok((0, overrides));
-    }
-    let document: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    let Value::Object(mut fields) = document else { return Err("it is no JSON object".to_owned()) };
-    let version = fields.remove("version").and_then(|version| version.as_u64()).unwrap_or(0);
-    let mut all: BTreeMap<String, Value> = BTreeMap::new();
-    if let Some(others) = fields.remove("limits") {
-        let Value::Object(others) = others else { return Err("`limits` is no object".to_owned()) };
-        all.extend(others);
-    }
-    if !fields.is_empty() {
-        all.insert("default".to_owned(), Value::Object(fields));
-    }
-    for (name, value) in all {
-        let Some(limit) = base.iter().find(|limit| limit.name.as_str() == name) else { continue };
-        let numbers = numbers_of(value).map_err(|error| format!("limit `{name}`: {error}"))?;
-        let numbers = LimitNumbers::new(numbers, limit.soft).map_err(|error| format!("limit `{name}`: {error}"))?;
-        overrides.insert(name, numbers.remembering(&limit.numbers));
-    }
-    Ok((version, overrides))
-}
-
-/// Numbers as JSON, from whoever sends them. What a forecaster adds is not ours to judge here.
-pub(crate) fn numbers_of(mut value: Value) -> Result<Numbers, String> {
-    if let Value::Object(fields) = &mut value {
-        for field in ["predictedRps", "validFor", "reason", "schedule", "version", "name"] {
-            fields.remove(field);
-        }
-        if let (Some(burst), Some(capacity)) = (fields.get("burst"), fields.get("capacity")) {
-            if burst != capacity {
-                return Err("`burst` and `capacity` are the same thing, and differ".to_owned());
-            }
-            fields.remove("burst");
-        }
-    }
-    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 pub(crate) fn describe(limit: &Limit, is_set: bool) -> Value {

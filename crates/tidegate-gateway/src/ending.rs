@@ -18,7 +18,7 @@ use crate::upstream::{Trouble, Upstream};
 pub(crate) struct Ending {
     worker: Arc<Worker>,
     client: Arc<Client>,
-    started: Instant,
+    pub(crate) started: Instant,
     /// What was answered. 499: the client left before.
     pub(crate) status: StatusCode,
     pub(crate) bytes: u64,

@@ -1,14 +1,15 @@
 //! What all workers share: the plan in force, counts, the store, the logs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tidegate_policy::Timestamp;
 use tidegate_serve::{Aggregate, Log};
-use tidegate_store::{Store, StoreEvent};
+use tidegate_store::{Charged, Store, StoreEvent};
 use tidegate_wait::Clock;
+use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
 use crate::control::Control;
@@ -30,6 +31,7 @@ pub(crate) struct Gateway {
     pub(crate) log: Log,
     access_log: Option<AccessLog>,
     pub(crate) control: Control,
+    pub(crate) returns: Arc<Returns>,
     draining: AtomicBool,
     refusals: Aggregate,
     troubles: Aggregate,
@@ -57,6 +59,7 @@ impl Gateway {
             log,
             access_log,
             control,
+            returns: Arc::new(Returns { runtime: Handle::current(), under_way: AtomicUsize::new(0) }),
             draining: AtomicBool::new(false),
             refusals: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
@@ -87,11 +90,6 @@ impl Gateway {
         self.clock.now()
     }
 
-    /// The time since 1970.
-    pub(crate) fn now_unix(&self) -> Duration {
-        Duration::from_nanos(self.clock.now().as_nanos())
-    }
-
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -101,8 +99,8 @@ impl Gateway {
     }
 
     /// A request was refused: a line now and then, never one each.
-    pub(crate) fn note_refusal(&self, limit: &str) {
-        if let Some(count) = self.refusals.note(Instant::now()) {
+    pub(crate) fn note_refusal(&self, limit: &str, now: Instant) {
+        if let Some(count) = self.refusals.note(now) {
             self.tell_refusals(count, limit);
         }
     }
@@ -137,6 +135,33 @@ impl Gateway {
     }
 }
 
+/// What is being given back to Redis, by requests that can't wait for it: a client may have gone, a worker may be about to end. It happens on
+/// the runtime that outlives them.
+pub(crate) struct Returns {
+    runtime: Handle,
+    under_way: AtomicUsize,
+}
+
+impl Returns {
+    /// Gives back, whoever is still there to see it.
+    pub(crate) fn give_back(self: &Arc<Self>, store: &Store, charged: Charged, now: Timestamp) {
+        let (returns, store) = (Arc::clone(self), store.clone());
+        returns.under_way.fetch_add(1, Ordering::Relaxed);
+        self.runtime.spawn(async move {
+            store.give_back(charged, now).await;
+            returns.under_way.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// Waits until nothing is under way any more, but no longer than `patience`.
+    pub(crate) async fn wait(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        while self.under_way.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
 /// Tells the log and the metrics what happens between us and Redis.
 pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> tidegate_store::Observer {
     let entering = match mode {
@@ -147,7 +172,7 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> t
     Arc::new(move |event| {
         metrics.store_event(event);
         match event {
-            StoreEvent::Call { .. } => {}
+            StoreEvent::Call { .. } | StoreEvent::StillDown { .. } => {}
             StoreEvent::Down { error } => {
                 log.warn("RedisClient", format_args!("Redis connection lost, {entering}: {error}"));
             }

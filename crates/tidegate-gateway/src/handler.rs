@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
 use crate::body::Body;
@@ -20,7 +21,7 @@ use crate::plan::Plan;
 use crate::refusal::{self, rejected};
 use crate::request_id::{REQUEST_ID, RequestId};
 use crate::routes::normal_path;
-use crate::server::Worker;
+use crate::server::{Open, Worker};
 use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream, send};
 use crate::{admin, tunnel, unread, vetting};
 
@@ -53,26 +54,26 @@ impl Passage<'_> {
     /// Who asks, where it goes, the client's limits, the upstream's limits, the attempt.
     async fn answer(&mut self, request: Request<Incoming>) -> Response<Body> {
         let (plan, site, gateway) = (self.plan, &self.plan.site, &self.worker.gateway);
-        let host = match vetting::vet(&request, &site.connections) {
+        let (mut parts, body) = request.into_parts();
+        let upgrade = vetting::take_upgrade(&mut parts, &body);
+        let host = match vetting::vet(&parts, &site.connections) {
             Ok(host) => host,
             Err(fault) => {
-                let (parts, body) = request.into_parts();
                 self.note(&parts, "", self.client.peer);
                 unread::drain(body, &parts);
                 return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
             }
         };
-        if !site.admin_apart && admin::is_local(request.uri().path()) {
+        if self.client.is_admin || !site.admin_apart && admin::is_local(parts.uri.path()) {
             self.ending.is_local = true;
-            return admin::answer(gateway, self.client, request, self.id.as_str()).await;
+            return admin::answer(gateway, self.client, &parts, body, self.id.as_str()).await;
         }
-        let (parts, body, upgrade) = vetting::take_upgrade(request);
         let from_trusted = site.is_trusted(self.client.peer);
         let ip =
             if from_trusted { vetting::client_ip(site, self.client.peer, &parts.headers) } else { self.client.peer };
         self.note(&parts, &host, ip);
-        let now_unix = gateway.now_unix();
-        let caller = match site.identity.identify(&parts.headers, from_trusted, now_unix.as_secs()) {
+        let now = gateway.clock.at(self.ending.started);
+        let caller = match site.identity.identify(&parts.headers, from_trusted, unix(now).as_secs()) {
             Ok(caller) => caller,
             Err(unidentified) => {
                 unread::drain(body, &parts);
@@ -101,7 +102,14 @@ impl Passage<'_> {
             record.identified(caller.user.as_deref(), &route.name, &upstream.settings.name);
         }
 
-        let deciding = Deciding { plan, store: gateway.store(), clock: gateway.clock, worker: self.worker.index };
+        let deciding = Deciding {
+            plan,
+            store: gateway.store(),
+            returns: &gateway.returns,
+            clock: gateway.clock,
+            now,
+            worker: self.worker.index,
+        };
         let admission = match admitted(deciding, &route.limits, &upstream.settings.limits, &facts).await {
             Ok(admission) => admission,
             Err(denied) => {
@@ -137,7 +145,8 @@ impl Passage<'_> {
                 settings.authority.as_bytes()
             },
             asked_host: host,
-            peer: self.client.peer,
+            peer: &self.client.peer_text,
+            peer_forwarded: &self.client.peer_forwarded,
             trusted: from_trusted,
             scheme: self.client.scheme,
             version: version_name(parts.version),
@@ -180,8 +189,7 @@ impl Passage<'_> {
         let headers = response.headers_mut();
         headers.append(header::VIA, HeaderValue::from_static("1.1 tidegate"));
         if let Some(admission) = &self.ending.admission {
-            let now_unix = self.worker.gateway.now_unix();
-            refusal::tell(self.plan, admission.asked(), None, now_unix, headers);
+            refusal::tell(self.plan, admission.asked(), None, self.decided_at(), headers);
             refusal::tell_dry_run(self.plan, &admission.would_refuse, headers);
         }
         if let (Some((connection, protocol)), Some(upgrading)) = (upgraded, upgrading) {
@@ -189,7 +197,8 @@ impl Passage<'_> {
             headers.insert(header::UPGRADE, protocol);
             let idle = self.plan.site.connections.upgrade_timeout.get();
             // The request lasts as long as the connection does: so does what it holds.
-            tunnel::open(*connection, upgrading, idle, self.ending.admission.take());
+            let held = (self.ending.admission.take(), Open::new(self.worker));
+            tunnel::open(*connection, upgrading, idle, held);
         }
         response
     }
@@ -210,8 +219,7 @@ impl Passage<'_> {
         let (plan, id) = (self.plan, self.id.as_str());
         let (limit, response) = match denied {
             Denied::Limit { asked, by, retry_after } => {
-                let now_unix = self.worker.gateway.now_unix();
-                let response = refusal::limited(plan, &asked, by, retry_after, now_unix, id);
+                let response = refusal::limited(plan, &asked, by, retry_after, self.decided_at(), id);
                 (&plan.limits[asked[by].limit], response)
             }
             Denied::NoKey { limit, lacks } => (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id)),
@@ -220,7 +228,7 @@ impl Passage<'_> {
             }
         };
         plan.site.count_exceeded(route, tier);
-        self.worker.gateway.note_refusal(limit.name());
+        self.worker.gateway.note_refusal(limit.name(), self.ending.started);
         if let Some(record) = &mut self.ending.record {
             record.refused_by = Some(limit.name().into());
         }
@@ -240,12 +248,21 @@ impl Passage<'_> {
         }
     }
 
+    /// The time since 1970 at which the limits were asked.
+    fn decided_at(&self) -> Duration {
+        unix(self.worker.gateway.clock.at(self.ending.started))
+    }
+
     /// Counts a decision, by the algorithm of the route's first limit.
     fn count(&self, route: usize, forwarded: bool) {
         let first = self.plan.site.routes[route].limits.first();
         let algorithm = first.map(|limit| self.plan.limits[*limit].settings.numbers.algorithm());
         self.worker.metrics().decided(forwarded, algorithm);
     }
+}
+
+fn unix(time: Timestamp) -> Duration {
+    Duration::from_nanos(time.as_nanos())
 }
 
 /// A request that may go.
@@ -271,6 +288,7 @@ async fn admitted(
         tokio::time::sleep(wait).await;
     }
     if !upstream.is_empty() {
+        let deciding = Deciding { now: deciding.clock.now(), ..deciding };
         let more = admit(deciding, upstream, facts).await?;
         let wait = more.wait();
         admission.join(more);

@@ -46,7 +46,11 @@ impl fmt::Display for Part {
 
 /// What the key of a limit is made of; nothing at all for one that everyone shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyParts(Vec<Part>);
+pub(crate) struct KeyParts {
+    parts: Vec<Part>,
+    /// The account of those who share one.
+    shared: Key,
+}
 
 /// A key that can't be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,22 +74,25 @@ impl FromStr for KeyParts {
 
     fn from_str(text: &str) -> Result<Self, InvalidKey> {
         if text.trim() == "global" {
-            return Ok(Self(Vec::new()));
+            return Ok(Self::new(Vec::new()));
         }
         let parts: Option<Vec<Part>> = text.split('+').map(|word| part(word.trim())).collect();
         let parts = parts.filter(|parts| parts.len() <= MOST_PARTS);
         let distinct = |parts: &Vec<Part>| parts.iter().enumerate().all(|(place, part)| !parts[..place].contains(part));
-        parts.filter(distinct).map(Self).ok_or_else(|| InvalidKey(text.to_owned()))
+        parts.filter(distinct).map(Self::new).ok_or_else(|| InvalidKey(text.to_owned()))
     }
 }
 
 /// As it is written: `user+endpoint`.
 impl fmt::Display for KeyParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        if self.parts.is_empty() {
             return f.write_str("global");
         }
-        self.0.iter().enumerate().try_for_each(|(place, part)| write!(f, "{}{part}", if place == 0 { "" } else { "+" }))
+        self.parts
+            .iter()
+            .enumerate()
+            .try_for_each(|(place, part)| write!(f, "{}{part}", if place == 0 { "" } else { "+" }))
     }
 }
 
@@ -119,11 +126,19 @@ pub(crate) enum Account {
 }
 
 impl KeyParts {
+    fn new(parts: Vec<Part>) -> Self {
+        let shared = Key::of_bytes(if parts.is_empty() { &[b"="] } else { &[b"?"] });
+        Self { parts, shared }
+    }
+
     /// The account of a request, or what `missing` says if it lacks something.
     pub(crate) fn account(&self, facts: &Facts<'_>, missing: Missing) -> Account {
+        if self.parts.is_empty() {
+            return Account::Of(self.shared);
+        }
         let ip = address_bytes(facts.ip);
         let mut texts: [&[u8]; MOST_PARTS + 1] = [b"="; MOST_PARTS + 1];
-        for (place, part) in self.0.iter().enumerate() {
+        for (place, part) in self.parts.iter().enumerate() {
             let text = match part {
                 Part::Ip => Some(ip.as_ref()),
                 Part::User => facts.caller.user.as_deref().map(str::as_bytes),
@@ -141,14 +156,14 @@ impl KeyParts {
             match text {
                 Some(text) => texts[place + 1] = text,
                 None => match missing {
-                    Missing::Share => return Account::Of(Key::of_bytes(&[b"?"])),
+                    Missing::Share => return Account::Of(self.shared),
                     Missing::Ip => return Account::Of(Key::of_bytes(&[b"@", ip.as_ref()])),
                     Missing::Refuse => return Account::Lacks(part.name()),
                     Missing::Skip => return Account::Exempt,
                 },
             }
         }
-        Account::Of(Key::of_bytes(&texts[..=self.0.len()]))
+        Account::Of(Key::of_bytes(&texts[..=self.parts.len()]))
     }
 }
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
-use tidegate_policy::{Algorithm, Decision, Keyed, Level, Rule, Ticket, Timestamp, check_all};
+use tidegate_policy::{Decision, Keyed, Level, Rule, Ticket, Timestamp, check_all};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
-use tokio::runtime::Handle;
 
 use crate::config::LimitSettings;
 use crate::facts::Facts;
+use crate::gateway::Returns;
 use crate::key::Account;
 use crate::plan::Plan;
+use crate::told::Told;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.
 #[derive(Clone)]
@@ -21,10 +21,8 @@ pub(crate) struct Limit {
     pub(crate) settings: LimitSettings,
     pub(crate) counts: Counts,
     pub(crate) stats: Arc<[Shard<LimitStats>]>,
-    /// `X-RateLimit-Limit`.
-    pub(crate) quota: HeaderValue,
-    /// Its item in `RateLimit-Policy`.
-    pub(crate) policy: HeaderValue,
+    /// What is said of it in answers.
+    pub(crate) told: Arc<Told>,
 }
 
 /// Where what was used is kept, from one configuration to the next.
@@ -45,16 +43,8 @@ pub(crate) struct LimitStats {
 
 impl Limit {
     pub(crate) fn new(settings: LimitSettings, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
-        let (numbers, name) = (&settings.numbers, settings.name.as_str());
-        let quota = HeaderValue::from(numbers.quota());
-        let window = whole_seconds(numbers.quota_span());
-        let policy = if numbers.algorithm() == Algorithm::Concurrency {
-            format!("\"{name}\";q={};qu=\"concurrent-requests\"", numbers.quota())
-        } else {
-            format!("\"{name}\";q={};w={}", numbers.quota(), window.max(1))
-        };
-        let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("\"\";q=0"));
-        Self { settings, counts, stats, quota, policy }
+        let told = Arc::new(Told::new(&settings));
+        Self { settings, counts, stats, told }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -101,7 +91,10 @@ pub(crate) enum Denied {
 pub(crate) struct Deciding<'a> {
     pub(crate) plan: &'a Arc<Plan>,
     pub(crate) store: Option<&'a Store>,
+    pub(crate) returns: &'a Arc<Returns>,
     pub(crate) clock: Clock,
+    /// The time of the decision.
+    pub(crate) now: Timestamp,
     pub(crate) worker: usize,
 }
 
@@ -110,6 +103,7 @@ pub(crate) struct Deciding<'a> {
 pub(crate) struct Admission {
     plan: Arc<Plan>,
     store: Option<Store>,
+    returns: Arc<Returns>,
     clock: Clock,
     asked: Vec<Asked>,
     shared: Charged,
@@ -171,31 +165,27 @@ impl Admission {
         let now = self.clock.now();
         for asked in &mut self.asked {
             let Counts::Memory(keyed) = &self.plan.limits[asked.limit].counts else { continue };
-            let is_place = self.plan.limits[asked.limit].settings.numbers.algorithm() == Algorithm::Concurrency;
             if let Some(ticket) = asked.ticket.take()
-                && (is_place || !self.sent)
+                && (ticket.is_place() || !self.sent)
             {
                 keyed.give_back(&asked.key, ticket, now);
             }
         }
         let shared = std::mem::take(&mut self.shared);
         let shared = if self.sent { shared.only_places() } else { shared };
-        if let (Some(store), false) = (&self.store, shared.is_empty())
-            && let Ok(runtime) = Handle::try_current()
-        {
-            // Nobody waits for it here: a dropped request can't.
-            let store = store.clone();
-            runtime.spawn(async move { store.give_back(shared, now).await });
+        if let (Some(store), false) = (&self.store, shared.is_empty()) {
+            self.returns.give_back(store, shared, now);
         }
     }
 }
 
 /// Asks all limits in `places` about a request.
 pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Facts<'_>) -> Result<Admission, Denied> {
-    let Deciding { plan, store, clock, worker } = deciding;
+    let Deciding { plan, store, returns, clock, worker, .. } = deciding;
     let mut admission = Admission {
         plan: Arc::clone(plan),
         store: store.cloned(),
+        returns: Arc::clone(returns),
         clock,
         asked: accounts(plan, places, facts)?,
         shared: Charged::default(),
@@ -265,8 +255,7 @@ fn group(limit: &Limit) -> Group {
 type Refused = (Option<usize>, Option<Duration>);
 
 async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(), Refused> {
-    let Deciding { plan, store, clock, .. } = deciding;
-    let now = clock.now();
+    let Deciding { plan, store, now, .. } = deciding;
     let of = |admission: &Admission, until: Group| {
         admission.asked.partition_point(|asked| group(&plan.limits[asked.limit]) <= until)
     };

@@ -162,6 +162,7 @@ impl Metrics {
                 self.store_errors.inc();
                 self.store_connected.store(false, Ordering::Relaxed);
             }
+            StoreEvent::StillDown { .. } => self.store_errors.inc(),
             StoreEvent::Up { .. } => self.store_connected.store(true, Ordering::Relaxed),
         }
     }

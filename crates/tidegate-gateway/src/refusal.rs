@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use tidegate_policy::Algorithm;
@@ -11,6 +11,7 @@ use tidegate_policy::Algorithm;
 use crate::body::Body;
 use crate::limits::{Asked, Limit, whole_seconds};
 use crate::plan::Plan;
+use crate::told::REDUCED_CAPACITY;
 use crate::upstream::Trouble;
 
 static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -35,9 +36,6 @@ pub(crate) struct Problem<'a> {
     pub(crate) detail: &'a str,
     pub(crate) request_id: &'a str,
 }
-
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// An answer of the gateway's own.
 pub(crate) fn problem(problem: &Problem<'_>) -> Response<Body> {
@@ -77,41 +75,31 @@ pub(crate) fn limited(
     request_id: &str,
 ) -> Response<Body> {
     let limit = &plan.limits[asked[by].limit];
-    let (numbers, status) = (&limit.settings.numbers, limit.settings.status);
-    let is_place = numbers.algorithm() == Algorithm::Concurrency;
+    let (told, status) = (&limit.told, limit.settings.status);
+    let is_place = limit.settings.numbers.algorithm() == Algorithm::Concurrency;
     let retry_after = if is_place { Some(PLACE_PATIENCE) } else { retry_after };
-    let mut json = String::with_capacity(512);
-    let kind = if status == StatusCode::SERVICE_UNAVAILABLE { REDUCED_CAPACITY } else { QUOTA_EXCEEDED };
-    begin(&mut json, kind, status);
     let seconds = retry_after.map(|after| whole_seconds(after).max(1));
-    // Writing to memory can't fail, here and below.
-    let _written = write!(json, ",\"detail\":\"limit `{}` ({numbers}) refuses this request; ", limit.name());
-    let _written = match seconds {
-        Some(seconds) => write!(json, "retry in {seconds} s\""),
-        None => write!(json, "it costs more than the limit ever holds\""),
-    };
-    text(&mut json, "error", status.canonical_reason().unwrap_or("Refused"));
-    let _written = match seconds {
-        Some(seconds) => write!(json, ",\"retry_after\":{seconds}"),
-        None => write!(json, ",\"retry_after\":null"),
-    };
-    let _written =
-        write!(json, ",\"violated-policies\":[\"{}\"],\"limit\":{{\"name\":\"{}\"", limit.name(), limit.name());
-    let _written = write!(json, ",\"algorithm\":\"{}\",\"quota\":{}", numbers.algorithm(), numbers.quota());
-    if !is_place {
-        let _written = write!(json, ",\"window_seconds\":{}", numbers.quota_span().as_secs_f64());
+    let (mut digits, mut json) = (itoa::Buffer::new(), String::with_capacity(512));
+    json.push_str(&told.body_start);
+    if let Some(seconds) = seconds {
+        let seconds = digits.format(seconds);
+        for piece in ["retry in ", seconds, " s", &told.body_middle, seconds] {
+            json.push_str(piece);
+        }
+    } else {
+        for piece in ["it costs more than the limit ever holds", &told.body_middle, "null"] {
+            json.push_str(piece);
+        }
     }
-    json.push('}');
-    text(&mut json, "request_id", request_id);
-    end(&mut json);
+    json.push_str(&told.body_end);
+    json.push_str(request_id);
+    json.push_str("\"}\n");
     let mut response = answer(status, json);
     let headers = response.headers_mut();
     if let Some(seconds) = seconds {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if let Ok(name) = HeaderValue::from_str(limit.name()) {
-        headers.insert(REFUSED_BY.clone(), name);
-    }
+    headers.insert(REFUSED_BY.clone(), told.name.clone());
     tell(plan, asked, Some(by), now_unix, headers);
     response
 }
@@ -141,18 +129,26 @@ pub(crate) fn tell(
     now_unix: Duration,
     headers: &mut HeaderMap,
 ) {
-    let enforced = asked.iter().enumerate().filter(|(_, asked)| !plan.limits[asked.limit].settings.dry_run);
-    let mut ietf = String::with_capacity(32 * asked.len());
+    let mut ietf = BytesMut::with_capacity(48 * asked.len());
     let mut policies: Option<HeaderValue> = None;
     let mut tightest: Option<(&Limit, u64, Duration)> = None;
-    for (place, asked) in enforced {
+    for (place, asked) in asked.iter().enumerate() {
         let (limit, Some(decision)) = (&plan.limits[asked.limit], &asked.decision) else { continue };
+        if limit.settings.dry_run {
+            continue;
+        }
         let (left, reset) = (limit.left(decision), decision.reset_after());
-        let separator = if ietf.is_empty() { "" } else { ", " };
-        let _written = write!(ietf, "{separator}\"{}\";r={left};t={}", limit.name(), whole_seconds(reset));
+        let mut digits = itoa::Buffer::new();
+        if !ietf.is_empty() {
+            ietf.extend_from_slice(b", ");
+        }
+        ietf.extend_from_slice(limit.told.state.as_bytes());
+        ietf.extend_from_slice(digits.format(left).as_bytes());
+        ietf.extend_from_slice(b";t=");
+        ietf.extend_from_slice(digits.format(whole_seconds(reset)).as_bytes());
         policies = Some(match policies {
-            None => limit.policy.clone(),
-            Some(before) => joined(&before, &limit.policy),
+            None => limit.told.policy.clone(),
+            Some(before) => joined(&before, &limit.told.policy),
         });
         let is_tighter = tightest.is_none_or(|(_, least, _)| left < least);
         if refused_by.map_or(is_tighter, |by| by == place) {
@@ -160,10 +156,10 @@ pub(crate) fn tell(
         }
     }
     if let Some((limit, left, reset)) = tightest {
-        headers.insert(LIMIT.clone(), limit.quota.clone());
+        headers.insert(LIMIT.clone(), limit.told.quota.clone());
         headers.insert(REMAINING.clone(), HeaderValue::from(left));
         headers.insert(RESET.clone(), HeaderValue::from(whole_seconds(now_unix + reset)));
-        if let Ok(ietf) = HeaderValue::from_maybe_shared(Bytes::from(ietf)) {
+        if let Ok(ietf) = HeaderValue::from_maybe_shared(ietf.freeze()) {
             headers.insert(IETF.clone(), ietf);
         }
         headers.extend(policies.map(|policies| (IETF_POLICY.clone(), policies)));
@@ -173,9 +169,7 @@ pub(crate) fn tell(
 /// Names the limits that would have refused.
 pub(crate) fn tell_dry_run(plan: &Plan, would_refuse: &[usize], headers: &mut HeaderMap) {
     for limit in would_refuse {
-        if let Ok(name) = HeaderValue::from_str(plan.limits[*limit].name()) {
-            headers.append(DRY_RUN.clone(), name);
-        }
+        headers.append(DRY_RUN.clone(), plan.limits[*limit].told.name.clone());
     }
 }
 
@@ -199,9 +193,9 @@ fn end(json: &mut String) {
 
 fn answer(status: StatusCode, json: String) -> Response<Body> {
     let mut response = Response::new(Body::whole(Bytes::from(json)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
+    // Room for all that a refusal says: growing a map means hashing it all again.
+    let mut headers = HeaderMap::with_capacity(12);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
     response
 }

@@ -8,16 +8,22 @@ use crate::server::Worker;
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What a request is known by: the client's own id if it is harmless, else one of ours.
-pub(crate) struct RequestId(Box<str>);
+pub(crate) enum RequestId {
+    Given(Box<str>),
+    Own([u8; 32]),
+}
 
 impl RequestId {
     pub(crate) fn of(headers: &HeaderMap, worker: &Worker) -> Self {
         let given = headers.get(&REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_harmless(id));
-        Self(given.map_or_else(|| worker.ids.next(), Into::into))
+        given.map_or_else(|| Self::Own(worker.ids.next()), |id| Self::Given(id.into()))
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        match self {
+            Self::Given(id) => id,
+            Self::Own(digits) => str::from_utf8(digits).unwrap_or_default(),
+        }
     }
 }
 
@@ -36,13 +42,13 @@ impl Ids {
         Self { random, next: AtomicU64::new(0) }
     }
 
-    fn next(&self) -> Box<str> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    fn next(&self) -> [u8; 32] {
         let number = (u128::from(self.random) << 64) | u128::from(self.next.fetch_add(1, Ordering::Relaxed));
-        let mut text = String::with_capacity(32);
-        for shift in (0..32).rev() {
-            text.push(char::from(DIGITS[(number >> (shift * 4)) as usize & 15]));
+        let mut digits = [0; 32];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+            let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' - 10 + value };
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
         }
-        text.into()
+        digits
     }
 }

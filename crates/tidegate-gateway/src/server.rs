@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -38,6 +38,9 @@ use crate::request_id::Ids;
 use crate::stream::Stream;
 use crate::sweep::{Sweep, TICK};
 
+/// How long what is given back to Redis is waited for at the end.
+const LAST_RETURNS: Duration = Duration::from_secs(2);
+
 /// A gateway that has its sockets and is ready to serve.
 pub struct Server {
     gateway: Arc<Gateway>,
@@ -49,11 +52,13 @@ pub struct Server {
 
 /// A listening socket that all workers accept from.
 pub(crate) struct Listener {
-    socket: std::net::TcpListener,
+    /// Gone when the gateway drains: whoever connects then is refused at once, and can go elsewhere.
+    socket: Mutex<Option<std::net::TcpListener>>,
     address: SocketAddr,
     /// Read anew on reload.
     tls: ArcSwapOption<rustls::ServerConfig>,
     h2c: bool,
+    is_admin: bool,
 }
 
 /// Why a gateway could not start.
@@ -137,10 +142,10 @@ impl Server {
     pub async fn bind(settings: Settings, source: Source, log: Log) -> Result<Self, NotStarted> {
         let mut listeners = Vec::new();
         for listener in &settings.listeners {
-            listeners.push(Arc::new(Listener::bind(listener.address, listener.tls.clone(), listener.h2c)?));
+            listeners.push(Arc::new(Listener::bind(listener.address, listener.tls.clone(), listener.h2c, false)?));
         }
         let admin =
-            settings.admin_listen.map(|address| Listener::bind(address, None, false)).transpose()?.map(Arc::new);
+            settings.admin_listen.map(|address| Listener::bind(address, None, false, true)).transpose()?.map(Arc::new);
         let access_log =
             settings.access_log.as_ref().map(AccessLog::open).transpose().map_err(NotStarted::AccessLog)?;
         let (workers, connections) = (settings.workers, settings.connections.clone());
@@ -160,6 +165,7 @@ impl Server {
                 format_args!("the limits in Redis can't be used, those of the file are: {warning}"),
             );
         }
+        metrics.config_version.store(control.version().await, Ordering::Relaxed);
         let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
     }
@@ -222,14 +228,16 @@ impl Server {
             // Its share of the metrics is the last.
             let worker = Worker::new(self.workers, &self.gateway, &room);
             tokio::spawn(Arc::clone(&worker.sweep).run(|| {}));
-            tokio::spawn(async move { accept(worker, listener).await });
+            tokio::spawn(accept(worker, listener, shutdown.clone()));
         }
         shutdown.wanted().await;
         self.gateway.drain();
+        self.listeners.iter().for_each(|listener| listener.close());
         let joined = tokio::task::spawn_blocking(move || {
             threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<usize>()
         });
         let left = joined.await.unwrap_or(0);
+        self.gateway.returns.wait(LAST_RETURNS).await;
         summaries.abort();
         self.gateway.summarize(true);
         if left > 0 {
@@ -287,12 +295,28 @@ pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
 }
 
 impl Listener {
-    fn bind(address: SocketAddr, tls: Option<Arc<rustls::ServerConfig>>, h2c: bool) -> Result<Self, NotStarted> {
+    fn bind(
+        address: SocketAddr,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        h2c: bool,
+        is_admin: bool,
+    ) -> Result<Self, NotStarted> {
         let failed = |error| NotStarted::Bind(address, error);
         let socket = std::net::TcpListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        Ok(Self { socket, address, tls: ArcSwapOption::from(tls), h2c })
+        Ok(Self { socket: Mutex::new(Some(socket)), address, tls: ArcSwapOption::from(tls), h2c, is_admin })
+    }
+
+    /// A handle on the socket for a worker's runtime.
+    fn socket(&self) -> io::Result<TcpListener> {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        socket.try_clone().and_then(TcpListener::from_std)
+    }
+
+    fn close(&self) {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Shows another certificate to clients that connect from now on.
@@ -317,11 +341,16 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdow
             let plan = owner.gateway.plan();
             plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
         }));
-        let accepting: Vec<_> =
-            listeners.iter().map(|listener| tokio::spawn(accept(Arc::clone(worker), Arc::clone(listener)))).collect();
+        let accepting: Vec<_> = listeners
+            .iter()
+            .map(|listener| tokio::spawn(accept(Arc::clone(worker), Arc::clone(listener), shutdown.clone())))
+            .collect();
         shutdown.wanted().await;
-        accepting.iter().for_each(tokio::task::JoinHandle::abort);
         worker.gateway.drain();
+        for task in accepting {
+            // It ends by itself, and could only fail by a panic, which has been told of.
+            let _ended = task.await;
+        }
         let until = Instant::now() + drain;
         while worker.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             worker.sweep.wake_all();
@@ -331,9 +360,8 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdow
     })
 }
 
-async fn accept(worker: Arc<Worker>, listener: Arc<Listener>) {
-    let socket = listener.socket.try_clone().and_then(TcpListener::from_std);
-    let socket = match socket {
+async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shutdown) {
+    let socket = match listener.socket() {
         Ok(socket) => socket,
         Err(error) => {
             worker.gateway.log.error("Gateway", format_args!("can't accept on {}: {error}", listener.address));
@@ -341,31 +369,44 @@ async fn accept(worker: Arc<Worker>, listener: Arc<Listener>) {
         }
     };
     loop {
-        let Ok(room) = Arc::clone(&worker.room).acquire_owned().await else { return };
-        match socket.accept().await {
-            Ok((tcp, peer)) => {
-                let (worker, listener) = (Arc::clone(&worker), Arc::clone(&listener));
+        let next = async {
+            let room = Arc::clone(&worker.room).acquire_owned().await;
+            (room, socket.accept().await)
+        };
+        // Whoever waits in the queue when the order to stop comes is still served.
+        let next = tokio::select! {
+            biased;
+            next = next => next,
+            () = shutdown.wanted() => return,
+        };
+        match next {
+            (Err(_), _) => return,
+            (Ok(room), Ok((tcp, peer))) => {
+                let (worker, listener, open) = (Arc::clone(&worker), Arc::clone(&listener), Open::new(&worker));
                 tokio::spawn(async move {
-                    worker.open.fetch_add(1, Ordering::Relaxed);
-                    let open = Open(Arc::clone(&worker));
                     serve(&worker, &listener, tcp, peer).await;
                     drop((open, room));
                 });
             }
             // Out of descriptors, or a client that left at once: neither is a reason to stop, the first one is to pause.
-            Err(error) => {
-                drop(room);
-                if error.raw_os_error().is_some_and(|code| code == 23 || code == 24) {
-                    worker.gateway.log.error("Gateway", format_args!("no more connections can be accepted: {error}"));
-                    tokio::time::sleep(Duration::from_millis(500)).await;
-                }
+            (Ok(_), Err(error)) if error.raw_os_error().is_some_and(|code| code == 23 || code == 24) => {
+                worker.gateway.log.error("Gateway", format_args!("no more connections can be accepted: {error}"));
+                tokio::time::sleep(Duration::from_millis(500)).await;
             }
+            (Ok(_), Err(_)) => {}
         }
     }
 }
 
 /// Counts a connection as long as it lives.
-struct Open(Arc<Worker>);
+pub(crate) struct Open(Arc<Worker>);
+
+impl Open {
+    pub(crate) fn new(worker: &Arc<Worker>) -> Self {
+        worker.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(worker))
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -395,7 +436,7 @@ async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: 
     };
     let Some((stream, is_h2)) = opened else { return };
     let deadline = worker.sweep.deadline();
-    let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, deadline, connections);
+    let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
     let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
     let io = ClientIo::new(stream, Arc::clone(&client.client));
     let ended = if is_h2 {

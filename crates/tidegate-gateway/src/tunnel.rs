@@ -11,13 +11,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 
-use crate::limits::Admission;
 use crate::stream::Stream;
 use crate::sweep::Deadline;
 use crate::upstream::Connection;
 
 /// Joins the client's connection, as soon as it has gone over, with the upstream's. What the request holds is held meanwhile.
-pub(crate) fn open(upstream: Connection, upgrading: OnUpgrade, idle: Duration, admission: Option<Admission>) {
+pub(crate) fn open(upstream: Connection, upgrading: OnUpgrade, idle: Duration, held: impl Send + 'static) {
     tokio::spawn(async move {
         let (stream, unread, deadline, place) = upstream.into_parts();
         let mut upstream = Watched { stream, unread, deadline, idle };
@@ -27,7 +26,7 @@ pub(crate) fn open(upstream: Connection, upgrading: OnUpgrade, idle: Duration, a
         // However it ends, it has ended: there is nobody to tell.
         let _ended = copy_bidirectional(&mut client, &mut upstream).await;
         let _closed = client.shutdown().await;
-        drop((admission, place));
+        drop((held, place));
     });
 }
 

@@ -1,10 +1,11 @@
 //! What a head must be before anything else happens, and what it says. Hyper has parsed it; this is what hyper lets pass.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -25,9 +26,9 @@ fn bad(detail: &'static str) -> Fault {
 }
 
 /// Checks a head, and says which host it asks for (lower case, with its port; empty if an HTTP/1.0 client names none).
-pub(crate) fn vet(request: &Request<Incoming>, connections: &Connections) -> Result<String, Fault> {
-    let headers = request.headers();
-    if *request.method() == Method::CONNECT {
+pub(crate) fn vet<'a>(parts: &'a Parts, connections: &Connections) -> Result<Cow<'a, str>, Fault> {
+    let headers = &parts.headers;
+    if parts.method == Method::CONNECT {
         let detail = "this is no forward proxy";
         return Err(Fault { status: StatusCode::METHOD_NOT_ALLOWED, reason: "method_not_allowed", detail });
     }
@@ -35,22 +36,17 @@ pub(crate) fn vet(request: &Request<Incoming>, connections: &Connections) -> Res
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Fault { status, reason: "too_many_headers", detail: "the request has too many headers" });
     }
-    framing(request)?;
-    let told = single(headers, header::CONTENT_LENGTH).and_then(|value| content_length(value.as_bytes()));
+    framing(headers)?;
+    let told = headers.get(header::CONTENT_LENGTH).and_then(|value| content_length(value.as_bytes()));
     if told.is_some_and(|length| connections.max_body_bytes.is_some_and(|most| length > most)) {
         let detail = "the request's body is larger than allowed";
         return Err(Fault { status: StatusCode::PAYLOAD_TOO_LARGE, reason: "body_too_large", detail });
     }
-    host(request)
-}
-
-fn single(headers: &HeaderMap, name: header::HeaderName) -> Option<&HeaderValue> {
-    headers.get(name)
+    host(parts)
 }
 
 /// Framing that hyper tolerates and others might read in another way.
-fn framing(request: &Request<Incoming>) -> Result<(), Fault> {
-    let headers = request.headers();
+fn framing(headers: &HeaderMap) -> Result<(), Fault> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next()
         && (codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
@@ -68,13 +64,13 @@ fn framing(request: &Request<Incoming>) -> Result<(), Fault> {
 }
 
 /// The host a request asks for. RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; a target with an authority wins over it.
-fn host(request: &Request<Incoming>) -> Result<String, Fault> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
+fn host(parts: &Parts) -> Result<Cow<'_, str>, Fault> {
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
     let named = hosts.next();
     if hosts.next().is_some() {
         return Err(bad("there is more than one Host"));
     }
-    if named.is_none() && request.version() == Version::HTTP_11 {
+    if named.is_none() && parts.version == Version::HTTP_11 {
         return Err(bad("there is no Host"));
     }
     let named = match named.map(|host| host.to_str()) {
@@ -82,8 +78,8 @@ fn host(request: &Request<Incoming>) -> Result<String, Fault> {
         Some(Ok(host)) => Some(host),
         Some(Err(_)) => return Err(bad("the Host is none")),
     };
-    let host = match (request.uri().authority(), named) {
-        (Some(authority), Some(named)) if request.version() == Version::HTTP_2 && authority.as_str() != named => {
+    let host = match (parts.uri.authority(), named) {
+        (Some(authority), Some(named)) if parts.version == Version::HTTP_2 && authority.as_str() != named => {
             return Err(bad("Host and :authority differ"));
         }
         (Some(authority), _) => authority.as_str(),
@@ -92,7 +88,10 @@ fn host(request: &Request<Incoming>) -> Result<String, Fault> {
     if !host.bytes().all(is_host_byte) {
         return Err(bad("the Host is none"));
     }
-    Ok(host.to_ascii_lowercase())
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Ok(Cow::Owned(host.to_ascii_lowercase()));
+    }
+    Ok(Cow::Borrowed(host))
 }
 
 fn is_host_byte(byte: u8) -> bool {
@@ -142,15 +141,13 @@ pub(crate) fn body(parts: &Parts, body: Incoming) -> (BodyLength, Option<Incomin
     (body.size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known), Some(body))
 }
 
-/// Takes a request apart, with the protocol it wants to go over to. HTTP/2 in clear text is none: an upstream that went over to it would
-/// carry requests that nobody here sees.
-pub(crate) fn take_upgrade(mut request: Request<Incoming>) -> (Parts, Incoming, Option<(HeaderValue, OnUpgrade)>) {
-    let headers = request.headers();
-    let wants = request.version() == Version::HTTP_11 && headers.contains_key(header::UPGRADE);
-    let protocol = wants.then(|| upgrade_protocol(headers)).flatten().filter(|_| request.body().is_end_stream());
-    let upgrade = protocol.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
-    let (parts, body) = request.into_parts();
-    (parts, body, upgrade)
+/// The protocol a request wants to go over to, and how. HTTP/2 in clear text is none: an upstream that went over to it would carry
+/// requests that nobody here sees.
+pub(crate) fn take_upgrade(parts: &mut Parts, body: &Incoming) -> Option<(HeaderValue, OnUpgrade)> {
+    let wants =
+        parts.version == Version::HTTP_11 && parts.headers.contains_key(header::UPGRADE) && body.is_end_stream();
+    let protocol = wants.then(|| upgrade_protocol(&parts.headers)).flatten()?;
+    Some((protocol, parts.extensions.remove::<OnUpgrade>()?))
 }
 
 fn upgrade_protocol(headers: &HeaderMap) -> Option<HeaderValue> {

@@ -51,12 +51,18 @@ struct PaddedShard<K, L: Limiter>(Mutex<Shard<K, L>>);
 pub struct Ticket {
     receipt: Receipt,
     generation: u32,
+    is_place: bool,
 }
 
 impl Ticket {
     /// What the limiter itself gave for it.
     pub const fn receipt(&self) -> &Receipt {
         &self.receipt
+    }
+
+    /// Whether it is for a place that comes back when its holder is done: asked when it was taken, whatever the limit has become since.
+    pub const fn is_place(&self) -> bool {
+        self.is_place
     }
 }
 

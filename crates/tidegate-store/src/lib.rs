@@ -24,7 +24,7 @@
 //! config.observer = Arc::new(|event| match event {
 //!     StoreEvent::Down { error } => eprintln!("Redis is away: {error}"),
 //!     StoreEvent::Up { after } => eprintln!("Redis is back after {after:?}"),
-//!     StoreEvent::Call { .. } => {} // for metrics
+//!     StoreEvent::Call { .. } | StoreEvent::StillDown { .. } => {} // for metrics
 //! });
 //! let store = Store::connect(config).await?;
 //! let rule = Gcra::new(Rate::new(1_000, Duration::from_secs(60))?, 100)?;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::Script;
@@ -21,6 +22,11 @@ pub enum StoreEvent<'a> {
     },
     /// Redis is out of reach: from here on the failure mode decides.
     Down {
+        /// What happened.
+        error: &'a str,
+    },
+    /// An attempt to reach it again has failed.
+    StillDown {
         /// What happened.
         error: &'a str,
     },
@@ -54,6 +60,8 @@ pub(crate) struct Link {
     /// A key of our own in the namespace's slot, to see whether its master takes writes.
     probe_key: String,
     observer: Observer,
+    /// Where the connection lives: calls may come from other runtimes, which may end before it does.
+    runtime: Handle,
     connection: Mutex<Option<Connection>>,
     down: AtomicBool,
     /// Late answers in a row.
@@ -70,6 +78,7 @@ impl Link {
             budget,
             probe_key,
             observer,
+            runtime: Handle::current(),
             connection: Mutex::new(None),
             down: AtomicBool::new(false),
             late: AtomicU32::new(0),
@@ -152,7 +161,7 @@ impl Link {
     fn go_down(self: &Arc<Self>, error: &str, epoch: u32) {
         if epoch == self.epoch.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             self.set(None);
-            tokio::spawn(reconnect(Arc::downgrade(self)));
+            self.runtime.spawn(reconnect(Arc::downgrade(self)));
             (self.observer)(StoreEvent::Down { error });
         }
     }
@@ -187,13 +196,16 @@ async fn reconnect(link: Weak<Link>) {
         sleep(jittered(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
         let Some(link) = link.upgrade() else { return };
-        if let Ok(connection) = link.connect().await {
-            link.set(Some(connection));
-            link.late.store(0, Ordering::Relaxed);
-            link.epoch.fetch_add(1, Ordering::Relaxed);
-            link.down.store(false, Ordering::Relaxed);
-            (link.observer)(StoreEvent::Up { after: since.elapsed() });
-            return;
+        match link.connect().await {
+            Ok(connection) => {
+                link.set(Some(connection));
+                link.late.store(0, Ordering::Relaxed);
+                link.epoch.fetch_add(1, Ordering::Relaxed);
+                link.down.store(false, Ordering::Relaxed);
+                (link.observer)(StoreEvent::Up { after: since.elapsed() });
+                return;
+            }
+            Err(error) => (link.observer)(StoreEvent::StillDown { error: &error }),
         }
     }
 }

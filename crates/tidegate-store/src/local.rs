@@ -1,6 +1,6 @@
 //! Limits in this process' own memory: leases in hand, and all of them while Redis is away.
 
-use tidegate_policy::{Keyed, Level, Limiter as _, Rule, Ticket, Timestamp, check_all, give_back_all};
+use tidegate_policy::{Keyed, Level, Rule, Ticket, Timestamp, check_all, give_back_all};
 
 use crate::Key;
 use crate::lease::Lease;
@@ -28,7 +28,7 @@ impl LocalTicket {
     }
 
     pub(crate) fn is_place(&self) -> bool {
-        !self.of_lease && self.limit.local().limiter().holds_places()
+        !self.of_lease && self.ticket.is_place()
     }
 
     pub(crate) fn give_back(self, now: Timestamp) {

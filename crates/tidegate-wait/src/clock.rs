@@ -19,6 +19,11 @@ impl Clock {
         Self { started: Instant::now(), wall: Timestamp::default() + wall }
     }
 
+    /// What time it was at a moment that was taken with the same monotonic clock: saves asking it twice.
+    pub fn at(&self, moment: std::time::Instant) -> Timestamp {
+        self.wall + moment.saturating_duration_since(self.started.into_std())
+    }
+
     /// What time it is.
     pub fn now(&self) -> Timestamp {
         self.wall + self.started.elapsed()

@@ -1,7 +1,5 @@
 //! Heads: requests written anew, answers read strictly.
 
-use std::net::IpAddr;
-
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
@@ -20,8 +18,9 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) host: &'a [u8],
     /// The `Host` the client asked for.
     pub(crate) asked_host: &'a str,
-    /// Whoever connected to us.
-    pub(crate) peer: IpAddr,
+    /// Whoever connected to us, for `X-Forwarded-For` and for `Forwarded`.
+    pub(crate) peer: &'a str,
+    pub(crate) peer_forwarded: &'a str,
     /// Whether what the peer says of others is believed.
     pub(crate) trusted: bool,
     pub(crate) scheme: &'static str,
@@ -160,15 +159,13 @@ impl Outgoing<'_> {
 
     /// Who asked, and through whom. What an untrusted peer said of others is replaced, not extended.
     fn write_forwarded(&self, out: &mut BytesMut) {
-        use std::fmt::Write as _;
-        let peer = self.peer;
         write_field_start(out, b"x-forwarded-for");
         for before in self.before("x-forwarded-for") {
             out.extend_from_slice(before);
             out.extend_from_slice(b", ");
         }
-        // Writing to memory can't fail, here and below.
-        let _written = write!(out, "{peer}\r\n");
+        out.extend_from_slice(self.peer.as_bytes());
+        out.extend_from_slice(b"\r\n");
         let first = |name: &str| self.before(name).next().filter(|value| !value.is_empty());
         write_field(out, b"x-forwarded-proto", first("x-forwarded-proto").unwrap_or(self.scheme.as_bytes()));
         if let Some(host) =
@@ -181,20 +178,22 @@ impl Outgoing<'_> {
             out.extend_from_slice(before);
             out.extend_from_slice(b", ");
         }
-        let _written = match peer {
-            IpAddr::V4(peer) => write!(out, "for={peer}"),
-            IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\""),
-        };
+        out.extend_from_slice(self.peer_forwarded.as_bytes());
         if !self.asked_host.is_empty() {
-            let _written = write!(out, ";host=\"{}\"", self.asked_host);
+            out.extend_from_slice(b";host=\"");
+            out.extend_from_slice(self.asked_host.as_bytes());
+            out.extend_from_slice(b"\"");
         }
-        let _written = write!(out, ";proto={}\r\n", self.scheme);
+        out.extend_from_slice(b";proto=");
+        out.extend_from_slice(self.scheme.as_bytes());
+        out.extend_from_slice(b"\r\n");
         write_field_start(out, b"via");
         for before in self.headers.get_all(header::VIA) {
             out.extend_from_slice(before.as_bytes());
             out.extend_from_slice(b", ");
         }
-        let _written = write!(out, "{} tidegate\r\n", self.version);
+        out.extend_from_slice(self.version.as_bytes());
+        out.extend_from_slice(b" tidegate\r\n");
         write_field(out, b"x-request-id", self.request_id.as_bytes());
         if let Some(limit) = self.degraded {
             write_field(out, b"x-tidegate-degraded", limit.as_bytes());

@@ -95,7 +95,7 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
             self.insert(hasher, hash, key.to_owned(), state, now);
             receipt
         };
-        Ticket { receipt, generation: self.generation }
+        Ticket { receipt, generation: self.generation, is_place: self.limiter.holds_places() }
     }
 
     pub(super) fn update<Q, R>(

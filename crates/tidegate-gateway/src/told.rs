@@ -1,0 +1,69 @@
+//! What answers say of a limit, put together once: a refused request must stay cheap.
+
+use http::{HeaderValue, StatusCode};
+use tidegate_policy::Algorithm;
+
+use crate::config::LimitSettings;
+use crate::limits::whole_seconds;
+
+/// What answers say of a limit.
+pub(crate) struct Told {
+    /// `X-RateLimit-Limit`.
+    pub(crate) quota: HeaderValue,
+    /// Its item in `RateLimit-Policy`: `"default";q=100;w=60`.
+    pub(crate) policy: HeaderValue,
+    /// Its item in `RateLimit`, up to what is left: `"default";r=`.
+    pub(crate) state: Box<str>,
+    pub(crate) name: HeaderValue,
+    /// The body of a refusal, up to the sentence's end: when to come back.
+    pub(crate) body_start: Box<str>,
+    /// What goes between that sentence and `retry_after`.
+    pub(crate) body_middle: Box<str>,
+    /// The rest, up to the request's id.
+    pub(crate) body_end: Box<str>,
+}
+
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+pub(crate) const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+impl Told {
+    /// Names and numbers are plain (they were checked), so nothing here needs escaping.
+    pub(crate) fn new(settings: &LimitSettings) -> Self {
+        let (numbers, name, status) = (&settings.numbers, settings.name.as_str(), settings.status);
+        let (quota, algorithm) = (numbers.quota(), numbers.algorithm());
+        let is_place = algorithm == Algorithm::Concurrency;
+        let policy = if is_place {
+            format!("\"{name}\";q={quota};qu=\"concurrent-requests\"")
+        } else {
+            format!("\"{name}\";q={quota};w={}", whole_seconds(numbers.quota_span()).max(1))
+        };
+        let kind = if status == StatusCode::SERVICE_UNAVAILABLE { REDUCED_CAPACITY } else { QUOTA_EXCEEDED };
+        let title = status.canonical_reason().unwrap_or("Refused");
+        let code = status.as_u16();
+        let window = if is_place {
+            String::new()
+        } else {
+            format!(",\"window_seconds\":{}", numbers.quota_span().as_secs_f64())
+        };
+        Self {
+            quota: HeaderValue::from(quota),
+            policy: value(&policy),
+            state: format!("\"{name}\";r=").into(),
+            name: value(name),
+            body_start: format!(
+                "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{code},\"detail\":\"limit `{name}` ({numbers}) refuses this request; "
+            )
+            .into(),
+            body_middle: format!("\",\"error\":\"{title}\",\"retry_after\":").into(),
+            body_end: format!(
+                ",\"violated-policies\":[\"{name}\"],\"limit\":{{\"name\":\"{name}\",\"algorithm\":\"{algorithm}\",\"quota\":{quota}{window}}}\
+                 ,\"request_id\":\""
+            )
+            .into(),
+        }
+    }
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
