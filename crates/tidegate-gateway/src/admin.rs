@@ -1,16 +1,13 @@
 //! The gateway's own endpoints: limits, reload, health, metrics.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap};
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
-use http_body::Body as _;
-use hyper::body::Incoming;
+use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tidegate_serve::Exposition;
 use tokio::time::timeout;
@@ -21,6 +18,8 @@ use crate::control::{NotChanged, describe};
 use crate::gateway::Gateway;
 use crate::plan::Site;
 use crate::refusal::rejected;
+use crate::reply::Reply;
+use crate::request_body::RequestBody;
 use crate::stored::numbers_of;
 
 /// The largest body a change may have.
@@ -37,15 +36,19 @@ pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     client: &Client,
     parts: &Parts,
-    body: Incoming,
+    body: RequestBody,
     request_id: &str,
-) -> Response<Body> {
+) -> Reply {
     let path = parts.uri.path();
     if path.starts_with("/actuator/") {
         return actuator(gateway, path, &parts.method, request_id).await;
     }
     if let Err((status, detail)) = may_change(&gateway.plan().site, client, parts) {
-        return rejected(status, "not_allowed", detail, request_id);
+        let mut reply = rejected(status, "not_allowed", detail, request_id);
+        if status == StatusCode::UNAUTHORIZED {
+            reply.lines.add("www-authenticate", "Bearer");
+        }
+        return reply;
     }
     let body = match read(body).await {
         Ok(body) => body,
@@ -53,11 +56,11 @@ pub(crate) async fn answer(
     };
     let result = config(gateway, path, parts, &body).await;
     result.unwrap_or_else(|fault| {
-        let mut response = rejected(fault.status, fault.reason, &fault.detail, request_id);
+        let mut reply = rejected(fault.status, fault.reason, &fault.detail, request_id);
         if let Some(allow) = fault.allow {
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+            reply.lines.add("allow", allow);
         }
-        response
+        reply
     })
 }
 
@@ -96,14 +99,14 @@ impl From<NotChanged> for Fault {
     }
 }
 
-async fn config(gateway: &Arc<Gateway>, path: &str, parts: &Parts, body: &[u8]) -> Result<Response<Body>, Fault> {
+async fn config(gateway: &Arc<Gateway>, path: &str, parts: &Parts, body: &[u8]) -> Result<Reply, Fault> {
     let control = &gateway.control;
     let (is_read, is_post, is_delete) =
         (is_read(&parts.method), parts.method == Method::POST, parts.method == Method::DELETE);
     match path {
         "/config/limits" if is_read => Ok(json(&all_limits(gateway).await)),
         "/config/limits" if is_post => {
-            control.set(gateway, "default", numbers(body)?).await?;
+            control.set(gateway, "default", numbers(body, "default")?).await?;
             Ok(json(&all_limits(gateway).await))
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
@@ -122,7 +125,7 @@ async fn config(gateway: &Arc<Gateway>, path: &str, parts: &Parts, body: &[u8]) 
             let name = name.ok_or_else(|| Fault::unknown(path))?;
             match () {
                 () if is_read => {}
-                () if is_post => control.set(gateway, name, numbers(body)?).await?,
+                () if is_post => control.set(gateway, name, numbers(body, name)?).await?,
                 () if is_delete => control.unset(gateway, name).await?,
                 () => return Err(Fault::method("GET, POST, DELETE")),
             }
@@ -135,13 +138,16 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn numbers(body: &[u8]) -> Result<crate::config::model::Numbers, Fault> {
+fn numbers(body: &[u8], limit: &str) -> Result<crate::config::model::Numbers, Fault> {
     let value: Value =
         serde_json::from_slice(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
-    if !value.is_object() {
-        return Err(Fault::bad("the body must be a JSON object"));
+    let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
+    if fields.remove("name").is_some_and(|name| name != limit) {
+        return Err(Fault::bad(format!(
+            "`name` must be {limit:?} here, or left out; others are at /config/limits/NAME"
+        )));
     }
-    numbers_of(value).map_err(Fault::bad)
+    numbers_of(Value::Object(fields)).map_err(Fault::bad)
 }
 
 /// Which limit gets which algorithm: from the query, or from JSON.
@@ -193,18 +199,17 @@ async fn all_limits(gateway: &Gateway) -> Value {
     Value::Object(answer)
 }
 
-async fn one_limit(gateway: &Gateway, name: &str) -> Result<Response<Body>, Fault> {
+async fn one_limit(gateway: &Gateway, name: &str) -> Result<Reply, Fault> {
     let plan = gateway.plan();
     let limit = plan.limit(name).ok_or_else(|| Fault::from(NotChanged::NoSuchLimit(name.to_owned())))?;
     Ok(json(&gateway.control.describe(limit).await))
 }
 
-async fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Response<Body> {
+async fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Reply {
     if !is_read(method) {
-        let mut response =
-            rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "allowed here: GET", request_id);
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
-        return response;
+        let mut reply = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "allowed here: GET", request_id);
+        reply.lines.add("allow", "GET");
+        return reply;
     }
     match path {
         "/actuator/health" => health(gateway, true),
@@ -214,16 +219,16 @@ async fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_i
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
             let page = gateway.control.with_kept(|kept| gateway.metrics.page(&plan, kept, store.as_ref(), sink)).await;
-            let mut response = Response::new(Body::whole(Bytes::from(page)));
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE));
-            response
+            let mut reply = Reply::new(StatusCode::OK, Body::whole(Bytes::from(page)));
+            reply.lines.add("content-type", Exposition::CONTENT_TYPE);
+            reply
         }
         _ => rejected(StatusCode::NOT_FOUND, "no_such_endpoint", "there are health and prometheus", request_id),
     }
 }
 
 /// How the gateway, its store and its upstreams stand. It is not ready while it drains, or while it must refuse everything.
-fn health(gateway: &Gateway, always_up: bool) -> Response<Body> {
+fn health(gateway: &Gateway, always_up: bool) -> Reply {
     let store = gateway.store_state();
     let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == "closed");
     let is_ready = !gateway.is_draining() && !refuses;
@@ -239,25 +244,24 @@ fn health(gateway: &Gateway, always_up: bool) -> Response<Body> {
     let upstreams: Map<String, Value> = upstreams.collect();
     let mode = if gateway.is_draining() { "draining" } else { "serving" };
     let status = up(is_ready || always_up);
-    let mut response = json(
+    let mut reply = json(
         &json!({ "status": status, "mode": mode, "ready": is_ready, "store": store, "upstreams": Value::Object(upstreams) }),
     );
     if status == "DOWN" {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        reply.status = StatusCode::SERVICE_UNAVAILABLE;
     }
-    response
+    reply
 }
 
 fn up(is_up: bool) -> &'static str {
     if is_up { "UP" } else { "DOWN" }
 }
 
-fn json(value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::whole(Bytes::from(format!("{value}\n"))));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+fn json(value: &Value) -> Reply {
+    let mut reply = Reply::new(StatusCode::OK, Body::whole(Bytes::from(format!("{value}\n"))));
+    reply.lines.add("content-type", "application/json");
+    reply.lines.add("cache-control", "no-store");
+    reply
 }
 
 /// Whether whoever asks may see and change limits.
@@ -295,10 +299,10 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-async fn read(mut body: Incoming) -> Result<Vec<u8>, (StatusCode, &'static str)> {
+async fn read(mut body: RequestBody) -> Result<Vec<u8>, (StatusCode, &'static str)> {
     let mut bytes = Vec::new();
     let reading = async {
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        while let Some(frame) = poll_fn(|cx| body.poll_frame(cx)).await {
             let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off"))?;
             bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if bytes.len() > LARGEST_BODY {

@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    fn has_read(&self) {
+    pub(crate) fn has_read(&self) {
         // HTTP/2 has frames that begin no request; there, what is no request is idle.
         let begins = !self.is_h2 && self.active.load(Ordering::Relaxed) == 0;
         if begins && !self.in_head.swap(true, Ordering::Relaxed) {
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    fn has_written(&self, blocked: bool) {
+    pub(crate) fn has_written(&self, blocked: bool) {
         if blocked || self.blocked.load(Ordering::Relaxed) {
             self.blocked.store(blocked, Ordering::Relaxed);
             self.set_deadline();
@@ -113,7 +113,7 @@ impl Client {
     }
 }
 
-/// The bytes of a client's connection; it notes what moves and what does not.
+/// The bytes of a client's HTTP/2 connection; it notes what moves and what does not.
 pub(crate) struct ClientIo {
     io: TokioIo<Stream>,
     client: Arc<Client>,

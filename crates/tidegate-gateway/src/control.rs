@@ -52,7 +52,10 @@ struct Fixed {
     workers: usize,
     admin: Option<std::net::SocketAddr>,
     redis: String,
+    log: String,
     access_log: String,
+    max_connections: usize,
+    drain_timeout: Duration,
 }
 
 impl Fixed {
@@ -64,7 +67,10 @@ impl Fixed {
             workers: settings.workers,
             admin: settings.admin_listen,
             redis: settings.redis.as_ref().map(|redis| format!("{:?}", redis.model)).unwrap_or_default(),
+            log: format!("{:?}", settings.log),
             access_log: format!("{:?}", settings.access_log),
+            max_connections: settings.connections.max,
+            drain_timeout: settings.connections.drain_timeout.get(),
         }
     }
 
@@ -74,7 +80,10 @@ impl Fixed {
             ("workers", self.workers == other.workers),
             ("admin.listen", self.admin == other.admin),
             ("redis", self.redis == other.redis),
+            ("log", self.log == other.log),
             ("access_log", self.access_log == other.access_log),
+            ("connections.max", self.max_connections == other.max_connections),
+            ("connections.drain_timeout", self.drain_timeout == other.drain_timeout),
         ]
         .into_iter()
         .find_map(|(field, same)| (!same).then_some(field))

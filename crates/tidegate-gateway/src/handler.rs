@@ -4,11 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{self, HeaderValue};
+use http::StatusCode;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
@@ -19,26 +16,26 @@ use crate::facts::Facts;
 use crate::limits::{Admission, Deciding, Denied, admit};
 use crate::plan::Plan;
 use crate::refusal::{self, rejected};
-use crate::request_id::{REQUEST_ID, RequestId};
+use crate::reply::Reply;
+use crate::request_body::RequestBody;
+use crate::request_id::RequestId;
 use crate::routes::normal_path;
-use crate::server::{Open, Worker};
+use crate::server::Worker;
 use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream, send};
-use crate::{admin, tunnel, unread, vetting};
+use crate::{admin, vetting};
 
 /// Answers a request. However it ends, its [`Ending`] settles it.
-pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, parts: Parts, body: RequestBody) -> Reply {
     let plan = worker.gateway.plan();
     let ending = Ending::begin(&worker, &client);
-    let id = RequestId::of(request.headers(), &worker);
+    let id = RequestId::of(&parts.headers, &worker);
     let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, ending };
-    let mut response = passage.answer(request).await;
+    let mut reply = passage.answer(parts, body).await;
     let Passage { mut ending, id, .. } = passage;
-    ending.status = response.status();
-    if let Ok(id) = HeaderValue::from_str(id.as_str()) {
-        response.headers_mut().insert(REQUEST_ID.clone(), id);
-    }
-    response.body_mut().ends(ending);
-    response
+    ending.status = reply.status;
+    reply.lines.add("x-request-id", id.as_str());
+    reply.body.ends(ending);
+    reply
 }
 
 /// A request on its way.
@@ -52,19 +49,17 @@ struct Passage<'a> {
 
 impl Passage<'_> {
     /// Who asks, where it goes, the client's limits, the upstream's limits, the attempt.
-    async fn answer(&mut self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&mut self, parts: Parts, body: RequestBody) -> Reply {
         let (plan, site, gateway) = (self.plan, &self.plan.site, &self.worker.gateway);
-        let (mut parts, body) = request.into_parts();
-        let upgrade = vetting::take_upgrade(&mut parts, &body);
         let host = match vetting::vet(&parts, &site.connections) {
             Ok(host) => host,
             Err(fault) => {
                 self.note(&parts, "", self.client.peer);
-                unread::drain(body, &parts);
                 return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
             }
         };
         if self.client.is_admin || !site.admin_apart && admin::is_local(parts.uri.path()) {
+            self.note(&parts, &host, self.client.peer);
             self.ending.is_local = true;
             return admin::answer(gateway, self.client, &parts, body, self.id.as_str()).await;
         }
@@ -75,14 +70,10 @@ impl Passage<'_> {
         let now = gateway.clock.at(self.ending.started);
         let caller = match site.identity.identify(&parts.headers, from_trusted, unix(now).as_secs()) {
             Ok(caller) => caller,
-            Err(unidentified) => {
-                unread::drain(body, &parts);
-                return self.unidentified(&unidentified.to_string());
-            }
+            Err(unidentified) => return self.unidentified(&unidentified.to_string()),
         };
         let path = normal_path(parts.uri.path());
         let Some(place) = site.route(vetting::without_port(&host), &parts.method, &path) else {
-            unread::drain(body, &parts);
             return rejected(StatusCode::NOT_FOUND, "no_route", "no route matches this request", self.id.as_str());
         };
         let route = &site.routes[place];
@@ -113,27 +104,21 @@ impl Passage<'_> {
         let admission = match admitted(deciding, &route.limits, &upstream.settings.limits, &facts).await {
             Ok(admission) => admission,
             Err(denied) => {
-                unread::drain(body, &parts);
                 self.count(place, false);
                 return self.refuse(denied, place, facts.tier);
             }
         };
         self.count(place, true);
-        let request = Outbound { parts: &parts, host: &host, body, upgrade, from_trusted };
+        let request = Outbound { parts: &parts, host: &host, body, from_trusted };
         self.forward(upstream, request, admission).await
     }
 
     /// Sends an admitted request to its upstream, and turns what comes back into an answer.
-    async fn forward(
-        &mut self,
-        upstream: &Arc<Upstream>,
-        request: Outbound<'_>,
-        mut admission: Admission,
-    ) -> Response<Body> {
+    async fn forward(&mut self, upstream: &Arc<Upstream>, request: Outbound<'_>, mut admission: Admission) -> Reply {
         let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
-        let Outbound { parts, host, body, upgrade, from_trusted } = request;
+        let Outbound { parts, host, body, from_trusted } = request;
+        let upgrade = vetting::upgrade(parts, &body);
         let (length, body) = vetting::body(parts, body);
-        let (protocol, upgrading) = upgrade.unzip();
         let outgoing = Outgoing {
             method: &parts.method,
             uri: &parts.uri,
@@ -155,7 +140,7 @@ impl Passage<'_> {
             guarded: &self.plan.site.guarded,
             body: length,
             expects_continue: vetting::expects_continue(parts) && body.is_some(),
-            upgrade: protocol.as_ref(),
+            upgrade,
         };
         let local = Local {
             worker: self.worker.index,
@@ -166,44 +151,44 @@ impl Passage<'_> {
         self.ending.upstream = Some(Arc::clone(upstream));
         let started = Instant::now();
         let (head, traits) = (outgoing.head(), outgoing.traits());
+        // A client that leaves before the first byte goes out has spent nothing: the admission is dropped unsent.
+        let answer = send(upstream, &local, traits, head, body, || admission.sent()).await;
         admission.sent();
         self.ending.admission = Some(admission);
-        match send(upstream, &local, traits, head, body).await {
+        match answer {
             Ok(answer) => {
                 upstream.answered(started.elapsed(), answer.status);
-                self.succeed(answer, upgrading)
+                self.succeed(answer)
             }
             Err(trouble) => self.fail(upstream, &trouble),
         }
     }
 
-    fn succeed(&mut self, answer: Answer, upgrading: Option<OnUpgrade>) -> Response<Body> {
-        let Answer { status, headers, body } = answer;
-        let (body, upgraded) = match body {
+    fn succeed(&mut self, answer: Answer) -> Reply {
+        let Answer { status, is_old, mut fields, body } = answer;
+        let (body, upgrade) = match body {
             AnswerContent::Whole(bytes) => (Body::whole(bytes), None),
             AnswerContent::Stream(stream) => (Body::stream(stream), None),
             AnswerContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
         };
-        let mut response = Response::new(body);
-        (*response.status_mut(), *response.headers_mut()) = (status, headers);
-        let headers = response.headers_mut();
-        headers.append(header::VIA, HeaderValue::from_static("1.1 tidegate"));
+        let mut reply = Reply::new(status, body);
+        reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
         if let Some(admission) = &self.ending.admission {
-            refusal::tell(self.plan, admission.asked(), None, self.decided_at(), headers);
-            refusal::tell_dry_run(self.plan, &admission.would_refuse, headers);
+            fields.remove(refusal::is_told);
+            refusal::tell(self.plan, admission.asked(), None, self.decided_at(), &mut reply.lines);
+            refusal::tell_dry_run(self.plan, &admission.would_refuse, &mut reply.lines);
         }
-        if let (Some((connection, protocol)), Some(upgrading)) = (upgraded, upgrading) {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-            headers.insert(header::UPGRADE, protocol);
-            let idle = self.plan.site.connections.upgrade_timeout.get();
+        if let Some((connection, protocol)) = upgrade {
+            reply.lines.add("connection", "upgrade");
+            reply.lines.add("upgrade", protocol.as_bytes());
             // The request lasts as long as the connection does: so does what it holds.
-            let held = (self.ending.admission.take(), Open::new(self.worker));
-            tunnel::open(*connection, upgrading, idle, held);
+            reply.upgrade = Some((connection, Box::new(self.ending.admission.take())));
         }
-        response
+        reply.fields = Some(fields);
+        reply
     }
 
-    fn fail(&mut self, upstream: &Upstream, trouble: &Trouble) -> Response<Body> {
+    fn fail(&mut self, upstream: &Upstream, trouble: &Trouble) -> Reply {
         if let (Trouble::Full, Some(admission)) = (trouble, &mut self.ending.admission) {
             // The gateway itself refuses: what was taken comes back.
             admission.not_sent();
@@ -212,10 +197,14 @@ impl Passage<'_> {
             upstream.failed(trouble);
             self.worker.gateway.note_trouble(&upstream.settings.name, trouble);
         }
-        refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str())
+        let mut reply = refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str());
+        if let Some(admission) = self.ending.admission.as_ref().filter(|_| !matches!(trouble, Trouble::Full)) {
+            refusal::tell(self.plan, admission.asked(), None, self.decided_at(), &mut reply.lines);
+        }
+        reply
     }
 
-    fn refuse(&mut self, denied: Denied, route: usize, tier: &str) -> Response<Body> {
+    fn refuse(&mut self, denied: Denied, route: usize, tier: &str) -> Reply {
         let (plan, id) = (self.plan, self.id.as_str());
         let (limit, response) = match denied {
             Denied::Limit { asked, by, retry_after } => {
@@ -235,10 +224,10 @@ impl Passage<'_> {
         response
     }
 
-    fn unidentified(&mut self, detail: &str) -> Response<Body> {
-        let mut response = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        response
+    fn unidentified(&mut self, detail: &str) -> Reply {
+        let mut reply = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
+        reply.lines.add("www-authenticate", "Bearer");
+        reply
     }
 
     /// Remembers a request for its line in the access log.
@@ -269,8 +258,7 @@ fn unix(time: Timestamp) -> Duration {
 struct Outbound<'a> {
     parts: &'a Parts,
     host: &'a str,
-    body: Incoming,
-    upgrade: Option<(HeaderValue, OnUpgrade)>,
+    body: RequestBody,
     from_trusted: bool,
 }
 

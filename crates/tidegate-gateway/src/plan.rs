@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use http::{HeaderName, Method};
@@ -86,6 +87,7 @@ pub(crate) struct Kept {
 #[derive(Clone)]
 struct KeptLimit {
     state: State,
+    max_keys: NonZeroUsize,
     counts: Counts,
     stats: Arc<[Shard<LimitStats>]>,
 }
@@ -186,7 +188,11 @@ fn build_limits(
     let mut limits = Vec::with_capacity(wanted.len());
     for (limit, rule) in wanted {
         let name = limit.name.as_str().to_owned();
-        let known = kept.limits.get(&name).filter(|known| known.state == limit.state).cloned();
+        let known = kept
+            .limits
+            .get(&name)
+            .filter(|known| (known.state, known.max_keys) == (limit.state, limit.max_keys))
+            .cloned();
         let (counts, stats) = if let Some(KeptLimit { counts, stats, .. }) = known {
             match &counts {
                 Counts::Memory(keyed) if keyed.limiter() != rule => keyed.change(&rule, now),
@@ -208,7 +214,8 @@ fn build_limits(
             (counts, stats)
         };
         let (known, stats_kept) = (counts.clone(), Arc::clone(&stats));
-        kept.limits.insert(name, KeptLimit { state: limit.state, counts: known, stats: stats_kept });
+        kept.limits
+            .insert(name, KeptLimit { state: limit.state, max_keys: limit.max_keys, counts: known, stats: stats_kept });
         limits.push(Limit::new(limit, counts, stats));
     }
     // What no configuration names any more is forgotten.

@@ -3,24 +3,16 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use bytes::Bytes;
+use http::StatusCode;
 use tidegate_policy::Algorithm;
 
 use crate::body::Body;
 use crate::limits::{Asked, Limit, whole_seconds};
 use crate::plan::Plan;
+use crate::reply::{Lines, Reply};
 use crate::told::REDUCED_CAPACITY;
 use crate::upstream::Trouble;
-
-static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-static IETF: HeaderName = HeaderName::from_static("ratelimit");
-static IETF_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-static REFUSED_BY: HeaderName = HeaderName::from_static("x-tidegate-refused-by");
-static DRY_RUN: HeaderName = HeaderName::from_static("x-tidegate-dry-run");
 
 /// How long a client is told to wait for a place in flight: nobody knows when one comes free.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
@@ -38,7 +30,7 @@ pub(crate) struct Problem<'a> {
 }
 
 /// An answer of the gateway's own.
-pub(crate) fn problem(problem: &Problem<'_>) -> Response<Body> {
+pub(crate) fn problem(problem: &Problem<'_>) -> Reply {
     let mut json = String::with_capacity(256);
     begin(&mut json, problem.kind, problem.status);
     text(&mut json, "detail", problem.detail);
@@ -49,20 +41,20 @@ pub(crate) fn problem(problem: &Problem<'_>) -> Response<Body> {
 }
 
 /// A request that can't be understood or is not allowed.
-pub(crate) fn rejected(status: StatusCode, reason: &str, detail: &str, request_id: &str) -> Response<Body> {
+pub(crate) fn rejected(status: StatusCode, reason: &str, detail: &str, request_id: &str) -> Reply {
     problem(&Problem { status, kind: "about:blank", reason, detail, request_id })
 }
 
 /// An upstream that did not answer as it should.
-pub(crate) fn upstream_trouble(trouble: &Trouble, upstream: &str, request_id: &str) -> Response<Body> {
+pub(crate) fn upstream_trouble(trouble: &Trouble, upstream: &str, request_id: &str) -> Reply {
     let status = trouble.status();
     let kind = if status == StatusCode::SERVICE_UNAVAILABLE { REDUCED_CAPACITY } else { "about:blank" };
     let detail = if trouble.is_clients() { trouble.to_string() } else { format!("{trouble} (upstream `{upstream}`)") };
-    let mut response = problem(&Problem { status, kind, reason: trouble.word(), detail: &detail, request_id });
+    let mut reply = problem(&Problem { status, kind, reason: trouble.word(), detail: &detail, request_id });
     if matches!(trouble, Trouble::Full) {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        reply.lines.add("retry-after", "1");
     }
-    response
+    reply
 }
 
 /// A limit refused.
@@ -73,7 +65,7 @@ pub(crate) fn limited(
     retry_after: Option<Duration>,
     now_unix: Duration,
     request_id: &str,
-) -> Response<Body> {
+) -> Reply {
     let limit = &plan.limits[asked[by].limit];
     let (told, status) = (&limit.told, limit.settings.status);
     let is_place = limit.settings.numbers.algorithm() == Algorithm::Concurrency;
@@ -94,88 +86,117 @@ pub(crate) fn limited(
     json.push_str(&told.body_end);
     json.push_str(request_id);
     json.push_str("\"}\n");
-    let mut response = answer(status, json);
-    let headers = response.headers_mut();
+    let mut reply = answer(status, json);
     if let Some(seconds) = seconds {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        reply.lines.add_number("retry-after", seconds);
     }
-    headers.insert(REFUSED_BY.clone(), told.name.clone());
-    tell(plan, asked, Some(by), now_unix, headers);
-    response
+    reply.lines.add("x-tidegate-refused-by", limit.name());
+    tell(plan, asked, Some((by, seconds)), now_unix, &mut reply.lines);
+    reply
 }
 
 /// A limit whose state can't be asked, and which then refuses.
-pub(crate) fn store_away(limit: &Limit, retry_after: Duration, request_id: &str) -> Response<Body> {
+pub(crate) fn store_away(limit: &Limit, retry_after: Duration, request_id: &str) -> Reply {
     let detail = format!("limit `{}` can't be asked, and requests are refused meanwhile", limit.name());
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let reason = "limiter_unavailable";
-    let mut response = problem(&Problem { status, kind: REDUCED_CAPACITY, reason, detail: &detail, request_id });
-    let seconds = whole_seconds(retry_after).max(1);
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    response
+    let mut reply = problem(&Problem { status, kind: REDUCED_CAPACITY, reason, detail: &detail, request_id });
+    reply.lines.add_number("retry-after", whole_seconds(retry_after).max(1));
+    reply
 }
 
 /// A request that lacks what a limit's key needs.
-pub(crate) fn keyless(limit: &Limit, lacks: &str, request_id: &str) -> Response<Body> {
+pub(crate) fn keyless(limit: &Limit, lacks: &str, request_id: &str) -> Reply {
     let detail = format!("limit `{}` counts by {lacks}, which this request lacks", limit.name());
     rejected(StatusCode::BAD_REQUEST, "key_missing", &detail, request_id)
 }
 
-/// Says in an answer's headers how a client stands with its limits.
+/// Says in an answer's headers how a client stands with its limits. `refused`: which of them refused, and when to come back.
 pub(crate) fn tell(
     plan: &Plan,
     asked: &[Asked],
-    refused_by: Option<usize>,
+    refused: Option<(usize, Option<u64>)>,
     now_unix: Duration,
-    headers: &mut HeaderMap,
+    lines: &mut Lines,
 ) {
-    let mut ietf = BytesMut::with_capacity(48 * asked.len());
-    let mut policies: Option<HeaderValue> = None;
-    let mut tightest: Option<(&Limit, u64, Duration)> = None;
-    for (place, asked) in asked.iter().enumerate() {
-        let (limit, Some(decision)) = (&plan.limits[asked.limit], &asked.decision) else { continue };
-        if limit.settings.dry_run {
-            continue;
-        }
-        let (left, reset) = (limit.left(decision), decision.reset_after());
-        let mut digits = itoa::Buffer::new();
-        if !ietf.is_empty() {
-            ietf.extend_from_slice(b", ");
-        }
-        ietf.extend_from_slice(limit.told.state.as_bytes());
-        ietf.extend_from_slice(digits.format(left).as_bytes());
-        ietf.extend_from_slice(b";t=");
-        ietf.extend_from_slice(digits.format(whole_seconds(reset)).as_bytes());
-        policies = Some(match policies {
-            None => limit.told.policy.clone(),
-            Some(before) => joined(&before, &limit.told.policy),
-        });
-        let is_tighter = tightest.is_none_or(|(_, least, _)| left < least);
-        if refused_by.map_or(is_tighter, |by| by == place) {
-            tightest = Some((limit, left, reset));
+    let standings = || {
+        asked
+            .iter()
+            .enumerate()
+            .filter_map(|(place, asked)| Standing::of(&plan.limits[asked.limit], place, asked, refused))
+    };
+    let refusing = standings().find(|standing| refused.is_some_and(|(by, _)| by == standing.place));
+    let Some(tightest) = refusing.or_else(|| standings().min_by_key(|standing| standing.left)) else { return };
+    lines.add("x-ratelimit-limit", &*tightest.limit.told.quota);
+    lines.add_number("x-ratelimit-remaining", tightest.left);
+    lines.add_number("x-ratelimit-reset", whole_seconds(now_unix + tightest.reset));
+    let mut digits = itoa::Buffer::new();
+    lines.start("ratelimit");
+    for (count, standing) in standings().enumerate() {
+        lines.push(if count == 0 { "" } else { ", " });
+        lines.push(&standing.limit.told.state);
+        lines.push(digits.format(standing.left));
+        if let Some(seconds) = standing.next {
+            lines.push(";t=");
+            lines.push(digits.format(seconds));
         }
     }
-    if let Some((limit, left, reset)) = tightest {
-        headers.insert(LIMIT.clone(), limit.told.quota.clone());
-        headers.insert(REMAINING.clone(), HeaderValue::from(left));
-        headers.insert(RESET.clone(), HeaderValue::from(whole_seconds(now_unix + reset)));
-        if let Ok(ietf) = HeaderValue::from_maybe_shared(ietf.freeze()) {
-            headers.insert(IETF.clone(), ietf);
-        }
-        headers.extend(policies.map(|policies| (IETF_POLICY.clone(), policies)));
+    lines.end();
+    lines.start("ratelimit-policy");
+    for (count, standing) in standings().enumerate() {
+        lines.push(if count == 0 { "" } else { ", " });
+        lines.push(&standing.limit.told.policy);
     }
+    lines.end();
+}
+
+/// How a client stands with one of its limits.
+struct Standing<'a> {
+    limit: &'a Limit,
+    /// Its place among the asked.
+    place: usize,
+    left: u64,
+    reset: Duration,
+    /// The `t` of `RateLimit`: seconds until there is more. Nobody knows for places in flight.
+    next: Option<u64>,
+}
+
+impl<'a> Standing<'a> {
+    fn of(limit: &'a Limit, place: usize, asked: &Asked, refused: Option<(usize, Option<u64>)>) -> Option<Self> {
+        let decision = asked.decision.as_ref().filter(|_| !limit.settings.dry_run)?;
+        let mut left = limit.left(decision);
+        if refused.is_some() && decision.is_admitted() {
+            // It was admitted here, refused elsewhere, and so not charged.
+            left = left.saturating_add(limit.settings.cost.get().into()).min(limit.settings.numbers.quota());
+        }
+        let reset = decision.reset_after();
+        let next = match refused {
+            _ if limit.settings.numbers.algorithm() == Algorithm::Concurrency => None,
+            Some((by, seconds)) if by == place => seconds,
+            _ => Some(whole_seconds(reset)),
+        };
+        Some(Self { limit, place, left, reset, next })
+    }
+}
+
+/// Whether a field of an upstream's answer is one that [`tell`] writes: ours counts.
+pub(crate) fn is_told(name: &[u8]) -> bool {
+    let ours: &[&[u8]] = match name.len() {
+        9 => &[b"ratelimit"],
+        12 => &[b"x-request-id"],
+        16 => &[b"ratelimit-policy"],
+        17 => &[b"x-ratelimit-limit", b"x-ratelimit-reset"],
+        21 => &[b"x-ratelimit-remaining", b"x-tidegate-refused-by"],
+        _ => &[],
+    };
+    ours.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
 /// Names the limits that would have refused.
-pub(crate) fn tell_dry_run(plan: &Plan, would_refuse: &[usize], headers: &mut HeaderMap) {
+pub(crate) fn tell_dry_run(plan: &Plan, would_refuse: &[usize], lines: &mut Lines) {
     for limit in would_refuse {
-        headers.append(DRY_RUN.clone(), plan.limits[*limit].told.name.clone());
+        lines.add("x-tidegate-dry-run", plan.limits[*limit].name());
     }
-}
-
-fn joined(one: &HeaderValue, other: &HeaderValue) -> HeaderValue {
-    let bytes = [one.as_bytes(), b", ", other.as_bytes()].concat();
-    HeaderValue::from_bytes(&bytes).unwrap_or_else(|_| one.clone())
 }
 
 fn begin(json: &mut String, kind: &str, status: StatusCode) {
@@ -191,11 +212,8 @@ fn end(json: &mut String) {
     json.push_str("}\n");
 }
 
-fn answer(status: StatusCode, json: String) -> Response<Body> {
-    let mut response = Response::new(Body::whole(Bytes::from(json)));
-    // Room for all that a refusal says: growing a map means hashing it all again.
-    let mut headers = HeaderMap::with_capacity(12);
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    (*response.status_mut(), *response.headers_mut()) = (status, headers);
-    response
+fn answer(status: StatusCode, json: String) -> Reply {
+    let mut reply = Reply::new(status, Body::whole(Bytes::from(json)));
+    reply.lines.add("content-type", "application/problem+json");
+    reply
 }

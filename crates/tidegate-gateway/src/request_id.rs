@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName};
 use crate::server::Worker;
 
 /// The header that links an answer, its log lines and the upstream's.
-pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What a request is known by: the client's own id if it is harmless, else one of ours.
 pub(crate) enum RequestId {

@@ -5,25 +5,26 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bytes::BytesMut;
-use hyper::server::conn::{http1, http2};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tidegate_serve::{Log, Shutdown};
+use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
 use tidegate_store::{FailureMode, LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log::AccessLog;
@@ -32,14 +33,19 @@ use crate::config::model::{Connections, OnFailure};
 use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, NotChanged, Source};
 use crate::gateway::{Gateway, observer};
+use crate::h1;
 use crate::handler::handle;
 use crate::metrics::{Metrics, WorkerMetrics};
+use crate::request_body::RequestBody;
 use crate::request_id::Ids;
 use crate::stream::Stream;
-use crate::sweep::{Sweep, TICK};
+use crate::sweep::{Deadline, Sweep, TICK};
 
 /// How long what is given back to Redis is waited for at the end.
 const LAST_RETURNS: Duration = Duration::from_secs(2);
+
+/// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
+const ADMIN_CONNECTIONS: usize = 64;
 
 /// A gateway that has its sockets and is ready to serve.
 pub struct Server {
@@ -95,6 +101,8 @@ pub(crate) struct Worker {
     pub(crate) ids: Ids,
     /// Connections it serves.
     open: AtomicUsize,
+    /// When `Date` was put together, and how it reads.
+    date: Mutex<(u64, [u8; 29])>,
     /// Room for connections, shared by all workers.
     room: Arc<Semaphore>,
 }
@@ -107,8 +115,19 @@ impl Worker {
             sweep: Sweep::new(),
             ids: Ids::new(RandomState::new().hash_one(index)),
             open: AtomicUsize::new(0),
+            date: Mutex::new((0, [b' '; 29])),
             room: Arc::clone(room),
         })
+    }
+
+    /// The time for `Date`, put together once a second.
+    pub(crate) fn date(&self) -> [u8; 29] {
+        let now = self.gateway.clock.now().as_nanos() / 1_000_000_000;
+        let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
+        if date.0 != now {
+            *date = (now, Utc::from_unix(now).http_date());
+        }
+        date.1
     }
 
     pub(crate) fn metrics(&self) -> &WorkerMetrics {
@@ -210,7 +229,7 @@ impl Server {
 
     /// Serves until `shutdown`, and then until all requests under way have ended or their time is up.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<(), NotStarted> {
-        let room = Arc::new(Semaphore::new(self.connections.max));
+        let (room, to_the_end) = (Arc::new(Semaphore::new(self.connections.max)), ShutdownHandle::new());
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
         for index in 0..self.workers {
             let worker = Worker::new(index, &self.gateway, &room);
@@ -226,9 +245,10 @@ impl Server {
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.
-            let worker = Worker::new(self.workers, &self.gateway, &room);
+            let worker = Worker::new(self.workers, &self.gateway, &Arc::new(Semaphore::new(ADMIN_CONNECTIONS)));
             tokio::spawn(Arc::clone(&worker.sweep).run(|| {}));
-            tokio::spawn(accept(worker, listener, shutdown.clone()));
+            // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
+            tokio::spawn(accept(worker, listener, to_the_end.observer()));
         }
         shutdown.wanted().await;
         self.gateway.drain();
@@ -369,19 +389,16 @@ async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shut
         }
     };
     loop {
-        let next = async {
-            let room = Arc::clone(&worker.room).acquire_owned().await;
-            (room, socket.accept().await)
-        };
         // Whoever waits in the queue when the order to stop comes is still served.
-        let next = tokio::select! {
+        let accepted = tokio::select! {
             biased;
-            next = next => next,
+            accepted = socket.accept() => accepted,
             () = shutdown.wanted() => return,
         };
-        match next {
-            (Err(_), _) => return,
-            (Ok(room), Ok((tcp, peer))) => {
+        match accepted {
+            Ok((tcp, peer)) => {
+                // While there is no room nobody else is accepted: they wait in the kernel's queue.
+                let Ok(room) = Arc::clone(&worker.room).acquire_owned().await else { return };
                 let (worker, listener, open) = (Arc::clone(&worker), Arc::clone(&listener), Open::new(&worker));
                 tokio::spawn(async move {
                     serve(&worker, &listener, tcp, peer).await;
@@ -389,11 +406,11 @@ async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shut
                 });
             }
             // Out of descriptors, or a client that left at once: neither is a reason to stop, the first one is to pause.
-            (Ok(_), Err(error)) if error.raw_os_error().is_some_and(|code| code == 23 || code == 24) => {
+            Err(error) if error.raw_os_error().is_some_and(|code| code == 23 || code == 24) => {
                 worker.gateway.log.error("Gateway", format_args!("no more connections can be accepted: {error}"));
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            (Ok(_), Err(_)) => {}
+            Err(_) => {}
         }
     }
 }
@@ -423,30 +440,49 @@ async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: 
     let connections = &plan.site.connections;
     let tls = listener.tls.load_full();
     let is_tls = tls.is_some();
+    let deadline = worker.sweep.deadline();
     let opened = match tls {
         Some(config) => {
-            let handshake = timeout(connections.head_timeout.get(), TlsAcceptor::from(config).accept(tcp));
-            handshake.await.ok().and_then(Result::ok).map(|tls| {
+            deadline.set(connections.head_timeout.get());
+            let handshake = Box::pin(TlsAcceptor::from(config).accept(tcp));
+            in_time(worker, &deadline, handshake).await.map(|tls| {
                 let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 (Stream::Tls(Box::new(tls.into())), is_h2)
             })
         }
-        None if listener.h2c => timeout(connections.idle_timeout.get(), sniff(tcp)).await.ok().and_then(Result::ok),
+        None if listener.h2c => {
+            deadline.set(connections.idle_timeout.get());
+            in_time(worker, &deadline, pin!(sniff(tcp, &deadline, connections.head_timeout.get()))).await
+        }
         None => Some((Stream::Plain(tcp), false)),
     };
     let Some((stream, is_h2)) = opened else { return };
-    let deadline = worker.sweep.deadline();
     let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
     let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
-    let io = ClientIo::new(stream, Arc::clone(&client.client));
-    let ended = if is_h2 {
-        serve_h2(worker, &client.client, io, connections).await
+    let is_http = if is_h2 {
+        Box::pin(serve_h2(worker, &client.client, stream, connections)).await
     } else {
-        serve_h1(worker, &client.client, io, connections).await
+        h1::serve(worker, &client.client, stream, connections).await
     };
-    if ended.is_err_and(|error| error.is_parse()) {
+    if !is_http {
         worker.gateway.metrics.bad_requests.inc();
     }
+}
+
+/// What comes before the first request, unless its time is up or the gateway drains.
+async fn in_time<T>(
+    worker: &Worker,
+    deadline: &Deadline,
+    mut opening: impl Future<Output = io::Result<T>> + Unpin,
+) -> Option<T> {
+    poll_fn(|cx| {
+        deadline.watch(cx);
+        if deadline.has_passed() || worker.gateway.is_draining() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut opening).poll(cx).map(Result::ok)
+    })
+    .await
 }
 
 /// A client in the gauge of connections.
@@ -469,55 +505,29 @@ impl Drop for Counted {
 }
 
 /// Reads as much as is needed to tell HTTP/2 from HTTP/1.
-async fn sniff(mut tcp: TcpStream) -> io::Result<(Stream, bool)> {
+async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) -> io::Result<(Stream, bool)> {
     let mut read = BytesMut::with_capacity(H2_PREFACE.len());
     loop {
         if read.starts_with(H2_PREFACE) || !H2_PREFACE.starts_with(&read) {
             let is_h2 = read.starts_with(H2_PREFACE);
             return Ok((Stream::Prefixed(read.freeze(), tcp), is_h2));
         }
+        let is_first = read.is_empty();
         if tcp.read_buf(&mut read).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if is_first {
+            deadline.set(head_timeout);
         }
     }
 }
 
-async fn serve_h1(
-    worker: &Arc<Worker>,
-    client: &Arc<Client>,
-    io: ClientIo,
-    connections: &Connections,
-) -> hyper::Result<()> {
-    let service = service_fn(|request| {
+/// Serves HTTP/2, which is hyper's. False if what came was not HTTP/2.
+async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
+    let service = service_fn(|request: Request<Incoming>| {
         let (worker, client) = (Arc::clone(worker), Arc::clone(client));
-        async move { Ok::<_, Infallible>(handle(worker, client, request).await) }
-    });
-    let mut builder = http1::Builder::new();
-    builder
-        .header_read_timeout(None)
-        .max_buf_size(connections.max_head_bytes)
-        .max_headers(connections.max_headers)
-        .writev(false);
-    let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
-    let mut draining = false;
-    drive(worker, client, |cx, drain| {
-        if drain && !std::mem::replace(&mut draining, true) {
-            connection.as_mut().graceful_shutdown();
-        }
-        connection.as_mut().poll(cx)
-    })
-    .await
-}
-
-async fn serve_h2(
-    worker: &Arc<Worker>,
-    client: &Arc<Client>,
-    io: ClientIo,
-    connections: &Connections,
-) -> hyper::Result<()> {
-    let service = service_fn(|request| {
-        let (worker, client) = (Arc::clone(worker), Arc::clone(client));
-        async move { Ok::<_, Infallible>(handle(worker, client, request).await) }
+        let (parts, body) = request.into_parts();
+        async move { Ok::<_, Infallible>(handle(worker, client, parts, RequestBody::H2(body)).await.into_response()) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -526,31 +536,20 @@ async fn serve_h2(
         .max_concurrent_streams(connections.max_streams)
         .max_header_list_size(u32::try_from(connections.max_head_bytes).unwrap_or(u32::MAX))
         .initial_stream_window_size(256 * 1024)
-        .initial_connection_window_size(1024 * 1024)
-        .max_send_buf_size(128 * 1024);
+        .initial_connection_window_size(4 * 1024 * 1024)
+        .max_send_buf_size(64 * 1024);
+    let io = ClientIo::new(stream, Arc::clone(client));
     let mut connection = pin!(builder.serve_connection(io, service));
     let mut draining = false;
-    drive(worker, client, |cx, drain| {
-        if drain && !std::mem::replace(&mut draining, true) {
-            connection.as_mut().graceful_shutdown();
-        }
-        connection.as_mut().poll(cx)
-    })
-    .await
-}
-
-/// Drives a connection until it ends, or its deadline has passed; tells it when the gateway drains.
-async fn drive(
-    worker: &Arc<Worker>,
-    client: &Arc<Client>,
-    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>,
-) -> hyper::Result<()> {
-    poll_fn(|cx| {
+    let ended = poll_fn(|cx| {
         client.deadline.watch(cx);
         if client.deadline.has_passed() {
             return Poll::Ready(Ok(()));
         }
-        poll(cx, worker.gateway.is_draining())
-    })
-    .await
+        if worker.gateway.is_draining() && !std::mem::replace(&mut draining, true) {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    });
+    !ended.await.is_err_and(|error| error.is_parse())
 }

@@ -66,8 +66,14 @@ impl Stored {
 /// Numbers as JSON, from whoever sends them. What a forecaster adds is not ours to judge here.
 pub(crate) fn numbers_of(mut value: Value) -> Result<Numbers, String> {
     if let Value::Object(fields) = &mut value {
-        for field in ["predictedRps", "validFor", "reason", "schedule", "version", "name"] {
+        for field in ["predictedRps", "validFor", "reason", "schedule", "version"] {
             fields.remove(field);
+        }
+        // One by one, so that the fault has a name.
+        for (field, value) in fields.iter() {
+            let alone = Map::from_iter([(field.clone(), value.clone())]);
+            let read = serde_json::from_value::<Numbers>(Value::Object(alone));
+            read.map_err(|error| format!("`{field}`: {error}"))?;
         }
         if let (Some(burst), Some(capacity)) = (fields.get("burst"), fields.get("capacity")) {
             if burst != capacity {

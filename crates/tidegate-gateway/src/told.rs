@@ -1,6 +1,6 @@
 //! What answers say of a limit, put together once: a refused request must stay cheap.
 
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use tidegate_policy::Algorithm;
 
 use crate::config::LimitSettings;
@@ -9,12 +9,11 @@ use crate::limits::whole_seconds;
 /// What answers say of a limit.
 pub(crate) struct Told {
     /// `X-RateLimit-Limit`.
-    pub(crate) quota: HeaderValue,
+    pub(crate) quota: Box<str>,
     /// Its item in `RateLimit-Policy`: `"default";q=100;w=60`.
-    pub(crate) policy: HeaderValue,
+    pub(crate) policy: Box<str>,
     /// Its item in `RateLimit`, up to what is left: `"default";r=`.
     pub(crate) state: Box<str>,
-    pub(crate) name: HeaderValue,
     /// The body of a refusal, up to the sentence's end: when to come back.
     pub(crate) body_start: Box<str>,
     /// What goes between that sentence and `retry_after`.
@@ -46,10 +45,9 @@ impl Told {
             format!(",\"window_seconds\":{}", numbers.quota_span().as_secs_f64())
         };
         Self {
-            quota: HeaderValue::from(quota),
-            policy: value(&policy),
+            quota: quota.to_string().into(),
+            policy: policy.into(),
             state: format!("\"{name}\";r=").into(),
-            name: value(name),
             body_start: format!(
                 "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{code},\"detail\":\"limit `{name}` ({numbers}) refuses this request; "
             )
@@ -62,8 +60,4 @@ impl Told {
             .into(),
         }
     }
-}
-
-fn value(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

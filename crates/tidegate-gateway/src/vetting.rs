@@ -1,4 +1,4 @@
-//! What a head must be before anything else happens, and what it says. Hyper has parsed it; this is what hyper lets pass.
+//! What a head must be before anything else happens, and what it says, whatever it came over.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -6,12 +6,10 @@ use std::net::IpAddr;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
-use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 
 use crate::config::model::Connections;
 use crate::plan::Site;
+use crate::request_body::RequestBody;
 use crate::upstream::{BodyLength, content_length};
 
 /// Why a head is not accepted.
@@ -32,6 +30,13 @@ pub(crate) fn vet<'a>(parts: &'a Parts, connections: &Connections) -> Result<Cow
         let detail = "this is no forward proxy";
         return Err(Fault { status: StatusCode::METHOD_NOT_ALLOWED, reason: "method_not_allowed", detail });
     }
+    // RFC 9112 §3.2: an authority alone is for CONNECT, an asterisk for OPTIONS.
+    let is_authority = parts.uri.scheme().is_none() && parts.uri.authority().is_some();
+    let path = parts.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
+    let is_path = path.starts_with('/') || path == "*" && parts.method == Method::OPTIONS;
+    if is_authority || !is_path {
+        return Err(bad("the target is none"));
+    }
     if headers.len() > connections.max_headers {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Fault { status, reason: "too_many_headers", detail: "the request has too many headers" });
@@ -45,7 +50,7 @@ pub(crate) fn vet<'a>(parts: &'a Parts, connections: &Connections) -> Result<Cow
     host(parts)
 }
 
-/// Framing that hyper tolerates and others might read in another way.
+/// Framing that HTTP/2 tolerates and HTTP/1 upstreams might read in another way.
 fn framing(headers: &HeaderMap) -> Result<(), Fault> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next()
@@ -85,7 +90,7 @@ fn host(parts: &Parts) -> Result<Cow<'_, str>, Fault> {
         (Some(authority), _) => authority.as_str(),
         (None, named) => named.unwrap_or_default(),
     };
-    if !host.bytes().all(is_host_byte) {
+    if !host.is_empty() && !is_host(host) {
         return Err(bad("the Host is none"));
     }
     if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -94,8 +99,19 @@ fn host(parts: &Parts) -> Result<Cow<'_, str>, Fault> {
     Ok(Cow::Borrowed(host))
 }
 
-fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'~' | b'%')
+/// Whether it is a name, an IPv4 address or an IPv6 address in brackets, with or without a port.
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
+            _ => return false,
+        },
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b'%');
+    let is_port =
+        port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    !name.is_empty() && name.bytes().all(is_name) && is_port
 }
 
 pub(crate) fn without_port(host: &str) -> &str {
@@ -133,29 +149,27 @@ pub(crate) fn expects_continue(parts: &Parts) -> bool {
 }
 
 /// How a request's body is framed towards the upstream, and the body, if there is one.
-pub(crate) fn body(parts: &Parts, body: Incoming) -> (BodyLength, Option<Incoming>) {
-    if body.is_end_stream() {
+pub(crate) fn body(parts: &Parts, body: RequestBody) -> (BodyLength, Option<RequestBody>) {
+    if body.is_ended() {
         let has_meaning = matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
         return (if has_meaning { BodyLength::Known(0) } else { BodyLength::None }, None);
     }
-    (body.size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known), Some(body))
+    (body.length().map_or(BodyLength::Chunked, BodyLength::Known), Some(body))
 }
 
-/// The protocol a request wants to go over to, and how. HTTP/2 in clear text is none: an upstream that went over to it would carry
-/// requests that nobody here sees.
-pub(crate) fn take_upgrade(parts: &mut Parts, body: &Incoming) -> Option<(HeaderValue, OnUpgrade)> {
-    let wants =
-        parts.version == Version::HTTP_11 && parts.headers.contains_key(header::UPGRADE) && body.is_end_stream();
-    let protocol = wants.then(|| upgrade_protocol(&parts.headers)).flatten()?;
-    Some((protocol, parts.extensions.remove::<OnUpgrade>()?))
+/// The protocol a request wants to go over to. HTTP/2 in clear text is none: an upstream that went over to it would carry requests that
+/// nobody here sees.
+pub(crate) fn upgrade<'a>(parts: &'a Parts, body: &RequestBody) -> Option<&'a HeaderValue> {
+    let wants = parts.version == Version::HTTP_11 && parts.headers.contains_key(header::UPGRADE) && body.is_ended();
+    wants.then(|| upgrade_protocol(&parts.headers)).flatten()
 }
 
-fn upgrade_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
+fn upgrade_protocol(headers: &HeaderMap) -> Option<&HeaderValue> {
     let words = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = words.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
     let mut protocols = headers.get_all(header::UPGRADE).iter();
     let protocol = protocols.next()?;
     let text = protocol.to_str().ok()?.to_ascii_lowercase();
     let is_http = ["h2c", "http", "tls"].iter().any(|word| text.contains(word));
-    (named && !is_http && protocols.next().is_none()).then(|| protocol.clone())
+    (named && !is_http && protocols.next().is_none()).then_some(protocol)
 }

@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_PER_DAY: u64 = 86_400;
+const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 
 /// A moment as people and machines read it: `2026-01-19T16:30:00.125Z`.
 ///
@@ -33,9 +34,30 @@ impl Utc {
         Ascii(text)
     }
 
+    /// So many seconds after 1970 began.
+    pub const fn from_unix(seconds: u64) -> Self {
+        Self { seconds, millis: 0 }
+    }
+
+    /// `Mon, 19 Jan 2026 16:30:00 GMT`, as HTTP has it.
+    pub fn http_date(self) -> [u8; 29] {
+        const DAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
+        let mut text = *b"Thu, 00 Jan 0000 00:00:00 GMT";
+        let days = self.seconds / SECONDS_PER_DAY;
+        let (year, month, day) = civil_date(days);
+        let (second, name, weekday) = (self.seconds % SECONDS_PER_DAY, month as usize * 3 - 3, (days % 7) as usize * 3);
+        text[..3].copy_from_slice(&DAYS[weekday..weekday + 3]);
+        put(&mut text[5..7], day);
+        text[8..11].copy_from_slice(&MONTHS[name..name + 3]);
+        put(&mut text[12..16], year);
+        put(&mut text[17..19], second / 3600);
+        put(&mut text[20..22], second / 60 % 60);
+        put(&mut text[23..25], second % 60);
+        text
+    }
+
     /// `19/Jan/2026:16:30:00 +0000`, as access logs have it.
     pub fn common_log(self) -> impl fmt::Display {
-        const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
         let mut text = *b"00/Jan/0000:00:00:00 +0000";
         let (year, month, day) = civil_date(self.seconds / SECONDS_PER_DAY);
         let (second, name) = (self.seconds % SECONDS_PER_DAY, month as usize * 3 - 3);
@@ -108,6 +130,8 @@ mod tests {
         let moment = Utc::from(UNIX_EPOCH + Duration::from_secs(1_768_840_205));
         assert_eq!(moment.with_seconds().to_string(), "2026-01-19T16:30:05Z");
         assert_eq!(moment.common_log().to_string(), "19/Jan/2026:16:30:05 +0000");
+        assert_eq!(&moment.http_date(), b"Mon, 19 Jan 2026 16:30:05 GMT");
+        assert_eq!(&Utc::from_unix(784_111_777).http_date(), b"Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
     fn at(seconds: u64, millis: u16) -> Utc {

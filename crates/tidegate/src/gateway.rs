@@ -12,7 +12,7 @@ use tidegate_gateway::config::model::Config;
 use tidegate_gateway::config::{self, InvalidConfig, Settings, model};
 use tidegate_gateway::{Handle, Server};
 use tidegate_serve::{Log, LogFormat, LogLevel, ShutdownHandle, Sink, raise_open_files};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::environment;
 
@@ -131,32 +131,44 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()>
     }
     let again = move || arguments.read().map_err(|error| InvalidConfig::Syntax(format!("{error:#}")));
     let server = Server::bind(settings, Box::new(again), log.clone()).await?;
+    // Before anyone is told that it is ready: whoever is, may signal.
+    let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
+    let observer = stop.observer();
+    tokio::spawn(obey(signals, server.handle(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
     log.info("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
-    let stop = ShutdownHandle::new();
-    let observer = stop.observer();
-    tokio::spawn(signals(server.handle(), stop, log.clone()));
     server.run(observer).await?;
     log.info("Gateway", "stopped");
     Ok(())
 }
 
+/// The signals that a gateway obeys.
+struct Signals {
+    hang_up: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let (hang_up, terminate) = (signal(SignalKind::hangup())?, signal(SignalKind::terminate())?);
+        Ok(Self { hang_up, terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+}
+
 /// Obeys signals: SIGHUP reloads, SIGTERM and Ctrl-C stop, a second one stops at once.
-async fn signals(handle: Handle, stop: ShutdownHandle, log: Log) -> Result<()> {
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn obey(mut signals: Signals, handle: Handle, stop: ShutdownHandle, log: Log) {
     let mut stopping = false;
     loop {
         tokio::select! {
-            _ = hang_up.recv() => {
+            _ = signals.hang_up.recv() => {
                 // What went wrong has been logged.
                 let _reloaded = handle.reload().await;
                 continue;
             }
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = signals.terminate.recv() => {}
+            _ = signals.interrupt.recv() => {}
         }
         if stopping {
             std::process::exit(130);

@@ -356,6 +356,9 @@ fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>
         for (tier, numbers) in &limit.tiers {
             let path = format!("limits.{name}.tiers.{tier}");
             problems.ok(&path, Name::new(tier));
+            if places.contains_key(&format!("{name}.{tier}")) {
+                problems.add(&path, format!("is known as `{name}.{tier}`, but there is a limit of that name"));
+            }
             let instead = match numbers {
                 TierNumbers::Word(_) => None,
                 TierNumbers::Numbers(numbers) => {
@@ -652,6 +655,9 @@ fn with_statuses(
         let name = limits[*place].name.as_str().to_owned();
         if written.and_then(|written| written.get(&name)).is_some_and(|limit| limit.status.is_none()) {
             limits[*place].status = StatusCode::SERVICE_UNAVAILABLE;
+            for tier in limits[*place].tiers.clone().into_iter().filter_map(|(_, tier)| tier) {
+                limits[tier].status = StatusCode::SERVICE_UNAVAILABLE;
+            }
         }
     }
     limits

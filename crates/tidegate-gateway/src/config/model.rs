@@ -397,7 +397,7 @@ pub struct Limit {
     /// where Redis is configured, else `memory`.
     #[serde(default)]
     pub state: Option<State>,
-    /// Accounts kept in memory; beyond it the least used are forgotten. Default: 100000.
+    /// Accounts kept in memory; beyond it the least used are forgotten. Another number starts the counts anew. Default: 100000.
     #[serde(default)]
     pub max_keys: Option<usize>,
 }

@@ -93,14 +93,24 @@ impl LimitNumbers {
     /// The rule that decides by them, with `soft` on top.
     pub fn rule(&self, soft: u64) -> Result<Rule, InvalidNumbers> {
         let built = match self.algorithm {
-            Algorithm::FixedWindow => FixedWindow::new(self.limit()? + soft, self.window()?).map(Rule::from),
-            Algorithm::SlidingCounter => SlidingCounter::new(self.limit()? + soft, self.window()?).map(Rule::from),
-            Algorithm::SlidingLog => SlidingLog::new(self.limit()? + soft, self.window()?).map(Rule::from),
-            Algorithm::TokenBucket => TokenBucket::new(self.capacity()? + soft, self.rate()?).map(Rule::from),
-            Algorithm::Gcra => Gcra::new(self.rate()?, self.capacity()? + soft).map(Rule::from),
+            Algorithm::FixedWindow => {
+                FixedWindow::new(self.limit()?.saturating_add(soft), self.window()?).map(Rule::from)
+            }
+            Algorithm::SlidingCounter => {
+                SlidingCounter::new(self.limit()?.saturating_add(soft), self.window()?).map(Rule::from)
+            }
+            Algorithm::SlidingLog => {
+                SlidingLog::new(self.limit()?.saturating_add(soft), self.window()?).map(Rule::from)
+            }
+            Algorithm::TokenBucket => {
+                TokenBucket::new(self.capacity()?.saturating_add(soft), self.rate()?).map(Rule::from)
+            }
+            Algorithm::Gcra => Gcra::new(self.rate()?, self.capacity()?.saturating_add(soft)).map(Rule::from),
             Algorithm::LeakyBucket if soft > 0 => return Err(invalid("soft", "can't be combined with `leaky`")),
             Algorithm::LeakyBucket => LeakyBucket::new(self.rate()?, self.capacity()?).map(Rule::from),
-            Algorithm::Concurrency => Concurrency::new(self.limit()? + soft, self.hold().get()).map(Rule::from),
+            Algorithm::Concurrency => {
+                Concurrency::new(self.limit()?.saturating_add(soft), self.hold().get()).map(Rule::from)
+            }
         };
         built.map_err(|error| named(&error))
     }
@@ -118,9 +128,7 @@ impl LimitNumbers {
             }
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
                 numbers.capacity.get_or_insert(quota);
-                // To the thousandth: a rate that people can read, and that stays exact.
-                let rate = figure(quota) / span.as_secs_f64();
-                numbers.fill_rate.get_or_insert(((rate * 1e3).round() / 1e3).max(1e-3));
+                numbers.fill_rate.get_or_insert(readable(figure(quota) / span.as_secs_f64()));
             }
             Algorithm::Concurrency => {
                 numbers.limit.get_or_insert(quota);
@@ -236,6 +244,12 @@ impl fmt::Display for LimitNumbers {
         fill_rate.map_or(Ok(()), |rate| write!(f, ", fillRate={rate}"))?;
         hold.map_or(Ok(()), |hold| write!(f, ", hold={}", hold.get().as_secs_f64()))
     }
+}
+
+/// A rate that people can read and that stays exact: to the thousandth, or to the millionth if it is slow.
+fn readable(rate: f64) -> f64 {
+    let scale = if rate < 1.0 { 1e6 } else { 1e3 };
+    (rate * scale).round() / scale
 }
 
 /// A count as a figure to look at, or to derive a rate from.

@@ -9,7 +9,7 @@ const LONGEST_TRAILERS: usize = 16 * 1024;
 
 /// Where a decoder stands.
 #[derive(Debug, Default)]
-pub(super) enum Chunked {
+pub(crate) enum Chunked {
     /// Before a chunk's size.
     #[default]
     Size,
@@ -25,7 +25,7 @@ pub(super) enum Chunked {
 
 /// What a decoder found.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     Data(Bytes),
     Trailers(HeaderMap),
     End,
@@ -35,7 +35,7 @@ pub(super) enum Piece {
 
 impl Chunked {
     /// Takes the next piece out of `read`.
-    pub(super) fn decode(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
+    pub(crate) fn decode(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
         loop {
             match self {
                 Self::Size => {
@@ -122,14 +122,14 @@ fn chunk_size(line: &[u8]) -> Result<u64, &'static str> {
 }
 
 /// The line before a chunk's data.
-pub(super) fn write_size(out: &mut BytesMut, size: usize) {
+pub(crate) fn write_size(out: &mut BytesMut, size: usize) {
     use std::fmt::Write as _;
     // Writing to memory can't fail.
     let _written = write!(out, "{size:x}\r\n");
 }
 
 /// What ends a chunked body.
-pub(super) fn write_end(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
+pub(crate) fn write_end(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
     out.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten().filter(|(name, _)| is_fit_for_trailers(name)) {
         out.extend_from_slice(name.as_str().as_bytes());
@@ -143,7 +143,12 @@ pub(super) fn write_end(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
 /// RFC 9110 §6.5.1: what concerns framing, routing, authentication or the content itself can't come in trailers.
 pub(crate) fn is_fit_for_trailers(name: &HeaderName) -> bool {
     use http::header;
+    let text = name.as_str();
+    let is_ours = text.starts_with("x-forwarded-")
+        || text.starts_with("x-tidegate-")
+        || matches!(text, "x-request-id" | "x-real-ip");
     !super::is_hop_by_hop(name)
+        && !is_ours
         && !matches!(
             *name,
             header::CONTENT_LENGTH
@@ -157,6 +162,10 @@ pub(crate) fn is_fit_for_trailers(name: &HeaderName) -> bool {
                 | header::CACHE_CONTROL
                 | header::EXPECT
                 | header::RANGE
+                | header::FORWARDED
+                | header::VIA
+                | header::WWW_AUTHENTICATE
+                | header::TRAILER
         )
 }
 

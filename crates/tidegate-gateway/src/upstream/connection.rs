@@ -16,7 +16,7 @@ use crate::sweep::{Deadline, Sweep};
 
 /// What a read asks for at first; more when a body fills it.
 const FIRST_READ: usize = 8 * 1024;
-const LARGEST_READ: usize = 64 * 1024;
+const LARGEST_READ: usize = 32 * 1024;
 
 /// A connection to an upstream.
 pub(crate) struct Connection {
@@ -55,7 +55,9 @@ impl Connection {
     /// A new connection, TLS included, within the upstream's time for it.
     pub(crate) async fn open(upstream: &Upstream, sweep: &Sweep) -> Result<Self, Trouble> {
         let settings = &upstream.settings;
-        let place = Place::take(&upstream.open, settings.max_connections).ok_or(Trouble::Full)?;
+        let place = || Place::take(&upstream.open, settings.max_connections);
+        // A connection that nobody uses is no reason to refuse, whichever worker keeps it.
+        let place = place().or_else(|| upstream.close_one_idle().then(place).flatten()).ok_or(Trouble::Full)?;
         let connecting = timeout(settings.connect_timeout, connect(upstream));
         let stream = connecting.await.map_err(|_| Trouble::ConnectTimeout)?.map_err(Trouble::Connect)?;
         Ok(Self {

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderValue};
-use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
+use http::header::HeaderValue;
+use http_body::Frame;
 use tokio::io::AsyncWrite;
 
 use super::chunks::{Chunked, Piece, write_end, write_size};
-use super::head::{AnswerHead, BodyLength, Framing, Traits, take_answer};
+use super::head::{AnswerFields, AnswerHead, BodyLength, Framing, Traits, take_answer};
 use super::{Connection, Trouble, Upstream};
+use crate::request_body::{Broken, RequestBody};
 use crate::sweep::Sweep;
 
 /// Pieces of a body up to this size are gathered with what goes before them, to save a write.
@@ -39,7 +39,9 @@ pub(crate) struct Local<'a> {
 /// An upstream's answer.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    /// Whether the upstream speaks HTTP/1.0.
+    pub(crate) is_old: bool,
+    pub(crate) fields: AnswerFields,
     pub(crate) body: AnswerContent,
 }
 
@@ -52,19 +54,22 @@ pub(crate) enum AnswerContent {
     Upgraded(Box<Connection>, HeaderValue),
 }
 
-/// Sends a request, over a kept connection where there is one, and waits for the head of its answer.
+/// Sends a request, over a kept connection where there is one, and waits for the head of its answer. `sending` is called when there is a
+/// connection and the first byte is about to go.
 pub(crate) async fn send(
     upstream: &Arc<Upstream>,
     local: &Local<'_>,
     traits: Traits,
     mut head: BytesMut,
-    mut body: Option<Incoming>,
+    mut body: Option<RequestBody>,
+    mut sending: impl FnMut(),
 ) -> Result<Answer, Trouble> {
     loop {
         let connection = match upstream.idle_connection(local.worker) {
             Some(connection) => connection,
             None => Connection::open(upstream, local.sweep).await?,
         };
+        sending();
         // A kept connection may be closed by the other side in this very moment. What changes nothing can be sent again.
         let again = connection.reused && body.is_none() && traits.is_idempotent;
         let copy = if again { Some(head.clone()) } else { None };
@@ -114,11 +119,13 @@ struct Exchange {
     out: BytesMut,
     /// … and then this.
     data: Bytes,
-    body: Option<Incoming>,
+    body: Option<RequestBody>,
     length: BodyLength,
     /// How much more the client may send.
     allowance: u64,
     client_timeout: Duration,
+    /// Whether the client's trailers are passed on.
+    takes_trailers: bool,
     held: bool,
     unflushed: bool,
     /// The upstream takes nothing more; it may still have answered.
@@ -136,7 +143,7 @@ impl Exchange {
         traits: &Traits,
         out: BytesMut,
         connection: Connection,
-        body: Option<Incoming>,
+        body: Option<RequestBody>,
     ) -> Self {
         Self {
             connection,
@@ -150,6 +157,7 @@ impl Exchange {
             length: traits.body,
             allowance: local.max_body,
             client_timeout: local.client_timeout,
+            takes_trailers: traits.takes_trailers,
             held: traits.expects_continue,
             unflushed: false,
             deaf: false,
@@ -173,8 +181,8 @@ impl Exchange {
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Trouble::Closed)),
                 Poll::Ready(Ok(_)) => {
+                    // A head that comes byte by byte gains no time by it.
                     self.has_read = true;
-                    self.moved = true;
                     continue;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Trouble::Broken(error))),
@@ -227,7 +235,7 @@ impl Exchange {
                     self.body = None;
                     continue;
                 }
-                match Pin::new(body).poll_frame(cx) {
+                match body.poll_frame(cx) {
                     Poll::Ready(frame) => self.take_frame(frame)?,
                     Poll::Pending => client_waits = true,
                 }
@@ -272,7 +280,7 @@ impl Exchange {
     }
 
     /// Queues a piece of the client's body.
-    fn take_frame(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) -> Result<(), Trouble> {
+    fn take_frame(&mut self, frame: Option<Result<Frame<Bytes>, Broken>>) -> Result<(), Trouble> {
         self.moved = true;
         let Some(frame) = frame else {
             match self.length {
@@ -287,7 +295,7 @@ impl Exchange {
             Ok(data) if data.is_empty() => {}
             Ok(data) => self.take_data(data)?,
             Err(frame) => {
-                let trailers = frame.into_trailers().ok();
+                let trailers = frame.into_trailers().ok().filter(|_| self.takes_trailers);
                 match self.length {
                     BodyLength::Chunked => write_end(&mut self.out, trailers.as_ref()),
                     // There is no place for trailers behind a body whose length was told.
@@ -354,19 +362,19 @@ impl Exchange {
     }
 
     fn answer(mut self, head: AnswerHead, upgrade_wanted: bool) -> Result<Answer, Trouble> {
-        let AnswerHead { status, headers, framing, keep_alive, upgrade } = head;
+        let AnswerHead { status, fields, framing, is_old, keep_alive, upgrade } = head;
         self.connection.deadline.clear();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let protocol = upgrade.filter(|_| upgrade_wanted).ok_or(Trouble::BadAnswer("it upgrades unasked"))?;
             let body = AnswerContent::Upgraded(Box::new(self.connection), protocol);
-            return Ok(Answer { status, headers, body });
+            return Ok(Answer { status, is_old, fields, body });
         }
         if let Framing::Length(length) = framing
             && length <= self.connection.read.len() as u64
         {
             let whole = self.connection.read.split_to(length as usize).freeze();
             self.end(keep_alive);
-            return Ok(Answer { status, headers, body: AnswerContent::Whole(whole) });
+            return Ok(Answer { status, is_old, fields, body: AnswerContent::Whole(whole) });
         }
         let rest = match framing {
             Framing::Length(length) => Rest::Length(length),
@@ -374,7 +382,7 @@ impl Exchange {
             Framing::UntilClose => Rest::UntilClose,
         };
         let stream = AnswerStream { exchange: Some(self), rest, keep_alive };
-        Ok(Answer { status, headers, body: AnswerContent::Stream(Box::new(stream)) })
+        Ok(Answer { status, is_old, fields, body: AnswerContent::Stream(Box::new(stream)) })
     }
 }
 

@@ -61,11 +61,8 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// The names that `Connection` makes hop-by-hop too.
 fn nominated(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',').map(str::trim)).filter(|name| {
-        !name.is_empty()
-            && !["keep-alive", "close", "upgrade", "te"].iter().any(|usual| name.eq_ignore_ascii_case(usual))
-    })
+    let values = headers.get_all(header::CONNECTION).iter();
+    values.flat_map(|value| words(value.as_bytes())).filter(|word| is_nomination(word))
 }
 
 /// What an exchange must know of the request whose head it sends.
@@ -77,6 +74,8 @@ pub(crate) struct Traits {
     pub(super) is_idempotent: bool,
     pub(super) is_upgrade: bool,
     pub(super) expects_continue: bool,
+    /// Whether its trailers are passed on: not where one could stand for a header that only trusted peers may set.
+    pub(super) takes_trailers: bool,
     pub(super) body: BodyLength,
 }
 
@@ -88,6 +87,7 @@ impl Outgoing<'_> {
             is_idempotent: methods.contains(self.method),
             is_upgrade: self.upgrade.is_some(),
             expects_continue: self.expects_continue,
+            takes_trailers: self.guarded.is_empty(),
             body: self.body,
         }
     }
@@ -116,18 +116,41 @@ impl Outgoing<'_> {
             let dropped = is_hop_by_hop(name) || self.is_ours(name);
             let dropped = dropped
                 || !none_nominated && nominated(self.headers).any(|other| name.as_str().eq_ignore_ascii_case(other));
-            if !dropped {
+            if !dropped && *name != header::COOKIE {
                 write_field(out, name.as_str().as_bytes(), value.as_bytes());
             }
         }
+        self.write_cookies(out);
         self.write_framing(out);
         self.write_forwarded(out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// HTTP/2 may cut cookies into crumbs; HTTP/1 has them in one line (RFC 9113 §8.2.3).
+    fn write_cookies(&self, out: &mut BytesMut) {
+        let mut crumbs = self.headers.get_all(header::COOKIE).iter();
+        let Some(first) =
+            crumbs.next().filter(|_| !nominated(self.headers).any(|name| name.eq_ignore_ascii_case("cookie")))
+        else {
+            return;
+        };
+        write_field_start(out, b"cookie");
+        out.extend_from_slice(first.as_bytes());
+        for crumb in crumbs {
+            out.extend_from_slice(b"; ");
+            out.extend_from_slice(crumb.as_bytes());
+        }
         out.extend_from_slice(b"\r\n");
     }
 
     /// Whether a header is written by us, whatever the client sent.
     fn is_ours(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
+        if text.contains('_') {
+            // To CGI and its kin `x_forwarded_for` is the same as `x-forwarded-for`.
+            let dashed = HeaderName::from_bytes(text.replace('_', "-").as_bytes());
+            return dashed.is_ok_and(|dashed| self.is_ours(&dashed));
+        }
         matches!(*name, header::HOST | header::CONTENT_LENGTH | header::EXPECT | header::VIA | header::FORWARDED)
             || text.starts_with("x-")
                 && (matches!(
@@ -229,13 +252,43 @@ pub(super) enum Framing {
 /// The head of an answer.
 pub(super) struct AnswerHead {
     pub(super) status: StatusCode,
-    /// Without those that concern the connection.
-    pub(super) headers: HeaderMap,
+    pub(super) fields: AnswerFields,
     pub(super) framing: Framing,
+    /// Whether it speaks HTTP/1.0.
+    pub(super) is_old: bool,
     /// Whether the connection can carry another request.
     pub(super) keep_alive: bool,
     /// The protocol it upgrades to.
     pub(super) upgrade: Option<HeaderValue>,
+}
+
+/// The fields of an answer, without those that concern the connection: where they stand in its head.
+pub(crate) struct AnswerFields {
+    head: Bytes,
+    places: Vec<(Place, Place)>,
+}
+
+/// Where something stands: its start and its length.
+type Place = (usize, usize);
+
+impl AnswerFields {
+    /// Leaves out those whose name `is_unwanted`.
+    pub(crate) fn remove(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
+        self.places.retain(|((start, length), _)| !is_unwanted(&self.head[*start..start + length]));
+    }
+
+    /// Names and values as they came.
+    pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let bytes = |(start, length): Place| &self.head[start..start + length];
+        self.places.iter().map(move |(name, value)| (bytes(*name), bytes(*value)))
+    }
+
+    /// The same, with values that can be kept.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Bytes)> {
+        let bytes = |(start, length): Place| &self.head[start..start + length];
+        let kept = |(start, length): Place| self.head.slice(start..start + length);
+        self.places.iter().map(move |(name, value)| (bytes(*name), kept(*value)))
+    }
 }
 
 /// Takes a head out of `read`, if it is there as a whole. `bodiless`: the request was HEAD.
@@ -256,92 +309,110 @@ pub(super) fn take_answer(
         return Err("its head is too large");
     }
     let status = answer.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("its status is none")?;
-    let is_old = answer.version == Some(0);
+    let facts = Facts::read(answer.headers, answer.version == Some(0))?;
     let origin = read.as_ptr() as usize;
     let place = |bytes: &[u8]| (bytes.as_ptr() as usize - origin, bytes.len());
-    let mut places = [((0, 0), (0, 0)); MOST_HEADERS];
-    let count = answer.headers.len();
-    for (place_of, field) in places.iter_mut().zip(answer.headers.iter()) {
-        *place_of = (place(field.name.as_bytes()), place(field.value));
-    }
-    let head = read.split_to(length).freeze();
-    read_fields(&head, &places[..count], status, is_old, bodiless).map(Some)
-}
-
-/// Where something stands: its start and its length.
-type Place = (usize, usize);
-
-fn read_fields(
-    head: &Bytes,
-    places: &[(Place, Place)],
-    status: StatusCode,
-    is_old: bool,
-    bodiless: bool,
-) -> Result<AnswerHead, &'static str> {
-    let mut headers = HeaderMap::with_capacity(places.len() + 8);
-    let (mut length, mut chunked, mut close, mut keep, mut upgrade) = (None, false, false, false, None);
-    for &((name, name_length), (value, value_length)) in places {
-        let name = HeaderName::from_bytes(&head[name..name + name_length]).map_err(|_| "a header's name is none")?;
-        let value = HeaderValue::from_maybe_shared(head.slice(value..value + value_length));
-        let value = value.map_err(|_| "a header's value is none")?;
-        match name {
-            header::CONTENT_LENGTH => {
-                let told = content_length(value.as_bytes()).ok_or("its Content-Length is no number")?;
-                if length.is_some() {
-                    return Err("it has two Content-Lengths");
-                }
-                length = Some(told);
-                headers.insert(name, value);
-            }
-            header::TRANSFER_ENCODING => {
-                if chunked || is_old || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-                    return Err("its Transfer-Encoding is not understood");
-                }
-                chunked = true;
-            }
-            header::CONNECTION => {
-                for word in value.to_str().unwrap_or_default().split(',').map(str::trim) {
-                    close |= word.eq_ignore_ascii_case("close");
-                    keep |= word.eq_ignore_ascii_case("keep-alive");
-                }
-                // Kept until all fields are read: it may name others.
-                headers.append(name, value);
-            }
-            header::UPGRADE => upgrade = Some(value),
-            _ if is_hop_by_hop(&name) => {}
-            _ => {
-                headers.append(name, value);
-            }
+    let mut places = Vec::with_capacity(answer.headers.len());
+    for field in answer.headers.iter() {
+        if !facts.concerns_connection(field.name, answer.headers) {
+            places.push((place(field.name.as_bytes()), place(field.value)));
         }
     }
-    remove_nominated(&mut headers);
+    let upgrade = facts.upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok());
     let is_empty = bodiless || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
-    let framing = match (is_empty, chunked, length) {
+    let framing = match (is_empty, facts.is_chunked, facts.length) {
         (_, true, Some(_)) => return Err("it has both Content-Length and Transfer-Encoding"),
         (true, ..) => Framing::Length(0),
         (false, true, None) => Framing::Chunked,
         (false, false, Some(length)) => Framing::Length(length),
         (false, false, None) => Framing::UntilClose,
     };
-    if status == StatusCode::NO_CONTENT || status.is_informational() {
-        headers.remove(header::CONTENT_LENGTH);
-    }
-    let keep_alive = framing != Framing::UntilClose && !close && (!is_old || keep);
-    Ok(AnswerHead { status, headers, framing, keep_alive, upgrade })
+    let keep_alive = framing != Framing::UntilClose && !facts.close && (!facts.is_old || facts.keep);
+    let is_old = facts.is_old;
+    let fields = AnswerFields { head: read.split_to(length).freeze(), places };
+    Ok(Some(AnswerHead { status, fields, framing, is_old, keep_alive, upgrade }))
 }
 
-fn remove_nominated(headers: &mut HeaderMap) {
-    if !headers.contains_key(header::CONNECTION) {
-        return;
-    }
-    let names: Vec<String> = nominated(headers).map(str::to_ascii_lowercase).collect();
-    headers.remove(header::CONNECTION);
-    for name in names {
-        // What frames the body is not up to the connection.
-        if name != "content-length" {
-            headers.remove(name.as_str());
+/// What the fields of an answer say of its body and its connection.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+struct Facts<'a> {
+    is_old: bool,
+    length: Option<u64>,
+    is_chunked: bool,
+    close: bool,
+    keep: bool,
+    /// Whether `Connection` names fields.
+    nominates: bool,
+    upgrade: Option<&'a [u8]>,
+}
+
+impl<'a> Facts<'a> {
+    fn read(fields: &[httparse::Header<'a>], is_old: bool) -> Result<Self, &'static str> {
+        let (length, upgrade) = (None, None);
+        let mut facts =
+            Self { is_old, length, is_chunked: false, close: false, keep: false, nominates: false, upgrade };
+        for field in fields {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            match field.name.len() {
+                // No field that concerns the connection has a name of another length.
+                14 if is("content-length") => {
+                    let told = content_length(field.value).ok_or("its Content-Length is no number")?;
+                    if facts.length.replace(told).is_some() {
+                        return Err("it has two Content-Lengths");
+                    }
+                }
+                17 if is("transfer-encoding") => {
+                    if facts.is_chunked || is_old || !field.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err("its Transfer-Encoding is not understood");
+                    }
+                    facts.is_chunked = true;
+                }
+                10 if is("connection") => {
+                    for word in words(field.value) {
+                        facts.close |= word.eq_ignore_ascii_case("close");
+                        facts.keep |= word.eq_ignore_ascii_case("keep-alive");
+                        facts.nominates |= is_nomination(word);
+                    }
+                }
+                7 if is("upgrade") => facts.upgrade = Some(field.value),
+                _ => {}
+            }
         }
+        Ok(facts)
     }
+
+    /// Whether a field stays on its connection.
+    fn concerns_connection(&self, name: &str, fields: &[httparse::Header<'_>]) -> bool {
+        let hop_by_hop = match name.len() {
+            2 => &["te"][..],
+            7 => &["upgrade"],
+            10 => &["connection", "keep-alive"],
+            16 => &["proxy-connection"],
+            17 => &["transfer-encoding"],
+            18 => &["proxy-authenticate"],
+            19 => &["proxy-authorization"],
+            _ => &[],
+        };
+        if hop_by_hop.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+            return true;
+        }
+        if !self.nominates || name.eq_ignore_ascii_case("content-length") {
+            // What frames the body is not up to the connection.
+            return false;
+        }
+        let connections = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
+        connections.flat_map(|field| words(field.value)).any(|word| name.eq_ignore_ascii_case(word))
+    }
+}
+
+fn words(value: &[u8]) -> impl Iterator<Item = &str> {
+    str::from_utf8(value).unwrap_or_default().split(',').map(str::trim)
+}
+
+/// Whether a word of `Connection` names a field.
+fn is_nomination(word: &str) -> bool {
+    let usual = ["keep-alive", "close", "upgrade", "te"];
+    !word.is_empty() && !usual.iter().any(|usual| word.eq_ignore_ascii_case(usual))
 }
 
 /// Digits and nothing else.
@@ -409,8 +480,8 @@ mod tests {
         let head = answer(
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: X-Hop, Content-Length\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nX-Kept: 2\r\n\r\n",
         );
-        let headers = head.expect("readable").expect("whole").headers;
-        let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-        assert_eq!(names, ["content-length", "x-kept"]);
+        let fields = head.expect("readable").expect("whole").fields;
+        let names: Vec<&[u8]> = fields.iter_bytes().map(|(name, _)| name).collect();
+        assert_eq!(names, [&b"Content-Length"[..], b"X-Kept"]);
     }
 }

@@ -66,6 +66,14 @@ impl Upstream {
         }
     }
 
+    /// Closes an idle connection of any worker, if there is one.
+    pub(super) fn close_one_idle(&self) -> bool {
+        self.pools.iter().any(|pool| {
+            let idle = pool.idle().pop();
+            idle.is_some()
+        })
+    }
+
     /// An answer came.
     pub(crate) fn answered(&self, took: Duration, status: StatusCode) {
         if self.stats.failing.load(Ordering::Relaxed) {

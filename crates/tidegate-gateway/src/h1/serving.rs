@@ -1,0 +1,315 @@
+//! A connection's life: a request, its answer, and again.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Version};
+use http_body::Body as _;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::io::{Incoming, Rest, Shared};
+use super::request::{BadHead, Head, take_head};
+use super::response::{Asked, Framing, write_head};
+use crate::body::Body;
+use crate::client::Client;
+use crate::config::model::Connections;
+use crate::handler::handle;
+use crate::refusal;
+use crate::reply::Reply;
+use crate::request_body::RequestBody;
+use crate::server::Worker;
+use crate::stream::Stream;
+use crate::tunnel;
+use crate::upstream::{write_end, write_size};
+
+/// What is gathered before it is written.
+const GATHERED: usize = 16 * 1024;
+/// What is read of a body that nobody wants, so that the connection can go on. Beyond it, it ends.
+const MOST_UNREAD: usize = 256 * 1024;
+const UNREAD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection that has been closed is still read, so that the client can read our last answer (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves a client's connection until it ends. False if what came was not HTTP.
+pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
+    let shared = Shared::new(stream, Arc::clone(client));
+    let mut connection = Connection { worker, client, bounds, shared, out: BytesMut::new() };
+    loop {
+        let head = match poll_fn(|cx| connection.poll_head(cx)).await {
+            Some(Ok(head)) => head,
+            Some(Err(fault)) => {
+                connection.refuse(fault).await;
+                return false;
+            }
+            None => return true,
+        };
+        match connection.exchange(head).await {
+            After::Next => {}
+            After::Close => {
+                connection.close().await;
+                return true;
+            }
+            After::Gone => return true,
+            After::Upgrade(upgrade) => {
+                let (upstream, held) = *upgrade;
+                if let Some((stream, unread)) = connection.shared.into_parts() {
+                    let idle = bounds.upgrade_timeout.get();
+                    tunnel::run(stream, unread, *upstream, idle).await;
+                }
+                drop(held);
+                return true;
+            }
+        }
+    }
+}
+
+struct Connection<'a> {
+    worker: &'a Arc<Worker>,
+    client: &'a Arc<Client>,
+    bounds: &'a Connections,
+    shared: Shared,
+    out: BytesMut,
+}
+
+/// What happens after a request.
+enum After {
+    Next,
+    /// Our last answer has been written.
+    Close,
+    /// The client has gone, or what there is can't be trusted any more.
+    Gone,
+    Upgrade(Box<(Box<crate::upstream::Connection>, Box<dyn Send>)>),
+}
+
+impl Connection<'_> {
+    /// Whether the connection's time is up.
+    fn is_late(&self, cx: &Context<'_>) -> bool {
+        self.client.deadline.watch(cx);
+        self.client.deadline.has_passed()
+    }
+
+    /// The next head; none when the connection ends between two requests.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Head, BadHead>>> {
+        let mut io = self.shared.lock();
+        loop {
+            if !io.read.is_empty() {
+                let head = take_head(&mut io.read, self.bounds.max_head_bytes, self.bounds.max_headers);
+                if let Some(head) = head.transpose() {
+                    return Poll::Ready(Some(head));
+                }
+            }
+            if io.is_closed {
+                return Poll::Ready(None);
+            }
+            if io.read.is_empty() {
+                // Whether it still lives can be asked to the end.
+                if self.worker.gateway.is_draining() && !self.client.is_admin {
+                    return Poll::Ready(None);
+                }
+                io.rest();
+                if self.out.capacity() > GATHERED {
+                    self.out = BytesMut::new();
+                }
+            } else {
+                self.client.has_read();
+            }
+            match io.poll_read(cx) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending if self.is_late(cx) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Handles a request and writes its answer.
+    async fn exchange(&mut self, head: Head) -> After {
+        let Head { parts, rest, keep_alive, expects_continue, takes_trailers } = head;
+        {
+            let mut io = self.shared.lock();
+            (io.rest, io.owes_continue) = (rest, expects_continue);
+        }
+        let asked = Asked { version: parts.version, is_head: parts.method == Method::HEAD, keep_alive };
+        let body = RequestBody::H1(Incoming(self.shared.clone()));
+        let reply = {
+            let mut handling = pin!(handle(Arc::clone(self.worker), Arc::clone(self.client), parts, body));
+            let (shared, client) = (&self.shared, self.client);
+            poll_fn(|cx| {
+                if let Poll::Ready(reply) = handling.as_mut().poll(cx) {
+                    return Poll::Ready(Some(reply));
+                }
+                client.deadline.watch(cx);
+                let is_over = shared.lock().poll_gone(cx) || client.deadline.has_passed();
+                // The handler's future is dropped, and with it whatever the request held.
+                if is_over { Poll::Ready(None) } else { Poll::Pending }
+            })
+            .await
+        };
+        let Some(reply) = reply else { return After::Gone };
+        self.answer(reply, asked, takes_trailers).await
+    }
+
+    async fn answer(&mut self, mut reply: Reply, mut asked: Asked, takes_trailers: bool) -> After {
+        // A body that was never asked for may come or not: nobody could tell it from the next request.
+        let is_unasked = self.shared.lock().owes_continue;
+        asked.keep_alive &= !is_unasked && !self.worker.gateway.is_draining();
+        let date = self.worker.date();
+        let (framing, keep_alive) = write_head(&mut self.out, &reply, asked, &date);
+        let mut writing = Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head };
+        let body = &mut reply.body;
+        if poll_fn(|cx| self.poll_write(cx, body, &mut writing)).await.is_err() {
+            return After::Gone;
+        }
+        if let Some(upgrade) = reply.upgrade.take() {
+            return After::Upgrade(Box::new(upgrade));
+        }
+        drop(reply);
+        if !keep_alive {
+            return After::Close;
+        }
+        match self.shared.lock().rest {
+            Rest::Ended => return After::Next,
+            Rest::Broken => return After::Close,
+            _ => {}
+        }
+        if self.read_rest().await { After::Next } else { After::Close }
+    }
+
+    /// Writes the head and the body that follows.
+    fn poll_write(&mut self, cx: &mut Context<'_>, body: &mut Body, writing: &mut Writing) -> Poll<Result<(), ()>> {
+        loop {
+            let mut waits = false;
+            while !writing.ended && writing.data.is_empty() && self.out.len() < GATHERED {
+                match Pin::new(&mut *body).poll_frame(cx) {
+                    Poll::Ready(frame) => writing.take(&mut self.out, frame, body)?,
+                    Poll::Pending => {
+                        waits = true;
+                        break;
+                    }
+                }
+            }
+            let mut io = self.shared.lock();
+            let written = match io.poll_write(cx, &mut self.out) {
+                Poll::Ready(Ok(())) => io.poll_write(cx, &mut writing.data),
+                other => other,
+            };
+            match written {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
+                Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
+                Poll::Pending => return Poll::Pending,
+            }
+            if (waits || writing.ended) && ready!(io.poll_flush(cx)).is_err() {
+                return Poll::Ready(Err(()));
+            }
+            if writing.ended {
+                return Poll::Ready(Ok(()));
+            }
+            if waits {
+                let is_over = io.poll_gone(cx) || self.is_late(cx);
+                return if is_over { Poll::Ready(Err(())) } else { Poll::Pending };
+            }
+        }
+    }
+
+    /// Reads what nobody wanted of a body, within bounds. False if there was too much of it.
+    async fn read_rest(&self) -> bool {
+        let mut body = Incoming(self.shared.clone());
+        let reading = async {
+            let mut read = 0;
+            while let Some(frame) = poll_fn(|cx| body.poll_frame(cx)).await {
+                let Ok(frame) = frame else { return false };
+                read += frame.data_ref().map_or(0, Bytes::len);
+                if read > MOST_UNREAD {
+                    return false;
+                }
+            }
+            true
+        };
+        timeout(UNREAD_PATIENCE, reading).await.unwrap_or(false)
+    }
+
+    /// Answers what can't be understood, and ends.
+    async fn refuse(mut self, fault: BadHead) {
+        let reply = refusal::rejected(fault.status, "bad_request", fault.detail, "");
+        self.worker.metrics().ended(fault.status, Duration::ZERO);
+        let asked = Asked { version: Version::HTTP_11, is_head: false, keep_alive: false };
+        if !matches!(self.answer(reply, asked, false).await, After::Gone) {
+            self.close().await;
+        }
+    }
+
+    /// Closes our side, and reads on for a moment: closing while bytes arrive would take our last answer away from the client.
+    async fn close(self) {
+        let Some((mut stream, _unread)) = self.shared.into_parts() else { return };
+        let lingering = async {
+            stream.shutdown().await?;
+            let (mut scrap, mut read) = (vec![0; 4_096], 0);
+            while read < MOST_UNREAD {
+                match stream.read(&mut scrap).await? {
+                    0 => break,
+                    count => read += count,
+                }
+            }
+            std::io::Result::Ok(())
+        };
+        // However it went: it ends here.
+        let _ended = timeout(LINGER, lingering).await;
+    }
+}
+
+/// How far an answer's body has been written.
+struct Writing {
+    framing: Framing,
+    takes_trailers: bool,
+    /// A large piece, written by itself.
+    data: Bytes,
+    ended: bool,
+}
+
+impl Writing {
+    /// Queues a piece of the body.
+    fn take(
+        &mut self,
+        out: &mut BytesMut,
+        frame: Option<Result<http_body::Frame<Bytes>, crate::upstream::Trouble>>,
+        body: &Body,
+    ) -> Result<(), ()> {
+        let is_chunked = self.framing == Framing::Chunked;
+        let Some(frame) = frame else {
+            if is_chunked {
+                write_end(out, None);
+            }
+            self.ended = true;
+            return Ok(());
+        };
+        // The connection ends in the middle of the answer: the client sees that it is not whole.
+        match frame.map_err(|_| ())?.into_data() {
+            Ok(data) => {
+                if is_chunked && !data.is_empty() {
+                    write_size(out, data.len());
+                    out.extend_from_slice(&data);
+                    out.extend_from_slice(b"\r\n");
+                } else if data.len() <= GATHERED {
+                    out.extend_from_slice(&data);
+                } else {
+                    self.data = data;
+                }
+                self.ended = !is_chunked && body.is_end_stream();
+            }
+            Err(frame) => {
+                if is_chunked {
+                    let trailers = frame.into_trailers().ok().filter(|_| self.takes_trailers);
+                    write_end(out, trailers.as_ref());
+                }
+                self.ended = true;
+            }
+        }
+        Ok(())
+    }
+}

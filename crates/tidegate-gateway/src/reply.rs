@@ -1,0 +1,102 @@
+//! An answer before it is put on a connection: what the upstream said, what we add, what follows.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+use crate::body::Body;
+use crate::upstream::{AnswerFields, Connection};
+
+/// An answer.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    /// What the upstream said, without what concerns its connection.
+    pub(crate) fields: Option<AnswerFields>,
+    /// What we say.
+    pub(crate) lines: Lines,
+    pub(crate) body: Body,
+    /// The connection speaks another protocol from here on: the upstream's, and what is held meanwhile.
+    pub(crate) upgrade: Option<(Box<Connection>, Box<dyn Send>)>,
+}
+
+impl Reply {
+    pub(crate) fn new(status: StatusCode, body: Body) -> Self {
+        Self { status, fields: None, lines: Lines::default(), body, upgrade: None }
+    }
+
+    /// The same for HTTP/2.
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut headers = HeaderMap::with_capacity(16);
+        if let Some(fields) = &self.fields {
+            for (name, value) in fields.iter() {
+                let name = HeaderName::from_bytes(name);
+                let value = HeaderValue::from_maybe_shared(value);
+                if let (Ok(name), Ok(value)) = (name, value) {
+                    headers.append(name, value);
+                }
+            }
+        }
+        self.lines.put_into(&mut headers);
+        let mut response = Response::new(self.body);
+        (*response.status_mut(), *response.headers_mut()) = (self.status, headers);
+        response
+    }
+}
+
+/// Header fields as they stand on an HTTP/1 connection. Most answers go out that way, so they are written only once.
+#[derive(Default)]
+pub(crate) struct Lines(BytesMut);
+
+impl Lines {
+    /// Adds a field. Names are ours, in lower case; a value that could end the line is left out.
+    pub(crate) fn add(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return;
+        }
+        self.start(name);
+        self.0.extend_from_slice(value);
+        self.end();
+    }
+
+    pub(crate) fn add_number(&mut self, name: &str, value: u64) {
+        self.start(name);
+        self.push(itoa::Buffer::new().format(value));
+        self.end();
+    }
+
+    /// Begins a field whose value is pushed in pieces.
+    pub(crate) fn start(&mut self, name: &str) {
+        if self.0.capacity() == 0 {
+            self.0.reserve(512);
+        }
+        self.push(name);
+        self.push(": ");
+    }
+
+    pub(crate) fn push(&mut self, piece: &str) {
+        self.0.extend_from_slice(piece.as_bytes());
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.push("\r\n");
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn put_into(self, headers: &mut HeaderMap) {
+        let mut rest: Bytes = self.0.freeze();
+        while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            let line = rest.split_to(end);
+            drop(rest.split_to(2));
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+            let name = HeaderName::from_bytes(&line[..colon]);
+            let value = HeaderValue::from_maybe_shared(line.slice(colon + 2..));
+            if let (Ok(name), Ok(value)) = (name, value) {
+                headers.append(name, value);
+            }
+        }
+    }
+}
