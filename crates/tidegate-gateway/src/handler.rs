@@ -61,7 +61,7 @@ impl Passage<'_> {
         if self.client.is_admin || !site.admin_apart && admin::is_local(parts.uri.path()) {
             self.note(&parts, &host, self.client.peer);
             self.ending.is_local = true;
-            return admin::answer(gateway, self.client, &parts, body, self.id.as_str()).await;
+            return Box::pin(admin::answer(gateway, self.client, &parts, body, self.id.as_str())).await;
         }
         let from_trusted = site.is_trusted(self.client.peer);
         let ip =
@@ -273,15 +273,15 @@ async fn admitted(
     let mut admission = admit(deciding, client, facts).await?;
     let wait = admission.wait();
     if !wait.is_zero() {
-        tokio::time::sleep(wait).await;
+        Box::pin(tokio::time::sleep(wait)).await;
     }
     if !upstream.is_empty() {
         let deciding = Deciding { now: deciding.clock.now(), ..deciding };
-        let more = admit(deciding, upstream, facts).await?;
+        let more = Box::pin(admit(deciding, upstream, facts)).await?;
         let wait = more.wait();
         admission.join(more);
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            Box::pin(tokio::time::sleep(wait)).await;
         }
     }
     Ok(admission)

@@ -262,7 +262,7 @@ async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(),
     let (memory, enforced) = (of(admission, Group::Memory), of(admission, Group::Shared));
     check_memory(plan, &mut admission.asked[..memory], now).map_err(|(by, after)| (Some(by), after))?;
     if let (Some(store), true) = (store, memory < enforced) {
-        let (decisions, refused) = check_shared(admission, memory..enforced, store, now).await;
+        let (decisions, refused) = Box::pin(check_shared(admission, memory..enforced, store, now)).await;
         for (asked, decision) in admission.asked[memory..enforced].iter_mut().zip(decisions) {
             asked.decision = Some(decision);
         }
@@ -278,7 +278,7 @@ async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(),
                 let _watched = check_memory(plan, &mut admission.asked[place..=place], now);
             }
             (Counts::Shared(_), Some(store)) => {
-                let (decisions, _watched) = check_shared(admission, place..place + 1, store, now).await;
+                let (decisions, _watched) = Box::pin(check_shared(admission, place..place + 1, store, now)).await;
                 admission.asked[place].decision = decisions.first().copied();
             }
             (Counts::Shared(_), None) => {}

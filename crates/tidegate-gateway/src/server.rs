@@ -101,8 +101,8 @@ pub(crate) struct Worker {
     pub(crate) ids: Ids,
     /// Connections it serves.
     open: AtomicUsize,
-    /// When `Date` was put together, and how it reads.
-    date: Mutex<(u64, [u8; 29])>,
+    /// What `Date` says.
+    date: Mutex<[u8; 29]>,
     /// Room for connections, shared by all workers.
     room: Arc<Semaphore>,
 }
@@ -115,19 +115,19 @@ impl Worker {
             sweep: Sweep::new(),
             ids: Ids::new(RandomState::new().hash_one(index)),
             open: AtomicUsize::new(0),
-            date: Mutex::new((0, [b' '; 29])),
+            date: Mutex::new(Utc::now().http_date()),
             room: Arc::clone(room),
         })
     }
 
-    /// The time for `Date`, put together once a second.
+    /// The time for `Date`, as of the last tick.
     pub(crate) fn date(&self) -> [u8; 29] {
-        let now = self.gateway.clock.now().as_nanos() / 1_000_000_000;
-        let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
-        if date.0 != now {
-            *date = (now, Utc::from_unix(now).http_date());
-        }
-        date.1
+        *self.date.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_date(&self) {
+        let date = Utc::now().http_date();
+        *self.date.lock().unwrap_or_else(PoisonError::into_inner) = date;
     }
 
     pub(crate) fn metrics(&self) -> &WorkerMetrics {
@@ -246,7 +246,8 @@ impl Server {
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.
             let worker = Worker::new(self.workers, &self.gateway, &Arc::new(Semaphore::new(ADMIN_CONNECTIONS)));
-            tokio::spawn(Arc::clone(&worker.sweep).run(|| {}));
+            let owner = Arc::clone(&worker);
+            tokio::spawn(Arc::clone(&worker.sweep).run(move |_| owner.set_date()));
             // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
             tokio::spawn(accept(worker, listener, to_the_end.observer()));
         }
@@ -357,7 +358,11 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdow
     };
     runtime.block_on(async {
         let owner = Arc::clone(worker);
-        tokio::spawn(Arc::clone(&worker.sweep).run(move || {
+        tokio::spawn(Arc::clone(&worker.sweep).run(move |is_second| {
+            owner.set_date();
+            if !is_second {
+                return;
+            }
             let plan = owner.gateway.plan();
             plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
         }));

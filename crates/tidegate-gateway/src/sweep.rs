@@ -109,8 +109,8 @@ impl Sweep {
         self.now_millis.load(Ordering::Relaxed)
     }
 
-    /// Sweeps for ever; `each_second` is called about once a second.
-    pub(crate) async fn run(self: Arc<Self>, mut each_second: impl FnMut()) {
+    /// Sweeps for ever, and calls `each` at every tick; about once a second with `true`.
+    pub(crate) async fn run(self: Arc<Self>, mut each: impl FnMut(bool)) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = 0_u32;
@@ -119,10 +119,8 @@ impl Sweep {
             let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NONE - 1);
             self.now_millis.store(now, Ordering::Relaxed);
             self.sweep(now);
-            count += 1;
-            if count.is_multiple_of(50) {
-                each_second();
-            }
+            count = count.wrapping_add(1);
+            each(count.is_multiple_of(50));
         }
     }
 

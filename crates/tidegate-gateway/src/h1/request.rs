@@ -1,5 +1,7 @@
 //! Heads of requests, read strictly (RFC 9112): what could be understood in two ways is refused.
 
+use std::mem::MaybeUninit;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -41,9 +43,10 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
     while read.starts_with(b"\r\n") {
         drop(read.split_to(2));
     }
-    let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut request = httparse::Request::new(&mut fields);
-    let length = match request.parse(read) {
+    // Not set to anything before it is read: that would cost more than reading it.
+    let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut []);
+    let length = match request.parse_with_uninit_headers(read, &mut fields) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => {
             check_lines(read)?;
@@ -67,13 +70,11 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
     let target = place(request.path.unwrap_or_default().as_bytes());
     let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
     let method = method.map_err(|_| bad("the method is none"))?;
-    let mut places = [((0, 0), (0, 0)); MOST_HEADERS];
-    for (place_of, field) in places.iter_mut().zip(request.headers.iter()) {
-        *place_of = (place(field.name.as_bytes()), place(field.value));
-    }
+    let places: Vec<(Place, Place)> =
+        request.headers.iter().map(|field| (place(field.name.as_bytes()), place(field.value))).collect();
     let head = read.split_to(length).freeze();
     let uri = Uri::from_maybe_shared(slice(&head, target)).map_err(|_| bad("the target is none"))?;
-    build(&head, &places[..count], method, uri, version).map(Some)
+    build(&head, &places, method, uri, version).map(Some)
 }
 
 /// Where something stands: its start and its length.

@@ -67,7 +67,8 @@ pub(crate) async fn send(
     loop {
         let connection = match upstream.idle_connection(local.worker) {
             Some(connection) => connection,
-            None => Connection::open(upstream, local.sweep).await?,
+            // Boxed, as other things that happen now and then: otherwise each request would carry their room with it.
+            None => Box::pin(Connection::open(upstream, local.sweep)).await?,
         };
         sending();
         // A kept connection may be closed by the other side in this very moment. What changes nothing can be sent again.

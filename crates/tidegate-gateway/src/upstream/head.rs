@@ -1,5 +1,7 @@
 //! Heads: requests written anew, answers read strictly.
 
+use std::mem::MaybeUninit;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
@@ -297,9 +299,11 @@ pub(super) fn take_answer(
     longest: usize,
     bodiless: bool,
 ) -> Result<Option<AnswerHead>, &'static str> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut answer = httparse::Response::new(&mut fields);
-    let length = match answer.parse(read) {
+    // Not set to anything before it is read: that would cost more than reading it.
+    let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut answer = httparse::Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let length = match parser.parse_response_with_uninit_headers(&mut answer, read, &mut fields) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if read.len() < longest => return Ok(None),
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err("its head is too large"),
