@@ -4,11 +4,15 @@ SHELL := bash
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: setup
 setup: ## install what the tests need (redis-server, by apt-get)
-	@scripts/setup
+	@scripts/setup redis-server
+
+.PHONY: setup-bench
+setup-bench: ## install what the benchmarks need besides (nginx, wrk)
+	@scripts/setup redis-server nginx-light wrk
 
 .PHONY: check
 check: ## the fast inner loop: compile and lint
@@ -25,9 +29,14 @@ test: setup ## the one test command: format, lint, all tests, doc tests
 bench: setup ## what a decision costs: a table, and target/bench/decisions.json
 	cargo bench -p tidegate-store --bench decisions
 
+.PHONY: bench-gateway
+bench-gateway: setup-bench ## the gateway beside nginx on one core: tables, and target/bench/gateway.json
+	cargo bench -p tidegate --bench gateway
+
 .PHONY: soak
-soak: setup ## the long checks: Rust and Lua fed a million steps for each algorithm
+soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB
 	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
+	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test protocols -- streaming
 
 .PHONY: demo
 demo: ## the same bursts through every algorithm, in simulated time

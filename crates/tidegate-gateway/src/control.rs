@@ -279,7 +279,8 @@ impl State {
                 others: serde_json::Map::new(),
             });
             put(&mut stored.overrides, name, numbers.clone());
-            stored.version += 1;
+            // Also over a text that somebody wrote without a version.
+            stored.version = stored.version.max(self.version) + 1;
             let new = stored.write();
             if document.replace(&text, &new).await.map_err(|_| NotChanged::StoreAway)? {
                 self.seen = new;

@@ -184,8 +184,8 @@ fn decode(path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn matcher(route: model::Route) -> Matcher {
-        Matcher::new(&route).expect("a valid route")
+    fn matcher(route: &model::Route) -> Matcher {
+        Matcher::new(route).expect("a valid route")
     }
 
     #[test]
@@ -212,13 +212,13 @@ mod tests {
 
     #[test]
     fn prefixes_end_at_segments_and_patterns_count_them() {
-        let prefix = matcher(model::Route { prefix: Some("/api/".into()), ..Default::default() });
+        let prefix = matcher(&model::Route { prefix: Some("/api/".into()), ..Default::default() });
         for (path, fits) in [("/api", true), ("/api/x", true), ("/apis", false), ("/", false)] {
             assert_eq!(prefix.matches("", &Method::GET, path), fits, "{path}");
         }
-        let all = matcher(model::Route { prefix: Some("/".into()), ..Default::default() });
+        let all = matcher(&model::Route { prefix: Some("/".into()), ..Default::default() });
         assert!(all.matches("", &Method::GET, "/anything"));
-        let pattern = matcher(model::Route { pattern: Some("/users/{id}/orders/**".into()), ..Default::default() });
+        let pattern = matcher(&model::Route { pattern: Some("/users/{id}/orders/**".into()), ..Default::default() });
         for (path, fits) in [
             ("/users/7/orders", true),
             ("/users/7/orders/9/items", true),
@@ -228,7 +228,7 @@ mod tests {
         ] {
             assert_eq!(pattern.matches("", &Method::GET, path), fits, "{path}");
         }
-        let one = matcher(model::Route { pattern: Some("/users/*".into()), ..Default::default() });
+        let one = matcher(&model::Route { pattern: Some("/users/*".into()), ..Default::default() });
         assert!(one.matches("", &Method::GET, "/users/7") && !one.matches("", &Method::GET, "/users/7/x"));
     }
 
@@ -239,7 +239,7 @@ mod tests {
             methods: vec!["GET".into(), "PATCH".into()],
             ..Default::default()
         };
-        let matcher = matcher(route);
+        let matcher = matcher(&route);
         assert!(matcher.matches("api.example.com", &Method::GET, "/"));
         assert!(!matcher.matches("example.com", &Method::GET, "/"));
         assert!(!matcher.matches("evil-example.com", &Method::GET, "/"));

@@ -388,6 +388,8 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdow
 async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shutdown) {
     let socket = match listener.socket() {
         Ok(socket) => socket,
+        // The order to stop came before the first connection could.
+        Err(_) if worker.gateway.is_draining() => return,
         Err(error) => {
             worker.gateway.log.error("Gateway", format_args!("can't accept on {}: {error}", listener.address));
             return;

@@ -128,13 +128,33 @@ impl LimitNumbers {
             }
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
                 numbers.capacity.get_or_insert(quota);
-                numbers.fill_rate.get_or_insert(readable(figure(quota) / span.as_secs_f64()));
+                if numbers.fill_rate.is_none() {
+                    return Self::with_rate(&numbers, figure(quota) / span.as_secs_f64(), soft);
+                }
             }
             Algorithm::Concurrency => {
                 numbers.limit.get_or_insert(quota);
             }
         }
         Self::new(numbers, soft)
+    }
+
+    /// With a rate as near to `rate` as can be kept exactly: from the thousandth (or the millionth, if it is slow) to the whole.
+    fn with_rate(numbers: &Numbers, rate: f64, soft: u64) -> Result<Self, InvalidNumbers> {
+        let finest = if rate < 1.0 { 6 } else { 3 };
+        let tries = (0..=finest).rev().map(|decimals| {
+            let scale = 10_f64.powi(decimals);
+            let fill_rate = Some((rate * scale).round() / scale);
+            Self::new(Numbers { fill_rate, ..numbers.clone() }, soft)
+        });
+        let mut first = None;
+        for built in tries {
+            match built {
+                Ok(built) => return Ok(built),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.unwrap_or_else(|| invalid("fillRate", "is missing")))
     }
 
     /// The numbers, with those kept for other algorithms.
@@ -244,12 +264,6 @@ impl fmt::Display for LimitNumbers {
         fill_rate.map_or(Ok(()), |rate| write!(f, ", fillRate={rate}"))?;
         hold.map_or(Ok(()), |hold| write!(f, ", hold={}", hold.get().as_secs_f64()))
     }
-}
-
-/// A rate that people can read and that stays exact: to the thousandth, or to the millionth if it is slow.
-fn readable(rate: f64) -> f64 {
-    let scale = if rate < 1.0 { 1e6 } else { 1e3 };
-    (rate * scale).round() / scale
 }
 
 /// A count as a figure to look at, or to derive a rate from.

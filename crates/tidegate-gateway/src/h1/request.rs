@@ -53,7 +53,7 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
             return if read.len() < longest { Ok(None) } else { Err(TOO_LARGE) };
         }
         Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
-        Err(httparse::Error::Version) => {
+        Err(httparse::Error::Version) if names_a_version(read) => {
             let status = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
             return Err(BadHead { status, detail: "only HTTP/1.0 and HTTP/1.1 are spoken here" });
         }
@@ -82,6 +82,14 @@ type Place = (usize, usize);
 
 fn slice(head: &Bytes, (start, length): Place) -> Bytes {
     head.slice(start..start + length)
+}
+
+/// Whether a request line has three words, the last of which is a version of HTTP.
+fn names_a_version(read: &[u8]) -> bool {
+    let line = read.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    matches!(words[..], [_, _, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]]
+        if major.is_ascii_digit() && minor.is_ascii_digit())
 }
 
 /// Every line ends in CR LF: a bare LF is an end to some and none to others.

@@ -84,7 +84,7 @@ pub(crate) fn recorder() -> (tidegate_store::Observer, Arc<Mutex<Vec<Seen>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);
     let observer = move |event: StoreEvent<'_>| {
-        record.lock().expect("nobody panicked here").push(match event {
+        let seen = match event {
             StoreEvent::Call { error: None, .. } => Seen::Answered,
             StoreEvent::Call { error: Some(error), .. } => {
                 eprintln!("call failed: {error}");
@@ -94,8 +94,11 @@ pub(crate) fn recorder() -> (tidegate_store::Observer, Arc<Mutex<Vec<Seen>>>) {
                 eprintln!("down: {error}");
                 Seen::Down
             }
+            // How often it tries is a matter of chance.
+            StoreEvent::StillDown { .. } => return,
             StoreEvent::Up { .. } => Seen::Up,
-        });
+        };
+        record.lock().expect("nobody panicked here").push(seen);
     };
     (Arc::new(observer), seen)
 }

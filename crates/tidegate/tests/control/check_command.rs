@@ -1,0 +1,364 @@
+//! `tidegate check`: what is wrong with a configuration, where; its schema; its reference.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Directory, text};
+use crate::outcome::{Outcome, run};
+
+fn check(config: &str) -> Outcome {
+    let directory = Directory::new();
+    let file = directory.file("gateway.yaml", config);
+    run(&["check", &text(&file)], &[])
+}
+
+#[test]
+fn a_good_file_is_ok() {
+    for config in ["", "# nothing\n", "{}", "limits: {}\n", "{\"workers\": 2}"] {
+        let outcome = check(config);
+        assert_eq!(outcome.code, 0, "{config:?}: {outcome:?}");
+        assert!(outcome.out.contains("gateway.yaml: ok") && outcome.err.is_empty(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_syntax_error_is_told_with_its_line() {
+    for (config, line) in [
+        ("workers: 2\nlimits:\n  default: [\n", "line"),
+        ("workers: 2\nworkers: 3\n", "2"),
+        ("workers: 2\nlog:\n  format: purple\n", "3"),
+        ("workers: many\n", "1"),
+        ("{\n  \"workers\": 2,\n  \"log\": {\"format\": \"purple\"}\n}", "3"),
+        ("{\n  \"workers\": 2,\n}", "3"),
+        ("limits:\n  default:\n    algorithm: fixed\n    limit: 1\n    windows: 5\n", "5"),
+        ("connections:\n  head_timeout: soon\n", "2"),
+    ] {
+        let outcome = check(config);
+        assert_eq!(outcome.code, 2, "{config:?}: {outcome:?}");
+        let told = outcome.out.to_lowercase();
+        assert!(
+            told.contains("gateway.yaml") && told.contains("line") && told.contains(line),
+            "{config:?}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn all_that_makes_no_sense_is_told_with_its_path() {
+    let outcome = check(
+        "listeners: [{address: nowhere}]
+workers: 0
+connections: {max: 0, max_head_bytes: 5, head_timeout: 0}
+trusted_proxies: [10.0.0.0/8, somewhere]
+admin: {token: short, listen: here}
+access_log: {buffer: 0}
+redis: {url: \"http://x\", namespace: \"a b\"}
+identity:
+  default_tier: \"a b\"
+  api_keys: {keys: [{user: ann}, {key: a, sha256: b, user: bob}]}
+  jwt: {secret: short}
+  trusted_headers: {}
+limits:
+  one: {algorithm: magic}
+  two: {algorithm: fixed, limit: 0, window: 1}
+  three: {algorithm: fixed, limit: 1, window: 1, key: shoe size}
+  four: {algorithm: fixed, limit: 1, window: 1, status: 200, cost: 0, max_keys: 0}
+  five: {algorithm: token, capacity: 1}
+  six: {algorithm: fixed, limit: 1, window: 1, tiers: {pro: {limit: 0, window: 1}}}
+  seven: {algorithm: leaky, capacity: 1, fill_rate: 1, soft: true}
+  eight: {algorithm: fixed, limit: 1, window: 1, state: memory, soft: 99999999}
+  'no good': {algorithm: fixed, limit: 1, window: 1}
+common_limits: [eight, eight, nothing]
+upstreams:
+  app: {url: \"ftp://x\", connect_timeout: 1000d, limits: [nothing]}
+  web: {url: \"http://user@host\"}
+  raw: {url: \"http://host:8081\", max_connections: 0, ca: /nonexistent}
+routes:
+  - {upstream: nowhere}
+  - {prefix: here, upstream: raw}
+  - {path: /a, prefix: /b, upstream: raw}
+  - {name: same, upstream: raw, limits: [nothing]}
+  - {name: same, upstream: raw}
+  - {name: lost}
+",
+    );
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let missing: Vec<&str> = [
+        "listeners[0].address",
+        "workers",
+        "connections.max",
+        "connections.max_head_bytes",
+        "connections.head_timeout",
+        "trusted_proxies[1]",
+        "admin.token",
+        "admin.listen",
+        "access_log.buffer",
+        "redis.url",
+        "redis.namespace",
+        "identity.default_tier",
+        "identity.api_keys.keys[0]",
+        "identity.api_keys.keys[1]",
+        "identity.jwt.secret",
+        "identity.trusted_headers",
+        "limits.one.algorithm",
+        "limits.two.limit",
+        "limits.three.key",
+        "limits.four.status",
+        "limits.four.cost",
+        "limits.four.max_keys",
+        "limits.five.fillRate",
+        "limits.six.tiers.pro.limit",
+        "limits.seven.soft",
+        "limits.eight.soft",
+        "limits.no good",
+        "common_limits[1]",
+        "common_limits[2]",
+        "upstreams.app.url",
+        "upstreams.app.connect_timeout",
+        "upstreams.app.limits[0]",
+        "upstreams.web.url",
+        "upstreams.raw.max_connections",
+        "routes[0].upstream",
+        "routes[1].prefix",
+        "routes[2].path",
+        "routes[3].limits[0]",
+        "routes[4].name",
+        "routes[5].upstream",
+    ]
+    .into_iter()
+    .filter(|path| !outcome.out.contains(&format!("gateway.yaml: {path}: ")))
+    .collect();
+    assert!(missing.is_empty(), "{missing:#?} in\n{}", outcome.out);
+    assert!(!outcome.out.contains("short"), "secrets are not repeated");
+}
+
+#[test]
+fn mistakes_of_use_are_told() {
+    let limit = "{algorithm: fixed, limit: 1, window: 1}";
+    for (config, path) in [
+        (format!("limits: {{one: {limit}}}\n"), "limits.one"),
+        (
+            format!(
+                "limits: {{one: {limit}}}\nupstreams: {{app: {{url: \"http://x\", limits: [one]}}}}\ncommon_limits: [one]\n"
+            ),
+            "limits.one",
+        ),
+        (format!("limits: {{default: {limit}}}\nroutes: [{{limits: [default]}}]\n"), "routes[0].limits"),
+        (
+            "limits: {one: {algorithm: fixed, limit: 1, window: 1, dry_run: true}}
+upstreams: {app: {url: \"http://x\", limits: [one]}}\n"
+                .to_owned(),
+            "limits.one.dry_run",
+        ),
+        (
+            "limits: {default: {algorithm: fixed, limit: 1, window: 1, state: exact}}\n".to_owned(),
+            "limits.default.state",
+        ),
+        (
+            "listeners: [{address: \"127.0.0.1:1\", tls: {certificate: /nonexistent, key: /nonexistent}}]\n".to_owned(),
+            "listeners[0].tls.certificate",
+        ),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 2, "{config}: {outcome:?}");
+        assert!(outcome.out.contains(&format!("{path}: ")), "{config}: {outcome:?}");
+    }
+}
+
+/// The limit of a tier is named `limit.tier`, in refusals and in `/config/limits`: no other may have that name.
+#[test]
+fn two_limits_of_the_same_name_are_refused() {
+    let numbers = "algorithm: fixed, limit: 1, window: 1";
+    let outcome = check(&format!(
+        "limits: {{plan: {{{numbers}, tiers: {{pro: {{limit: 2, window: 1}}}}}}, plan.pro: {{{numbers}}}}}
+common_limits: [plan, plan.pro]
+"
+    ));
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    assert!(outcome.out.contains("plan.pro") || outcome.out.contains("plan.tiers.pro"), "{outcome:?}");
+}
+
+/// They come later; a file that names them would not get what it asks for.
+#[test]
+fn features_of_later_versions_are_unknown() {
+    for (config, word) in [
+        ("breaker: {failures: 5}\n", "breaker"),
+        ("retry: {attempts: 3}\n", "retry"),
+        ("cache: {ttl: 5}\n", "cache"),
+        ("shed: {}\n", "shed"),
+        ("bulkhead: 5\n", "bulkhead"),
+        ("adaptive: {forecaster: x}\n", "adaptive"),
+        ("upstreams: {app: {url: \"http://x\", breaker: {}}}\n", "breaker"),
+        ("upstreams: {app: {url: \"http://x\", bulkhead: 5}}\n", "bulkhead"),
+        ("routes: [{prefix: /, retry: {}}]\n", "retry"),
+        ("routes: [{prefix: /, cache: {}}]\n", "cache"),
+        ("routes: [{prefix: /, priority: critical}]\n", "priority"),
+    ] {
+        let outcome = check(config);
+        assert_eq!(outcome.code, 2, "{config}: {outcome:?}");
+        assert!(outcome.out.contains("unknown") && outcome.out.contains(word), "{config}: {outcome:?}");
+        let directory = Directory::new();
+        let file = directory.file("gateway.yaml", config);
+        let start = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
+        assert!(start.code != 0 && start.err.contains(word), "{start:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    for command in [&["check", "/nonexistent/gateway.yaml"][..], &["gateway", "--config", "/nonexistent/gateway.yaml"]]
+    {
+        let outcome = run(command, &[]);
+        assert!(outcome.code != 0 && outcome.err.contains("/nonexistent/gateway.yaml"), "{outcome:?}");
+    }
+    let nothing = run(&["check"], &[]);
+    assert!(nothing.code != 0 && !nothing.err.is_empty(), "{nothing:?}");
+}
+
+/// A file with every setting there is; the files it names are in `directory`.
+fn everything(directory: &Directory) -> Value {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let certificate = text(&directory.file("certificate.pem", &pair.cert.pem()));
+    let key = text(&directory.file("key.pem", &pair.signing_key.serialize_pem()));
+    let numbers = json!({"algorithm": "token", "limit": 1, "window": 1, "capacity": 2, "fillRate": 0.5, "hold": 5});
+    json!({
+        "listeners": [
+            {"address": "127.0.0.1:0", "tls": {"certificate": certificate, "key": key}, "h2c": false}
+        ],
+        "workers": 1,
+        "connections": {
+            "max": 100, "max_head_bytes": 16384, "max_headers": 50, "max_streams": 10, "max_body_bytes": 1_000_000,
+            "head_timeout": "5s", "body_timeout": 5, "write_timeout": "500ms", "idle_timeout": "1m",
+            "upgrade_timeout": "1h", "drain_timeout": 0
+        },
+        "trusted_proxies": ["10.0.0.0/8"],
+        "admin": {"listen": "127.0.0.1:0", "token": "a-token-of-some-length", "token_file": null, "open": false},
+        "log": {"format": "json", "level": "warn"},
+        "access_log": {"format": "json", "file": "access.log", "buffer": 10},
+        "redis": {
+            "url": "redis://127.0.0.1:6379", "namespace": "shop", "budget": "20ms", "on_failure": "local",
+            "lease_tokens": 10, "lease_span": 1
+        },
+        "identity": {
+            "default_tier": "free",
+            "api_keys": {
+                "header": "x-api-key",
+                "keys": [{"key": "a", "sha256": null, "user": "ann", "tier": "pro", "client_id": "shop"}]
+            },
+            "jwt": {
+                "secret": "a secret of thirty-two characters", "secret_file": null, "public_key": null, "jwks": null,
+                "algorithms": ["HS256"], "issuer": "i", "audience": "a", "user_claim": "sub", "tier_claim": "tier",
+                "client_id_claim": "azp", "leeway": 5
+            },
+            "trusted_headers": {"user": "x-user", "tier": "x-tier", "client_id": "x-client"}
+        },
+        "limits": {
+            "default": {
+                "algorithm": "token", "limit": 1, "window": 1, "capacity": 2, "fill_rate": 0.5, "hold": 5, "key": "ip",
+                "missing": "share", "tiers": {"pro": numbers, "gold": "unlimited"}, "soft": 1, "cost": 1, "status": 429,
+                "dry_run": false, "state": "memory", "max_keys": 10
+            },
+            "provider": {"algorithm": "fixed", "limit": 1, "window": 1}
+        },
+        "common_limits": ["default"],
+        "upstreams": {
+            "app": {
+                "url": "http://127.0.0.1:8081/base", "connect_timeout": 1, "answer_timeout": 1, "body_timeout": 1,
+                "idle_timeout": 1, "max_idle": 1, "max_connections": 1, "max_head_bytes": 2048, "preserve_host": true,
+                "ca": null, "server_name": null, "limits": ["provider"]
+            }
+        },
+        "routes": [{
+            "name": "r", "host": "*.example.com", "path": "/x", "prefix": null, "pattern": null, "methods": ["GET"],
+            "upstream": "app", "limits": []
+        }]
+    })
+}
+
+/// The schema of a property, behind its references; of several possible ones the first that has settings of its own.
+fn resolved<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
+    if let Some(reference) = property["$ref"].as_str() {
+        let name = reference.strip_prefix("#/$defs/").expect("a definition of this schema");
+        return resolved(schema, &schema["$defs"][name]);
+    }
+    for options in ["anyOf", "oneOf"] {
+        if let Some(options) = property[options].as_array() {
+            let mut options = options.iter().map(|option| resolved(schema, option));
+            return options.find(|option| option["properties"].is_object()).unwrap_or(property);
+        }
+    }
+    property
+}
+
+/// Walks a file beside its schema, and notes every setting of the schema that the file has (`Struct.field`).
+fn walk(schema: &Value, property: &Value, value: &Value, path: &str, seen: &mut BTreeSet<String>) {
+    let property = resolved(schema, property);
+    match value {
+        Value::Object(fields) if property["properties"].is_object() => {
+            assert_eq!(property["additionalProperties"], false, "{path}: unknown settings are refused");
+            for (field, value) in fields {
+                let below = &property["properties"][field];
+                assert!(!below.is_null(), "the schema has no {path}.{field}");
+                assert!(below["description"].is_string(), "{path}.{field} is not described");
+                seen.insert(format!("{}.{field}", property["description"].as_str().unwrap_or_default()));
+                walk(schema, below, value, &format!("{path}.{field}"), seen);
+            }
+        }
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                walk(schema, &property["additionalProperties"], value, &format!("{path}.{field}"), seen);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(schema, &property["items"], item, path, seen)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_schema_is_json_schema_and_lists_every_setting() {
+    let outcome = run(&["check", "--schema"], &[]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
+    let schema: Value = serde_json::from_str(&outcome.out).expect("JSON");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["type"], "object");
+
+    let directory = Directory::new();
+    let everything = everything(&directory);
+    let accepted = check(&everything.to_string());
+    assert_eq!(accepted.code, 0, "the file with every setting is valid: {accepted:?}");
+    let mut seen = BTreeSet::new();
+    walk(&schema, &schema, &everything, "", &mut seen);
+    let definitions = schema["$defs"].as_object().expect("definitions");
+    let mut listed = BTreeSet::new();
+    for definition in definitions.values().chain([&schema]) {
+        let about = definition["description"].as_str().unwrap_or_default();
+        listed.extend(
+            definition["properties"].as_object().into_iter().flatten().map(|(field, _)| format!("{about}.{field}")),
+        );
+    }
+    let unseen: Vec<&String> = listed.difference(&seen).collect();
+    assert!(unseen.is_empty(), "in the schema, and not in the file with every setting: {unseen:#?}");
+}
+
+#[test]
+fn the_reference_is_the_page_in_docs_and_names_every_setting() {
+    let outcome = run(&["check", "--reference"], &[]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let written = std::fs::read_to_string(&page).expect("docs/configuration.md");
+    let hint = "run: tidegate check --reference > docs/configuration.md";
+    assert!(written == outcome.out, "docs/configuration.md is not what the code says; {hint}");
+    let schema: Value = serde_json::from_str(&run(&["check", "--schema"], &[]).out).expect("JSON");
+    for definition in schema["$defs"].as_object().expect("definitions").values().chain([&schema]) {
+        for field in definition["properties"].as_object().into_iter().flatten().map(|(field, _)| field) {
+            assert!(written.contains(&format!("| `{field}` | ")), "{field}");
+        }
+    }
+    for row in written.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert!(cells.len() >= 3 && cells.iter().all(|cell| !cell.is_empty()), "an empty cell: {row}");
+        assert_ne!(cells[1], "any", "a type that nobody told: {row}");
+    }
+}

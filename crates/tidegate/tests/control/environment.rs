@@ -1,0 +1,248 @@
+//! Flags win over the environment, the environment over the file (SPEC Z, G9, G9a).
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::harness::{Directory, Gateway, Upstream, tidegate, wait_until};
+use crate::outcome::run;
+use crate::setting::once;
+
+/// A gateway with this file, environment and flags, and nothing else.
+fn start(config: &str, environment: &[(&str, &str)], flags: &[&str]) -> Gateway {
+    let directory = Directory::new();
+    let path = directory.file("gateway.yaml", config);
+    let mut command = tidegate();
+    command.arg("gateway").arg("--config").arg(&path).args(flags).envs(environment.iter().copied());
+    Gateway::launch(command, path, directory)
+}
+
+const FREE: [&str; 2] = ["--listen", "127.0.0.1:0"];
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port()
+}
+
+#[test]
+fn the_port() {
+    let (file, port, server_port, flag) = (free_port(), free_port(), free_port(), free_port());
+    let config = format!("listeners: [{{address: \"127.0.0.1:{file}\"}}]\n");
+    let (port_text, server_text) = (port.to_string(), server_port.to_string());
+    let both = [("PORT", port_text.as_str()), ("SERVER_PORT", server_text.as_str())];
+    let listen = format!("127.0.0.1:{flag}");
+    for (environment, flags, expected) in [
+        (&[][..], &[][..], file),
+        (&both[1..], &[], server_port),
+        (&both[..1], &[], port),
+        (&both, &[], port),
+        (&both, &["--listen", &listen], flag),
+    ] {
+        let gateway = start(&config, environment, flags);
+        assert_eq!(gateway.address.port(), expected, "{environment:?} {flags:?}");
+        assert_eq!(gateway.get("/actuator/health").status, 200);
+    }
+    let without_file = start("", &both[1..], &[]);
+    assert_eq!(
+        without_file.address,
+        SocketAddr::from(([127, 0, 0, 1], server_port)),
+        "the loopback, unless told otherwise"
+    );
+}
+
+/// The address of the file stays: in a container the service is reached from outside.
+#[test]
+fn the_port_of_the_environment_leaves_the_address_alone() {
+    let port = free_port().to_string();
+    let gateway = start("listeners: [{address: \"0.0.0.0:1\"}]\n", &[("PORT", &port)], &[]);
+    assert_eq!(gateway.address.to_string(), format!("0.0.0.0:{port}"));
+}
+
+#[test]
+fn the_target() {
+    let named = |name: &'static str| {
+        Upstream::answering(move |_| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len()).into_bytes()
+        })
+    };
+    let (file, environment, flag) = (named("file"), named("environment"), named("flag"));
+    let url = |upstream: &Upstream| format!("http://{}", upstream.address);
+    let config = format!("upstreams: {{app: {{url: \"{}\"}}}}\n", url(&file));
+    let (in_environment, in_flag) = (url(&environment), url(&flag));
+    assert_eq!(start(&config, &[], &FREE).get("/").text(), "file");
+    assert_eq!(start(&config, &[("TARGET_URL", "")], &FREE).get("/").text(), "file", "empty is not set");
+    assert_eq!(start(&config, &[("TARGET_URL", &in_environment)], &FREE).get("/").text(), "environment");
+    assert_eq!(start("", &[("TARGET_URL", &in_environment)], &FREE).get("/").text(), "environment");
+    let flags = [&FREE[..], &["--target-url", &in_flag]].concat();
+    assert_eq!(start(&config, &[("TARGET_URL", &in_environment)], &flags).get("/").text(), "flag");
+}
+
+#[test]
+fn a_target_for_several_upstreams_is_refused() {
+    let directory = Directory::new();
+    let file = directory
+        .file("gateway.yaml", "upstreams: {a: {url: \"http://a\"}, b: {url: \"http://b\"}}\nroutes: [{upstream: a}]\n");
+    let path = file.display().to_string();
+    let outcome = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &path], &[("TARGET_URL", "http://c")]);
+    assert!(outcome.code != 0 && outcome.err.contains("target URL"), "{outcome:?}");
+}
+
+fn limits(gateway: &Gateway) -> Value {
+    gateway.get("/config/limits").json()
+}
+
+#[test]
+fn the_first_limits() {
+    let file = format!("limits: {{default: {}}}\n", once(10));
+    let fixed = limits(&start(&file, &[("RATE_LIMIT_LIMIT", "7")], &FREE));
+    assert_eq!(
+        (&fixed["algorithm"], &fixed["limit"], &fixed["window"]),
+        (&"fixed".into(), &7.into(), &2_592_000.into())
+    );
+    let window = limits(&start(&file, &[("RATE_LIMIT_WINDOW", "30")], &FREE));
+    assert_eq!((&window["limit"], &window["window"]), (&10.into(), &30.into()));
+    let sliding = limits(&start(&file, &[("RATE_LIMIT_ALGORITHM", "sliding")], &FREE));
+    assert_eq!((&sliding["algorithm"], &sliding["limit"]), (&"sliding".into(), &10.into()));
+    let token = [("RATE_LIMIT_ALGORITHM", "token"), ("RATE_LIMIT_CAPACITY", "50"), ("RATE_LIMIT_FILL_RATE", "2.5")];
+    for config in [file.as_str(), ""] {
+        let token = limits(&start(config, &token, &FREE));
+        assert_eq!(
+            (&token["algorithm"], &token["capacity"], &token["fillRate"]),
+            (&"token".into(), &50.into(), &2.5.into())
+        );
+    }
+    let alone = limits(&start("", &[("RATE_LIMIT_LIMIT", "7")], &FREE));
+    assert_eq!((&alone["algorithm"], &alone["limit"], &alone["window"]), (&"fixed".into(), &7.into(), &60.into()));
+    let nothing = limits(&start("", &[], &FREE));
+    assert_eq!(
+        (&nothing["algorithm"], &nothing["limit"], &nothing["window"]),
+        (&"fixed".into(), &100.into(), &60.into())
+    );
+}
+
+#[test]
+fn the_log_format_and_the_workers() {
+    let gateway = start(
+        "workers: 1\nlog: {format: json}\n",
+        &[],
+        &[&FREE[..], &["--log-format", "text", "--workers", "3"]].concat(),
+    );
+    let first = gateway.lines().remove(0);
+    assert!(first.starts_with('[') && first.contains("workers: 3"), "{first}");
+}
+
+/// A server that answers nothing, and keeps what it was told first.
+fn silent_redis() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let told: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let kept = Arc::clone(&told);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let kept = Arc::clone(&kept);
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4_096];
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    kept.lock().expect("no panic").extend_from_slice(&buffer[..count]);
+                    let _refused = stream.write_all(b"-ERR not here\r\n");
+                }
+            });
+        }
+    });
+    (address, told)
+}
+
+fn was_asked(told: &Mutex<Vec<u8>>) -> bool {
+    !told.lock().expect("no panic").is_empty()
+}
+
+#[test]
+fn redis() {
+    let ((file, in_file), (environment, in_environment), (flag, in_flag)) =
+        (silent_redis(), silent_redis(), silent_redis());
+    let config = format!("redis: {{url: \"redis://{file}\", budget: 100ms}}\n");
+    {
+        let _by_file = start(&config, &[], &FREE);
+        wait_until("the file's is asked", || was_asked(&in_file));
+    }
+    in_file.lock().expect("no panic").clear();
+
+    let port = environment.port().to_string();
+    let password = "p@ss w:rd/%é";
+    let variables = [("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", port.as_str()), ("REDIS_PASSWORD", password)];
+    {
+        let gateway = start(&config, &variables, &FREE);
+        let found =
+            |needle: &[u8]| in_environment.lock().expect("no panic").windows(needle.len()).any(|part| part == needle);
+        wait_until("the environment's is asked, with the password as it is", || found(password.as_bytes()));
+        assert!(found(b"AUTH"));
+        assert!(
+            !gateway.lines().iter().any(|line| line.contains("p@ss") || line.contains("p%40ss")),
+            "the log holds no secret"
+        );
+        assert_eq!(gateway.get("/actuator/health").json()["store"]["type"], "redis");
+    }
+    in_environment.lock().expect("no panic").clear();
+    let url = format!("redis://{flag}");
+    let _by_flag = start(&config, &variables, &[&FREE[..], &["--redis", &url]].concat());
+    wait_until("the flag's is asked", || was_asked(&in_flag));
+    assert!(!was_asked(&in_environment) && !was_asked(&in_file), "and no other");
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused_by_name() {
+    for (name, value) in [
+        ("PORT", "abc"),
+        ("PORT", "70000"),
+        ("PORT", "-1"),
+        ("SERVER_PORT", "80 82"),
+        ("TARGET_URL", "127.0.0.1:8081"),
+        ("TARGET_URL", "ftp://x"),
+        ("RATE_LIMIT_ALGORITHM", "magic"),
+        ("RATE_LIMIT_LIMIT", "-1"),
+        ("RATE_LIMIT_LIMIT", "1.5"),
+        ("RATE_LIMIT_LIMIT", "0"),
+        ("RATE_LIMIT_WINDOW", "soon"),
+        ("RATE_LIMIT_WINDOW", "NaN"),
+        ("RATE_LIMIT_WINDOW", "inf"),
+        ("RATE_LIMIT_WINDOW", "-5"),
+        ("RATE_LIMIT_CAPACITY", "many"),
+        ("RATE_LIMIT_FILL_RATE", "fast"),
+        ("ADMIN_OPEN", "maybe"),
+        ("ADAPTIVE_MODE", "maybe"),
+    ] {
+        let outcome = run(&["gateway"], &[("PORT", "0"), (name, value)]);
+        assert_ne!(outcome.code, 0, "{name}={value}: {outcome:?}");
+        let word = match name {
+            "TARGET_URL" => value,
+            "RATE_LIMIT_ALGORITHM" => "magic",
+            "RATE_LIMIT_LIMIT" if value == "0" => "limits.default.limit",
+            other => other,
+        };
+        assert!(outcome.err.contains(word), "{name}={value}: {outcome:?}");
+    }
+    for value in ["NaN", "inf", "0", "-1"] {
+        let environment = [
+            ("PORT", "0"),
+            ("RATE_LIMIT_ALGORITHM", "token"),
+            ("RATE_LIMIT_CAPACITY", "5"),
+            ("RATE_LIMIT_FILL_RATE", value),
+        ];
+        let outcome = run(&["gateway"], &environment);
+        assert!(outcome.code != 0 && outcome.err.contains("fillRate"), "{value}: {outcome:?}");
+    }
+    let port = run(&["gateway"], &[("PORT", "0"), ("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", "x")]);
+    assert!(port.code != 0 && port.err.contains("REDIS_PORT"), "{port:?}");
+}
+
+/// What the environment asks for and this version does not do, it says.
+#[test]
+fn adaptation_is_not_silently_ignored() {
+    let gateway = start("", &[("ADAPTIVE_MODE", "true"), ("FORECASTER_URL", "http://127.0.0.1:8090")], &FREE);
+    for name in ["ADAPTIVE_MODE", "FORECASTER_URL"] {
+        assert!(gateway.wait_for_line(name).contains(" WARN "));
+    }
+    let quiet = start("", &[("ADAPTIVE_MODE", "false")], &FREE);
+    assert!(!quiet.lines().iter().any(|line| line.contains("ADAPTIVE_MODE")));
+}

@@ -1,0 +1,87 @@
+//! A limit of a route holds for its path however it is spelled.
+
+use crate::harness::{Client, Gateway, Upstream};
+use crate::setting::{before, once};
+
+fn limited(upstream: &Upstream, matcher: &str) -> Gateway {
+    let rest = format!(
+        "limits: {{search: {}}}\nroutes: [{{name: search, {matcher}, limits: [search]}}, {{name: rest, prefix: /}}]",
+        once(1)
+    );
+    Gateway::start(&before(upstream, &rest))
+}
+
+const SPELLINGS: [&str; 14] = [
+    "/api/search",
+    "/api/search?x=1",
+    "//api/search",
+    "/api//search",
+    "/api/./search",
+    "/./api/search",
+    "/api/other/../search",
+    "/../api/search",
+    "/api/%73earch",
+    "/%61%70%69/search",
+    "/api%2Fsearch",
+    "/api/%2e/search",
+    "/api/x/%2E%2e/search",
+    "/api/x/..%2fsearch",
+];
+
+#[test]
+fn of_an_exact_path() {
+    let upstream = Upstream::start();
+    let gateway = limited(&upstream, "path: /api/search");
+    assert_eq!(gateway.get("/api/search").status, 200);
+    for spelling in SPELLINGS {
+        assert_eq!(gateway.get(spelling).status, 429, "{spelling}");
+    }
+    for other in ["/api", "/api/searches", "/api/%2573earch", "/search"] {
+        assert_eq!(gateway.get(other).status, 200, "{other} is another path");
+    }
+}
+
+#[test]
+fn of_a_prefix() {
+    let upstream = Upstream::start();
+    let gateway = limited(&upstream, "prefix: /api");
+    assert_eq!(gateway.get("/api").status, 200);
+    for spelling in SPELLINGS.into_iter().chain(["/api/", "/api/x", "/%61pi/x"]) {
+        assert_eq!(gateway.get(spelling).status, 429, "{spelling}");
+    }
+    assert_eq!((gateway.get("/apis").status, gateway.get("/api/../other").status), (200, 200));
+}
+
+#[test]
+fn of_a_pattern() {
+    let upstream = Upstream::start();
+    let gateway = limited(&upstream, "pattern: \"/users/{id}/orders/**\"");
+    assert_eq!(gateway.get("/users/7/orders").status, 200);
+    for spelling in ["/users/8/orders/9", "/users//8/orders", "/users/%38/%6frders", "/users/./8/orders/x/.."] {
+        assert_eq!(gateway.get(spelling).status, 429, "{spelling}");
+    }
+    assert_eq!((gateway.get("/users/7").status, gateway.get("/users/7/carts").status), (200, 200));
+}
+
+#[test]
+fn of_a_target_in_absolute_form() {
+    let upstream = Upstream::start();
+    let gateway = limited(&upstream, "path: /api/search");
+    assert_eq!(gateway.get("/api/search").status, 200);
+    let mut client = Client::connect(gateway.address);
+    client.send("GET http://test.example/api/search HTTP/1.1\r\nHost: test.example\r\n\r\n");
+    assert_eq!(client.answer().status, 429);
+}
+
+/// One account for a resource, whatever its spelling; and a host is one host in any case and with any port.
+#[test]
+fn of_keys_by_resource_and_host() {
+    let upstream = Upstream::start();
+    let limit = once(1).replace('}', ", key: resource+host}");
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {limit}}}")));
+    assert_eq!(gateway.get_with("/a/b", &[("Host", "one.example")]).status, 200);
+    for (path, host) in [("//a/b", "one.example"), ("/a/%62", "One.Example"), ("/a/./b?c", "one.example:80")] {
+        assert_eq!(gateway.get_with(path, &[("Host", host)]).status, 429, "{path} {host}");
+    }
+    assert_eq!(gateway.get_with("/a/c", &[("Host", "one.example")]).status, 200);
+}

@@ -1,0 +1,172 @@
+//! `POST /reload` and SIGHUP: the file again, at once or not at all.
+
+use std::fs;
+
+use crate::harness::{Gateway, Upstream, wait_until};
+use crate::setting::{before, once};
+use crate::told::left;
+
+fn applied(gateway: &Gateway) -> f64 {
+    gateway.metric("tidegate_reloads_total{result=\"applied\"}").expect("it is counted")
+}
+
+fn rewrite(gateway: &Gateway, config: &str) {
+    fs::write(&gateway.config, config).expect("the file can be written");
+}
+
+#[test]
+fn another_file_is_in_force_when_the_reload_is_answered() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
+    rewrite(&gateway, &before(&upstream, "limits: {default: {algorithm: token, capacity: 1, fill_rate: 0.001}}"));
+    let answer = gateway.post("/reload", "");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!((&answer.json()["algorithm"], &answer.json()["capacity"]), (&"token".into(), &1.into()));
+    assert_eq!((gateway.get("/").status, gateway.get("/").status), (200, 429));
+    gateway.wait_for_line("Reloaded the configuration");
+    assert!(applied(&gateway) >= 1.0);
+}
+
+#[test]
+fn a_hang_up_reloads_too() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
+    rewrite(&gateway, &before(&upstream, &format!("limits: {{default: {}}}", once(3))));
+    gateway.signal("HUP");
+    wait_until("the reload", || applied(&gateway) >= 1.0);
+    assert_eq!(gateway.get("/config/limits").json()["limit"], 3);
+}
+
+#[test]
+fn what_was_used_stays_used() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(5))));
+    assert_eq!((gateway.get("/").status, gateway.get("/").status), (200, 200));
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    assert_eq!(left(&gateway.get("/"), "default"), 2, "the same file");
+    rewrite(&gateway, &before(&upstream, &format!("limits: {{default: {}}}", once(4))));
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    assert_eq!(left(&gateway.get("/"), "default"), 0, "other numbers");
+    assert_eq!(gateway.get("/").status, 429);
+}
+
+#[test]
+fn routes_limits_and_upstreams_come_and_go() {
+    let (one, other) =
+        (Upstream::start(), Upstream::answering(|_| b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n".into()));
+    let small = before(&one, "limits: {}\nroutes: [{name: all, prefix: /, upstream: app}]");
+    let gateway = Gateway::start(&small);
+    assert_eq!((gateway.get("/").status, gateway.get("/other").status), (200, 200));
+    let large = format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}, more: {{url: \"http://{}\"}}}}\nlimits: {{tight: {}}}\n\
+         routes: [{{name: more, prefix: /other, upstream: more, limits: [tight]}}, {{name: all, prefix: /, upstream: app}}]\n",
+        one.address,
+        other.address,
+        once(1)
+    );
+    rewrite(&gateway, &large);
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    assert_eq!((gateway.get("/").status, gateway.get("/other").status, gateway.get("/other").status), (200, 201, 429));
+    assert_eq!(gateway.get("/config/limits/tight").status, 200);
+    let health = gateway.get("/actuator/health").json();
+    assert!(health["upstreams"]["more"].is_object(), "{health}");
+    rewrite(&gateway, &small);
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    assert_eq!((gateway.get("/other").status, gateway.get("/config/limits/tight").status), (200, 404));
+    assert!(gateway.get("/actuator/health").json()["upstreams"]["more"].is_null());
+    assert!(gateway.metric("tidegate_limit_quota{limit=\"tight\",algorithm=\"fixed\"}").is_none());
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_told_why() {
+    let upstream = Upstream::start();
+    let good = before(&upstream, &format!("limits: {{default: {}}}", once(10)));
+    let gateway = Gateway::start(&good);
+    let config = gateway.get("/config/limits").json();
+    let refused = || gateway.metric("tidegate_reloads_total{result=\"refused\"}").expect("it is counted");
+    let mut count = 0.0;
+    for (bad, reason) in [
+        ("limits: {default: {algorithm: fixed, limit: 0, window: 60}}".to_owned(), "limits.default.limit"),
+        ("limits: {default: [".to_owned(), "line"),
+        ("colour: blue".to_owned(), "colour"),
+        (before(&upstream, "routes: [{upstream: nowhere}]"), "routes[0].upstream"),
+        (format!("{good}workers: 7\n"), "workers"),
+        (format!("{good}redis: {{url: \"redis://127.0.0.1:1\"}}\n"), "redis"),
+        (format!("{good}admin: {{listen: \"127.0.0.1:0\"}}\n"), "admin.listen"),
+    ] {
+        rewrite(&gateway, &bad);
+        let answer = gateway.post("/reload", "");
+        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(answer.status, 400, "{bad}: {detail}");
+        assert!(detail.contains(reason), "{bad}: {detail}");
+        assert_eq!(gateway.get("/config/limits").json(), config);
+        count += 1.0;
+        assert_eq!(refused(), count);
+    }
+    assert_eq!(gateway.get("/").status, 200);
+    let line = gateway.wait_for_line("limits.default.limit");
+    assert!(line.contains(" ERROR ") && line.contains("nothing has changed"), "{line}");
+
+    rewrite(&gateway, "limits: {default: {algorithm: magic}}");
+    let before_it = refused();
+    gateway.signal("HUP");
+    wait_until("the refused reload", || refused() > before_it);
+    gateway.wait_for_line("limits.default.algorithm");
+    assert_eq!(gateway.get("/config/limits").json(), config);
+}
+
+#[test]
+fn a_file_that_is_gone_changes_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
+    fs::remove_file(&gateway.config).expect("it is there");
+    let answer = gateway.post("/reload", "");
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(
+        answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("gateway.yaml")),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(gateway.get("/config/limits").json()["limit"], 10);
+}
+
+#[test]
+fn without_redis_a_reload_returns_to_the_numbers_of_the_file() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
+    assert_eq!(gateway.post("/config/limits", r#"{"algorithm": "token", "capacity": 50, "fillRate": 5}"#).status, 200);
+    let answer = gateway.post("/reload", "").json();
+    assert_eq!((&answer["algorithm"], &answer["limit"]), (&"fixed".into(), &10.into()));
+    assert_eq!(answer["limits"]["default"]["set_by"], "file");
+}
+
+/// What a reload does not obey it must refuse, as it does with listeners: an operator would believe it done.
+#[test]
+fn what_a_reload_can_not_change_is_refused_or_obeyed() {
+    let upstream = Upstream::start();
+    let good = before(&upstream, &format!("limits: {{default: {}}}", once(10)));
+    let gateway = Gateway::start(&good);
+    rewrite(&gateway, &format!("{good}log: {{format: json}}\n"));
+    let answer = gateway.post("/reload", "");
+    if answer.status == 200 {
+        let told = || gateway.lines().into_iter().filter(|line| line.contains("Reloaded")).collect::<Vec<_>>();
+        assert_eq!(gateway.post("/reload", "").status, 200);
+        wait_until("both are told", || told().len() == 2);
+        assert!(told()[1].starts_with('{'), "obeyed: {:?}", told());
+    } else {
+        assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("log")), "{}", answer.text());
+    }
+}
+
+#[test]
+fn flags_and_environment_count_over_the_file_after_a_reload_too() {
+    let upstream = Upstream::start();
+    let file = |limit| format!("limits: {{default: {}}}\n", once(limit));
+    let gateway = Gateway::start_with(&file(10), |command| {
+        command.args(["--target-url", &format!("http://{}", upstream.address)]).env("RATE_LIMIT_LIMIT", "7");
+    });
+    assert_eq!(gateway.get("/config/limits").json()["limit"], 7);
+    rewrite(&gateway, &file(20));
+    assert_eq!(gateway.post("/reload", "").json()["limit"], 7);
+    assert_eq!(gateway.get("/").status, 200);
+}

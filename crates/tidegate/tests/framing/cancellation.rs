@@ -1,0 +1,446 @@
+//! Clients that leave while something is being waited for: one test an await. Nothing stays taken, nothing stays open.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::harness::{Client, Gateway, Upstream, wait_until};
+use crate::judge;
+use crate::origin::{Origin, Silent, Visit};
+use crate::server::Server;
+
+/// One request at a time; `more` are other settings, `limits` are other limits, all of which count for every request.
+fn gateway(upstream: SocketAddr, limits: &[(&str, &str)], more: &str) -> Gateway {
+    let place = ("place", "{algorithm: concurrency, limit: 1}");
+    let all = || [place].into_iter().chain(limits.iter().copied());
+    let names: Vec<&str> = all().map(|(name, _)| name).collect();
+    let limits: Vec<String> = all().map(|(name, numbers)| format!("{name}: {numbers}")).collect();
+    Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: 60s}}}}\nlimits: {{{}}}\ncommon_limits: [{}]\n{more}",
+        limits.join(", "),
+        names.join(", ")
+    ))
+}
+
+fn count(gateway: &Gateway, metric: &str) -> u64 {
+    gateway.metric(metric).unwrap_or(0.0) as u64
+}
+
+/// Requests under way, without the one that asks.
+fn in_flight(gateway: &Gateway) -> u64 {
+    count(gateway, "tidegate_requests_in_flight") - 1
+}
+
+fn admitted(gateway: &Gateway, limit: &str) -> u64 {
+    count(gateway, &format!("tidegate_limit_requests_total{{limit=\"{limit}\",decision=\"admitted\"}}"))
+}
+
+fn refused(gateway: &Gateway, limit: &str) -> u64 {
+    count(gateway, &format!("tidegate_limit_requests_total{{limit=\"{limit}\",decision=\"refused\"}}"))
+}
+
+fn upstream_connections(gateway: &Gateway) -> u64 {
+    count(gateway, "tidegate_upstream_connections{service=\"app\"}")
+}
+
+fn descriptors(gateway: &Gateway) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("it runs").count()
+}
+
+/// How many there are when nothing happens.
+fn resting_descriptors(gateway: &Gateway) -> usize {
+    wait_until("no request is under way", || in_flight(gateway) == 0);
+    let sample = |_| {
+        std::thread::sleep(Duration::from_millis(5));
+        descriptors(gateway)
+    };
+    (0..20).map(sample).min().expect("there are samples")
+}
+
+fn send_get(gateway: &Gateway) -> Client {
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    client
+}
+
+/// The place is taken: others are refused, by that limit.
+fn assert_taken(gateway: &Gateway) {
+    let answer = gateway.get("/b");
+    assert_eq!((answer.status, answer.header("x-tidegate-refused-by")), (429, Some("place")));
+}
+
+/// Everything is as if nobody had come: nothing under way, no more descriptors than before, and a request passes at once.
+fn assert_settled(gateway: &Gateway, origin: &Origin, before: usize) {
+    wait_until("no request is under way", || in_flight(gateway) == 0);
+    wait_until("descriptors are closed", || descriptors(gateway) <= before);
+    assert_passes(gateway, origin);
+}
+
+fn assert_passes(gateway: &Gateway, origin: &Origin) {
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let mut visit = origin.accept();
+    assert!(visit.head().starts_with("GET /next HTTP/1.1\r\n"));
+    // Closed, so that the next round begins as this one did.
+    visit.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nOK");
+    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(visit.read_to_end(), b"");
+}
+
+/// Goes through it several times: what leaks, adds up.
+fn rounds(origin: &Origin, gateway: &Gateway, mut leave: impl FnMut(&Gateway, &Origin)) {
+    assert_passes(gateway, origin);
+    let before = resting_descriptors(gateway);
+    for _ in 0..4 {
+        leave(gateway, origin);
+        assert_settled(gateway, origin, before);
+    }
+}
+
+/// One a quarter of an hour; one more may wait for it.
+const QUEUE: (&str, &str) = ("queue", "{algorithm: leaky, capacity: 1, fillRate: 0.001}");
+
+#[test]
+fn while_it_waits_in_a_queue() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[QUEUE], "");
+    assert_passes(&gateway, &origin);
+    let (before, first) = (resting_descriptors(&gateway), admitted(&gateway, "queue"));
+    for (round, framing) in (1..).zip(["\r\n", "Content-Length: 5\r\n\r\nhello", "Content-Length: 0\r\n\r\n"]) {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("PUT /waits HTTP/1.1\r\nHost: a\r\n{framing}"));
+        // Each gets the one place there is to wait in: those who left have given it back.
+        wait_until("it waits in the queue", || admitted(&gateway, "queue") == first + round);
+        assert_taken(&gateway);
+        client.close();
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+    }
+    assert!(!origin.has_visitor(), "who left the queue was sent on");
+}
+
+#[test]
+fn while_it_waits_in_an_upstreams_queue() {
+    let origin = Origin::new();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\", limits: [queue]}}}}\ncommon_limits: [place, once]\nlimits:\n  \
+         place: {{algorithm: concurrency, limit: 1}}\n  once: {{algorithm: token, capacity: 3, fillRate: 0.0001}}\n  \
+         queue: {}\n",
+        origin.address, QUEUE.1
+    ));
+    assert_passes(&gateway, &origin);
+    let (before, first) = (resting_descriptors(&gateway), admitted(&gateway, "queue"));
+    for round in 1..=3 {
+        let client = send_get(&gateway);
+        // Three times with two tokens left: those who left have given it back, too.
+        wait_until("it waits in the queue", || admitted(&gateway, "queue") == first + round);
+        assert_taken(&gateway);
+        client.close();
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+    }
+    assert!(!origin.has_visitor(), "who left the queue was sent on");
+}
+
+/// Its body is not read while it waits, so that it has gone is seen when its turn comes.
+#[test]
+fn while_it_waits_in_a_queue_with_half_a_body() {
+    let origin = Origin::new();
+    let queue = ("queue", "{algorithm: leaky, capacity: 1, fillRate: 2}");
+    let gateway = gateway(origin.address, &[queue], "");
+    assert_passes(&gateway, &origin);
+    let before = resting_descriptors(&gateway);
+    for framing in [
+        "Content-Length: 10000000\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
+    ] {
+        // It waits for half a second behind this one.
+        assert_passes(&gateway, &origin);
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+        let first = admitted(&gateway, "queue");
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("PUT /waits HTTP/1.1\r\nHost: a\r\n{framing}"));
+        wait_until("it was admitted", || admitted(&gateway, "queue") > first);
+        client.close();
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+        // If it was sent on, then not as a whole one.
+        if let Some(mut visit) = origin.visitor() {
+            let bytes = visit.read_to_end();
+            assert!(judge::read(&bytes).expect("well-formed").requests.is_empty(), "half a body became a whole one");
+        }
+        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+    }
+    assert_passes(&gateway, &origin);
+}
+
+#[test]
+fn while_redis_is_asked() {
+    let redis = Server::start();
+    let upstream = Upstream::start();
+    let once = ("once", "{algorithm: token, capacity: 2, fillRate: 0.0001}");
+    let more = format!("redis: {{url: \"{}\", budget: 30s}}\n", redis.url());
+    let gateway = gateway(upstream.address, &[once], &more);
+    assert_eq!(gateway.get("/first").status, 200);
+    let before = resting_descriptors(&gateway);
+    for _ in 0..3 {
+        redis.freeze(true);
+        let client = send_get(&gateway);
+        wait_until("it waits for Redis", || in_flight(&gateway) == 1);
+        client.close();
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+        redis.freeze(false);
+        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+    }
+    assert_eq!(upstream.count(), 1, "who left was sent on");
+    // Redis has charged them, or will: all of it comes back, the place and the token.
+    wait_until("the place is free again", || gateway.get("/second").status == 200);
+    wait_until("the second request has left its place", || {
+        let answer = gateway.get("/third");
+        assert_eq!(answer.status, 429, "two tokens, two requests");
+        answer.header("x-tidegate-refused-by") == Some("once")
+    });
+}
+
+#[test]
+fn while_the_upstream_is_connected_to() {
+    let silent = Silent::new();
+    let gateway = gateway(silent.address, &[], "");
+    let before = resting_descriptors(&gateway);
+    for round in 1..=4 {
+        let client = send_get(&gateway);
+        wait_until("it waits to be connected", || {
+            admitted(&gateway, "place") == round && upstream_connections(&gateway) == 1
+        });
+        assert_taken(&gateway);
+        client.close();
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+        wait_until("the connection is given up", || upstream_connections(&gateway) == 0);
+        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+    }
+}
+
+/// Nothing of it was sent on, so it has cost nothing.
+#[test]
+fn while_the_upstream_is_connected_to_it_has_spent_nothing() {
+    let silent = Silent::new();
+    let once = ("once", "{algorithm: token, capacity: 1, fillRate: 0.0001}");
+    let gateway = gateway(silent.address, &[once], "");
+    for _ in 0..2 {
+        let client = send_get(&gateway);
+        wait_until("it waits to be connected, or was refused", || {
+            upstream_connections(&gateway) == 1 || refused(&gateway, "once") > 0
+        });
+        assert_eq!(refused(&gateway, "once"), 0, "its token was not given back");
+        client.close();
+        wait_until("no request is under way", || in_flight(&gateway) == 0);
+    }
+}
+
+#[test]
+fn while_the_answer_is_awaited() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let client = send_get(gateway);
+        let mut visit = origin.accept();
+        visit.head();
+        assert_taken(gateway);
+        client.close();
+        assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+    });
+    assert_eq!(count(&gateway, "ratelimiter_responses_total{status=\"499\"}"), 4);
+}
+
+#[test]
+fn while_the_answers_head_is_half_there() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let client = send_get(gateway);
+        let mut visit = origin.accept();
+        visit.head();
+        visit.send("HTTP/1.1 200 OK\r\nContent-Le");
+        assert_taken(gateway);
+        client.close();
+        assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+    });
+}
+
+#[test]
+fn while_the_upstream_is_asked_whether_to_continue() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let mut client = Client::connect(gateway.address);
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+        let mut visit = origin.accept();
+        visit.head();
+        assert_taken(gateway);
+        client.close();
+        assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+    });
+}
+
+#[test]
+fn in_the_middle_of_its_body() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    for framing in ["Content-Length: 100\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
+        rounds(&origin, &gateway, |gateway, origin| {
+            let mut client = Client::connect(gateway.address);
+            client.send(format!("POST /a HTTP/1.1\r\nHost: a\r\n{framing}"));
+            let mut visit = origin.accept();
+            visit.head();
+            let begun = if framing.contains("chunked") { &b"5\r\nhello\r\n"[..] } else { b"hello" };
+            assert_eq!(visit.read(begun.len()), begun);
+            assert_taken(gateway);
+            client.close();
+            assert_eq!(visit.read_to_end(), b"", "half a body must not seem whole");
+        });
+    }
+}
+
+#[test]
+fn in_the_middle_of_its_body_while_the_upstream_takes_none() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let mut client = Client::connect(gateway.address);
+        client.stream.get_ref().set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        let mut visit = origin.accept();
+        visit.head();
+        client.try_send(vec![b'x'; 50_000_000]);
+        assert_taken(gateway);
+        client.close();
+        // It reads what is on its way, and then the end.
+        assert!(visit.read_to_end().len() < 100_000_000);
+    });
+}
+
+#[test]
+fn in_the_middle_of_the_answers_body() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    for head in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nhello",
+    ] {
+        rounds(&origin, &gateway, |gateway, origin| {
+            let mut client = send_get(gateway);
+            let mut visit = origin.accept();
+            visit.head();
+            visit.send(head);
+            read_until(&mut client, b"hello");
+            assert_taken(gateway);
+            client.close();
+            assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+        });
+    }
+}
+
+#[test]
+fn in_the_middle_of_an_answer_that_it_does_not_read() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let client = send_get(gateway);
+        let mut visit = origin.accept();
+        visit.head();
+        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+        let flood = std::thread::spawn(move || (visit.flood(100_000_000), visit));
+        wait_until("bytes wait for it", || client.stream.get_ref().peek(&mut [0]).is_ok());
+        assert_taken(gateway);
+        client.close();
+        let (sent, _visit): (usize, Visit) = flood.join().expect("no panic");
+        assert!(sent < 100_000_000, "the upstream is told");
+    });
+}
+
+#[test]
+fn in_a_tunnel() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let (client, mut visit) = tunnel(gateway, origin);
+        assert_taken(gateway);
+        client.close();
+        assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+    });
+    rounds(&origin, &gateway, |gateway, origin| {
+        let (mut client, visit) = tunnel(gateway, origin);
+        assert_taken(gateway);
+        visit.close();
+        assert!(client.is_closed(), "the client is told");
+    });
+}
+
+#[test]
+fn while_it_is_to_go_over_to_a_tunnel() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, origin| {
+        let mut client = Client::connect(gateway.address);
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+        let mut visit = origin.accept();
+        visit.head();
+        assert_taken(gateway);
+        client.close();
+        assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+    });
+}
+
+#[test]
+fn behind_an_answer_that_did_not_want_the_body() {
+    let origin = Origin::new();
+    let few = "{algorithm: token, capacity: 1, fillRate: 0.0001}";
+    let gateway = gateway(origin.address, &[("few", few)], "");
+    assert_passes(&gateway, &origin);
+    let before = resting_descriptors(&gateway);
+    for _ in 0..20 {
+        let mut client = Client::connect(gateway.address);
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhello");
+        assert_eq!(client.answer().status, 429);
+        client.close();
+    }
+    wait_until("no request is under way", || in_flight(&gateway) == 0);
+    wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+}
+
+#[test]
+fn in_the_middle_of_a_change_of_limits() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    rounds(&origin, &gateway, |gateway, _| {
+        let mut client = Client::connect(gateway.address);
+        client.send("POST /config/limits HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"algorithm\":");
+        wait_until("it is under way", || in_flight(gateway) == 1);
+        client.close();
+    });
+}
+
+/// A tunnel that has carried bytes both ways.
+fn tunnel(gateway: &Gateway, origin: &Origin) -> (Client, Visit) {
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    let mut visit = origin.accept();
+    visit.head();
+    visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(client.answer().status, 101);
+    client.send("ping");
+    assert_eq!(visit.read(4), b"ping");
+    visit.send("pong");
+    read_until(&mut client, b"pong");
+    (client, visit)
+}
+
+fn read_until(client: &mut Client, end: &[u8]) {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        let mut byte = [0];
+        client.stream.read_exact(&mut byte).expect("more of it");
+        read.push(byte[0]);
+    }
+}

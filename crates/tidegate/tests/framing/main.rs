@@ -1,0 +1,17 @@
+//! HTTP/1 on the wire, both sides: what comes in, what goes on, what happens when either side misbehaves.
+
+#[path = "../support/harness.rs"]
+mod harness;
+#[path = "../../../tidegate-store/tests/redis/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of the store, which use more of it")]
+mod server;
+
+mod ambiguity;
+mod cancellation;
+mod hop_by_hop;
+mod judge;
+mod origin;
+mod proxying;
+mod slowness;
+mod unread;
+mod upstream_trouble;

@@ -1,0 +1,16 @@
+//! Gateways that share a Redis, what becomes of them when it is away, and what a change, a reload or the end does to requests under way.
+
+mod crowd;
+mod followed;
+#[path = "../support/harness.rs"]
+mod harness;
+mod holding;
+mod outage;
+mod relay;
+#[allow(dead_code, reason = "the store's tests use all of it")]
+#[path = "../../../tidegate-store/tests/redis/server.rs"]
+mod server;
+mod setup;
+mod sharing;
+mod shutdown;
+mod under_load;
