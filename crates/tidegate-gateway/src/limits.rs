@@ -162,19 +162,21 @@ impl Drop for Admission {
 impl Admission {
     /// Gives back what must come back. Twice does no more than once.
     fn settle(&mut self) {
-        let now = self.clock.now();
         for asked in &mut self.asked {
             let Counts::Memory(keyed) = &self.plan.limits[asked.limit].counts else { continue };
             if let Some(ticket) = asked.ticket.take()
                 && (ticket.is_place() || !self.sent)
             {
-                keyed.give_back(&asked.key, ticket, now);
+                keyed.give_back(&asked.key, ticket, self.clock.now());
             }
+        }
+        if self.shared.is_empty() {
+            return;
         }
         let shared = std::mem::take(&mut self.shared);
         let shared = if self.sent { shared.only_places() } else { shared };
         if let (Some(store), false) = (&self.store, shared.is_empty()) {
-            self.returns.give_back(store, shared, now);
+            self.returns.give_back(store, shared, self.clock.now());
         }
     }
 }

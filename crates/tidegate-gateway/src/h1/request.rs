@@ -94,14 +94,8 @@ fn names_a_version(read: &[u8]) -> bool {
 
 /// Every line ends in CR LF: a bare LF is an end to some and none to others.
 fn check_lines(head: &[u8]) -> Result<(), BadHead> {
-    let mut before = 0;
-    for (place, byte) in head.iter().enumerate() {
-        if *byte == b'\n' && before != b'\r' && place > 0 {
-            return Err(bad("a line does not end in CR LF"));
-        }
-        before = *byte;
-    }
-    Ok(())
+    let ends_well = |end: usize| end == 0 || head[end - 1] == b'\r';
+    if memchr::memchr_iter(b'\n', head).all(ends_well) { Ok(()) } else { Err(bad("a line does not end in CR LF")) }
 }
 
 fn build(head: &Bytes, places: &[(Place, Place)], method: Method, uri: Uri, version: Version) -> Result<Head, BadHead> {

@@ -43,18 +43,33 @@ fn upstream_connections(gateway: &Gateway) -> u64 {
     count(gateway, "tidegate_upstream_connections{service=\"app\"}")
 }
 
-fn descriptors(gateway: &Gateway) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("it runs").count()
+/// The files and sockets a gateway has open.
+struct Descriptors<'a> {
+    gateway: &'a Gateway,
+    before: usize,
 }
 
-/// How many there are when nothing happens.
-fn resting_descriptors(gateway: &Gateway) -> usize {
-    wait_until("no request is under way", || in_flight(gateway) == 0);
-    let sample = |_| {
-        std::thread::sleep(Duration::from_millis(5));
-        descriptors(gateway)
-    };
-    (0..20).map(sample).min().expect("there are samples")
+impl<'a> Descriptors<'a> {
+    /// Those it has open when nothing happens.
+    fn of(gateway: &'a Gateway) -> Self {
+        wait_until("no request is under way", || in_flight(gateway) == 0);
+        let mut descriptors = Self { gateway, before: usize::MAX };
+        // The connection that asked is on its way out.
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(5));
+            descriptors.before = descriptors.before.min(descriptors.count());
+        }
+        descriptors
+    }
+
+    fn count(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.gateway.pid())).expect("it runs").count()
+    }
+
+    /// Not one more for each of the rounds. (A few are opened when they are first needed.)
+    fn assert_closed(&self, rounds: usize) {
+        wait_until("descriptors are closed", || self.count() < self.before + rounds);
+    }
 }
 
 fn send_get(gateway: &Gateway) -> Client {
@@ -69,32 +84,40 @@ fn assert_taken(gateway: &Gateway) {
     assert_eq!((answer.status, answer.header("x-tidegate-refused-by")), (429, Some("place")));
 }
 
-/// Everything is as if nobody had come: nothing under way, no more descriptors than before, and a request passes at once.
-fn assert_settled(gateway: &Gateway, origin: &Origin, before: usize) {
-    wait_until("no request is under way", || in_flight(gateway) == 0);
-    wait_until("descriptors are closed", || descriptors(gateway) <= before);
-    assert_passes(gateway, origin);
-}
-
+/// A request passes, as soon as whoever came before it has been settled.
 fn assert_passes(gateway: &Gateway, origin: &Origin) {
-    let mut client = Client::connect(gateway.address);
-    client.send("GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    let mut visit = origin.accept();
-    assert!(visit.head().starts_with("GET /next HTTP/1.1\r\n"));
-    // Closed, so that the next round begins as this one did.
-    visit.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nOK");
-    assert_eq!(client.answer().text(), "OK");
-    assert_eq!(visit.read_to_end(), b"");
+    let mut passed = None;
+    wait_until("a request passes", || {
+        let mut client = Client::connect(gateway.address);
+        client.send("GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.stream.get_ref().set_nonblocking(true).expect("it can be asked without waiting");
+        wait_until("it passes or is refused", || {
+            passed = origin.visitor();
+            passed.is_some() || client.stream.get_ref().peek(&mut [0]).is_ok()
+        });
+        client.stream.get_ref().set_nonblocking(false).expect("it waits");
+        let Some(visit) = &mut passed else { return false };
+        assert!(visit.head().starts_with("GET /next HTTP/1.1\r\n"));
+        // Closed, so that the next round begins as this one did.
+        visit.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nOK");
+        assert_eq!(client.answer().text(), "OK");
+        assert_eq!(visit.read_to_end(), b"");
+        true
+    });
+    wait_until("it has been settled", || in_flight(gateway) == 0);
 }
 
-/// Goes through it several times: what leaks, adds up.
+/// Goes through it several times: what leaks, adds up. After each, everything is as if nobody had come: nothing is under way, and a
+/// request passes.
 fn rounds(origin: &Origin, gateway: &Gateway, mut leave: impl FnMut(&Gateway, &Origin)) {
     assert_passes(gateway, origin);
-    let before = resting_descriptors(gateway);
+    let descriptors = Descriptors::of(gateway);
     for _ in 0..4 {
         leave(gateway, origin);
-        assert_settled(gateway, origin, before);
+        wait_until("no request is under way", || in_flight(gateway) == 0);
+        assert_passes(gateway, origin);
     }
+    descriptors.assert_closed(4);
 }
 
 /// One a quarter of an hour; one more may wait for it.
@@ -105,7 +128,7 @@ fn while_it_waits_in_a_queue() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[QUEUE], "");
     assert_passes(&gateway, &origin);
-    let (before, first) = (resting_descriptors(&gateway), admitted(&gateway, "queue"));
+    let (descriptors, first) = (Descriptors::of(&gateway), admitted(&gateway, "queue"));
     for (round, framing) in (1..).zip(["\r\n", "Content-Length: 5\r\n\r\nhello", "Content-Length: 0\r\n\r\n"]) {
         let mut client = Client::connect(gateway.address);
         client.send(format!("PUT /waits HTTP/1.1\r\nHost: a\r\n{framing}"));
@@ -114,8 +137,8 @@ fn while_it_waits_in_a_queue() {
         assert_taken(&gateway);
         client.close();
         wait_until("no request is under way", || in_flight(&gateway) == 0);
-        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
     }
+    descriptors.assert_closed(3);
     assert!(!origin.has_visitor(), "who left the queue was sent on");
 }
 
@@ -129,7 +152,7 @@ fn while_it_waits_in_an_upstreams_queue() {
         origin.address, QUEUE.1
     ));
     assert_passes(&gateway, &origin);
-    let (before, first) = (resting_descriptors(&gateway), admitted(&gateway, "queue"));
+    let (descriptors, first) = (Descriptors::of(&gateway), admitted(&gateway, "queue"));
     for round in 1..=3 {
         let client = send_get(&gateway);
         // Three times with two tokens left: those who left have given it back, too.
@@ -137,8 +160,8 @@ fn while_it_waits_in_an_upstreams_queue() {
         assert_taken(&gateway);
         client.close();
         wait_until("no request is under way", || in_flight(&gateway) == 0);
-        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
     }
+    descriptors.assert_closed(3);
     assert!(!origin.has_visitor(), "who left the queue was sent on");
 }
 
@@ -149,7 +172,7 @@ fn while_it_waits_in_a_queue_with_half_a_body() {
     let queue = ("queue", "{algorithm: leaky, capacity: 1, fillRate: 2}");
     let gateway = gateway(origin.address, &[queue], "");
     assert_passes(&gateway, &origin);
-    let before = resting_descriptors(&gateway);
+    let descriptors = Descriptors::of(&gateway);
     for framing in [
         "Content-Length: 10000000\r\n\r\nhello",
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -169,8 +192,8 @@ fn while_it_waits_in_a_queue_with_half_a_body() {
             let bytes = visit.read_to_end();
             assert!(judge::read(&bytes).expect("well-formed").requests.is_empty(), "half a body became a whole one");
         }
-        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
     }
+    descriptors.assert_closed(3);
     assert_passes(&gateway, &origin);
 }
 
@@ -182,7 +205,7 @@ fn while_redis_is_asked() {
     let more = format!("redis: {{url: \"{}\", budget: 30s}}\n", redis.url());
     let gateway = gateway(upstream.address, &[once], &more);
     assert_eq!(gateway.get("/first").status, 200);
-    let before = resting_descriptors(&gateway);
+    let descriptors = Descriptors::of(&gateway);
     for _ in 0..3 {
         redis.freeze(true);
         let client = send_get(&gateway);
@@ -190,8 +213,8 @@ fn while_redis_is_asked() {
         client.close();
         wait_until("no request is under way", || in_flight(&gateway) == 0);
         redis.freeze(false);
-        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
     }
+    descriptors.assert_closed(3);
     assert_eq!(upstream.count(), 1, "who left was sent on");
     // Redis has charged them, or will: all of it comes back, the place and the token.
     wait_until("the place is free again", || gateway.get("/second").status == 200);
@@ -206,7 +229,7 @@ fn while_redis_is_asked() {
 fn while_the_upstream_is_connected_to() {
     let silent = Silent::new();
     let gateway = gateway(silent.address, &[], "");
-    let before = resting_descriptors(&gateway);
+    let descriptors = Descriptors::of(&gateway);
     for round in 1..=4 {
         let client = send_get(&gateway);
         wait_until("it waits to be connected", || {
@@ -216,8 +239,8 @@ fn while_the_upstream_is_connected_to() {
         client.close();
         wait_until("no request is under way", || in_flight(&gateway) == 0);
         wait_until("the connection is given up", || upstream_connections(&gateway) == 0);
-        wait_until("descriptors are closed", || descriptors(&gateway) <= before);
     }
+    descriptors.assert_closed(4);
 }
 
 /// Nothing of it was sent on, so it has cost nothing.
@@ -398,7 +421,7 @@ fn behind_an_answer_that_did_not_want_the_body() {
     let few = "{algorithm: token, capacity: 1, fillRate: 0.0001}";
     let gateway = gateway(origin.address, &[("few", few)], "");
     assert_passes(&gateway, &origin);
-    let before = resting_descriptors(&gateway);
+    let descriptors = Descriptors::of(&gateway);
     for _ in 0..20 {
         let mut client = Client::connect(gateway.address);
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhello");
@@ -406,7 +429,7 @@ fn behind_an_answer_that_did_not_want_the_body() {
         client.close();
     }
     wait_until("no request is under way", || in_flight(&gateway) == 0);
-    wait_until("descriptors are closed", || descriptors(&gateway) <= before);
+    descriptors.assert_closed(20);
 }
 
 #[test]
