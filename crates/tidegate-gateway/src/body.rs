@@ -52,6 +52,13 @@ impl Body {
         self.ending = Some(ending);
     }
 
+    /// Gives back the places that the request holds.
+    pub(crate) fn release(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.admission = None;
+        }
+    }
+
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
         let frame = std::task::ready!(stream.poll_frame(cx));

@@ -106,7 +106,8 @@ impl Client {
     }
 
     pub(crate) fn has_written(&self, blocked: bool) {
-        if blocked || self.blocked.load(Ordering::Relaxed) {
+        // Only when it turns: a client that takes nothing gains no time by what is waiting for it.
+        if blocked != self.blocked.load(Ordering::Relaxed) {
             self.blocked.store(blocked, Ordering::Relaxed);
             self.set_deadline();
         }

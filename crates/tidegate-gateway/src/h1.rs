@@ -7,4 +7,5 @@ mod response;
 mod serving;
 
 pub(crate) use io::Incoming;
+pub(crate) use request::MOST_HEADERS;
 pub(crate) use serving::serve;

@@ -145,7 +145,9 @@ fn parse_address(text: &str) -> Option<IpAddr> {
 }
 
 pub(crate) fn expects_continue(parts: &Parts) -> bool {
-    parts.headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
+    parts.version != Version::HTTP_10
+        && parts.headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// How a request's body is framed towards the upstream, and the body, if there is one.

@@ -16,6 +16,7 @@ use super::model::{self, Config, Missing, Numbers, Soft, State, TierNumbers};
 use super::numbers::LimitNumbers;
 use super::span::Span;
 use super::{InvalidConfig, Problem};
+use crate::h1::MOST_HEADERS;
 use crate::identity::Identity;
 use crate::key::KeyParts;
 use crate::routes::Matcher;
@@ -268,7 +269,7 @@ fn listeners(listeners: &[model::Listener], problems: &mut Problems) -> Vec<List
 fn check_connections(connections: &model::Connections, problems: &mut Problems) {
     problems.within("connections.max", connections.max, 1, 10_000_000);
     problems.within("connections.max_head_bytes", connections.max_head_bytes, 8_192, 1 << 20);
-    problems.within("connections.max_headers", connections.max_headers, 8, 10_000);
+    problems.within("connections.max_headers", connections.max_headers, 8, MOST_HEADERS);
     problems.within("connections.max_streams", connections.max_streams, 1, 10_000);
     for (field, span) in [
         ("head_timeout", connections.head_timeout),

@@ -72,7 +72,7 @@ pub struct Connections {
     pub max: usize,
     /// Bytes of a request's head (HTTP/1.1: line and headers; HTTP/2: header list). From 8192 to 1 MiB. Default: 32768.
     pub max_head_bytes: usize,
-    /// Headers of a request. Default: 100.
+    /// Headers of a request, 8 to 256. Default: 100.
     pub max_headers: usize,
     /// Requests at once on one HTTP/2 connection. Default: 128.
     pub max_streams: u32,

@@ -8,10 +8,10 @@ use http::request::Parts;
 use http::{Method, Request, StatusCode, Uri, Version};
 
 use super::io::Rest;
-use crate::upstream::{Chunked, content_length};
+use crate::upstream::{Chunked, content_length, ends_in_crlf};
 
 /// The most headers that can be configured.
-const MOST_HEADERS: usize = 256;
+pub(crate) const MOST_HEADERS: usize = 256;
 
 /// A request's head.
 pub(super) struct Head {
@@ -67,6 +67,9 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
     let version = if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     let origin = read.as_ptr() as usize;
     let place = |bytes: &[u8]| (bytes.as_ptr() as usize - origin, bytes.len());
+    if request.path.is_some_and(|target| target.contains('#')) {
+        return Err(bad("a fragment is none of a server's business"));
+    }
     let target = place(request.path.unwrap_or_default().as_bytes());
     let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
     let method = method.map_err(|_| bad("the method is none"))?;
@@ -92,10 +95,8 @@ fn names_a_version(read: &[u8]) -> bool {
         if major.is_ascii_digit() && minor.is_ascii_digit())
 }
 
-/// Every line ends in CR LF: a bare LF is an end to some and none to others.
 fn check_lines(head: &[u8]) -> Result<(), BadHead> {
-    let ends_well = |end: usize| end == 0 || head[end - 1] == b'\r';
-    if memchr::memchr_iter(b'\n', head).all(ends_well) { Ok(()) } else { Err(bad("a line does not end in CR LF")) }
+    if ends_in_crlf(head) { Ok(()) } else { Err(bad("a line does not end in CR LF")) }
 }
 
 fn build(head: &Bytes, places: &[(Place, Place)], method: Method, uri: Uri, version: Version) -> Result<Head, BadHead> {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Version};
+use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -156,8 +156,12 @@ impl Connection<'_> {
 
     async fn answer(&mut self, mut reply: Reply, mut asked: Asked, takes_trailers: bool) -> After {
         // A body that was never asked for may come or not: nobody could tell it from the next request.
-        let is_unasked = self.shared.lock().owes_continue;
-        asked.keep_alive &= !is_unasked && !self.worker.gateway.is_draining();
+        let is_unasked = {
+            let io = self.shared.lock();
+            io.owes_continue || matches!(io.rest, Rest::Broken)
+        };
+        let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
+        asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
         let date = self.worker.date();
         let (framing, keep_alive) = write_head(&mut self.out, &reply, asked, &date);
         let mut writing = Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head };
@@ -192,6 +196,10 @@ impl Connection<'_> {
                         break;
                     }
                 }
+            }
+            if writing.ended {
+                // The answer has ended: a client that has all of it must find its place free.
+                body.release();
             }
             let mut io = self.shared.lock();
             let written = match io.poll_write(cx, &mut self.out) {

@@ -77,6 +77,10 @@ impl Chunked {
             return Ok(Piece::End);
         }
         let mut fields = [httparse::EMPTY_HEADER; 32];
+        if !ends_in_crlf(read.get(..LONGEST_TRAILERS).unwrap_or(read)) {
+            // Whoever insists on CR LF would see another end of this message, and another beginning of the next.
+            return Err("a trailer does not end in CR LF");
+        }
         match httparse::parse_headers(read, &mut fields) {
             Ok(httparse::Status::Complete((length, fields))) => {
                 let mut trailers = HeaderMap::with_capacity(fields.len());
@@ -96,6 +100,21 @@ impl Chunked {
     }
 }
 
+/// Whether every line in it, up to the empty one, ends in CR LF: a bare LF is an end to some and none to others.
+pub(crate) fn ends_in_crlf(head: &[u8]) -> bool {
+    let mut line = 0;
+    for end in memchr::memchr_iter(b'\n', head) {
+        if end == line || head[end - 1] != b'\r' {
+            return false;
+        }
+        if end == line + 1 {
+            return true;
+        }
+        line = end + 1;
+    }
+    true
+}
+
 /// A whole line without its end, which must be CR LF.
 fn take_line(read: &mut BytesMut, longest: usize) -> Result<Option<BytesMut>, &'static str> {
     let Some(end) = read.iter().take(longest).position(|byte| *byte == b'\n') else {
@@ -113,7 +132,8 @@ fn take_line(read: &mut BytesMut, longest: usize) -> Result<Option<BytesMut>, &'
 fn chunk_size(line: &[u8]) -> Result<u64, &'static str> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (number, rest) = line.split_at(digits);
-    let extension_begins = matches!(rest.trim_ascii_start().first(), None | Some(b';'));
+    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let extension_begins = matches!(rest.get(blanks), None | Some(b';'));
     if !(1..=15).contains(&digits) || !extension_begins || rest.contains(&b'\r') {
         return Err("a chunk's size is no number");
     }
@@ -143,6 +163,9 @@ pub(crate) fn write_end(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
 /// RFC 9110 §6.5.1: what concerns framing, routing, authentication or the content itself can't come in trailers.
 pub(crate) fn is_fit_for_trailers(name: &HeaderName) -> bool {
     use http::header;
+    if let Some(dashed) = super::head::dashed(name) {
+        return is_fit_for_trailers(&dashed);
+    }
     let text = name.as_str();
     let is_ours = text.starts_with("x-forwarded-")
         || text.starts_with("x-tidegate-")

@@ -61,6 +61,12 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
     ) || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
+/// What a name with underscores means to CGI and its kin: to them `x_forwarded_for` is the same as `x-forwarded-for`.
+pub(super) fn dashed(name: &HeaderName) -> Option<HeaderName> {
+    let text = name.as_str();
+    text.contains('_').then(|| HeaderName::from_bytes(text.replace('_', "-").as_bytes()).ok()).flatten()
+}
+
 /// The names that `Connection` makes hop-by-hop too.
 fn nominated(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(header::CONNECTION).iter();
@@ -115,7 +121,9 @@ impl Outgoing<'_> {
         out.extend_from_slice(b"\r\n");
         let none_nominated = nominated(self.headers).next().is_none();
         for (name, value) in self.headers {
-            let dropped = is_hop_by_hop(name) || self.is_ours(name);
+            let dashed = dashed(name);
+            let meant = dashed.as_ref().unwrap_or(name);
+            let dropped = is_hop_by_hop(meant) || self.is_ours(meant);
             let dropped = dropped
                 || !none_nominated && nominated(self.headers).any(|other| name.as_str().eq_ignore_ascii_case(other));
             if !dropped && *name != header::COOKIE {
@@ -148,11 +156,7 @@ impl Outgoing<'_> {
     /// Whether a header is written by us, whatever the client sent.
     fn is_ours(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
-        if text.contains('_') {
-            // To CGI and its kin `x_forwarded_for` is the same as `x-forwarded-for`.
-            let dashed = HeaderName::from_bytes(text.replace('_', "-").as_bytes());
-            return dashed.is_ok_and(|dashed| self.is_ours(&dashed));
-        }
+
         matches!(*name, header::HOST | header::CONTENT_LENGTH | header::EXPECT | header::VIA | header::FORWARDED)
             || text.starts_with("x-")
                 && (matches!(

@@ -330,11 +330,11 @@ fn in_the_middle_of_its_body_while_the_upstream_takes_none() {
     let gateway = gateway(origin.address, &[], "");
     rounds(&origin, &gateway, |gateway, origin| {
         let mut client = Client::connect(gateway.address);
-        client.stream.get_ref().set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        client.stream.get_ref().set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
         let mut visit = origin.accept();
         visit.head();
-        client.try_send(vec![b'x'; 50_000_000]);
+        client.try_send(vec![b'x'; 20_000_000]);
         assert_taken(gateway);
         client.close();
         // It reads what is on its way, and then the end.
