@@ -195,8 +195,7 @@ pub enum AccessLogFormat {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS), `redis+sentinel://host:port,…/master`,
-    /// `redis+cluster://host:port,…`.
+    /// `redis://[user:password@]host[:port][/db]`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…`.
     pub url: String,
     /// Gateways with the same namespace share their limits. Default: `ratelimiter`.
     #[serde(default = "default_namespace")]
