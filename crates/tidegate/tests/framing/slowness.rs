@@ -192,10 +192,11 @@ fn a_client_that_sends_ahead_without_reading_costs_bounded_memory() {
         stream.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         clients.push(stream);
     }
-    let ahead = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(200_000);
+    let ahead = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50_000);
     for client in &mut clients {
-        // The gateway stops reading, so this can't be sent as a whole.
-        assert!(client.write_all(&ahead).is_err());
+        // The gateway stops reading, so this goes on only until the sockets are full.
+        let sent = (0..100).take_while(|_| client.write_all(&ahead).is_ok()).count();
+        assert!(sent < 100, "everything was read");
     }
     let grown = gateway.resident_bytes().saturating_sub(before);
     assert!(grown < 32_000_000, "{grown} bytes more");
