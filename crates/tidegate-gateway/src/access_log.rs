@@ -5,11 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{Method, StatusCode, Version, header};
+use http::{Method, StatusCode, Version};
 use tidegate_serve::{Sink, Utc};
 
 use crate::config::model::{self, AccessLogFormat};
+use crate::request_head::RequestHead;
 
 /// Where lines go, and how they look.
 pub(crate) struct AccessLog {
@@ -54,19 +54,18 @@ impl AccessLog {
 }
 
 impl Record {
-    pub(crate) fn new(parts: &Parts, host: &str, ip: IpAddr, request_id: &str) -> Self {
-        let text = |name| {
-            parts.headers.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value.as_bytes()).into())
-        };
+    pub(crate) fn new(request: &RequestHead, host: &str, ip: IpAddr, request_id: &str) -> Self {
+        let text =
+            |name| request.fields.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value).into());
         Self {
             ip,
             user: None,
-            method: parts.method.clone(),
-            target: parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).into(),
-            version: version_name(parts.version),
+            method: request.method.clone(),
+            target: request.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).into(),
+            version: version_name(request.version),
             host: host.into(),
-            referer: text(header::REFERER),
-            agent: text(header::USER_AGENT),
+            referer: text("referer"),
+            agent: text("user-agent"),
             request_id: request_id.into(),
             route: Box::default(),
             upstream: Box::default(),

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap};
-use http::request::Parts;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tidegate_serve::Exposition;
@@ -15,11 +13,13 @@ use tokio::time::timeout;
 use crate::body::Body;
 use crate::client::Client;
 use crate::control::{NotChanged, describe};
+use crate::fields::{Fields, text};
 use crate::gateway::Gateway;
 use crate::plan::Site;
 use crate::refusal::rejected;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
+use crate::request_head::RequestHead;
 use crate::stored::numbers_of;
 
 /// The largest body a change may have.
@@ -35,15 +35,15 @@ pub(crate) fn is_local(path: &str) -> bool {
 pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     client: &Client,
-    parts: &Parts,
+    request: &RequestHead,
     body: RequestBody,
     request_id: &str,
 ) -> Reply {
-    let path = parts.uri.path();
+    let path = request.uri.path();
     if path.starts_with("/actuator/") {
-        return actuator(gateway, path, &parts.method, request_id).await;
+        return actuator(gateway, path, &request.method, request_id).await;
     }
-    if let Err((status, detail)) = may_change(&gateway.plan().site, client, parts) {
+    if let Err((status, detail)) = may_change(&gateway.plan().site, client, request) {
         let mut reply = rejected(status, "not_allowed", detail, request_id);
         if status == StatusCode::UNAUTHORIZED {
             reply.lines.add("www-authenticate", "Bearer");
@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         Ok(body) => body,
         Err((status, detail)) => return rejected(status, "bad_body", detail, request_id),
     };
-    let result = config(gateway, path, parts, &body).await;
+    let result = config(gateway, path, request, &body).await;
     result.unwrap_or_else(|fault| {
         let mut reply = rejected(fault.status, fault.reason, &fault.detail, request_id);
         if let Some(allow) = fault.allow {
@@ -99,10 +99,10 @@ impl From<NotChanged> for Fault {
     }
 }
 
-async fn config(gateway: &Arc<Gateway>, path: &str, parts: &Parts, body: &[u8]) -> Result<Reply, Fault> {
+async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body: &[u8]) -> Result<Reply, Fault> {
     let control = &gateway.control;
     let (is_read, is_post, is_delete) =
-        (is_read(&parts.method), parts.method == Method::POST, parts.method == Method::DELETE);
+        (is_read(&request.method), request.method == Method::POST, request.method == Method::DELETE);
     match path {
         "/config/limits" if is_read => Ok(json(&all_limits(gateway).await)),
         "/config/limits" if is_post => {
@@ -111,7 +111,7 @@ async fn config(gateway: &Arc<Gateway>, path: &str, parts: &Parts, body: &[u8]) 
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
         "/config/algorithm" if is_post => {
-            let (name, numbers) = algorithm(parts, body)?;
+            let (name, numbers) = algorithm(request, body)?;
             control.set_algorithm(gateway, &name, numbers).await?;
             if name == "default" { Ok(json(&all_limits(gateway).await)) } else { one_limit(gateway, &name).await }
         }
@@ -151,7 +151,7 @@ fn numbers(body: &[u8], limit: &str) -> Result<crate::config::model::Numbers, Fa
 }
 
 /// Which limit gets which algorithm: from the query, or from JSON.
-fn algorithm(parts: &Parts, body: &[u8]) -> Result<(String, crate::config::model::Numbers), Fault> {
+fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::config::model::Numbers), Fault> {
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
@@ -161,7 +161,7 @@ fn algorithm(parts: &Parts, body: &[u8]) -> Result<(String, crate::config::model
             Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),
         }
     };
-    for pair in parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+    for pair in request.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some((field @ ("algorithm" | "name"), value)) => {
                 fields.insert(field.to_owned(), value.into());
@@ -265,18 +265,18 @@ fn json(value: &Value) -> Reply {
 }
 
 /// Whether whoever asks may see and change limits.
-fn may_change(site: &Site, client: &Client, parts: &Parts) -> Result<(), (StatusCode, &'static str)> {
+fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, &'static str)> {
     if let Some(token) = &site.admin_token {
-        return if bearer(&parts.headers).is_some_and(|given| is_same(given.as_bytes(), token.as_bytes())) {
+        return if bearer(&request.fields).is_some_and(|given| is_same(given.as_bytes(), token.as_bytes())) {
             Ok(())
         } else {
             Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token"))
         };
     }
     // A page in a browser must not be able to change limits on behalf of whoever looks at it.
-    let is_browser = |name: &str| parts.headers.contains_key(name);
+    let is_browser = |name: &str| request.fields.has(name);
     let from_elsewhere =
-        parts.headers.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"none" | b"same-origin"));
+        request.fields.get("sec-fetch-site").is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
     if from_elsewhere || is_browser("origin") {
         return Err((StatusCode::FORBIDDEN, "pages in a browser can't use this without the admin token"));
     }
@@ -288,8 +288,8 @@ fn may_change(site: &Site, client: &Client, parts: &Parts) -> Result<(), (Status
     Err((StatusCode::FORBIDDEN, detail))
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+fn bearer(fields: &Fields) -> Option<&str> {
+    let value = text(fields.get("authorization")?)?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

@@ -59,6 +59,14 @@ impl Body {
         }
     }
 
+    /// All of it at once, if it is there.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        match &mut self.content {
+            Content::Whole(bytes) => Some(std::mem::take(bytes)),
+            Content::Stream(_) => None,
+        }
+    }
+
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
         let frame = std::task::ready!(stream.poll_frame(cx));

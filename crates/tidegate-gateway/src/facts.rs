@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
-
+use crate::fields::Fields;
 use crate::identity::Caller;
 
 /// What policy may know of a request.
@@ -22,5 +21,5 @@ pub(crate) struct Facts<'a> {
     pub(crate) method: &'a str,
     /// Without port.
     pub(crate) host: &'a str,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) fields: &'a Fields,
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use http::request::Parts;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
@@ -18,6 +17,7 @@ use crate::plan::Plan;
 use crate::refusal::{self, rejected};
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
+use crate::request_head::RequestHead;
 use crate::request_id::RequestId;
 use crate::routes::normal_path;
 use crate::server::Worker;
@@ -25,15 +25,16 @@ use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream,
 use crate::{admin, vetting};
 
 /// Answers a request. However it ends, its [`Ending`] settles it.
-pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, parts: Parts, body: RequestBody) -> Reply {
+pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: RequestHead, body: RequestBody) -> Reply {
     let plan = worker.gateway.plan();
     let ending = Ending::begin(&worker, &client);
-    let id = RequestId::of(&parts.headers, &worker);
-    let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, ending };
-    let mut reply = passage.answer(parts, body).await;
+    let id = RequestId::of(&request.fields, &worker);
+    let now = worker.gateway.clock.at(ending.started);
+    let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, now, ending };
+    let mut reply = passage.answer(request, body).await;
     let Passage { mut ending, id, .. } = passage;
     ending.status = reply.status;
-    reply.lines.add("x-request-id", id.as_str());
+    reply.lines.add("x-request-id", id.as_bytes());
     reply.body.ends(ending);
     reply
 }
@@ -44,36 +45,37 @@ struct Passage<'a> {
     client: &'a Arc<Client>,
     plan: &'a Arc<Plan>,
     id: RequestId,
+    /// When it began, which is also when its limits are asked.
+    now: Timestamp,
     ending: Box<Ending>,
 }
 
 impl Passage<'_> {
     /// Who asks, where it goes, the client's limits, the upstream's limits, the attempt.
-    async fn answer(&mut self, parts: Parts, body: RequestBody) -> Reply {
+    async fn answer(&mut self, request: RequestHead, body: RequestBody) -> Reply {
         let (plan, site, gateway) = (self.plan, &self.plan.site, &self.worker.gateway);
-        let host = match vetting::vet(&parts, &site.connections) {
+        let host = match vetting::vet(&request, &site.connections) {
             Ok(host) => host,
             Err(fault) => {
-                self.note(&parts, "", self.client.peer);
+                self.note(&request, "", self.client.peer);
                 return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
             }
         };
-        if self.client.is_admin || !site.admin_apart && admin::is_local(parts.uri.path()) {
-            self.note(&parts, &host, self.client.peer);
+        if self.client.is_admin || !site.admin_apart && admin::is_local(request.uri.path()) {
+            self.note(&request, host.whole(), self.client.peer);
             self.ending.is_local = true;
-            return Box::pin(admin::answer(gateway, self.client, &parts, body, self.id.as_str())).await;
+            return Box::pin(admin::answer(gateway, self.client, &request, body, self.id.as_str())).await;
         }
         let from_trusted = site.is_trusted(self.client.peer);
         let ip =
-            if from_trusted { vetting::client_ip(site, self.client.peer, &parts.headers) } else { self.client.peer };
-        self.note(&parts, &host, ip);
-        let now = gateway.clock.at(self.ending.started);
-        let caller = match site.identity.identify(&parts.headers, from_trusted, unix(now).as_secs()) {
+            if from_trusted { vetting::client_ip(site, self.client.peer, &request.fields) } else { self.client.peer };
+        self.note(&request, host.whole(), ip);
+        let caller = match site.identity.identify(&request.fields, from_trusted, self.since_1970().as_secs()) {
             Ok(caller) => caller,
             Err(unidentified) => return self.unidentified(&unidentified.to_string()),
         };
-        let path = normal_path(parts.uri.path());
-        let Some(place) = site.route(vetting::without_port(&host), &parts.method, &path) else {
+        let path = normal_path(request.uri.path());
+        let Some(place) = site.route(host.name(), &request.method, &path) else {
             return rejected(StatusCode::NOT_FOUND, "no_route", "no route matches this request", self.id.as_str());
         };
         let route = &site.routes[place];
@@ -85,9 +87,9 @@ impl Passage<'_> {
             route: &route.name,
             path: &path,
             upstream: &upstream.settings.name,
-            method: parts.method.as_str(),
-            host: vetting::without_port(&host),
-            headers: &parts.headers,
+            method: request.method.as_str(),
+            host: host.name(),
+            fields: &request.fields,
         };
         if let Some(record) = &mut self.ending.record {
             record.identified(caller.user.as_deref(), &route.name, &upstream.settings.name);
@@ -98,7 +100,7 @@ impl Passage<'_> {
             store: gateway.store(),
             returns: &gateway.returns,
             clock: gateway.clock,
-            now,
+            now: self.now,
             worker: self.worker.index,
         };
         let admission = match admitted(deciding, &route.limits, &upstream.settings.limits, &facts).await {
@@ -109,20 +111,20 @@ impl Passage<'_> {
             }
         };
         self.count(place, true);
-        let request = Outbound { parts: &parts, host: &host, body, from_trusted };
-        self.forward(upstream, request, admission).await
+        let outbound = Outbound { request: &request, host: host.whole(), body, from_trusted };
+        self.forward(upstream, outbound, admission).await
     }
 
     /// Sends an admitted request to its upstream, and turns what comes back into an answer.
-    async fn forward(&mut self, upstream: &Arc<Upstream>, request: Outbound<'_>, mut admission: Admission) -> Reply {
+    async fn forward(&mut self, upstream: &Arc<Upstream>, outbound: Outbound<'_>, mut admission: Admission) -> Reply {
         let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
-        let Outbound { parts, host, body, from_trusted } = request;
-        let upgrade = vetting::upgrade(parts, &body);
-        let (length, body) = vetting::body(parts, body);
+        let Outbound { request, host, body, from_trusted } = outbound;
+        let upgrade = vetting::upgrade(request, &body);
+        let (length, body) = vetting::body(request, body);
         let outgoing = Outgoing {
-            method: &parts.method,
-            uri: &parts.uri,
-            headers: &parts.headers,
+            method: &request.method,
+            uri: &request.uri,
+            fields: &request.fields,
             base: &settings.base,
             host: if settings.preserve_host && !host.is_empty() {
                 host.as_bytes()
@@ -134,12 +136,12 @@ impl Passage<'_> {
             peer_forwarded: &self.client.peer_forwarded,
             trusted: from_trusted,
             scheme: self.client.scheme,
-            version: version_name(parts.version),
+            version: version_name(request.version),
             request_id: self.id.as_str(),
             degraded: admission.degraded(),
             guarded: &self.plan.site.guarded,
             body: length,
-            expects_continue: vetting::expects_continue(parts) && body.is_some(),
+            expects_continue: vetting::expects_continue(request) && body.is_some(),
             upgrade,
         };
         let local = Local {
@@ -175,12 +177,12 @@ impl Passage<'_> {
         reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
         if let Some(admission) = &self.ending.admission {
             fields.remove(refusal::is_told);
-            refusal::tell(self.plan, admission.asked(), None, self.decided_at(), &mut reply.lines);
+            refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
             refusal::tell_dry_run(self.plan, &admission.would_refuse, &mut reply.lines);
         }
         if let Some((connection, protocol)) = upgrade {
             reply.lines.add("connection", "upgrade");
-            reply.lines.add("upgrade", protocol.as_bytes());
+            reply.lines.add("upgrade", protocol);
             // The request lasts as long as the connection does: so does what it holds.
             reply.upgrade = Some((connection, Box::new(self.ending.admission.take())));
         }
@@ -199,7 +201,7 @@ impl Passage<'_> {
         }
         let mut reply = refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str());
         if let Some(admission) = self.ending.admission.as_ref().filter(|_| !matches!(trouble, Trouble::Full)) {
-            refusal::tell(self.plan, admission.asked(), None, self.decided_at(), &mut reply.lines);
+            refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
         }
         reply
     }
@@ -208,7 +210,7 @@ impl Passage<'_> {
         let (plan, id) = (self.plan, self.id.as_str());
         let (limit, response) = match denied {
             Denied::Limit { asked, by, retry_after } => {
-                let response = refusal::limited(plan, &asked, by, retry_after, self.decided_at(), id);
+                let response = refusal::limited(plan, &asked, by, retry_after, self.since_1970(), self.id.as_bytes());
                 (&plan.limits[asked[by].limit], response)
             }
             Denied::NoKey { limit, lacks } => (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id)),
@@ -231,15 +233,14 @@ impl Passage<'_> {
     }
 
     /// Remembers a request for its line in the access log.
-    fn note(&mut self, parts: &Parts, host: &str, ip: IpAddr) {
+    fn note(&mut self, request: &RequestHead, host: &str, ip: IpAddr) {
         if self.worker.gateway.access_log().is_some() {
-            self.ending.record = Some(Box::new(Record::new(parts, host, ip, self.id.as_str())));
+            self.ending.record = Some(Box::new(Record::new(request, host, ip, self.id.as_str())));
         }
     }
 
-    /// The time since 1970 at which the limits were asked.
-    fn decided_at(&self) -> Duration {
-        unix(self.worker.gateway.clock.at(self.ending.started))
+    fn since_1970(&self) -> Duration {
+        Duration::from_nanos(self.now.as_nanos())
     }
 
     /// Counts a decision, by the algorithm of the route's first limit.
@@ -250,13 +251,9 @@ impl Passage<'_> {
     }
 }
 
-fn unix(time: Timestamp) -> Duration {
-    Duration::from_nanos(time.as_nanos())
-}
-
 /// A request that may go.
 struct Outbound<'a> {
-    parts: &'a Parts,
+    request: &'a RequestHead,
     host: &'a str,
     body: RequestBody,
     from_trusted: bool,

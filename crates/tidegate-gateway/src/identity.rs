@@ -15,9 +15,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::HeaderName;
 
 use crate::config::model::Identity as IdentityModel;
+use crate::fields::Fields;
 
 use self::api_keys::KeyTable;
 use self::jwt::Tokens;
@@ -99,26 +100,21 @@ impl Identity {
         }
     }
 
-    /// Who sends these headers. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
-    pub(crate) fn identify(
-        &self,
-        headers: &HeaderMap,
-        from_trusted: bool,
-        now: u64,
-    ) -> Result<Arc<Caller>, Unidentified> {
+    /// Who sends these fields. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
+    pub(crate) fn identify(&self, fields: &Fields, from_trusted: bool, now: u64) -> Result<Arc<Caller>, Unidentified> {
         if let Some(table) = &self.api_keys
-            && let Some(caller) = table.caller(headers)?
+            && let Some(caller) = table.caller(fields)?
         {
             return Ok(caller);
         }
         if let Some(tokens) = &self.tokens
-            && let Some(caller) = tokens.caller(headers, now)?
+            && let Some(caller) = tokens.caller(fields, now)?
         {
             return Ok(caller);
         }
         if from_trusted
             && let Some(trusted) = &self.proxy_headers
-            && let Some(caller) = trusted.caller(headers)?
+            && let Some(caller) = trusted.caller(fields)?
         {
             return Ok(Arc::new(caller));
         }
@@ -145,8 +141,8 @@ impl Identity {
 }
 
 /// The header's value, if it is there once.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h HeaderValue>, Unidentified> {
-    let mut values = headers.get_all(name).iter();
+fn only<'f>(fields: &'f Fields, name: &HeaderName) -> Result<Option<&'f [u8]>, Unidentified> {
+    let mut values = fields.all(name.as_str());
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
         (_, Some(_)) => Err(Unidentified::Repeated(name.clone())),

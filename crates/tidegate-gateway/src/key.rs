@@ -150,7 +150,7 @@ impl KeyParts {
                 Part::Provider => Some(facts.upstream.as_bytes()),
                 Part::Method => Some(facts.method.as_bytes()),
                 Part::Host => Some(facts.host.as_bytes()).filter(|host| !host.is_empty()),
-                Part::Header(name) => facts.headers.get(name).map(http::HeaderValue::as_bytes),
+                Part::Header(name) => facts.fields.get(name.as_str()),
             };
             // The first part tells complete keys from the others, so that no value can be taken for a missing one.
             match text {

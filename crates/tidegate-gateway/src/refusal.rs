@@ -11,7 +11,7 @@ use crate::body::Body;
 use crate::limits::{Asked, Limit, whole_seconds};
 use crate::plan::Plan;
 use crate::reply::{Lines, Reply};
-use crate::told::REDUCED_CAPACITY;
+use crate::told::{PROBLEM_LINE, REDUCED_CAPACITY};
 use crate::upstream::Trouble;
 
 /// How long a client is told to wait for a place in flight: nobody knows when one comes free.
@@ -64,33 +64,28 @@ pub(crate) fn limited(
     by: usize,
     retry_after: Option<Duration>,
     now_unix: Duration,
-    request_id: &str,
+    request_id: &[u8],
 ) -> Reply {
     let limit = &plan.limits[asked[by].limit];
     let (told, status) = (&limit.told, limit.settings.status);
     let is_place = limit.settings.numbers.algorithm() == Algorithm::Concurrency;
     let retry_after = if is_place { Some(PLACE_PATIENCE) } else { retry_after };
     let seconds = retry_after.map(|after| whole_seconds(after).max(1));
-    let (mut digits, mut json) = (itoa::Buffer::new(), String::with_capacity(512));
-    json.push_str(&told.body_start);
-    if let Some(seconds) = seconds {
-        let seconds = digits.format(seconds);
-        for piece in ["retry in ", seconds, " s", &told.body_middle, seconds] {
-            json.push_str(piece);
-        }
-    } else {
-        for piece in ["it costs more than the limit ever holds", &told.body_middle, "null"] {
-            json.push_str(piece);
-        }
-    }
-    json.push_str(&told.body_end);
-    json.push_str(request_id);
-    json.push_str("\"}\n");
-    let mut reply = answer(status, json);
+    let mut digits = itoa::Buffer::new();
+    let (sentence, number) = match seconds.map(|seconds| digits.format(seconds)) {
+        Some(number) => (["retry in ", number, " s"], number),
+        None => (["it costs more than the limit ever holds", "", ""], "null"),
+    };
+    let [sentence, when, unit] = sentence;
+    // Put together at once, in its exact size.
+    let json = [&told.body_start, sentence, when, unit, &told.body_middle, number, &told.body_end].map(str::as_bytes);
+    let [start, sentence, when, unit, middle, number, end] = json;
+    let json = [start, sentence, when, unit, middle, number, end, request_id, b"\"}\n"].concat();
+    let mut reply = Reply::new(status, Body::whole(Bytes::from(json)));
+    reply.lines.push(&told.refused);
     if let Some(seconds) = seconds {
         reply.lines.add_number("retry-after", seconds);
     }
-    reply.lines.add("x-tidegate-refused-by", limit.name());
     tell(plan, asked, Some((by, seconds)), now_unix, &mut reply.lines);
     reply
 }
@@ -127,27 +122,26 @@ pub(crate) fn tell(
     };
     let refusing = standings().find(|standing| refused.is_some_and(|(by, _)| by == standing.place));
     let Some(tightest) = refusing.or_else(|| standings().min_by_key(|standing| standing.left)) else { return };
-    lines.add("x-ratelimit-limit", &*tightest.limit.told.quota);
-    lines.add_number("x-ratelimit-remaining", tightest.left);
-    lines.add_number("x-ratelimit-reset", whole_seconds(now_unix + tightest.reset));
-    let mut digits = itoa::Buffer::new();
-    lines.start("ratelimit");
+    lines.push(&tightest.limit.told.quota);
+    lines.push_number(tightest.left);
+    lines.push("\r\nx-ratelimit-reset: ");
+    lines.push_number(whole_seconds(now_unix + tightest.reset));
+    lines.push("\r\nratelimit: ");
     for (count, standing) in standings().enumerate() {
         lines.push(if count == 0 { "" } else { ", " });
         lines.push(&standing.limit.told.state);
-        lines.push(digits.format(standing.left));
+        lines.push_number(standing.left);
         if let Some(seconds) = standing.next {
             lines.push(";t=");
-            lines.push(digits.format(seconds));
+            lines.push_number(seconds);
         }
     }
-    lines.end();
-    lines.start("ratelimit-policy");
+    lines.push("\r\nratelimit-policy: ");
     for (count, standing) in standings().enumerate() {
         lines.push(if count == 0 { "" } else { ", " });
         lines.push(&standing.limit.told.policy);
     }
-    lines.end();
+    lines.push("\r\n");
 }
 
 /// How a client stands with one of its limits.
@@ -214,6 +208,6 @@ fn end(json: &mut String) {
 
 fn answer(status: StatusCode, json: String) -> Reply {
     let mut reply = Reply::new(status, Body::whole(Bytes::from(json)));
-    reply.lines.add("content-type", "application/problem+json");
+    reply.lines.push(PROBLEM_LINE);
     reply
 }

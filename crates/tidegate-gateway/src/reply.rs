@@ -1,17 +1,18 @@
 //! An answer before it is put on a connection: what the upstream said, what we add, what follows.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use crate::body::Body;
-use crate::upstream::{AnswerFields, Connection};
+use crate::fields::Fields;
+use crate::upstream::Connection;
 
 /// An answer.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     /// What the upstream said, without what concerns its connection.
-    pub(crate) fields: Option<AnswerFields>,
+    pub(crate) fields: Option<Fields>,
     /// What we say.
     pub(crate) lines: Lines,
     pub(crate) body: Body,
@@ -28,7 +29,7 @@ impl Reply {
     pub(crate) fn into_response(self) -> Response<Body> {
         let mut headers = HeaderMap::with_capacity(16);
         if let Some(fields) = &self.fields {
-            for (name, value) in fields.iter() {
+            for (name, value) in fields.iter_kept() {
                 let name = HeaderName::from_bytes(name);
                 let value = HeaderValue::from_maybe_shared(value);
                 if let (Ok(name), Ok(value)) = (name, value) {
@@ -45,7 +46,7 @@ impl Reply {
 
 /// Header fields as they stand on an HTTP/1 connection. Most answers go out that way, so they are written only once.
 #[derive(Default)]
-pub(crate) struct Lines(BytesMut);
+pub(crate) struct Lines(Vec<u8>);
 
 impl Lines {
     /// Adds a field. Names are ours, in lower case; a value that could end the line is left out.
@@ -54,32 +55,29 @@ impl Lines {
         if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             return;
         }
-        self.start(name);
+        self.push(name);
+        self.push(": ");
         self.0.extend_from_slice(value);
-        self.end();
+        self.push("\r\n");
     }
 
     pub(crate) fn add_number(&mut self, name: &str, value: u64) {
-        self.start(name);
-        self.push(itoa::Buffer::new().format(value));
-        self.end();
+        self.push(name);
+        self.push(": ");
+        self.push_number(value);
+        self.push("\r\n");
     }
 
-    /// Begins a field whose value is pushed in pieces.
-    pub(crate) fn start(&mut self, name: &str) {
+    /// Adds a piece of our own: a field, several of them, or a part of one.
+    pub(crate) fn push(&mut self, piece: &str) {
         if self.0.capacity() == 0 {
             self.0.reserve(512);
         }
-        self.push(name);
-        self.push(": ");
-    }
-
-    pub(crate) fn push(&mut self, piece: &str) {
         self.0.extend_from_slice(piece.as_bytes());
     }
 
-    pub(crate) fn end(&mut self) {
-        self.push("\r\n");
+    pub(crate) fn push_number(&mut self, number: u64) {
+        self.push(itoa::Buffer::new().format(number));
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -87,7 +85,7 @@ impl Lines {
     }
 
     fn put_into(self, headers: &mut HeaderMap) {
-        let mut rest: Bytes = self.0.freeze();
+        let mut rest = Bytes::from(self.0);
         while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
             let line = rest.split_to(end);
             drop(rest.split_to(2));

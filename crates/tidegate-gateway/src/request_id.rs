@@ -1,11 +1,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{HeaderMap, HeaderName};
-
+use crate::fields::{Fields, text};
 use crate::server::Worker;
 
 /// The header that links an answer, its log lines and the upstream's.
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID: &str = "x-request-id";
 
 /// What a request is known by: the client's own id if it is harmless, else one of ours.
 pub(crate) enum RequestId {
@@ -14,9 +13,16 @@ pub(crate) enum RequestId {
 }
 
 impl RequestId {
-    pub(crate) fn of(headers: &HeaderMap, worker: &Worker) -> Self {
-        let given = headers.get(&REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_harmless(id));
+    pub(crate) fn of(fields: &Fields, worker: &Worker) -> Self {
+        let given = fields.get(REQUEST_ID).and_then(text).filter(|id| is_harmless(id));
         given.map_or_else(|| Self::Own(worker.ids.next()), |id| Self::Given(id.into()))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Given(id) => id.as_bytes(),
+            Self::Own(digits) => digits,
+        }
     }
 
     pub(crate) fn as_str(&self) -> &str {

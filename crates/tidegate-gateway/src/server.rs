@@ -534,7 +534,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     let service = service_fn(|request: Request<Incoming>| {
         let (worker, client) = (Arc::clone(worker), Arc::clone(client));
         let (parts, body) = request.into_parts();
-        async move { Ok::<_, Infallible>(handle(worker, client, parts, RequestBody::H2(body)).await.into_response()) }
+        async move { Ok::<_, Infallible>(handle(worker, client, parts.into(), RequestBody::H2(body)).await.into_response()) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder

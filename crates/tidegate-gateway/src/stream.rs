@@ -17,19 +17,6 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Stream {
-    /// Ready when it is worth trying to read.
-    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Prefixed(prefix, _) if !prefix.is_empty() => Poll::Ready(()),
-            // An error shows itself when it is read.
-            Self::Plain(tcp) | Self::Prefixed(_, tcp) => tcp.poll_read_ready(cx).map(|_ready| ()),
-            // Some of what came may have been decrypted already.
-            Self::Tls(_) => Poll::Ready(()),
-        }
-    }
-}
-
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {

@@ -8,7 +8,9 @@ use crate::limits::whole_seconds;
 
 /// What answers say of a limit.
 pub(crate) struct Told {
-    /// `X-RateLimit-Limit`.
+    /// The lines of a refusal by it that are always the same.
+    pub(crate) refused: Box<str>,
+    /// `X-RateLimit-Limit`, and the next line up to what is left.
     pub(crate) quota: Box<str>,
     /// Its item in `RateLimit-Policy`: `"default";q=100;w=60`.
     pub(crate) policy: Box<str>,
@@ -23,6 +25,7 @@ pub(crate) struct Told {
 }
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+pub(crate) const PROBLEM_LINE: &str = "content-type: application/problem+json\r\n";
 pub(crate) const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 impl Told {
@@ -45,7 +48,8 @@ impl Told {
             format!(",\"window_seconds\":{}", numbers.quota_span().as_secs_f64())
         };
         Self {
-            quota: quota.to_string().into(),
+            refused: format!("{PROBLEM_LINE}x-tidegate-refused-by: {name}\r\n").into(),
+            quota: format!("x-ratelimit-limit: {quota}\r\nx-ratelimit-remaining: ").into(),
             policy: policy.into(),
             state: format!("\"{name}\";r=").into(),
             body_start: format!(

@@ -2,13 +2,14 @@
 //! the other: the lock is never waited for.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Frame;
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, ReadBuf};
 
 use crate::client::Client;
 use crate::request_body::Broken;
@@ -76,12 +77,17 @@ impl Shared {
 impl Io {
     /// Reads more; zero is the end.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.read.capacity() == 0 {
-            // An idle connection needs no buffer until something comes.
-            std::task::ready!(self.stream.poll_readable(cx));
-        }
-        self.read.reserve(self.read_size);
-        let count = std::task::ready!(pin!(self.stream.read_buf(&mut self.read)).poll(cx));
+        let count = if self.read.capacity() == 0 {
+            // An idle connection needs no memory until something comes, and then as much as that.
+            let mut space = [const { MaybeUninit::uninit() }; FIRST_READ];
+            let mut space = ReadBuf::uninit(&mut space);
+            let read = std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, &mut space));
+            self.read.extend_from_slice(space.filled());
+            read.map(|()| space.filled().len())
+        } else {
+            self.read.reserve(self.read_size);
+            std::task::ready!(pin!(self.stream.read_buf(&mut self.read)).poll(cx))
+        };
         match count {
             Ok(0) | Err(_) => self.is_closed = true,
             Ok(count) if count >= self.read_size => self.read_size = (self.read_size * 2).min(LARGEST_READ),

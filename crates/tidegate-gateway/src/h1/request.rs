@@ -2,20 +2,20 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::{Method, Request, StatusCode, Uri, Version};
+use bytes::BytesMut;
+use http::{Method, StatusCode, Uri, Version};
 
 use super::io::Rest;
-use crate::upstream::{Chunked, content_length, ends_in_crlf};
+use crate::fields::Unfinished;
+use crate::request_head::RequestHead;
+use crate::upstream::{Chunked, content_length, ends_in_crlf, words};
 
 /// The most headers that can be configured.
 pub(crate) const MOST_HEADERS: usize = 256;
 
 /// A request's head.
 pub(super) struct Head {
-    pub(super) parts: Parts,
+    pub(super) request: RequestHead,
     pub(super) rest: Rest,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
@@ -65,26 +65,29 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
     }
     check_lines(&read[..length])?;
     let version = if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    let origin = read.as_ptr() as usize;
-    let place = |bytes: &[u8]| (bytes.as_ptr() as usize - origin, bytes.len());
-    if request.path.is_some_and(|target| target.contains('#')) {
+    let target = request.path.unwrap_or_default();
+    if target.contains('#') {
         return Err(bad("a fragment is none of a server's business"));
     }
-    let target = place(request.path.unwrap_or_default().as_bytes());
+    let target = {
+        let start = target.as_ptr() as usize - read.as_ptr() as usize;
+        start..start + target.len()
+    };
     let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
     let method = method.map_err(|_| bad("the method is none"))?;
-    let places: Vec<(Place, Place)> =
-        request.headers.iter().map(|field| (place(field.name.as_bytes()), place(field.value))).collect();
-    let head = read.split_to(length).freeze();
-    let uri = Uri::from_maybe_shared(slice(&head, target)).map_err(|_| bad("the target is none"))?;
-    build(&head, &places, method, uri, version).map(Some)
-}
-
-/// Where something stands: its start and its length.
-type Place = (usize, usize);
-
-fn slice(head: &Bytes, (start, length): Place) -> Bytes {
-    head.slice(start..start + length)
+    let facts = Facts::read(request.headers, version)?;
+    let mut fields = Unfinished::new(read, count);
+    request.headers.iter().for_each(|field| fields.add(field.name.as_bytes(), field.value));
+    let head = if length == read.len() { std::mem::take(read) } else { read.split_to(length) }.freeze();
+    let uri = Uri::from_maybe_shared(head.slice(target)).map_err(|_| bad("the target is none"))?;
+    let rest = facts.rest();
+    Ok(Some(Head {
+        expects_continue: facts.expects_continue && !matches!(rest, Rest::Ended),
+        rest,
+        keep_alive: !facts.close && (version == Version::HTTP_11 || facts.keep),
+        takes_trailers: facts.takes_trailers,
+        request: RequestHead { method, uri, version, fields: fields.within(head) },
+    }))
 }
 
 /// Whether a request line has three words, the last of which is a version of HTTP.
@@ -99,67 +102,77 @@ fn check_lines(head: &[u8]) -> Result<(), BadHead> {
     if ends_in_crlf(head) { Ok(()) } else { Err(bad("a line does not end in CR LF")) }
 }
 
-fn build(head: &Bytes, places: &[(Place, Place)], method: Method, uri: Uri, version: Version) -> Result<Head, BadHead> {
-    let mut headers = HeaderMap::with_capacity(places.len());
-    let (mut length, mut chunked, mut close, mut keep, mut expects, mut trailers) =
-        (None, false, false, false, false, false);
-    for &(name, value) in places {
-        let name =
-            HeaderName::from_bytes(&head[name.0..name.0 + name.1]).map_err(|_| bad("a header's name is none"))?;
-        let value = HeaderValue::from_maybe_shared(slice(head, value)).map_err(|_| bad("a header's value is none"))?;
-        match name {
-            header::CONTENT_LENGTH => {
-                if length.is_some() {
-                    return Err(bad("there is more than one Content-Length"));
+/// What the fields of a request say of its body and its connection.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+struct Facts {
+    length: Option<u64>,
+    is_chunked: bool,
+    close: bool,
+    keep: bool,
+    expects_continue: bool,
+    takes_trailers: bool,
+}
+
+impl Facts {
+    fn read(fields: &[httparse::Header<'_>], version: Version) -> Result<Self, BadHead> {
+        let mut facts = Self::default();
+        for field in fields {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            match field.name.len() {
+                // No field that matters here has a name of another length.
+                14 if is("content-length") => {
+                    let told = content_length(field.value).ok_or(bad("the Content-Length is no number"))?;
+                    if facts.length.replace(told).is_some() {
+                        return Err(bad("there is more than one Content-Length"));
+                    }
                 }
-                length = Some(content_length(value.as_bytes()).ok_or(bad("the Content-Length is no number"))?);
+                17 if is("transfer-encoding") => {
+                    if version == Version::HTTP_10 {
+                        return Err(bad("HTTP/1.0 has no Transfer-Encoding"));
+                    }
+                    if facts.is_chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
+                        let detail = "of all transfer codings only `chunked` is understood, once";
+                        return Err(BadHead { status: StatusCode::NOT_IMPLEMENTED, detail });
+                    }
+                    facts.is_chunked = true;
+                }
+                10 if is("connection") => {
+                    for word in words(field.value) {
+                        facts.close |= word.eq_ignore_ascii_case("close");
+                        facts.keep |= word.eq_ignore_ascii_case("keep-alive");
+                    }
+                }
+                6 if is("expect") => {
+                    if !field.value.eq_ignore_ascii_case(b"100-continue") {
+                        let detail = "only 100-continue can be expected";
+                        return Err(BadHead { status: StatusCode::EXPECTATION_FAILED, detail });
+                    }
+                    // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
+                    facts.expects_continue = version == Version::HTTP_11;
+                }
+                2 if is("te") => {
+                    facts.takes_trailers |= words(field.value).any(takes_trailers);
+                }
+                _ => {}
             }
-            header::TRANSFER_ENCODING => {
-                if version == Version::HTTP_10 {
-                    return Err(bad("HTTP/1.0 has no Transfer-Encoding"));
-                }
-                if chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-                    let detail = "of all transfer codings only `chunked` is understood, once";
-                    return Err(BadHead { status: StatusCode::NOT_IMPLEMENTED, detail });
-                }
-                chunked = true;
-            }
-            header::CONNECTION => {
-                for word in value.to_str().unwrap_or_default().split(',').map(str::trim) {
-                    close |= word.eq_ignore_ascii_case("close");
-                    keep |= word.eq_ignore_ascii_case("keep-alive");
-                }
-            }
-            header::EXPECT => {
-                if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
-                    return Err(BadHead {
-                        status: StatusCode::EXPECTATION_FAILED,
-                        detail: "only 100-continue can be expected",
-                    });
-                }
-                expects = version == Version::HTTP_11;
-            }
-            header::TE => trailers |= value.as_bytes().to_ascii_lowercase().windows(8).any(|word| word == b"trailers"),
-            _ => {}
         }
-        headers.append(name, value);
+        if facts.is_chunked && facts.length.is_some() {
+            return Err(bad("there are both Content-Length and Transfer-Encoding"));
+        }
+        Ok(facts)
     }
-    if chunked && length.is_some() {
-        return Err(bad("there are both Content-Length and Transfer-Encoding"));
+
+    fn rest(&self) -> Rest {
+        match (self.is_chunked, self.length) {
+            (true, _) => Rest::Chunked(Chunked::default()),
+            (false, None | Some(0)) => Rest::Ended,
+            (false, Some(length)) => Rest::Length(length),
+        }
     }
-    let rest = match (chunked, length) {
-        (true, _) => Rest::Chunked(Chunked::default()),
-        (false, None | Some(0)) => Rest::Ended,
-        (false, Some(length)) => Rest::Length(length),
-    };
-    let mut request = Request::new(());
-    (*request.method_mut(), *request.uri_mut(), *request.version_mut()) = (method, uri, version);
-    *request.headers_mut() = headers;
-    Ok(Head {
-        parts: request.into_parts().0,
-        expects_continue: expects && !matches!(rest, Rest::Ended),
-        rest,
-        keep_alive: !close && (version == Version::HTTP_11 || keep),
-        takes_trailers: trailers,
-    })
+}
+
+/// Whether a word of `TE` says that trailers are understood.
+fn takes_trailers(word: &str) -> bool {
+    word.split(';').next().is_some_and(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }

@@ -1,11 +1,10 @@
 //! Heads of answers, and how their bodies are framed.
 
-use bytes::BytesMut;
 use http::{StatusCode, Version};
 use http_body::Body as _;
 
+use crate::fields::Fields;
 use crate::reply::Reply;
-use crate::upstream::AnswerFields;
 
 /// How an answer's body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub(super) struct Asked {
 }
 
 /// Writes the head of an answer, and says how its body is framed and whether the connection goes on.
-pub(super) fn write_head(out: &mut BytesMut, reply: &Reply, asked: Asked, date: &[u8]) -> (Framing, bool) {
+pub(super) fn write_head(out: &mut Vec<u8>, reply: &Reply, asked: Asked, date: &[u8]) -> (Framing, bool) {
     let status = reply.status;
     out.reserve(1_024);
     out.extend_from_slice(if asked.version == Version::HTTP_10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
@@ -39,7 +38,7 @@ pub(super) fn write_head(out: &mut BytesMut, reply: &Reply, asked: Asked, date: 
         status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
     let mut has_date = false;
     let mut told_length = None;
-    for (name, value) in reply.fields.iter().flat_map(AnswerFields::iter_bytes) {
+    for (name, value) in reply.fields.iter().flat_map(Fields::iter) {
         if name.eq_ignore_ascii_case(b"content-length") {
             told_length = Some(value);
             continue;
@@ -83,7 +82,7 @@ pub(super) fn write_head(out: &mut BytesMut, reply: &Reply, asked: Asked, date: 
     (framing, keep_alive)
 }
 
-fn field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);

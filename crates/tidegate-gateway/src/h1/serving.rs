@@ -1,12 +1,13 @@
 //! A connection's life: a request, its answer, and again.
 
 use std::future::poll_fn;
+use std::io::Cursor;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,7 +39,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Serves a client's connection until it ends. False if what came was not HTTP.
 pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
     let shared = Shared::new(stream, Arc::clone(client));
-    let mut connection = Connection { worker, client, bounds, shared, out: BytesMut::new() };
+    let mut connection = Connection { worker, client, bounds, shared, out: Cursor::default() };
     loop {
         let head = match poll_fn(|cx| connection.poll_head(cx)).await {
             Some(Ok(head)) => head,
@@ -73,7 +74,8 @@ struct Connection<'a> {
     client: &'a Arc<Client>,
     bounds: &'a Connections,
     shared: Shared,
-    out: BytesMut,
+    /// What is to be written, and how much of it has been.
+    out: Cursor<Vec<u8>>,
 }
 
 /// What happens after a request.
@@ -91,6 +93,16 @@ impl Connection<'_> {
     fn is_late(&self, cx: &Context<'_>) -> bool {
         self.client.deadline.watch(cx);
         self.client.deadline.has_passed()
+    }
+
+    /// Where to put what is to be written.
+    fn out(&mut self) -> &mut Vec<u8> {
+        let sent = usize::try_from(self.out.position()).unwrap_or(usize::MAX);
+        if sent > 0 {
+            self.out.set_position(0);
+            self.out.get_mut().drain(..sent);
+        }
+        self.out.get_mut()
     }
 
     /// The next head; none when the connection ends between two requests.
@@ -112,8 +124,8 @@ impl Connection<'_> {
                     return Poll::Ready(None);
                 }
                 io.rest();
-                if self.out.capacity() > GATHERED {
-                    self.out = BytesMut::new();
+                if self.out.get_ref().capacity() > GATHERED {
+                    self.out = Cursor::default();
                 }
             } else {
                 self.client.has_read();
@@ -129,15 +141,15 @@ impl Connection<'_> {
 
     /// Handles a request and writes its answer.
     async fn exchange(&mut self, head: Head) -> After {
-        let Head { parts, rest, keep_alive, expects_continue, takes_trailers } = head;
+        let Head { request, rest, keep_alive, expects_continue, takes_trailers } = head;
         {
             let mut io = self.shared.lock();
             (io.rest, io.owes_continue) = (rest, expects_continue);
         }
-        let asked = Asked { version: parts.version, is_head: parts.method == Method::HEAD, keep_alive };
+        let asked = Asked { version: request.version, is_head: request.method == Method::HEAD, keep_alive };
         let body = RequestBody::H1(Incoming(self.shared.clone()));
         let reply = {
-            let mut handling = pin!(handle(Arc::clone(self.worker), Arc::clone(self.client), parts, body));
+            let mut handling = pin!(handle(Arc::clone(self.worker), Arc::clone(self.client), request, body));
             let (shared, client) = (&self.shared, self.client);
             poll_fn(|cx| {
                 if let Poll::Ready(reply) = handling.as_mut().poll(cx) {
@@ -163,9 +175,12 @@ impl Connection<'_> {
         let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
         asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
         let date = self.worker.date();
-        let (framing, keep_alive) = write_head(&mut self.out, &reply, asked, &date);
+        let (framing, keep_alive) = write_head(self.out(), &reply, asked, &date);
         let mut writing = Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head };
         let body = &mut reply.body;
+        if let Some(whole) = body.take_whole() {
+            writing.take_whole(self.out(), whole);
+        }
         if poll_fn(|cx| self.poll_write(cx, body, &mut writing)).await.is_err() {
             return After::Gone;
         }
@@ -188,9 +203,9 @@ impl Connection<'_> {
     fn poll_write(&mut self, cx: &mut Context<'_>, body: &mut Body, writing: &mut Writing) -> Poll<Result<(), ()>> {
         loop {
             let mut waits = false;
-            while !writing.ended && writing.data.is_empty() && self.out.len() < GATHERED {
+            while !writing.ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
                 match Pin::new(&mut *body).poll_frame(cx) {
-                    Poll::Ready(frame) => writing.take(&mut self.out, frame, body)?,
+                    Poll::Ready(frame) => writing.take(self.out(), frame, body)?,
                     Poll::Pending => {
                         waits = true;
                         break;
@@ -203,7 +218,11 @@ impl Connection<'_> {
             }
             let mut io = self.shared.lock();
             let written = match io.poll_write(cx, &mut self.out) {
-                Poll::Ready(Ok(())) => io.poll_write(cx, &mut writing.data),
+                Poll::Ready(Ok(())) => {
+                    self.out.set_position(0);
+                    self.out.get_mut().clear();
+                    io.poll_write(cx, &mut writing.data)
+                }
                 other => other,
             };
             match written {
@@ -281,10 +300,20 @@ struct Writing {
 }
 
 impl Writing {
+    /// Queues all of a body, whose length was told.
+    fn take_whole(&mut self, out: &mut Vec<u8>, whole: Bytes) {
+        if !self.ended && whole.len() <= GATHERED {
+            out.extend_from_slice(&whole);
+        } else if !self.ended {
+            self.data = whole;
+        }
+        self.ended = true;
+    }
+
     /// Queues a piece of the body.
     fn take(
         &mut self,
-        out: &mut BytesMut,
+        out: &mut Vec<u8>,
         frame: Option<Result<http_body::Frame<Bytes>, crate::upstream::Trouble>>,
         body: &Body,
     ) -> Result<(), ()> {

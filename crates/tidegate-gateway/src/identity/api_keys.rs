@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use http::header::{HeaderMap, HeaderName};
+use http::header::HeaderName;
 
 use crate::config::model::{ApiKey, ApiKeys};
+use crate::fields::Fields;
 
 use super::digest::{Digest, from_hex, sha256, short_id};
 use super::{Caller, Errors, Unidentified, check_name, header_name, only};
@@ -49,9 +50,9 @@ impl KeyTable {
     }
 
     /// Whose key this is; `None` if no key is presented.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Option<Arc<Caller>>, Unidentified> {
-        let Some(key) = only(headers, &self.header)? else { return Ok(None) };
-        match self.callers.get(&sha256(key.as_bytes())) {
+    pub(super) fn caller(&self, fields: &Fields) -> Result<Option<Arc<Caller>>, Unidentified> {
+        let Some(key) = only(fields, &self.header)? else { return Ok(None) };
+        match self.callers.get(&sha256(key)) {
             Some(caller) => Ok(Some(Arc::clone(caller))),
             None => Err(Unidentified::UnknownApiKey),
         }

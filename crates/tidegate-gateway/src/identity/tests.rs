@@ -16,6 +16,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::{Caller, Errors, Identity, Unidentified};
+use crate::fields::Fields;
 
 /// Every test's present, in Unix seconds.
 const NOW: u64 = 1_800_000_000;
@@ -33,18 +34,18 @@ fn identity(model: Value) -> Identity {
     identity
 }
 
-fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+fn fields(pairs: &[(&str, &str)]) -> Fields {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
         let name: HeaderName = name.parse().expect("a header name");
         headers.append(name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
     }
-    headers
+    Fields::from(&headers)
 }
 
 /// What the headers of an untrusted peer come to.
 fn ask(identity: &Identity, pairs: &[(&str, &str)]) -> Result<Arc<Caller>, Unidentified> {
-    identity.identify(&headers(pairs), false, NOW)
+    identity.identify(&fields(pairs), false, NOW)
 }
 
 fn ask_token(identity: &Identity, token: &str) -> Result<Arc<Caller>, Unidentified> {

@@ -1,7 +1,11 @@
 //! The chunked coding: decoded strictly, encoded plainly.
 
-use bytes::{Buf, Bytes, BytesMut};
+use std::io::Write as _;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::head::{dashed, is_hop_by_hop, is_ours, starts_with};
 
 /// The longest line of a chunk's size with its extensions, and the longest trailer section.
 const LONGEST_LINE: usize = 4 * 1024;
@@ -142,51 +146,46 @@ fn chunk_size(line: &[u8]) -> Result<u64, &'static str> {
 }
 
 /// The line before a chunk's data.
-pub(crate) fn write_size(out: &mut BytesMut, size: usize) {
-    use std::fmt::Write as _;
-    // Writing to memory can't fail.
-    let _written = write!(out, "{size:x}\r\n");
+pub(crate) fn write_size(out: &mut impl BufMut, size: usize) {
+    let mut digits = [0; 16];
+    let mut rest = &mut digits[..];
+    // Sixteen digits hold every size.
+    let _written = write!(rest, "{size:x}");
+    let unused = rest.len();
+    out.put_slice(&digits[..16 - unused]);
+    out.put_slice(b"\r\n");
 }
 
 /// What ends a chunked body.
-pub(crate) fn write_end(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
-    out.extend_from_slice(b"0\r\n");
+pub(crate) fn write_end(out: &mut impl BufMut, trailers: Option<&HeaderMap>) {
+    out.put_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten().filter(|(name, _)| is_fit_for_trailers(name)) {
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
+        out.put_slice(name.as_str().as_bytes());
+        out.put_slice(b": ");
+        out.put_slice(value.as_bytes());
+        out.put_slice(b"\r\n");
     }
-    out.extend_from_slice(b"\r\n");
+    out.put_slice(b"\r\n");
 }
 
 /// RFC 9110 §6.5.1: what concerns framing, routing, authentication or the content itself can't come in trailers.
 pub(crate) fn is_fit_for_trailers(name: &HeaderName) -> bool {
     use http::header;
-    if let Some(dashed) = super::head::dashed(name) {
-        return is_fit_for_trailers(&dashed);
-    }
-    let text = name.as_str();
-    let is_ours = text.starts_with("x-forwarded-")
-        || text.starts_with("x-tidegate-")
-        || matches!(text, "x-request-id" | "x-real-ip");
-    !super::is_hop_by_hop(name)
-        && !is_ours
+    let meant = dashed(name.as_str().as_bytes());
+    let Ok(meant_name) = HeaderName::from_bytes(&meant) else { return false };
+    !is_hop_by_hop(&meant)
+        && !is_ours(&meant)
+        && !starts_with(&meant, b"x-forwarded-")
         && !matches!(
-            *name,
-            header::CONTENT_LENGTH
-                | header::HOST
-                | header::AUTHORIZATION
+            meant_name,
+            header::AUTHORIZATION
                 | header::CONTENT_ENCODING
                 | header::CONTENT_TYPE
                 | header::CONTENT_RANGE
                 | header::SET_COOKIE
                 | header::COOKIE
                 | header::CACHE_CONTROL
-                | header::EXPECT
                 | header::RANGE
-                | header::FORWARDED
-                | header::VIA
                 | header::WWW_AUTHENTICATE
                 | header::TRAILER
         )

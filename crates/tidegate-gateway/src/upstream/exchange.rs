@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
-use http::header::HeaderValue;
 use http_body::Frame;
 use tokio::io::AsyncWrite;
 
 use super::chunks::{Chunked, Piece, write_end, write_size};
-use super::head::{AnswerFields, AnswerHead, BodyLength, Framing, Traits, take_answer};
+use super::head::{AnswerHead, BodyLength, Framing, Traits, take_answer};
 use super::{Connection, Trouble, Upstream};
+use crate::fields::Fields;
 use crate::request_body::{Broken, RequestBody};
 use crate::sweep::Sweep;
 
@@ -41,7 +41,7 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     /// Whether the upstream speaks HTTP/1.0.
     pub(crate) is_old: bool,
-    pub(crate) fields: AnswerFields,
+    pub(crate) fields: Fields,
     pub(crate) body: AnswerContent,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum AnswerContent {
     Whole(Bytes),
     Stream(Box<AnswerStream>),
     /// The connection speaks another protocol now.
-    Upgraded(Box<Connection>, HeaderValue),
+    Upgraded(Box<Connection>, Bytes),
 }
 
 /// Sends a request, over a kept connection where there is one, and waits for the head of its answer. `sending` is called when there is a

@@ -1,10 +1,12 @@
 //! Heads: requests written anew, answers read strictly.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode, Uri};
+use http::{HeaderName, Method, StatusCode, Uri};
+
+use crate::fields::{Fields, Unfinished};
 
 /// The most headers an answer may have.
 const MOST_HEADERS: usize = 128;
@@ -13,7 +15,7 @@ const MOST_HEADERS: usize = 128;
 pub(crate) struct Outgoing<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) fields: &'a Fields,
     /// What goes before the path.
     pub(crate) base: &'a str,
     /// The `Host` to send.
@@ -36,7 +38,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) body: BodyLength,
     pub(crate) expects_continue: bool,
     /// The protocol to upgrade to.
-    pub(crate) upgrade: Option<&'a HeaderValue>,
+    pub(crate) upgrade: Option<&'a [u8]>,
 }
 
 /// How the length of a request's body is told.
@@ -48,29 +50,53 @@ pub(crate) enum BodyLength {
     Chunked,
 }
 
-/// Headers that concern one connection only (RFC 9110 §7.6.1).
-pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(
-        *name,
-        header::CONNECTION
-            | header::TE
-            | header::TRANSFER_ENCODING
-            | header::UPGRADE
-            | header::PROXY_AUTHORIZATION
-            | header::PROXY_AUTHENTICATE
-    ) || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+/// Whether a field concerns one connection only (RFC 9110 §7.6.1).
+pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
+    let names: &[&[u8]] = match name.len() {
+        2 => &[b"te"],
+        7 => &[b"upgrade"],
+        10 => &[b"connection", b"keep-alive"],
+        16 => &[b"proxy-connection"],
+        17 => &[b"transfer-encoding"],
+        18 => &[b"proxy-authenticate"],
+        19 => &[b"proxy-authorization"],
+        _ => &[],
+    };
+    names.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
+/// Whether a field is written by us alone: who asked, for what, through whom.
+pub(super) fn is_ours(name: &[u8]) -> bool {
+    let names: &[&[u8]] = match name.len() {
+        3 => &[b"via"],
+        4 => &[b"host"],
+        6 => &[b"expect"],
+        9 => &[b"forwarded", b"x-real-ip"],
+        12 => &[b"x-request-id"],
+        14 => &[b"content-length"],
+        15 => &[b"x-forwarded-for"],
+        16 => &[b"x-forwarded-host"],
+        17 => &[b"x-forwarded-proto"],
+        _ => &[],
+    };
+    names.iter().any(|other| name.eq_ignore_ascii_case(other)) || starts_with(name, b"x-tidegate-")
+}
+
+pub(super) fn starts_with(name: &[u8], start: &[u8]) -> bool {
+    name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }
 
 /// What a name with underscores means to CGI and its kin: to them `x_forwarded_for` is the same as `x-forwarded-for`.
-pub(super) fn dashed(name: &HeaderName) -> Option<HeaderName> {
-    let text = name.as_str();
-    text.contains('_').then(|| HeaderName::from_bytes(text.replace('_', "-").as_bytes()).ok()).flatten()
+pub(super) fn dashed(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.contains(&b'_') {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect())
 }
 
 /// The names that `Connection` makes hop-by-hop too.
-fn nominated(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::CONNECTION).iter();
-    values.flat_map(|value| words(value.as_bytes())).filter(|word| is_nomination(word))
+fn nominated(fields: &Fields) -> impl Iterator<Item = &str> {
+    fields.all("connection").flat_map(words).filter(|word| is_nomination(word))
 }
 
 /// What an exchange must know of the request whose head it sends.
@@ -119,51 +145,44 @@ impl Outgoing<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         out.extend_from_slice(self.host);
         out.extend_from_slice(b"\r\n");
-        let none_nominated = nominated(self.headers).next().is_none();
-        for (name, value) in self.headers {
-            let dashed = dashed(name);
-            let meant = dashed.as_ref().unwrap_or(name);
-            let dropped = is_hop_by_hop(meant) || self.is_ours(meant);
-            let dropped = dropped
-                || !none_nominated && nominated(self.headers).any(|other| name.as_str().eq_ignore_ascii_case(other));
-            if !dropped && *name != header::COOKIE {
-                write_field(out, name.as_str().as_bytes(), value.as_bytes());
+        let none_nominated = nominated(self.fields).next().is_none();
+        let mut has_cookies = false;
+        for (name, value) in self.fields.iter() {
+            let is_nominated = || nominated(self.fields).any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
+            if self.is_dropped(&dashed(name)) || !none_nominated && is_nominated() {
+                continue;
+            }
+            if name.eq_ignore_ascii_case(b"cookie") {
+                has_cookies = true;
+            } else {
+                write_field(out, name, value);
             }
         }
-        self.write_cookies(out);
+        if has_cookies {
+            self.write_cookies(out);
+        }
         self.write_framing(out);
         self.write_forwarded(out);
         out.extend_from_slice(b"\r\n");
     }
 
-    /// HTTP/2 may cut cookies into crumbs; HTTP/1 has them in one line (RFC 9113 §8.2.3).
-    fn write_cookies(&self, out: &mut BytesMut) {
-        let mut crumbs = self.headers.get_all(header::COOKIE).iter();
-        let Some(first) =
-            crumbs.next().filter(|_| !nominated(self.headers).any(|name| name.eq_ignore_ascii_case("cookie")))
-        else {
-            return;
-        };
-        write_field_start(out, b"cookie");
-        out.extend_from_slice(first.as_bytes());
-        for crumb in crumbs {
-            out.extend_from_slice(b"; ");
-            out.extend_from_slice(crumb.as_bytes());
-        }
-        out.extend_from_slice(b"\r\n");
+    /// Whether a field is not passed on.
+    fn is_dropped(&self, name: &[u8]) -> bool {
+        let is_guarded =
+            |name: &[u8]| self.guarded.iter().any(|other| name.eq_ignore_ascii_case(other.as_str().as_bytes()));
+        is_hop_by_hop(name)
+            || is_ours(name)
+            || !self.trusted && (starts_with(name, b"x-forwarded-") || is_guarded(name))
     }
 
-    /// Whether a header is written by us, whatever the client sent.
-    fn is_ours(&self, name: &HeaderName) -> bool {
-        let text = name.as_str();
-
-        matches!(*name, header::HOST | header::CONTENT_LENGTH | header::EXPECT | header::VIA | header::FORWARDED)
-            || text.starts_with("x-")
-                && (matches!(
-                    text,
-                    "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-request-id" | "x-real-ip"
-                ) || text.starts_with("x-tidegate-"))
-            || !self.trusted && (text.starts_with("x-forwarded-") || self.guarded.contains(name))
+    /// HTTP/2 may cut cookies into crumbs; HTTP/1 has them in one line (RFC 9113 §8.2.3).
+    fn write_cookies(&self, out: &mut BytesMut) {
+        write_field_start(out, b"cookie");
+        for (place, crumb) in self.fields.all("cookie").enumerate() {
+            out.extend_from_slice(if place == 0 { b"" } else { b"; " });
+            out.extend_from_slice(crumb);
+        }
+        out.extend_from_slice(b"\r\n");
     }
 
     fn write_framing(&self, out: &mut BytesMut) {
@@ -179,8 +198,8 @@ impl Outgoing<'_> {
         }
         if let Some(protocol) = self.upgrade {
             write_field(out, b"connection", b"upgrade");
-            write_field(out, b"upgrade", protocol.as_bytes());
-        } else if self.headers.get_all(header::TE).iter().any(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers")) {
+            write_field(out, b"upgrade", protocol);
+        } else if self.fields.all("te").any(|te| te.eq_ignore_ascii_case(b"trailers")) {
             write_field(out, b"connection", b"te");
             write_field(out, b"te", b"trailers");
         }
@@ -217,8 +236,8 @@ impl Outgoing<'_> {
         out.extend_from_slice(self.scheme.as_bytes());
         out.extend_from_slice(b"\r\n");
         write_field_start(out, b"via");
-        for before in self.headers.get_all(header::VIA) {
-            out.extend_from_slice(before.as_bytes());
+        for before in self.fields.all("via") {
+            out.extend_from_slice(before);
             out.extend_from_slice(b", ");
         }
         out.extend_from_slice(self.version.as_bytes());
@@ -231,8 +250,7 @@ impl Outgoing<'_> {
 
     /// What a trusted peer said in this header.
     fn before(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let values = self.trusted.then(|| self.headers.get_all(name).iter());
-        values.into_iter().flatten().map(HeaderValue::as_bytes)
+        self.trusted.then(|| self.fields.all(name)).into_iter().flatten()
     }
 }
 
@@ -258,43 +276,15 @@ pub(super) enum Framing {
 /// The head of an answer.
 pub(super) struct AnswerHead {
     pub(super) status: StatusCode,
-    pub(super) fields: AnswerFields,
+    /// Without those that concern the connection.
+    pub(super) fields: Fields,
     pub(super) framing: Framing,
     /// Whether it speaks HTTP/1.0.
     pub(super) is_old: bool,
     /// Whether the connection can carry another request.
     pub(super) keep_alive: bool,
     /// The protocol it upgrades to.
-    pub(super) upgrade: Option<HeaderValue>,
-}
-
-/// The fields of an answer, without those that concern the connection: where they stand in its head.
-pub(crate) struct AnswerFields {
-    head: Bytes,
-    places: Vec<(Place, Place)>,
-}
-
-/// Where something stands: its start and its length.
-type Place = (usize, usize);
-
-impl AnswerFields {
-    /// Leaves out those whose name `is_unwanted`.
-    pub(crate) fn remove(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
-        self.places.retain(|((start, length), _)| !is_unwanted(&self.head[*start..start + length]));
-    }
-
-    /// Names and values as they came.
-    pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let bytes = |(start, length): Place| &self.head[start..start + length];
-        self.places.iter().map(move |(name, value)| (bytes(*name), bytes(*value)))
-    }
-
-    /// The same, with values that can be kept.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Bytes)> {
-        let bytes = |(start, length): Place| &self.head[start..start + length];
-        let kept = |(start, length): Place| self.head.slice(start..start + length);
-        self.places.iter().map(move |(name, value)| (bytes(*name), kept(*value)))
-    }
+    pub(super) upgrade: Option<Bytes>,
 }
 
 /// Takes a head out of `read`, if it is there as a whole. `bodiless`: the request was HEAD.
@@ -318,15 +308,13 @@ pub(super) fn take_answer(
     }
     let status = answer.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("its status is none")?;
     let facts = Facts::read(answer.headers, answer.version == Some(0))?;
-    let origin = read.as_ptr() as usize;
-    let place = |bytes: &[u8]| (bytes.as_ptr() as usize - origin, bytes.len());
-    let mut places = Vec::with_capacity(answer.headers.len());
+    let mut fields = Unfinished::new(read, answer.headers.len());
     for field in answer.headers.iter() {
         if !facts.concerns_connection(field.name, answer.headers) {
-            places.push((place(field.name.as_bytes()), place(field.value)));
+            fields.add(field.name.as_bytes(), field.value);
         }
     }
-    let upgrade = facts.upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok());
+    let upgrade = facts.upgrade.map(Bytes::copy_from_slice);
     let is_empty = bodiless || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
     let framing = match (is_empty, facts.is_chunked, facts.length) {
         (_, true, Some(_)) => return Err("it has both Content-Length and Transfer-Encoding"),
@@ -337,7 +325,7 @@ pub(super) fn take_answer(
     };
     let keep_alive = framing != Framing::UntilClose && !facts.close && (!facts.is_old || facts.keep);
     let is_old = facts.is_old;
-    let fields = AnswerFields { head: read.split_to(length).freeze(), places };
+    let fields = fields.within(read.split_to(length).freeze());
     Ok(Some(AnswerHead { status, fields, framing, is_old, keep_alive, upgrade }))
 }
 
@@ -391,17 +379,7 @@ impl<'a> Facts<'a> {
 
     /// Whether a field stays on its connection.
     fn concerns_connection(&self, name: &str, fields: &[httparse::Header<'_>]) -> bool {
-        let hop_by_hop = match name.len() {
-            2 => &["te"][..],
-            7 => &["upgrade"],
-            10 => &["connection", "keep-alive"],
-            16 => &["proxy-connection"],
-            17 => &["transfer-encoding"],
-            18 => &["proxy-authenticate"],
-            19 => &["proxy-authorization"],
-            _ => &[],
-        };
-        if hop_by_hop.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+        if is_hop_by_hop(name.as_bytes()) {
             return true;
         }
         if !self.nominates || name.eq_ignore_ascii_case("content-length") {
@@ -413,7 +391,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn words(value: &[u8]) -> impl Iterator<Item = &str> {
+/// The words of a list, as `Connection` has them.
+pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = &str> {
     str::from_utf8(value).unwrap_or_default().split(',').map(str::trim)
 }
 
@@ -489,7 +468,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: X-Hop, Content-Length\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nX-Kept: 2\r\n\r\n",
         );
         let fields = head.expect("readable").expect("whole").fields;
-        let names: Vec<&[u8]> = fields.iter_bytes().map(|(name, _)| name).collect();
+        let names: Vec<&[u8]> = fields.iter().map(|(name, _)| name).collect();
         assert_eq!(names, [&b"Content-Length"[..], b"X-Kept"]);
     }
 }
