@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::{Method, StatusCode, Version};
+use http::{StatusCode, Version};
 use tidegate_serve::{Sink, Utc};
 
 use crate::config::model::{self, AccessLogFormat};
@@ -21,7 +21,7 @@ pub(crate) struct AccessLog {
 pub(crate) struct Record {
     ip: IpAddr,
     user: Option<Box<str>>,
-    method: Method,
+    method: Box<str>,
     target: Box<str>,
     version: &'static str,
     host: Box<str>,
@@ -54,16 +54,35 @@ impl AccessLog {
 }
 
 impl Record {
-    pub(crate) fn new(request: &RequestHead, host: &str, ip: IpAddr, request_id: &str) -> Self {
+    /// Of a head that can't be understood.
+    pub(crate) fn unreadable(ip: IpAddr, request_id: &str) -> Self {
+        let unknown = || Box::from("-");
+        Self {
+            ip,
+            user: None,
+            method: unknown(),
+            target: unknown(),
+            version: "-",
+            host: Box::default(),
+            referer: Box::default(),
+            agent: Box::default(),
+            request_id: request_id.into(),
+            route: Box::default(),
+            upstream: Box::default(),
+            refused_by: None,
+        }
+    }
+
+    pub(crate) fn new(request: &RequestHead, host: &[u8], ip: IpAddr, request_id: &str) -> Self {
         let text =
             |name| request.fields.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value).into());
         Self {
             ip,
             user: None,
-            method: request.method.clone(),
+            method: request.method.as_str().into(),
             target: request.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).into(),
             version: version_name(request.version),
-            host: host.into(),
+            host: String::from_utf8_lossy(host).into(),
             referer: text("referer"),
             agent: text("user-agent"),
             request_id: request_id.into(),
@@ -125,7 +144,7 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
         Utc::now().with_millis(),
         text(&record.request_id),
         record.ip,
-        text(record.method.as_str()),
+        text(&record.method),
         text(&record.host),
         text(&record.target),
         record.version,

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a path is one of the gateway's own.
 pub(crate) fn is_local(path: &str) -> bool {
-    path.starts_with("/config/") || path.starts_with("/actuator/") || path == "/reload" || path == "/config"
+    path.starts_with("/config/") || path.starts_with("/actuator/") || path == "/reload"
 }
 
 /// Answers a request for one of the gateway's own paths.

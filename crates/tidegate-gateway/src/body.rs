@@ -41,7 +41,7 @@ impl Body {
 
     /// The request ends when this body does.
     pub(crate) fn ends(&mut self, mut ending: Box<Ending>) {
-        self.stall = ending.stall_deadline();
+        self.stall = Ending::stall_deadline();
         if let Some(stall) = &self.stall {
             stall.set(ending.write_timeout());
         }

@@ -105,6 +105,13 @@ impl Client {
         }
     }
 
+    /// Nothing of a request is there: what was read was the end of the last one.
+    pub(crate) fn awaits_request(&self) {
+        if self.in_head.swap(false, Ordering::Relaxed) {
+            self.set_deadline();
+        }
+    }
+
     pub(crate) fn has_written(&self, blocked: bool) {
         // Only when it turns: a client that takes nothing gains no time by what is waiting for it.
         if blocked != self.blocked.load(Ordering::Relaxed) {
@@ -144,7 +151,9 @@ impl Write for ClientIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.client.has_written(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use crate::access_log::Record;
 use crate::client::Client;
+use crate::h2_streams;
 use crate::limits::Admission;
 use crate::server::Worker;
 use crate::sweep::Deadline;
@@ -54,9 +55,9 @@ impl Ending {
         self.client.write_timeout
     }
 
-    /// On HTTP/2, where one stream may stall while others move.
-    pub(crate) fn stall_deadline(&self) -> Option<Arc<Deadline>> {
-        self.client.is_h2.then(|| self.worker.sweep.deadline_of_part(&self.client.deadline))
+    /// The stream's own, on HTTP/2: one may stall while others move.
+    pub(crate) fn stall_deadline() -> Option<Arc<Deadline>> {
+        h2_streams::deadline()
     }
 
     /// The answer broke off.

@@ -20,6 +20,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) upstream: &'a str,
     pub(crate) method: &'a str,
     /// Without port.
-    pub(crate) host: &'a str,
+    pub(crate) host: &'a [u8],
     pub(crate) fields: &'a Fields,
 }

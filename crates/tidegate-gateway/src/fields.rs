@@ -78,6 +78,12 @@ impl Fields {
         self.all(name).next()
     }
 
+    /// The value of a field that is there once. Which of several is meant nobody can tell.
+    pub(crate) fn only(&self, name: &str) -> Option<&[u8]> {
+        let mut values = self.all(name);
+        values.next().filter(|_| values.next().is_none())
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

@@ -19,7 +19,6 @@ use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_head::RequestHead;
 use crate::request_id::RequestId;
-use crate::routes::normal_path;
 use crate::server::Worker;
 use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream, send};
 use crate::{admin, vetting};
@@ -57,7 +56,7 @@ impl Passage<'_> {
         let host = match vetting::vet(&request, &site.connections) {
             Ok(host) => host,
             Err(fault) => {
-                self.note(&request, "", self.client.peer);
+                self.note(&request, b"", self.client.peer);
                 return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
             }
         };
@@ -70,22 +69,22 @@ impl Passage<'_> {
         let ip =
             if from_trusted { vetting::client_ip(site, self.client.peer, &request.fields) } else { self.client.peer };
         self.note(&request, host.whole(), ip);
-        let caller = match site.identity.identify(&request.fields, from_trusted, self.since_1970().as_secs()) {
-            Ok(caller) => caller,
-            Err(unidentified) => return self.unidentified(&unidentified.to_string()),
-        };
-        let path = normal_path(request.uri.path());
-        let Some(place) = site.route(host.name(), &request.method, &path) else {
+        let (caller, unidentified) =
+            match site.identity.identify(&request.fields, from_trusted, self.since_1970().as_secs()) {
+                Ok(caller) => (caller, None),
+                Err(unidentified) => (site.identity.anonymous(), Some(unidentified.to_string())),
+            };
+        let Some(found) = site.find(host.name(), &request.method, request.uri.path()) else {
             return rejected(StatusCode::NOT_FOUND, "no_route", "no route matches this request", self.id.as_str());
         };
-        let route = &site.routes[place];
+        let (place, route) = (found.route, &site.routes[found.route]);
         let upstream = &site.upstreams[route.upstream];
         let facts = Facts {
             ip,
             caller: &caller,
             tier: caller.tier.as_deref().unwrap_or(&site.default_tier),
             route: &route.name,
-            path: &path,
+            path: &found.path,
             upstream: &upstream.settings.name,
             method: request.method.as_str(),
             host: host.name(),
@@ -103,7 +102,10 @@ impl Passage<'_> {
             now: self.now,
             worker: self.worker.index,
         };
-        let admission = match admitted(deciding, &route.limits, &upstream.settings.limits, &facts).await {
+        if let Some(detail) = unidentified {
+            return self.refuse_unidentified(&detail, deciding, found.limits(site), &facts, place).await;
+        }
+        let admission = match admitted(deciding, found.limits(site), &upstream.settings.limits, &facts).await {
             Ok(admission) => admission,
             Err(denied) => {
                 self.count(place, false);
@@ -126,11 +128,7 @@ impl Passage<'_> {
             uri: &request.uri,
             fields: &request.fields,
             base: &settings.base,
-            host: if settings.preserve_host && !host.is_empty() {
-                host.as_bytes()
-            } else {
-                settings.authority.as_bytes()
-            },
+            host: if settings.preserve_host && !host.is_empty() { host } else { settings.authority.as_bytes() },
             asked_host: host,
             peer: &self.client.peer_text,
             peer_forwarded: &self.client.peer_forwarded,
@@ -176,7 +174,10 @@ impl Passage<'_> {
         let mut reply = Reply::new(status, body);
         reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
         if let Some(admission) = &self.ending.admission {
-            fields.remove(refusal::is_told);
+            // Where we have nothing to say of limits, the upstream may have.
+            let tells = !admission.asked().is_empty();
+            fields
+                .remove(|name| if tells { refusal::is_told(name) } else { name.eq_ignore_ascii_case(b"x-request-id") });
             refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
             refusal::tell_dry_run(self.plan, &admission.would_refuse, &mut reply.lines);
         }
@@ -207,15 +208,17 @@ impl Passage<'_> {
     }
 
     fn refuse(&mut self, denied: Denied, route: usize, tier: &str) -> Reply {
-        let (plan, id) = (self.plan, self.id.as_str());
+        let (plan, id) = (self.plan, &self.id);
         let (limit, response) = match denied {
             Denied::Limit { asked, by, retry_after } => {
-                let response = refusal::limited(plan, &asked, by, retry_after, self.since_1970(), self.id.as_bytes());
+                let response = refusal::limited(plan, &asked, by, retry_after, self.since_1970(), id.as_bytes());
                 (&plan.limits[asked[by].limit], response)
             }
-            Denied::NoKey { limit, lacks } => (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id)),
+            Denied::NoKey { limit, lacks } => {
+                (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id.as_str()))
+            }
             Denied::StoreAway { limit, retry_after } => {
-                (&plan.limits[limit], refusal::store_away(&plan.limits[limit], retry_after, id))
+                (&plan.limits[limit], refusal::store_away(&plan.limits[limit], retry_after, id.as_str()))
             }
         };
         plan.site.count_exceeded(route, tier);
@@ -226,14 +229,33 @@ impl Passage<'_> {
         response
     }
 
-    fn unidentified(&mut self, detail: &str) -> Reply {
+    /// Whoever tries credentials is limited like everyone else, by what is known of them without.
+    async fn refuse_unidentified(
+        &mut self,
+        detail: &str,
+        deciding: Deciding<'_>,
+        limits: &[usize],
+        facts: &Facts<'_>,
+        route: usize,
+    ) -> Reply {
+        let needs_no_caller = |limit: &&usize| !self.plan.limits[**limit].settings.key.needs_caller();
+        let limits: Vec<usize> = limits.iter().filter(needs_no_caller).copied().collect();
+        match Box::pin(admit(deciding, &limits, facts)).await {
+            Ok(mut admission) => admission.sent(),
+            Err(denied @ Denied::Limit { .. }) => {
+                self.count(route, false);
+                return self.refuse(denied, route, facts.tier);
+            }
+            // Neither what else is missing nor a store that is away says more than that the credentials are wrong.
+            Err(Denied::NoKey { .. } | Denied::StoreAway { .. }) => {}
+        }
         let mut reply = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
         reply.lines.add("www-authenticate", "Bearer");
         reply
     }
 
     /// Remembers a request for its line in the access log.
-    fn note(&mut self, request: &RequestHead, host: &str, ip: IpAddr) {
+    fn note(&mut self, request: &RequestHead, host: &[u8], ip: IpAddr) {
         if self.worker.gateway.access_log().is_some() {
             self.ending.record = Some(Box::new(Record::new(request, host, ip, self.id.as_str())));
         }
@@ -254,7 +276,7 @@ impl Passage<'_> {
 /// A request that may go.
 struct Outbound<'a> {
     request: &'a RequestHead,
-    host: &'a str,
+    host: &'a [u8],
     body: RequestBody,
     from_trusted: bool,
 }

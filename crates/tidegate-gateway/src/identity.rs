@@ -118,7 +118,12 @@ impl Identity {
         {
             return Ok(Arc::new(caller));
         }
-        Ok(Arc::clone(&self.anonymous))
+        Ok(self.anonymous())
+    }
+
+    /// Nobody in particular.
+    pub(crate) fn anonymous(&self) -> Arc<Caller> {
+        Arc::clone(&self.anonymous)
     }
 
     /// Headers that only a trusted proxy may set. They must be removed from everyone else's requests: the upstream

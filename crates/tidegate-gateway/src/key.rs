@@ -131,6 +131,11 @@ impl KeyParts {
         Self { parts, shared }
     }
 
+    /// Whether it tells callers apart by who they are.
+    pub(crate) fn needs_caller(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::User | Part::ApiKey | Part::ClientId))
+    }
+
     /// The account of a request, or what `missing` says if it lacks something.
     pub(crate) fn account(&self, facts: &Facts<'_>, missing: Missing) -> Account {
         if self.parts.is_empty() {
@@ -146,11 +151,11 @@ impl KeyParts {
                 Part::ClientId => facts.caller.client_id.as_deref().map(str::as_bytes),
                 Part::Tier => Some(facts.tier.as_bytes()),
                 Part::Endpoint => Some(facts.route.as_bytes()),
-                Part::Resource => Some(facts.path.as_bytes()),
+                Part::Resource => Some(facts.path.strip_suffix('/').unwrap_or(facts.path).as_bytes()),
                 Part::Provider => Some(facts.upstream.as_bytes()),
                 Part::Method => Some(facts.method.as_bytes()),
-                Part::Host => Some(facts.host.as_bytes()).filter(|host| !host.is_empty()),
-                Part::Header(name) => facts.fields.get(name.as_str()),
+                Part::Host => Some(facts.host).filter(|host| !host.is_empty()),
+                Part::Header(name) => facts.fields.only(name.as_str()),
             };
             // The first part tells complete keys from the others, so that no value can be taken for a missing one.
             match text {

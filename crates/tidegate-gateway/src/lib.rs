@@ -14,6 +14,7 @@ mod facts;
 mod fields;
 mod gateway;
 mod h1;
+mod h2_streams;
 mod handler;
 mod identity;
 mod key;

@@ -51,7 +51,8 @@ pub(crate) struct UpstreamMetrics {
     pub(crate) latency: Histogram,
     pub(crate) longest_nanos: AtomicU64,
     pub(crate) long: Counter,
-    pub(crate) errors: [Counter; 3],
+    /// Statuses from 500 to 599.
+    errors: Box<[Counter; 100]>,
     pub(crate) troubles: std::sync::Mutex<std::collections::BTreeMap<&'static str, u64>>,
 }
 
@@ -61,7 +62,7 @@ impl UpstreamMetrics {
             latency: Histogram::new(&buckets(&LATENCY_MICROS)),
             longest_nanos: AtomicU64::new(0),
             long: Counter::new(),
-            errors: Default::default(),
+            errors: Box::new([const { Counter::new() }; 100]),
             troubles: Default::default(),
         }
     }
@@ -76,11 +77,8 @@ impl UpstreamMetrics {
         if took > LONG_ANSWER {
             self.long.inc();
         }
-        match status.as_u16() {
-            500 => self.errors[0].inc(),
-            502 => self.errors[1].inc(),
-            503 => self.errors[2].inc(),
-            _ => {}
+        if let Some(counter) = status.as_u16().checked_sub(500).and_then(|place| self.errors.get(usize::from(place))) {
+            counter.inc();
         }
     }
 
@@ -118,12 +116,17 @@ impl WorkerMetrics {
         self.by_algorithm[place.unwrap_or(Algorithm::ALL.len())].inc();
     }
 
-    /// A request has been answered.
+    /// A request has been answered, after how long.
     pub(crate) fn ended(&self, status: http::StatusCode, took: Duration) {
+        self.answered(status);
+        self.duration.observe(took);
+    }
+
+    /// Something was answered; whether it was a request nobody knows.
+    pub(crate) fn answered(&self, status: http::StatusCode) {
         if let Some(counter) = self.by_status.get(usize::from(status.as_u16().saturating_sub(100))) {
             counter.inc();
         }
-        self.duration.observe(took);
     }
 }
 
@@ -356,8 +359,11 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_errors_total", "Answers with a status that means trouble.", Kind::Counter);
     for (name, metrics) in named() {
-        for (status, counter) in ["500", "502", "503"].into_iter().zip(&metrics.errors) {
-            family.sample(&[("service", name), ("status", status)], counter.get());
+        for (status, counter) in (500..).zip(&*metrics.errors) {
+            // Those that dashboards ask for are there from the start.
+            if counter.get() > 0 || matches!(status, 500 | 502 | 503) {
+                family.sample(&[("service", name), ("status", &status.to_string())], counter.get());
+            }
         }
     }
     let mut family = page.family(

@@ -1,6 +1,7 @@
 //! What requests are judged by: everything a configuration says, ready to be used. It never changes; a change makes a new one and swaps
 //! it in, and requests under way end with the one they began with.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -17,7 +18,7 @@ use crate::config::numbers::LimitNumbers;
 use crate::config::{LimitSettings, RouteSettings, Settings};
 use crate::identity::Identity;
 use crate::limits::{Counts, Limit, LimitStats};
-use crate::routes::Matcher;
+use crate::routes::{Matcher, readings};
 use crate::upstream::Upstream;
 
 /// Everything a request is judged by.
@@ -55,13 +56,43 @@ pub(crate) struct RoutePlan {
     pub(crate) limits: Vec<usize>,
 }
 
+/// A request's route.
+pub(crate) struct Found<'a> {
+    /// The path in its normal form.
+    pub(crate) path: Cow<'a, str>,
+    pub(crate) route: usize,
+    /// The limits of all routes it may fall under, where there are several.
+    limits: Vec<usize>,
+}
+
+impl Found<'_> {
+    pub(crate) fn limits<'a>(&'a self, site: &'a Site) -> &'a [usize] {
+        if self.limits.is_empty() { &site.routes[self.route].limits } else { &self.limits }
+    }
+}
+
 /// The tier that stands for all that the configuration does not name.
 pub(crate) const OTHER_TIER: &str = "other";
 
 impl Site {
-    /// The route of a request, by its place.
-    pub(crate) fn route(&self, host: &str, method: &Method, path: &str) -> Option<usize> {
-        self.routes.iter().position(|route| route.matcher.matches(host, method, path))
+    /// Where a request goes, and which limits it falls under.
+    pub(crate) fn find<'a>(&self, host: &[u8], method: &Method, path: &'a str) -> Option<Found<'a>> {
+        let route_of = |path: &str| self.routes.iter().position(|route| route.matcher.matches(host, method, path));
+        let (path, other_readings) = readings(path);
+        let route = route_of(&path)?;
+        // Whichever way the upstream reads it: the limits of that route count too.
+        let mut others: Vec<usize> = other_readings.iter().filter_map(|reading| route_of(reading)).collect();
+        others.retain(|other| *other != route);
+        let mut limits = Vec::new();
+        if !others.is_empty() {
+            let all = [route].into_iter().chain(others).flat_map(|route| &self.routes[route].limits);
+            all.for_each(|limit| {
+                if !limits.contains(limit) {
+                    limits.push(*limit);
+                }
+            });
+        }
+        Some(Found { path, route, limits })
     }
 
     pub(crate) fn is_trusted(&self, ip: IpAddr) -> bool {

@@ -114,20 +114,24 @@ pub(crate) fn tell(
     now_unix: Duration,
     lines: &mut Lines,
 ) {
-    let standings = || {
-        asked
-            .iter()
-            .enumerate()
-            .filter_map(|(place, asked)| Standing::of(&plan.limits[asked.limit], place, asked, refused))
+    let standing = |(place, asked): (usize, &Asked)| Standing::of(&plan.limits[asked.limit], place, asked, refused);
+    let (one, several);
+    // Most requests have one limit.
+    let standings: &[Standing<'_>] = if asked.len() == 1 {
+        one = asked.iter().enumerate().find_map(standing);
+        one.as_slice()
+    } else {
+        several = asked.iter().enumerate().filter_map(standing).collect::<Vec<_>>();
+        &several
     };
-    let refusing = standings().find(|standing| refused.is_some_and(|(by, _)| by == standing.place));
-    let Some(tightest) = refusing.or_else(|| standings().min_by_key(|standing| standing.left)) else { return };
+    let refusing = standings.iter().find(|standing| refused.is_some_and(|(by, _)| by == standing.place));
+    let Some(tightest) = refusing.or_else(|| standings.iter().min_by_key(|standing| standing.left)) else { return };
     lines.push(&tightest.limit.told.quota);
     lines.push_number(tightest.left);
     lines.push("\r\nx-ratelimit-reset: ");
     lines.push_number(whole_seconds(now_unix + tightest.reset));
     lines.push("\r\nratelimit: ");
-    for (count, standing) in standings().enumerate() {
+    for (count, standing) in standings.iter().enumerate() {
         lines.push(if count == 0 { "" } else { ", " });
         lines.push(&standing.limit.told.state);
         lines.push_number(standing.left);
@@ -137,7 +141,7 @@ pub(crate) fn tell(
         }
     }
     lines.push("\r\nratelimit-policy: ");
-    for (count, standing) in standings().enumerate() {
+    for (count, standing) in standings.iter().enumerate() {
         lines.push(if count == 0 { "" } else { ", " });
         lines.push(&standing.limit.told.policy);
     }

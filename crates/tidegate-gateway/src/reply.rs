@@ -30,6 +30,9 @@ impl Reply {
         let mut headers = HeaderMap::with_capacity(16);
         if let Some(fields) = &self.fields {
             for (name, value) in fields.iter_kept() {
+                if self.status == StatusCode::NO_CONTENT && name.eq_ignore_ascii_case(b"content-length") {
+                    continue;
+                }
                 let name = HeaderName::from_bytes(name);
                 let value = HeaderValue::from_maybe_shared(value);
                 if let (Ok(name), Ok(value)) = (name, value) {

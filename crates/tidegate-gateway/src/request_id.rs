@@ -15,7 +15,12 @@ pub(crate) enum RequestId {
 impl RequestId {
     pub(crate) fn of(fields: &Fields, worker: &Worker) -> Self {
         let given = fields.get(REQUEST_ID).and_then(text).filter(|id| is_harmless(id));
-        given.map_or_else(|| Self::Own(worker.ids.next()), |id| Self::Given(id.into()))
+        given.map_or_else(|| Self::own(worker), |id| Self::Given(id.into()))
+    }
+
+    /// One that no other request has.
+    pub(crate) fn own(worker: &Worker) -> Self {
+        Self::Own(worker.ids.next())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

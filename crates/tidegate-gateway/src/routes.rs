@@ -51,6 +51,9 @@ impl Matcher {
                     format!("{host:?} is no host; write api.example.com or *.example.com, without port"),
                 ));
             }
+            Some(host) if host.rfind('*').is_some_and(|place| place > 0) => {
+                return Err(("host", "a `*` stands for whole names before a dot: *.example.com".to_owned()));
+            }
             Some(host) => match host.strip_prefix('*') {
                 None => Host::Exact(host.into()),
                 Some(rest) if rest.starts_with('.') && rest.len() > 1 => Host::Below(rest.into()),
@@ -74,18 +77,23 @@ impl Matcher {
         };
         let mut methods = Vec::new();
         for method in &route.methods {
-            let method = Method::from_bytes(method.as_bytes());
-            methods.push(method.map_err(|_| ("methods", "are not all HTTP methods".to_owned()))?);
+            let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes());
+            let method = method.map_err(|_| ("methods", "are not all HTTP methods".to_owned()))?;
+            if method == Method::GET {
+                // Whoever answers one does the work of the other.
+                methods.push(Method::HEAD);
+            }
+            methods.push(method);
         }
         Ok(Self { host, path, methods })
     }
 
     /// Whether a request with this host (lower case, without port), this method and this normal path is meant.
-    pub(crate) fn matches(&self, host: &str, method: &Method, path: &str) -> bool {
+    pub(crate) fn matches(&self, host: &[u8], method: &Method, path: &str) -> bool {
         let host_fits = match &self.host {
             Host::Any => true,
-            Host::Exact(wanted) => **wanted == *host,
-            Host::Below(end) => host.len() > end.len() && host.ends_with(&**end),
+            Host::Exact(wanted) => wanted.as_bytes() == host,
+            Host::Below(end) => host.len() > end.len() && host.ends_with(end.as_bytes()),
         };
         host_fits && (self.methods.is_empty() || self.methods.contains(method)) && self.path.matches(path)
     }
@@ -114,11 +122,16 @@ fn parse_pattern(pattern: &str) -> Result<PathMatcher, (&'static str, String)> {
     Ok(PathMatcher::Pattern { segments, open_ended })
 }
 
+fn without_end(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
+}
+
 impl PathMatcher {
     fn matches(&self, path: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Exact(wanted) => **wanted == *path,
+            // Most servers make no difference of a slash at the end.
+            Self::Exact(wanted) => without_end(wanted) == without_end(path),
             Self::Prefix(prefix) => {
                 path.strip_prefix(&**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
@@ -129,22 +142,33 @@ impl PathMatcher {
                     (Segment::Text(text), Some(word)) => **text == *word,
                     (_, None) => false,
                 });
-                all && (*open_ended || words.next().is_none())
+                // Here too, a slash at the end makes no difference.
+                all && (*open_ended || words.next().is_none_or(str::is_empty) && words.next().is_none())
             }
         }
     }
 }
 
-/// The path as it is matched: percent-encodings decoded, dot segments and doubled slashes gone. An upstream may see it that way, so a
-/// limit must not be evaded by writing the path in another way. What is sent on is the path as it came.
-pub(crate) fn normal_path(path: &str) -> Cow<'_, str> {
-    let plain = !path.contains('%') && !path.contains("//") && !path.contains("/.");
-    if plain {
-        return Cow::Borrowed(path);
+/// The path as it is matched: percent-encodings decoded, dot segments, doubled slashes and parameters gone. Beside it, if it is written in
+/// any unusual way, all other ways in which an upstream may read it: what is sent on is the path as it came, and a limit must not be evaded
+/// by writing it so that the upstream sees another path than we do.
+pub(crate) fn readings(path: &str) -> (Cow<'_, str>, Vec<String>) {
+    let is_plain =
+        !path.contains(['%', ';', '\\']) && !path.contains("//") && !path.contains("/.") && path.starts_with('/');
+    if is_plain {
+        return (Cow::Borrowed(path), Vec::new());
     }
-    let decoded = decode(path);
+    let whole = decode(path, true);
+    let by_segment = decode(path, false);
+    let others =
+        vec![resolved(&by_segment), without_parameters(&whole), without_parameters(&by_segment), path.to_owned()];
+    (Cow::Owned(resolved(&whole)), others)
+}
+
+/// A decoded path without empty and dot segments, and without parameters.
+fn resolved(decoded: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
-    for segment in decoded.split('/') {
+    for segment in decoded.split('/').map(without_parameter) {
         match segment {
             "" | "." => {}
             ".." => {
@@ -153,19 +177,29 @@ pub(crate) fn normal_path(path: &str) -> Cow<'_, str> {
             _ => segments.push(segment),
         }
     }
+    let last = decoded.rsplit('/').next().map_or("", without_parameter);
     let mut normal = String::with_capacity(decoded.len());
     for segment in &segments {
         normal.push('/');
         normal.push_str(segment);
     }
-    let ends_open = decoded.ends_with('/') || decoded.ends_with("/.") || decoded.ends_with("/..");
-    if normal.is_empty() || ends_open {
+    if normal.is_empty() || matches!(last, "" | "." | "..") {
         normal.push('/');
     }
-    Cow::Owned(normal)
+    normal
 }
 
-fn decode(path: &str) -> String {
+fn without_parameters(decoded: &str) -> String {
+    decoded.split('/').map(without_parameter).collect::<Vec<_>>().join("/")
+}
+
+/// A segment without what follows a semicolon, which some servers leave out.
+fn without_parameter(segment: &str) -> &str {
+    segment.split(';').next().unwrap_or_default()
+}
+
+/// With percent-encodings decoded, those of slashes only where `slashes` says so; a backslash is a slash.
+fn decode(path: &str, slashes: bool) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -174,7 +208,9 @@ fn decode(path: &str) -> String {
             [high, low, ..] if byte == b'%' => value(*high).zip(value(*low)).map(|(high, low)| (high * 16 + low) as u8),
             _ => None,
         };
-        bytes.push(code.unwrap_or(byte));
+        let code = code.filter(|code| slashes || !matches!(code, b'/' | b'\\'));
+        let decoded = code.unwrap_or(byte);
+        bytes.push(if decoded == b'\\' { b'/' } else { decoded });
         rest = if code.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -205,45 +241,71 @@ mod tests {
             ("/%zz", "/%zz"),
             ("/", "/"),
             ("//", "/"),
+            ("/api;v=1/search;x", "/api/search"),
+            ("/api\\search", "/api/search"),
+            ("/x/%5c..%5c/search", "/search"),
+            ("/api/..;x/search", "/search"),
         ] {
-            assert_eq!(normal_path(written), normal, "{written}");
+            assert_eq!(readings(written).0, normal, "{written}");
         }
+    }
+
+    #[test]
+    fn whatever_an_upstream_may_read_is_among_the_readings() {
+        for (written, reading) in [
+            ("/api/export/../../free", "/api/export/../../free"),
+            ("/api/%65xport/../../free", "/api/export/../../free"),
+            ("/%75sers/a%2Fb", "/users/a%2Fb"),
+            ("/x/../users/a%2Fb", "/users/a%2Fb"),
+            ("/api/export;x=1/a", "/api/export/a"),
+            ("/a%20b", "/a%20b"),
+        ] {
+            let (normal, others) = readings(written);
+            assert!(normal == reading || others.iter().any(|other| other == reading), "{written}: {normal} {others:?}");
+        }
+        assert!(readings("/usual/path").1.is_empty());
     }
 
     #[test]
     fn prefixes_end_at_segments_and_patterns_count_them() {
         let prefix = matcher(&model::Route { prefix: Some("/api/".into()), ..Default::default() });
         for (path, fits) in [("/api", true), ("/api/x", true), ("/apis", false), ("/", false)] {
-            assert_eq!(prefix.matches("", &Method::GET, path), fits, "{path}");
+            assert_eq!(prefix.matches(b"", &Method::GET, path), fits, "{path}");
         }
         let all = matcher(&model::Route { prefix: Some("/".into()), ..Default::default() });
-        assert!(all.matches("", &Method::GET, "/anything"));
+        assert!(all.matches(b"", &Method::GET, "/anything"));
         let pattern = matcher(&model::Route { pattern: Some("/users/{id}/orders/**".into()), ..Default::default() });
         for (path, fits) in [
             ("/users/7/orders", true),
             ("/users/7/orders/9/items", true),
             ("/users//orders", false),
+            ("/users/7/orders/", true),
             ("/users/7", false),
             ("/users/7/carts", false),
         ] {
-            assert_eq!(pattern.matches("", &Method::GET, path), fits, "{path}");
+            assert_eq!(pattern.matches(b"", &Method::GET, path), fits, "{path}");
         }
         let one = matcher(&model::Route { pattern: Some("/users/*".into()), ..Default::default() });
-        assert!(one.matches("", &Method::GET, "/users/7") && !one.matches("", &Method::GET, "/users/7/x"));
+        assert!(one.matches(b"", &Method::GET, "/users/7/") && !one.matches(b"", &Method::GET, "/users/7//"));
+        let exact = matcher(&model::Route { path: Some("/login".into()), ..Default::default() });
+        assert!(exact.matches(b"", &Method::GET, "/login/") && !exact.matches(b"", &Method::GET, "/login/x"));
+        assert!(one.matches(b"", &Method::GET, "/users/7") && !one.matches(b"", &Method::GET, "/users/7/x"));
     }
 
     #[test]
     fn host_and_method_must_fit_too() {
         let route = model::Route {
             host: Some("*.Example.com".into()),
-            methods: vec!["GET".into(), "PATCH".into()],
+            methods: vec!["get".into(), "PATCH".into()],
             ..Default::default()
         };
         let matcher = matcher(&route);
-        assert!(matcher.matches("api.example.com", &Method::GET, "/"));
-        assert!(!matcher.matches("example.com", &Method::GET, "/"));
-        assert!(!matcher.matches("evil-example.com", &Method::GET, "/"));
-        assert!(!matcher.matches("api.example.com", &Method::POST, "/"));
+        assert!(matcher.matches(b"api.example.com", &Method::GET, "/"));
+        assert!(!matcher.matches(b"example.com", &Method::GET, "/"));
+        assert!(!matcher.matches(b"evil-example.com", &Method::GET, "/"));
+        assert!(matcher.matches(b"api.example.com", &Method::HEAD, "/"));
+        assert!(matcher.matches(b"api.example.com", &Method::PATCH, "/"));
+        assert!(!matcher.matches(b"api.example.com", &Method::POST, "/"));
     }
 
     #[test]
@@ -255,6 +317,8 @@ mod tests {
         };
         assert_eq!(route(|r| r.host = Some("a:80".into())), "host");
         assert_eq!(route(|r| r.host = Some("*x".into())), "host");
+        assert_eq!(route(|r| r.host = Some("a*b.com".into())), "host");
+        assert_eq!(route(|r| r.host = Some("*.a*.com".into())), "host");
         assert_eq!(route(|r| r.path = Some("x".into())), "path");
         assert_eq!(route(|r| (r.path, r.prefix) = (Some("/x".into()), Some("/y".into()))), "path");
         assert_eq!(route(|r| r.pattern = Some("/x/a*b".into())), "pattern");

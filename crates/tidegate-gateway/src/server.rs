@@ -18,7 +18,7 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
 use tidegate_store::{FailureMode, LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
@@ -34,6 +34,7 @@ use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, NotChanged, Source};
 use crate::gateway::{Gateway, observer};
 use crate::h1;
+use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::request_body::RequestBody;
@@ -438,6 +439,8 @@ impl Drop for Open {
     }
 }
 
+/// How long a connection whose time is up has for its last words.
+const FAREWELL: Duration = Duration::from_millis(500);
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
@@ -536,7 +539,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         let (parts, body) = request.into_parts();
         async move { Ok::<_, Infallible>(handle(worker, client, parts.into(), RequestBody::H2(body)).await.into_response()) }
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.sweep)));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Duration::from_secs(30))
@@ -547,13 +550,18 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         .max_send_buf_size(64 * 1024);
     let io = ClientIo::new(stream, Arc::clone(client));
     let mut connection = pin!(builder.serve_connection(io, service));
-    let mut draining = false;
+    let (mut leaving, mut has_been_late) = (false, false);
     let ended = poll_fn(|cx| {
         client.deadline.watch(cx);
-        if client.deadline.has_passed() {
+        let is_late = client.deadline.take_passed();
+        if is_late && std::mem::replace(&mut has_been_late, true) {
             return Poll::Ready(Ok(()));
         }
-        if worker.gateway.is_draining() && !std::mem::replace(&mut draining, true) {
+        if is_late {
+            // It is told how far we have come before it ends (RFC 9113 §6.8).
+            client.deadline.set(FAREWELL);
+        }
+        if (is_late || worker.gateway.is_draining()) && !std::mem::replace(&mut leaving, true) {
             connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(cx)

@@ -19,19 +19,19 @@ pub(crate) struct Deadline {
     at_millis: AtomicU64,
     passed: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    /// Ends with this one.
-    whole: Option<Arc<Deadline>>,
 }
 
 impl Deadline {
-    /// Sets the deadline, counted from now.
+    /// Sets the deadline, counted from now. One that has passed meanwhile, and that nobody has seen yet, counts no more.
     pub(crate) fn set(&self, after: Duration) {
+        self.passed.store(false, Ordering::Relaxed);
         let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NONE / 2);
         self.at_millis.store(self.now_millis.load(Ordering::Relaxed).saturating_add(after), Ordering::Relaxed);
     }
 
     /// Takes the deadline away.
     pub(crate) fn clear(&self) {
+        self.passed.store(false, Ordering::Relaxed);
         self.at_millis.store(NONE, Ordering::Relaxed);
     }
 
@@ -57,9 +57,6 @@ impl Deadline {
     pub(crate) fn end(&self) {
         self.passed.store(true, Ordering::Relaxed);
         self.wake();
-        if let Some(whole) = &self.whole {
-            whole.end();
-        }
     }
 
     pub(crate) fn wake(&self) {
@@ -84,21 +81,11 @@ impl Sweep {
 
     /// A deadline that is not set yet. It is swept until nobody holds it any more.
     pub(crate) fn deadline(&self) -> Arc<Deadline> {
-        self.add(None)
-    }
-
-    /// A deadline of a part, with which the whole ends too.
-    pub(crate) fn deadline_of_part(&self, whole: &Arc<Deadline>) -> Arc<Deadline> {
-        self.add(Some(Arc::clone(whole)))
-    }
-
-    fn add(&self, whole: Option<Arc<Deadline>>) -> Arc<Deadline> {
         let deadline = Arc::new(Deadline {
             now_millis: Arc::clone(&self.now_millis),
             at_millis: AtomicU64::new(NONE),
             passed: AtomicBool::new(false),
             waker: Mutex::default(),
-            whole,
         });
         self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&deadline));
         deadline
@@ -144,5 +131,26 @@ impl Sweep {
     /// Wakes everyone, so that they look at what has changed.
     pub(crate) fn wake_all(&self) {
         self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|deadline| deadline.wake());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_is_set_anew_has_not_passed_whatever_came_before() {
+        let sweep = Sweep::new();
+        let deadline = sweep.deadline();
+        deadline.set(Duration::ZERO);
+        sweep.sweep(1_000);
+        assert!(deadline.has_passed());
+        // The request came in the very moment in which the connection's time was up: it is served.
+        deadline.clear();
+        assert!(!deadline.has_passed());
+        deadline.set(Duration::ZERO);
+        sweep.sweep(1_000);
+        deadline.set(Duration::from_secs(10));
+        assert!(!deadline.has_passed());
     }
 }

@@ -36,7 +36,13 @@ pub(crate) fn vet<'a>(request: &'a RequestHead, connections: &Connections) -> Re
     if is_authority || !is_path {
         return Err(bad("the target is none"));
     }
-    if request.fields.len() > connections.max_headers {
+    if !path.is_ascii() {
+        // HTTP/2's are not looked at before.
+        return Err(bad("the target has bytes that must be encoded"));
+    }
+    // RFC 9113 §8.2.3: HTTP/2 may cut cookies into crumbs.
+    let crumbs = if request.version == Version::HTTP_2 { request.fields.all("cookie").skip(1).count() } else { 0 };
+    if request.fields.len() - crumbs > connections.max_headers {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Fault { status, reason: "too_many_headers", detail: "the request has too many headers" });
     }
@@ -67,20 +73,21 @@ fn framing(fields: &Fields) -> Result<Option<u64>, Fault> {
 
 /// The host a request asks for, in lower case; empty if an HTTP/1.0 client names none.
 pub(crate) struct Host<'a> {
-    text: Cow<'a, str>,
+    text: Cow<'a, [u8]>,
     /// How long it is without its port.
     name: usize,
 }
 
 impl Host<'_> {
     /// With its port, if there is one.
-    pub(crate) fn whole(&self) -> &str {
+    pub(crate) fn whole(&self) -> &[u8] {
         &self.text
     }
 
-    /// Without its port.
-    pub(crate) fn name(&self) -> &str {
-        &self.text[..self.name]
+    /// Without its port, and without the dot that a name may end in.
+    pub(crate) fn name(&self) -> &[u8] {
+        let name = &self.text[..self.name];
+        name.strip_suffix(b".").unwrap_or(name)
     }
 }
 
@@ -104,21 +111,31 @@ fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
         (None, named) => named.unwrap_or_default(),
     };
     let name = if host.is_empty() { Some(0) } else { name_length(host) };
-    let (Some(name), Ok(text)) = (name, str::from_utf8(host)) else { return Err(bad("the Host is none")) };
+    let name = name.ok_or(bad("the Host is none"))?;
     let has_capitals = host.iter().any(u8::is_ascii_uppercase);
-    let text = if has_capitals { Cow::Owned(text.to_ascii_lowercase()) } else { Cow::Borrowed(text) };
+    let text = if has_capitals { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
     Ok(Host { text, name })
 }
 
+/// The bytes that names and IPv4 addresses are made of.
+const IS_IN_NAMES: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0);
+    while byte < 128 {
+        let character = byte as u8;
+        table[byte] = character.is_ascii_alphanumeric() || matches!(character, b'.' | b'-' | b'_' | b'~' | b'%');
+        byte += 1;
+    }
+    table
+};
+
 /// How long a host's name is without its port, if it is a name, an IPv4 address or an IPv6 address in brackets.
 fn name_length(host: &[u8]) -> Option<usize> {
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b'%');
     let name = if let Some(rest) = host.strip_prefix(b"[") {
         let end = rest.iter().position(|byte| *byte == b']')?;
         str::from_utf8(&rest[..end]).ok()?.parse::<std::net::Ipv6Addr>().ok()?;
         end + 2
     } else {
-        host.iter().position(|byte| !is_name(byte)).unwrap_or(host.len())
+        host.iter().position(|byte| !IS_IN_NAMES[usize::from(*byte)]).unwrap_or(host.len())
     };
     let is_port = |port: &[u8]| port.iter().all(u8::is_ascii_digit);
     let has_port = host[name..].split_first().is_none_or(|(colon, port)| *colon == b':' && is_port(port));
@@ -128,10 +145,10 @@ fn name_length(host: &[u8]) -> Option<usize> {
 /// The client that a trusted proxy speaks for: of the addresses it names, the last that is no trusted proxy itself. What stands before
 /// that anyone could have written.
 pub(crate) fn client_ip(site: &Site, peer: IpAddr, fields: &Fields) -> IpAddr {
-    let values: Vec<&str> = fields.all("x-forwarded-for").filter_map(text).collect();
+    let values: Vec<&[u8]> = fields.all("x-forwarded-for").collect();
     let mut client = peer;
-    for address in values.iter().rev().flat_map(|value| value.rsplit(',')) {
-        let Some(address) = parse_address(address.trim()) else { return client };
+    for address in values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b',')) {
+        let Some(address) = text(address).and_then(|text| parse_address(text.trim())) else { return client };
         client = address;
         if !site.is_trusted(client) {
             return client;

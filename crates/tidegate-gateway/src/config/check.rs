@@ -565,7 +565,10 @@ fn parse_url(url: &str) -> Result<(Scheme, Authority, String), &'static str> {
     if authority.as_str().contains('@') {
         return Err("carries a user");
     }
-    if authority.host().is_empty() || authority.port().is_some() && authority.port_u16().is_none_or(|port| port == 0) {
+    // What is no port is none to the parser: what follows the host must be one.
+    let after_host = authority.as_str().rsplit_once(authority.host()).map_or("", |(_, after)| after);
+    let has_bad_port = !after_host.is_empty() && authority.port_u16().is_none_or(|port| port == 0);
+    if authority.host().is_empty() || has_bad_port {
         return Err("has no usable host or port");
     }
     let path = parts.path_and_query.map(|path| path.to_string()).unwrap_or_default();

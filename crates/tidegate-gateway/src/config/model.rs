@@ -541,7 +541,7 @@ pub struct Route {
     pub prefix: Option<String>,
     /// Segments: `{name}` or `*` stands for one, `**` at the end for the rest: `/users/{id}/orders/**`.
     pub pattern: Option<String>,
-    /// Methods to match. Default: any.
+    /// Methods to match, in any case; `GET` includes `HEAD`. Default: any.
     pub methods: Vec<String>,
     /// Where to send it. Default: the only upstream.
     pub upstream: Option<String>,

@@ -120,7 +120,9 @@ impl Io {
 
     /// Hands what was written to the network: TLS keeps it back otherwise.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.client.has_written(flushed.is_pending());
+        flushed
     }
 
     /// Whether the client has gone. What it sends meanwhile is kept, up to a bound.

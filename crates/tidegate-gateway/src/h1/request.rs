@@ -8,7 +8,7 @@ use http::{Method, StatusCode, Uri, Version};
 use super::io::Rest;
 use crate::fields::Unfinished;
 use crate::request_head::RequestHead;
-use crate::upstream::{Chunked, content_length, ends_in_crlf, words};
+use crate::upstream::{Chunked, MOST_CONNECTION_WORDS, content_length, ends_in_crlf, words};
 
 /// The most headers that can be configured.
 pub(crate) const MOST_HEADERS: usize = 256;
@@ -116,7 +116,7 @@ struct Facts {
 
 impl Facts {
     fn read(fields: &[httparse::Header<'_>], version: Version) -> Result<Self, BadHead> {
-        let mut facts = Self::default();
+        let (mut facts, mut connection_words) = (Self::default(), 0);
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             match field.name.len() {
@@ -139,8 +139,12 @@ impl Facts {
                 }
                 10 if is("connection") => {
                     for word in words(field.value) {
+                        connection_words += 1;
                         facts.close |= word.eq_ignore_ascii_case("close");
                         facts.keep |= word.eq_ignore_ascii_case("keep-alive");
+                    }
+                    if connection_words > MOST_CONNECTION_WORDS {
+                        return Err(bad("the Connection has too many words"));
                     }
                 }
                 6 if is("expect") => {

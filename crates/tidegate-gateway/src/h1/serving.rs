@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io::Cursor;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::io::{Incoming, Rest, Shared};
 use super::request::{BadHead, Head, take_head};
 use super::response::{Asked, Framing, write_head};
+use crate::access_log::Record;
 use crate::body::Body;
 use crate::client::Client;
 use crate::config::model::Connections;
@@ -23,6 +24,7 @@ use crate::handler::handle;
 use crate::refusal;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
+use crate::request_id::RequestId;
 use crate::server::Worker;
 use crate::stream::Stream;
 use crate::tunnel;
@@ -196,7 +198,11 @@ impl Connection<'_> {
             Rest::Broken => return After::Close,
             _ => {}
         }
-        if self.read_rest().await { After::Next } else { After::Close }
+        if !self.read_rest().await {
+            return After::Close;
+        }
+        self.client.awaits_request();
+        After::Next
     }
 
     /// Writes the head and the body that follows.
@@ -231,8 +237,13 @@ impl Connection<'_> {
                 Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
                 Poll::Pending => return Poll::Pending,
             }
-            if (waits || writing.ended) && ready!(io.poll_flush(cx)).is_err() {
-                return Poll::Ready(Err(()));
+            if waits || writing.ended {
+                match io.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
+                    Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
             if writing.ended {
                 return Poll::Ready(Ok(()));
@@ -263,8 +274,13 @@ impl Connection<'_> {
 
     /// Answers what can't be understood, and ends.
     async fn refuse(mut self, fault: BadHead) {
-        let reply = refusal::rejected(fault.status, "bad_request", fault.detail, "");
-        self.worker.metrics().ended(fault.status, Duration::ZERO);
+        let id = RequestId::own(self.worker);
+        let mut reply = refusal::rejected(fault.status, "bad_request", fault.detail, id.as_str());
+        reply.lines.add("x-request-id", id.as_bytes());
+        self.worker.metrics().answered(fault.status);
+        if let Some(log) = self.worker.gateway.access_log() {
+            log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, true, Duration::ZERO);
+        }
         let asked = Asked { version: Version::HTTP_11, is_head: false, keep_alive: false };
         if !matches!(self.answer(reply, asked, false).await, After::Gone) {
             self.close().await;

@@ -377,12 +377,18 @@ impl Exchange {
             self.end(keep_alive);
             return Ok(Answer { status, is_old, fields, body: AnswerContent::Whole(whole) });
         }
+        let mut first = None;
         let rest = match framing {
             Framing::Length(length) => Rest::Length(length),
-            Framing::Chunked => Rest::Chunked(Chunked::default()),
+            Framing::Chunked => {
+                let mut chunked = Chunked::default();
+                // What came with the head can still be told from an answer.
+                first = Some(chunked.decode(&mut self.connection.read).map_err(Trouble::BadAnswer)?);
+                Rest::Chunked(chunked)
+            }
             Framing::UntilClose => Rest::UntilClose,
         };
-        let stream = AnswerStream { exchange: Some(self), rest, keep_alive };
+        let stream = AnswerStream { exchange: Some(self), rest, first, keep_alive };
         Ok(Answer { status, is_old, fields, body: AnswerContent::Stream(Box::new(stream)) })
     }
 }
@@ -399,6 +405,8 @@ pub(crate) struct AnswerStream {
     /// Gone when all has been read.
     exchange: Option<Exchange>,
     rest: Rest,
+    /// What came with the head.
+    first: Option<Piece>,
     keep_alive: bool,
 }
 
@@ -419,13 +427,16 @@ impl AnswerStream {
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
         loop {
-            if !exchange.is_sent()
-                && let Err(trouble) = exchange.poll_send(cx)
-            {
-                return self.fail(trouble);
+            let mut sending = Sending::Done;
+            if !exchange.is_sent() {
+                match exchange.poll_send(cx) {
+                    Ok(state) => sending = state,
+                    Err(trouble) => return self.fail(trouble),
+                }
             }
             let read = &mut exchange.connection.read;
             let piece = match &mut self.rest {
+                _ if let Some(first) = self.first.take() => first,
                 Rest::Length(0) => Piece::End,
                 Rest::Length(left) if !read.is_empty() => {
                     let count = usize::try_from(*left).unwrap_or(usize::MAX).min(read.len());
@@ -464,11 +475,22 @@ impl AnswerStream {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(0)) => return self.fail(Trouble::Closed),
-                Poll::Ready(Ok(_)) => exchange.moved = true,
+                Poll::Ready(Ok(_)) => {
+                    exchange.moved = true;
+                    continue;
+                }
                 Poll::Ready(Err(error)) => return self.fail(Trouble::Broken(error)),
-                Poll::Pending if exchange.is_late(Waiting::Answer, cx) => return self.fail(Trouble::BodyTimeout),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {}
             }
+            // An upstream that answers while it reads may wait for the client.
+            let (waiting, trouble) = match sending {
+                Sending::WaitsForClient => (Waiting::Client, Trouble::ClientTimeout),
+                _ => (Waiting::Answer, Trouble::BodyTimeout),
+            };
+            if exchange.is_late(waiting, cx) {
+                return self.fail(trouble);
+            }
+            return Poll::Pending;
         }
     }
 

@@ -8,6 +8,8 @@ use http::{HeaderName, Method, StatusCode, Uri};
 
 use crate::fields::{Fields, Unfinished};
 
+/// The most words in all `Connection` fields of a head: each is compared with each field.
+pub(crate) const MOST_CONNECTION_WORDS: usize = 64;
 /// The most headers an answer may have.
 const MOST_HEADERS: usize = 128;
 
@@ -21,7 +23,7 @@ pub(crate) struct Outgoing<'a> {
     /// The `Host` to send.
     pub(crate) host: &'a [u8],
     /// The `Host` the client asked for.
-    pub(crate) asked_host: &'a str,
+    pub(crate) asked_host: &'a [u8],
     /// Whoever connected to us, for `X-Forwarded-For` and for `Forwarded`.
     pub(crate) peer: &'a str,
     pub(crate) peer_forwarded: &'a str,
@@ -145,11 +147,11 @@ impl Outgoing<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         out.extend_from_slice(self.host);
         out.extend_from_slice(b"\r\n");
-        let none_nominated = nominated(self.fields).next().is_none();
+        let nominated: Vec<&str> = nominated(self.fields).collect();
         let mut has_cookies = false;
         for (name, value) in self.fields.iter() {
-            let is_nominated = || nominated(self.fields).any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
-            if self.is_dropped(&dashed(name)) || !none_nominated && is_nominated() {
+            let is_nominated = nominated.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
+            if is_nominated || self.is_dropped(&dashed(name)) {
                 continue;
             }
             if name.eq_ignore_ascii_case(b"cookie") {
@@ -168,8 +170,9 @@ impl Outgoing<'_> {
 
     /// Whether a field is not passed on.
     fn is_dropped(&self, name: &[u8]) -> bool {
-        let is_guarded =
-            |name: &[u8]| self.guarded.iter().any(|other| name.eq_ignore_ascii_case(other.as_str().as_bytes()));
+        let is_guarded = |name: &[u8]| {
+            self.guarded.iter().any(|other| name.eq_ignore_ascii_case(&dashed(other.as_str().as_bytes())))
+        };
         is_hop_by_hop(name)
             || is_ours(name)
             || !self.trusted && (starts_with(name, b"x-forwarded-") || is_guarded(name))
@@ -216,9 +219,7 @@ impl Outgoing<'_> {
         out.extend_from_slice(b"\r\n");
         let first = |name: &str| self.before(name).next().filter(|value| !value.is_empty());
         write_field(out, b"x-forwarded-proto", first("x-forwarded-proto").unwrap_or(self.scheme.as_bytes()));
-        if let Some(host) =
-            first("x-forwarded-host").or(Some(self.asked_host.as_bytes()).filter(|host| !host.is_empty()))
-        {
+        if let Some(host) = first("x-forwarded-host").or(Some(self.asked_host).filter(|host| !host.is_empty())) {
             write_field(out, b"x-forwarded-host", host);
         }
         write_field_start(out, b"forwarded");
@@ -229,7 +230,7 @@ impl Outgoing<'_> {
         out.extend_from_slice(self.peer_forwarded.as_bytes());
         if !self.asked_host.is_empty() {
             out.extend_from_slice(b";host=\"");
-            out.extend_from_slice(self.asked_host.as_bytes());
+            out.extend_from_slice(self.asked_host);
             out.extend_from_slice(b"\"");
         }
         out.extend_from_slice(b";proto=");
@@ -323,7 +324,10 @@ pub(super) fn take_answer(
         (false, false, Some(length)) => Framing::Length(length),
         (false, false, None) => Framing::UntilClose,
     };
-    let keep_alive = framing != Framing::UntilClose && !facts.close && (!facts.is_old || facts.keep);
+    // What follows an answer that can't have a body would be taken for the next one (RFC 9112 §6.3).
+    let is_followed =
+        status == StatusCode::NO_CONTENT && (facts.is_chunked || facts.length.is_some_and(|length| length > 0));
+    let keep_alive = framing != Framing::UntilClose && !is_followed && !facts.close && (!facts.is_old || facts.keep);
     let is_old = facts.is_old;
     let fields = fields.within(read.split_to(length).freeze());
     Ok(Some(AnswerHead { status, fields, framing, is_old, keep_alive, upgrade }))
@@ -344,7 +348,7 @@ struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     fn read(fields: &[httparse::Header<'a>], is_old: bool) -> Result<Self, &'static str> {
-        let (length, upgrade) = (None, None);
+        let (length, upgrade, mut count) = (None, None, 0);
         let mut facts =
             Self { is_old, length, is_chunked: false, close: false, keep: false, nominates: false, upgrade };
         for field in fields {
@@ -365,9 +369,13 @@ impl<'a> Facts<'a> {
                 }
                 10 if is("connection") => {
                     for word in words(field.value) {
+                        count += 1;
                         facts.close |= word.eq_ignore_ascii_case("close");
                         facts.keep |= word.eq_ignore_ascii_case("keep-alive");
                         facts.nominates |= is_nomination(word);
+                    }
+                    if count > MOST_CONNECTION_WORDS {
+                        return Err("its Connection has too many words");
                     }
                 }
                 7 if is("upgrade") => facts.upgrade = Some(field.value),

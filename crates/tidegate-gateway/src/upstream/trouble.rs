@@ -69,10 +69,10 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("all connections to the upstream are in use"),
-            Self::Connect(error) => write!(f, "the upstream can't be reached: {}", error.kind()),
+            Self::Connect(error) => write!(f, "the upstream can't be reached: {}", cause(error)),
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it answered"),
-            Self::Broken(error) => write!(f, "the connection to the upstream broke: {}", error.kind()),
+            Self::Broken(error) => write!(f, "the connection to the upstream broke: {}", cause(error)),
             Self::BadAnswer(reason) => write!(f, "the upstream's answer can't be used: {reason}"),
             Self::AnswerTimeout => f.write_str("the upstream did not answer in time"),
             Self::BodyTimeout => f.write_str("the upstream paused for too long"),
@@ -81,6 +81,11 @@ impl fmt::Display for Trouble {
             Self::TooLarge => f.write_str("the request's body is larger than allowed"),
         }
     }
+}
+
+/// What went wrong, in words: the kind says it where the system failed, and nothing where TLS or a name server did.
+fn cause(error: &io::Error) -> String {
+    if error.raw_os_error().is_some() { error.kind().to_string() } else { error.to_string() }
 }
 
 impl std::error::Error for Trouble {}

@@ -109,3 +109,25 @@ fn on_a_listener_for_both_families_a_mapped_peer_is_an_ipv4_peer() {
     assert_eq!((status("203.0.113.5"), status("203.0.113.5"), status("203.0.113.6")), (200, 429, 200));
     assert_eq!(upstream.last().header("x-forwarded-for"), Some("203.0.113.6, 127.0.0.1"));
 }
+
+/// A byte that is no text must not hide what the proxy wrote behind it.
+#[test]
+fn what_is_no_text_is_no_address_and_hides_none() {
+    let upstream = Upstream::start();
+    let gateway = by_ip(&upstream, "[127.0.0.1]");
+    let status = |number: u8| {
+        let mut client = crate::harness::Client::connect(gateway.address);
+        client.send(
+            [
+                format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.{number}\r\nX-Forwarded-For: ")
+                    .as_bytes(),
+                b"\xff, 203.0.113.9\r\n\r\n",
+            ]
+            .concat(),
+        );
+        client.answer().status
+    };
+    // The upstream of these tests takes text only.
+    assert_eq!(status(1), 502);
+    assert_eq!((status(2), status_for(&gateway, "203.0.113.9")), (429, 429));
+}

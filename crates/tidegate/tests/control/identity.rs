@@ -211,3 +211,17 @@ fn from_anyone_else_they_are_neither_believed_nor_passed_on() {
         assert_eq!(received.header("x-other"), Some("kept"));
     }
 }
+
+/// Guessing is limited like everything else, by what is known without a name.
+#[test]
+fn wrong_credentials_are_charged_to_the_limits_that_need_no_name() {
+    let upstream = Upstream::start();
+    let limits = "limits: {address: {algorithm: fixed, limit: 3, window: 30d, key: ip}, \
+                  person: {algorithm: fixed, limit: 1, window: 30d, key: user, missing: refuse}}\n\
+                  common_limits: [address, person]\n\
+                  identity: {api_keys: {keys: [{key: right, user: ann}]}}";
+    let gateway = Gateway::start(&before(&upstream, limits));
+    let status = |key| gateway.get_with("/", &[("X-Api-Key", key)]).status;
+    assert_eq!((status("wrong"), status("false"), status("right")), (401, 401, 200));
+    assert_eq!((status("bad"), status("right"), upstream.count()), (429, 429, 1));
+}

@@ -152,3 +152,15 @@ fn those_who_lack_a_key_can_be_left_alone() {
     }
     assert_eq!((send(&gateway, ANN).status, send(&gateway, ANN).status), (200, 429));
 }
+
+/// Which of two values the upstream takes nobody here can tell.
+#[test]
+fn a_header_that_is_there_twice_names_nobody() {
+    let upstream = Upstream::start();
+    let limit = once(1).replace('}', ", key: \"header:x-team\"}");
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {limit}}}")));
+    let twice = |other| gateway.get_with("/", &[("X-Team", other), ("X-Team", "red")]).status;
+    assert_eq!(twice("one"), 200, "the account of those without a team");
+    assert_eq!((twice("two"), twice("three"), gateway.get("/").status), (429, 429, 429));
+    assert_eq!(gateway.get_with("/", &[("X-Team", "red")]).status, 200);
+}

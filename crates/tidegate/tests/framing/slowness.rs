@@ -375,3 +375,39 @@ fn a_slow_client_does_not_hold_up_others() {
     assert_eq!(gateway.get("/").text(), "OK");
     assert!(start.elapsed() < SOON);
 }
+
+/// The rest of a body that nobody wanted is no beginning of a head: the connection may rest as long as any other.
+#[test]
+fn a_connection_rests_as_long_after_an_unread_body_as_after_any() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1, window: 30d}}}}\n\
+         connections: {{head_timeout: 100ms, idle_timeout: 60s}}\n",
+        upstream.address
+    ));
+    let mut client = Client::connect(gateway.address);
+    assert_eq!(client.request("GET", "/", &[], b"").status, 200);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(client.answer().status, 429);
+    client.send("hello");
+    // Several times the head's time: too early an end shows itself, a late look hides nothing.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(client.request("GET", "/", &[], b"").status, 429);
+}
+
+/// What can't be understood is told and logged under an id like everything else.
+#[test]
+fn an_unreadable_head_has_an_id_and_a_line() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\naccess_log: {{format: json}}\n",
+        upstream.address
+    ));
+    let mut client = Client::connect(gateway.address);
+    client.send("NONSENSE\r\n\r\n");
+    let answer = client.answer();
+    let id = answer.header("x-request-id").expect("an id").to_owned();
+    assert_eq!((answer.status, answer.json()["request_id"].as_str()), (400, Some(id.as_str())));
+    let line = gateway.wait_for_line(&id);
+    assert!(line.contains("\"status\":400"), "{line}");
+}

@@ -255,8 +255,10 @@ fn broken(begins: &'static str, pauses: bool, reason: &str) {
     let mut client = Client::connect(gateway.address);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let bytes = String::from_utf8(client.read_to_end()).expect("text");
-    // Where not even the head went out, nothing can seem whole.
-    if let Some((head, body)) = bytes.split_once("\r\n\r\n") {
+    // Where nothing had gone out yet, it is told properly.
+    if !bytes.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
+        && let Some((head, body)) = bytes.split_once("\r\n\r\n")
+    {
         let is_chunked = head.contains("transfer-encoding: chunked");
         let is_cut = if is_chunked {
             !body.ends_with("0\r\n\r\n")
@@ -505,4 +507,64 @@ fn trouble_costs_one_request_not_its_neighbours() {
     };
     let threads = [ask("/good", 200), ask("/bad", 502), ask("/good", 200), ask("/bad", 502)];
     assert!(threads.into_iter().all(|thread| thread.join().expect("no panic")));
+}
+
+/// RFC 9110 §15.3.5: a 204 has no body. What comes behind one all the same is nobody's answer.
+#[test]
+fn what_follows_a_204_is_not_taken_for_the_next_answer() {
+    let upstream = Upstream::behaving(|_, stream| {
+        let _written = stream.write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 43\r\n\r\n");
+        let _written = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nSTRAY");
+        true
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    for _ in 0..20 {
+        assert_eq!(gateway.get("/").status, 204);
+    }
+}
+
+#[test]
+fn a_chunk_that_is_none_behind_the_head_is_a_502() {
+    let upstream = Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_vec());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    assert_problem(&gateway.get("/"), 502, "bad_answer");
+}
+
+/// Each word is compared with each field.
+#[test]
+fn a_connection_field_of_many_words_is_refused_on_either_side() {
+    let many = "a,".repeat(5_000);
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let answer = gateway.get_with("/", &[("Connection", &many)]);
+    assert_eq!((answer.status, upstream.count()), (400, 0));
+    let upstream = Upstream::answering(move |_| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: {many}\r\n\r\nOK").into_bytes()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    assert_problem(&gateway.get("/"), 502, "bad_answer");
+}
+
+#[test]
+fn every_status_that_means_trouble_is_counted() {
+    let upstream = Upstream::answering(|_| b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    assert_eq!(gateway.get("/").status, 507);
+    let counted =
+        |status| gateway.metric(&format!("tidegate_upstream_errors_total{{service=\"app\",status=\"{status}\"}}"));
+    assert_eq!((counted(507), counted(500), counted(504)), (Some(1.0), Some(0.0), None));
+}
+
+/// Where we say nothing of limits, what the upstream says of its own goes through.
+#[test]
+fn an_upstreams_limits_are_told_where_we_have_none() {
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nRateLimit: \"own\";r=7\r\nX-Request-Id: theirs\r\n\r\nOK".to_vec()
+    });
+    let config = |limits: &str| format!("upstreams: {{app: {{url: \"http://{}\"}}}}\n{limits}", upstream.address);
+    let without = Gateway::start(&config("limits: {}\ncommon_limits: []\n"));
+    let answer = without.get_with("/", &[("X-Request-Id", "ours")]);
+    assert_eq!((answer.header("ratelimit"), answer.header("x-request-id")), (Some("\"own\";r=7"), Some("ours")));
+    let with = Gateway::start(&config(&format!("limits: {{default: {PLENTY}}}\n")));
+    assert!(with.get("/").header("ratelimit").is_some_and(|told| told.starts_with("\"default\"")));
 }

@@ -806,6 +806,33 @@ fn a_reader_over_tls_that_takes_nothing_is_cut_off() {
     });
 }
 
+/// What is left of an answer may fit into TLS' own buffer: then nothing but its flushing waits for the client.
+#[test]
+fn a_reader_over_tls_that_takes_all_but_the_last_bytes_is_cut_off() {
+    let depot = Depot::start();
+    let timeouts = "connections: {write_timeout: 300ms, idle_timeout: 300ms}";
+    let secured = Secured::before(depot.address, PLENTY, timeouts);
+    run(async {
+        let mut streams = Vec::new();
+        // How much the system keeps differs: of so many lengths, some end within the last buffer.
+        for part in 0..60 {
+            let mut stream = session::tls(secured.gateway.address, secured.authority.client(&["http/1.1"])).await;
+            let asked = format!("GET /download/length/{} HTTP/1.1\r\nHost: a\r\n\r\n", 2_000_000 + part * 50_000);
+            tokio::io::AsyncWriteExt::write_all(&mut stream, asked.as_bytes()).await.expect("it takes them");
+            streams.push(stream);
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let page = ask(&mut secured.http2().await, get("/actuator/prometheus")).await;
+            if String::from_utf8_lossy(&page.body).contains("\ntidegate_requests_in_flight 1\n") {
+                break;
+            }
+            assert!(Instant::now() < until, "some never end");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
 /// RFC 8446 §6.1: without `close_notify` nobody knows whether all has come.
 #[test]
 fn a_tls_connection_is_closed_as_tls_has_it() {
@@ -854,4 +881,31 @@ fn half_an_answer_is_not_taken_for_a_whole_one() {
             }
         }
     });
+}
+
+/// RFC 9113 §8.2.3: cookies may come in crumbs; they are one field.
+#[test]
+fn many_crumbs_are_one_cookie_and_a_204_has_no_length() {
+    let upstream =
+        Upstream::answering(|_| b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec());
+    let gateway = clear(upstream.address, PLENTY, "");
+    let mut asked = get("/");
+    for _ in 0..150 {
+        asked.headers_mut().append("cookie", http::HeaderValue::from_static("a=b"));
+    }
+    let answer = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
+    assert_eq!((answer.status, answer.headers.get("content-length")), (StatusCode::NO_CONTENT, None));
+    assert_eq!(upstream.last().header("cookie").map(|cookie| cookie.matches("a=b").count()), Some(150));
+}
+
+#[test]
+fn a_path_that_is_not_ascii_is_refused() {
+    let upstream = Upstream::start();
+    let gateway = clear(upstream.address, PLENTY, "");
+    let mut wire = Wire::connect(gateway.address);
+    let fields: [(&str, &[u8]); 4] =
+        [(":method", b"GET"), (":scheme", b"http"), (":authority", b"a"), (":path", "/\u{e9}".as_bytes())];
+    wire.send(&[Frame::request(1, &fields)]);
+    assert!(wire.outcome(1).is_refusal());
+    assert_eq!(upstream.count(), 0);
 }

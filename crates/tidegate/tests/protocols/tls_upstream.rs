@@ -65,7 +65,7 @@ fn an_upstream_of_another_authority_is_not_trusted() {
     let trusting = Trusting::before(depot.address, &authority, "");
     assert_not_reached(&trusting.gateway.get("/download/length/1"));
     assert_eq!(depot.requests(), 0, "it gets nothing to read");
-    trusting.gateway.wait_for_line("upstream `app`");
+    trusting.gateway.wait_for_line("invalid peer certificate");
 }
 
 #[test]

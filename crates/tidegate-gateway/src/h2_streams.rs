@@ -1,0 +1,38 @@
+//! The streams of an HTTP/2 connection. Each has a deadline of its own, so that one which its client does not read ends without the others.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use hyper::rt::Executor;
+
+use crate::sweep::{Deadline, Sweep};
+
+tokio::task_local! {
+    static DEADLINE: Arc<Deadline>;
+}
+
+/// The deadline of the stream whose task this is.
+pub(crate) fn deadline() -> Option<Arc<Deadline>> {
+    DEADLINE.try_with(Arc::clone).ok()
+}
+
+/// Runs the streams of a connection.
+#[derive(Clone)]
+pub(crate) struct Streams(pub(crate) Arc<Sweep>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let deadline = self.0.deadline();
+        tokio::spawn(async move {
+            let mut stream = pin!(DEADLINE.scope(Arc::clone(&deadline), stream));
+            poll_fn(|cx| {
+                deadline.watch(cx);
+                // Dropped before its end, a stream is reset.
+                if deadline.has_passed() { Poll::Ready(()) } else { stream.as_mut().poll(cx) }
+            })
+            .await;
+        });
+    }
+}
