@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_policy::Algorithm;
-use tidegate_store::{Document, Store};
+use tidegate_store::{Document, Store, Topology};
 use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
@@ -51,7 +51,8 @@ struct Fixed {
     listeners: Vec<(std::net::SocketAddr, bool, bool)>,
     workers: usize,
     admin: Option<std::net::SocketAddr>,
-    redis: String,
+    /// The address with what its files hold, and the rest of its section.
+    redis: Option<(Topology, String)>,
     log: String,
     access_log: String,
     max_connections: usize,
@@ -66,7 +67,7 @@ impl Fixed {
             listeners: settings.listeners.iter().map(listener).collect(),
             workers: settings.workers,
             admin: settings.admin_listen,
-            redis: settings.redis.as_ref().map(|redis| format!("{:?}", redis.model)).unwrap_or_default(),
+            redis: settings.redis.as_ref().map(|redis| (redis.topology.clone(), format!("{:?}", redis.model))),
             log: format!("{:?}", settings.log),
             access_log: format!("{:?}", settings.access_log),
             max_connections: settings.connections.max,

@@ -4,11 +4,11 @@
 //! the limit is never exceeded, and a hot key costs Redis next to nothing. When Redis is away a [`FailureMode`] decides, at once: no
 //! request waits longer than its budget.
 //!
-//! **By default requests pass unlimited while Redis is away**, or can't be used for a wrong address or password, and nobody is told: set
-//! [`StoreConfig::on_failure`] and [`StoreConfig::observer`], and look at [`Store::is_down`].
+//! **By default requests pass unlimited while Redis is away**, or can't be used for a wrong address, password or certificate, and nobody is
+//! told: set [`StoreConfig::on_failure`] and [`StoreConfig::observer`], and look at [`Store::is_down`].
 //!
-//! It works on a single server, behind Sentinel and on Redis Cluster ([`Topology`]). The algorithms are those of `tidegate-policy`;
-//! each exists a second time as a Lua file here, and a test feeds both the same steps.
+//! It works on a single server, behind Sentinel and on Redis Cluster, in the clear or over TLS ([`Topology`]). The algorithms are those of
+//! `tidegate-policy`; each exists a second time as a Lua file here, and a test feeds both the same steps.
 //!
 //! ```no_run
 //! use std::num::NonZeroUsize;
@@ -52,6 +52,7 @@ mod numbers;
 #[doc(hidden)] // public for the differential test, which runs the scripts with a clock of its own
 pub mod script;
 mod store;
+mod tls;
 mod topology;
 
 pub use document::{Document, StoreAway};
@@ -61,4 +62,5 @@ pub use limit::{SharedLevel, SharedLimit, Sharing};
 pub use link::{Observer, StoreEvent};
 pub use numbers::Unshareable;
 pub use store::{Charged, FailureMode, InvalidConfig, Source, Store, StoreConfig, Verdict};
-pub use topology::{InvalidAddress, Login, Topology};
+pub use tls::{InvalidTls, TlsFiles};
+pub use topology::{InvalidAddress, Topology};

@@ -51,6 +51,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long to wait for one host, and for all of them: some of those listed may be dead while others know the new master.
 const PATIENCE_A_HOST: Duration = Duration::from_millis(250);
+/// A handshake takes more round trips, and before it all of the system's authorities are read.
+const PATIENCE_A_HOST_WITH_TLS: Duration = Duration::from_secs(1);
 const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(5);
 
 /// The way to Redis: one connection, what is known of its health, and whoever mends it.
@@ -172,7 +174,8 @@ impl Link {
 
     /// Connects, and sees whether the namespace's master takes a write within the budget of a call.
     async fn connect(&self) -> Result<Connection, String> {
-        let connecting = timeout(PATIENCE_TO_CONNECT, self.topology.connect(PATIENCE_A_HOST));
+        let patience = if self.topology.is_tls() { PATIENCE_A_HOST_WITH_TLS } else { PATIENCE_A_HOST };
+        let connecting = timeout(PATIENCE_TO_CONNECT, self.topology.connect(patience));
         let mut connection = flatten(connecting.await)?;
         let mut probe = redis::cmd("SET");
         probe.arg(&self.probe_key).arg("1").arg("PX").arg(1_000);

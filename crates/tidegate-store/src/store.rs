@@ -172,7 +172,7 @@ impl StoreConfig {
 
 impl Store {
     /// Connects. If Redis can't be used the store starts in its failure mode and goes on trying, whatever the reason: also for a wrong
-    /// password or address. The observer is told, and [`is_down`](Self::is_down) says so.
+    /// password, address or certificate. The observer is told, and [`is_down`](Self::is_down) says so.
     pub async fn connect(config: StoreConfig) -> Result<Self, InvalidConfig> {
         config.check()?;
         let StoreConfig { topology, namespace, budget, on_failure, lease, observer } = config;

@@ -5,56 +5,51 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value};
+
+use crate::tls::{InvalidTls, Tls, TlsFiles, choose_cryptography};
 
 /// Where Redis is, and how it is made up.
 ///
 /// As text: `redis://[user:password@]host:port[/db]` for one server, `redis+sentinel://[user:password@]host:port,host:port/master[/db]`
-/// for a master found by its sentinels, `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster. TLS is not supported yet.
+/// for a master found by its sentinels, `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster.
+///
+/// `rediss` instead of `redis` is TLS, to sentinels and nodes alike. Certificates are checked by the system's authorities, unless
+/// [`with_tls`](Self::with_tls) names others; they must be made out for the names or addresses by which sentinels and clusters tell of
+/// their nodes. There is no way not to check them. If the process has chosen no cryptography for rustls by then, connecting chooses ring.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Topology {
-    /// One server.
-    Single {
-        /// Its address.
-        url: String,
-    },
-    /// A master with replicas, watched by sentinels.
-    Sentinel {
-        /// The sentinels' addresses.
-        sentinels: Vec<String>,
-        /// The name by which they know the master.
-        master: String,
-        /// How to log in to the master, and its database number.
-        login: Login,
-    },
-    /// A Redis Cluster.
-    Cluster {
-        /// Some of its nodes.
-        nodes: Vec<String>,
-        /// How to log in.
-        login: Login,
-    },
+pub struct Topology {
+    hosts: Hosts,
+    /// Without it connections are plain.
+    tls: Option<Tls>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Hosts {
+    Single { url: String },
+    Sentinel { sentinels: Vec<String>, master: String, login: Login },
+    Cluster { nodes: Vec<String>, login: Login },
 }
 
 /// User, password and database number.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Login {
+struct Login {
     user: Option<String>,
     password: Option<String>,
     database: i64,
 }
 
-/// Passwords stay out of logs.
+/// Passwords and keys stay out of logs.
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Single { url } => match url.rsplit_once('@') {
-                Some((_, address)) => write!(f, "redis://***@{address}"),
-                None => f.write_str(url),
+        match &self.hosts {
+            Hosts::Single { url } => match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, address))) => write!(f, "{scheme}://***@{address}"),
+                _ => f.write_str(url),
             },
-            Self::Sentinel { sentinels, master, .. } => write!(f, "{master} by {}", sentinels.join(",")),
-            Self::Cluster { nodes, .. } => write!(f, "cluster {}", nodes.join(",")),
+            Hosts::Sentinel { sentinels, master, .. } => write!(f, "{master} by {}", sentinels.join(",")),
+            Hosts::Cluster { nodes, .. } => write!(f, "cluster {}", nodes.join(",")),
         }
     }
 }
@@ -69,7 +64,7 @@ impl fmt::Display for InvalidAddress {
             f,
             "not a Redis address: {}; allowed: redis://[user:password@]host:port[/db], \
              redis+sentinel://[user:password@]host:port,host:port/master[/db], \
-             redis+cluster://[user:password@]host:port,host:port",
+             redis+cluster://[user:password@]host:port,host:port; the same with rediss for TLS",
             self.0
         )
     }
@@ -83,33 +78,51 @@ impl FromStr for Topology {
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| InvalidAddress("there is no `scheme://`".to_owned()))?;
-        if scheme == "redis" {
-            let malformed = |_| InvalidAddress("host, port, login or database number is malformed".to_owned());
-            text.into_connection_info().map_err(malformed)?;
-            return Ok(Self::Single { url: text.to_owned() });
+        match text.split_once('#') {
+            None => {}
+            Some((_, "insecure")) => {
+                let reason = "`#insecure` would trust whoever answers; trust the authority that signed its certificate";
+                return Err(InvalidAddress(reason.to_owned()));
+            }
+            Some(_) => return Err(InvalidAddress("`#` has no place here; in a password write %23".to_owned())),
         }
+        let hosts = match scheme {
+            "redis" | "rediss" => {
+                let malformed = |_| InvalidAddress("host, port, login or database number is malformed".to_owned());
+                text.into_connection_info().map_err(malformed)?;
+                Hosts::Single { url: text.to_owned() }
+            }
+            "redis+sentinel" | "redis+cluster" | "rediss+sentinel" | "rediss+cluster" => Hosts::several(scheme, rest)?,
+            _ => return Err(InvalidAddress(format!("`{scheme}` is not a scheme known here"))),
+        };
+        Ok(Self { hosts, tls: scheme.starts_with("rediss").then(Tls::default) })
+    }
+}
+
+impl Hosts {
+    fn several(scheme: &str, rest: &str) -> Result<Self, InvalidAddress> {
         let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(login, rest)| (login, rest));
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let urls = hosts.split(',').map(|host| format!("redis://{host}")).collect::<Vec<_>>();
+        let (scheme, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        let urls = hosts.split(',').map(|host| format!("{scheme}://{host}")).collect::<Vec<_>>();
         for url in &urls {
             let malformed = |_| InvalidAddress(format!("host or port of `{url}` is malformed"));
             url.as_str().into_connection_info().map_err(malformed)?;
         }
-        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let mut login = Login::parse(login)?;
-        match scheme {
-            "redis+cluster" if path.is_empty() => Ok(Self::Cluster { nodes: urls, login }),
-            "redis+cluster" => Err(InvalidAddress(format!("a cluster has no database `{path}`"))),
-            "redis+sentinel" => {
-                let (master, database) = path.split_once('/').unwrap_or((path, "0"));
-                login.database =
-                    database.parse().map_err(|_| InvalidAddress(format!("`{database}` is not a database number")))?;
-                let master = some(master).ok_or_else(|| InvalidAddress("the master's name is missing".to_owned()))?;
-                Ok(Self::Sentinel { sentinels: urls, master, login })
-            }
-            "rediss" => Err(InvalidAddress("TLS (`rediss`) is not supported yet".to_owned())),
-            _ => Err(InvalidAddress(format!("`{scheme}` is not a scheme known here"))),
+        if kind == "cluster" {
+            return match path {
+                "" => Ok(Self::Cluster { nodes: urls, login }),
+                path => Err(InvalidAddress(format!("a cluster has no database `{path}`"))),
+            };
         }
+        let (master, database) = path.split_once('/').unwrap_or((path, "0"));
+        login.database =
+            database.parse().map_err(|_| InvalidAddress(format!("`{database}` is not a database number")))?;
+        if master.is_empty() {
+            return Err(InvalidAddress("the master's name is missing".to_owned()));
+        }
+        Ok(Self::Sentinel { sentinels: urls, master: master.to_owned(), login })
     }
 }
 
@@ -117,39 +130,111 @@ impl FromStr for Topology {
 const MAX_IN_FLIGHT: usize = 4_096;
 
 impl Topology {
+    /// Whom to trust, and what to show of ourselves, in TLS. The files are read here, once, and must make sense together; without any,
+    /// the system's authorities must be there. An address without TLS has no use for files.
+    ///
+    /// ```no_run
+    /// use tidegate_store::{TlsFiles, Topology};
+    ///
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let files = TlsFiles { ca: Some("redis-ca.pem".into()), ..TlsFiles::default() };
+    /// let topology = "rediss://redis.internal:6380".parse::<Topology>()?.with_tls(&files)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_tls(mut self, files: &TlsFiles) -> Result<Self, InvalidTls> {
+        match (&self.tls, files.first()) {
+            (None, Some(field)) => {
+                let reason = "is for TLS, and the address has none: it begins with `redis`, not `rediss`".to_owned();
+                return Err(InvalidTls { field, reason });
+            }
+            (None, None) => {}
+            (Some(_), _) => self.tls = Some(Tls::read(files)?),
+        }
+        Ok(self)
+    }
+
+    /// Whether connections are encrypted.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Connects anew: to the server, to the master that the sentinels name now, or to the cluster as it is now.
     pub(crate) async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(patience))
             .set_response_timeout(None) // every call has its own budget
             .set_concurrency_limit(MAX_IN_FLIGHT);
-        match self {
-            Self::Single { url } => {
-                let client = Client::open(url.as_str())?;
+        let certificates = self.tls.as_ref().map(Tls::certificates);
+        if certificates.is_some() {
+            choose_cryptography();
+        }
+        match &self.hosts {
+            Hosts::Single { url } => {
+                let client = match certificates {
+                    Some(certificates) => Client::build_with_tls(url.as_str(), certificates)?,
+                    None => Client::open(url.as_str())?,
+                };
                 Ok(Connection::Node(client.get_multiplexed_async_connection_with_config(&config).await?))
             }
-            Self::Sentinel { sentinels, master, login } => {
-                let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(login.info());
-                let urls = sentinels.iter().map(String::as_str).collect();
-                let mut client = SentinelClient::build(urls, master.clone(), Some(node), SentinelServerType::Master)?;
+            Hosts::Sentinel { sentinels, master, login } => {
+                let mut client = sentinel_client(sentinels, master, login, certificates)?;
                 Ok(Connection::Node(client.get_async_connection_with_config(&config).await?))
             }
-            Self::Cluster { nodes, login } => {
-                let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
-                    .retries(0) // a call that is sent again is charged again; a slot that has moved is followed by connecting anew
-                    .connection_concurrency_limit(MAX_IN_FLIGHT)
-                    .connection_timeout(patience)
-                    .overall_response_timeout(None); // every call has its own budget
-                if let Some(user) = &login.user {
-                    builder = builder.username(user);
-                }
-                if let Some(password) = &login.password {
-                    builder = builder.password(password);
-                }
-                Ok(Connection::Cluster(builder.build()?.get_async_connection().await?))
+            Hosts::Cluster { nodes, login } => {
+                let client = cluster_client(nodes, login, certificates, patience)?;
+                Ok(Connection::Cluster(client.get_async_connection().await?))
             }
         }
     }
+}
+
+fn sentinel_client(
+    sentinels: &[String],
+    master: &str,
+    login: &Login,
+    certificates: Option<TlsCertificates>,
+) -> RedisResult<SentinelClient> {
+    let address = |url: &String| Ok(url.as_str().into_connection_info()?.addr().clone());
+    let addresses = sentinels.iter().map(address).collect::<RedisResult<Vec<_>>>()?;
+    let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
+        .set_client_to_redis_db(login.database);
+    if let Some(user) = &login.user {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = &login.password {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(certificates) = certificates {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    builder.build()
+}
+
+fn cluster_client(
+    nodes: &[String],
+    login: &Login,
+    certificates: Option<TlsCertificates>,
+    patience: Duration,
+) -> RedisResult<ClusterClient> {
+    let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
+        .retries(0) // a call that is sent again is charged again; a slot that has moved is followed by connecting anew
+        .connection_concurrency_limit(MAX_IN_FLIGHT)
+        .connection_timeout(patience)
+        .overall_response_timeout(None); // every call has its own budget
+    if let Some(user) = &login.user {
+        builder = builder.username(user);
+    }
+    if let Some(password) = &login.password {
+        builder = builder.password(password);
+    }
+    if let Some(certificates) = certificates {
+        builder = builder.certs(certificates);
+    }
+    builder.build()
 }
 
 impl Login {
@@ -161,17 +246,6 @@ impl Login {
         let settings = info.redis_settings();
         let (user, password) = (settings.username().map(str::to_owned), settings.password().map(str::to_owned));
         Ok(Self { user, password, database: 0 })
-    }
-
-    fn info(&self) -> RedisConnectionInfo {
-        let mut info = RedisConnectionInfo::default().set_db(self.database);
-        if let Some(user) = &self.user {
-            info = info.set_username(user);
-        }
-        if let Some(password) = &self.password {
-            info = info.set_password(password);
-        }
-        info
     }
 }
 

@@ -39,7 +39,8 @@ pub(crate) fn overlay(config: &mut Config) -> Result<()> {
     if let Some(host) = variable("REDIS_HOST")? {
         let port = number::<u16>("REDIS_PORT")?.unwrap_or(6379);
         let login = variable("REDIS_PASSWORD")?.map(|password| format!(":{}@", encoded(&password))).unwrap_or_default();
-        set_redis(config, format!("redis://{login}{host}:{port}"));
+        let scheme = if switch("REDIS_TLS")? { "rediss" } else { "redis" };
+        set_redis(config, format!("{scheme}://{login}{host}:{port}"));
     }
     if switch("ADMIN_OPEN")? {
         config.admin.open = true;
@@ -107,6 +108,14 @@ pub(crate) fn set_redis(config: &mut Config, url: String) {
         Some(redis) => redis.url = url,
         none => *none = Some(Redis::at(url)),
     }
+}
+
+/// Whom to trust for TLS to Redis, wherever its address comes from: it is looked for when the flags have been obeyed.
+pub(crate) fn set_redis_ca(config: &mut Config) -> Result<()> {
+    if let (Some(redis), Some(ca)) = (&mut config.redis, variable("REDIS_CA")?) {
+        redis.ca = Some(ca.into());
+    }
+    Ok(())
 }
 
 /// The first numbers of the limit `default`.

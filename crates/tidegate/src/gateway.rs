@@ -21,8 +21,8 @@ use crate::environment;
 /// Without a file it has one upstream and one limit for all clients together (100 requests a minute), which can be changed while it
 /// runs: POST /config/limits. Flags win over the environment, the environment over the file.
 ///
-/// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, ADMIN_OPEN,
-/// RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE.
+/// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, REDIS_TLS,
+/// REDIS_CA, ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE.
 ///
 /// SIGHUP reads the configuration anew; SIGTERM and Ctrl-C let requests under way end.
 #[derive(Args)]
@@ -74,6 +74,7 @@ impl Arguments {
         if let Some(url) = &self.redis {
             environment::set_redis(&mut config, url.clone());
         }
+        environment::set_redis_ca(&mut config)?;
         config.workers = self.workers.or(config.workers);
         config.log.format = match self.log_format {
             None => config.log.format,

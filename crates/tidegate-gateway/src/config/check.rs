@@ -10,7 +10,7 @@ use http::StatusCode;
 use http::uri::{Authority, Scheme};
 use ipnet::IpNet;
 use tidegate_policy::{Algorithm, Cost, MAX_LEVELS};
-use tidegate_store::{Name, Topology};
+use tidegate_store::{Name, TlsFiles, Topology};
 
 use super::model::{self, Config, Missing, Numbers, Soft, State, TierNumbers};
 use super::numbers::LimitNumbers;
@@ -321,7 +321,11 @@ fn admin_token(admin: &model::Admin, problems: &mut Problems) -> Option<Option<S
 }
 
 fn check_redis(redis: &model::Redis, problems: &mut Problems) -> Option<RedisSettings> {
-    let topology = problems.ok("redis.url", redis.url.parse::<Topology>());
+    let files = TlsFiles { ca: redis.ca.clone(), certificate: redis.certificate.clone(), key: redis.key.clone() };
+    let topology = problems.ok("redis.url", redis.url.parse::<Topology>()).and_then(|topology| {
+        let topology = topology.with_tls(&files);
+        topology.map_err(|error| problems.add(format!("redis.{}", error.field), error.reason)).ok()
+    });
     let namespace = problems.ok("redis.namespace", Name::new(&redis.namespace));
     problems.span("redis.budget", redis.budget, MILLI, Duration::from_secs(60));
     problems.within("redis.lease_tokens", redis.lease_tokens, 1, 1 << 30);

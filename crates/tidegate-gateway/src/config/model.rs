@@ -191,12 +191,22 @@ pub enum AccessLogFormat {
     Json,
 }
 
-/// Redis, for limits that several gateways share.
+/// Redis, for limits that several gateways share. Its files are read at the start.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// `redis://[user:password@]host[:port][/db]`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…`.
+    /// `redis://[user:password@]host[:port][/db]`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…`; the same with
+    /// `rediss` for TLS, to sentinels and nodes alike.
     pub url: String,
+    /// PEM file with the authorities to trust for TLS. Default: the system's.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// PEM file with the gateway's own certificate and its chain, for a Redis that asks for one (`tls-auth-clients`). Default: none.
+    #[serde(default)]
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the private key of `certificate`.
+    #[serde(default)]
+    pub key: Option<PathBuf>,
     /// Gateways with the same namespace share their limits. Default: `ratelimiter`.
     #[serde(default = "default_namespace")]
     pub namespace: String,
@@ -235,6 +245,9 @@ impl Redis {
     pub fn at(url: String) -> Self {
         Self {
             url,
+            ca: None,
+            certificate: None,
+            key: None,
             namespace: default_namespace(),
             budget: default_budget(),
             on_failure: OnFailure::default(),

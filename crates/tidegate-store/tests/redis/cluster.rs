@@ -3,41 +3,65 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig};
+use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig, TlsFiles};
 
+use crate::failure::until;
+use crate::secure::{Certificates, SecureServer};
 use crate::server::{Server, eventually};
 use crate::setup::{MODES, admitted, all_rules, ask, leasable_rules, limit, name, patient};
+use crate::tls;
+
+const SETTINGS: [&str; 10] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--cluster-replica-validity-factor",
+    "0",
+    "--cluster-require-full-coverage",
+    "no",
+];
 
 struct Cluster {
     nodes: Vec<Server>,
+    /// What clients write before the nodes' addresses.
+    scheme: &'static str,
+    /// Where clients find them.
+    ports: Vec<u16>,
 }
 
 impl Cluster {
     fn start() -> Self {
-        let arguments = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--repl-diskless-sync-delay",
-            "0",
-            "--cluster-replica-validity-factor",
-            "0",
-            "--cluster-require-full-coverage",
-            "no",
-        ];
-        let nodes: Vec<Server> = (0..6).map(|_| Server::start_with(&arguments)).collect();
-        let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        let nodes: Vec<Server> = (0..6).map(|_| Server::start_with(&SETTINGS)).collect();
+        let ports = nodes.iter().map(|node| node.port).collect();
+        Self::join(Self { nodes, scheme: "redis+cluster", ports }, &[])
+    }
+
+    /// Nodes that speak TLS with their clients and each other, and know each other and their clients by certificates.
+    fn start_secure(certificates: &Certificates) -> Self {
+        let settings = [&SETTINGS[..], &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat();
+        let nodes = (0..6).map(|_| SecureServer::start_with(certificates, "yes", &settings));
+        let (ports, nodes) = nodes.map(|node| (node.port, node.plain)).unzip();
+        let file = |name| certificates.file(name).display().to_string();
+        let (ca, certificate, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+        let secure = ["--tls", "--cacert", &ca, "--cert", &certificate, "--key", &key];
+        Self::join(Self { nodes, scheme: "rediss+cluster", ports }, &secure)
+    }
+
+    fn join(self, how_to_connect: &[&str]) -> Self {
+        let addresses = self.ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let created = Command::new("redis-cli")
+            .args(how_to_connect)
             .args(["--cluster", "create"])
             .args(addresses)
             .args(["--cluster-replicas", "1", "--cluster-yes"])
             .stdout(Stdio::null())
             .status();
         assert!(created.expect("redis-cli is installed").success());
-        let cluster = Self { nodes };
-        cluster.wait_until_whole();
-        cluster
+        self.wait_until_whole();
+        self
     }
 
     fn wait_until_whole(&self) {
@@ -55,8 +79,8 @@ impl Cluster {
     }
 
     fn url(&self) -> String {
-        let hosts: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
-        format!("redis+cluster://{}", hosts.join(","))
+        let hosts: Vec<String> = self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("{}://{}", self.scheme, hosts.join(","))
     }
 
     /// Which node is the master of a namespace.
@@ -93,6 +117,33 @@ async fn exact_and_leased_limits_work_on_every_master() {
         }
         assert!(!store.is_down());
     }
+}
+
+/// The nodes tell of each other by address and TLS port, and their certificates are checked like those of the nodes that were listed.
+#[tokio::test]
+async fn limits_hold_over_tls_and_a_replica_is_followed() {
+    let certificates = Certificates::new();
+    let mut cluster = Cluster::start_secure(&certificates);
+    let files = tls::known_to(&certificates);
+    for namespace in ["a", "b", "c", "d", "e", "f"] {
+        tls::limits_hold(StoreConfig { namespace: name(namespace), ..tls::config(&cluster.url(), &files) }).await;
+    }
+    let store = Store::connect(StoreConfig { namespace: name("a"), ..tls::config(&cluster.url(), &files) }).await;
+    let store = store.expect("sensible settings");
+    let limit = limit(&store, "any", all_rules(100)[0], Sharing::Exact);
+    assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Shared);
+    let master = cluster.master_of("a");
+    cluster.nodes[master].kill();
+    assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Failure(FailureMode::Closed));
+    until("the replica has taken over", async || ask(&store, &limit, "ann", 1).await.source == Source::Shared).await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_another_authority_is_not_trusted() {
+    let (ours, theirs) = (Certificates::new(), Certificates::new());
+    let cluster = Cluster::start_secure(&theirs);
+    let strange = TlsFiles { ca: Some(ours.file("ca.pem")), ..tls::known_to(&theirs) };
+    tls::is_away(&cluster.url(), &strange, "invalid peer certificate").await;
 }
 
 /// A host that is listed but does not answer, as one whose machine is gone: the others are asked all the same.

@@ -197,6 +197,10 @@ fn addresses_say_what_redis_is_made_of() {
         ("redis://u:secret@127.0.0.1:6379/2", "redis://***@127.0.0.1:6379/2"),
         ("redis+sentinel://:secret@h1:1,h2:2/main/3", "main by redis://h1:1,redis://h2:2"),
         ("redis+cluster://u:secret@h1:1,h2:2", "cluster redis://h1:1,redis://h2:2"),
+        ("rediss://127.0.0.1:6379", "rediss://127.0.0.1:6379"),
+        ("rediss://u:secret@127.0.0.1:6379/2", "rediss://***@127.0.0.1:6379/2"),
+        ("rediss+sentinel://:secret@h1:1,h2:2/main/3", "main by rediss://h1:1,rediss://h2:2"),
+        ("rediss+cluster://u:secret@h1:1,h2:2", "cluster rediss://h1:1,rediss://h2:2"),
     ] {
         assert_eq!(format!("{:?}", text.parse::<Topology>().expect("an address")), shown);
     }
@@ -204,14 +208,20 @@ fn addresses_say_what_redis_is_made_of() {
         ("127.0.0.1:6379", "no `scheme://`"),
         ("http://h:1", "`http` is not a scheme"),
         ("redis://h:99999", "malformed"),
-        ("rediss://h:1", "TLS"),
+        ("redis+tls://h:1", "`redis+tls` is not a scheme"),
+        ("rediss://h:1#insecure", "`#insecure` would trust whoever answers"),
+        ("rediss://h:1/0#insecure", "`#insecure`"),
+        ("rediss+sentinel://h:1/main#insecure", "`#insecure`"),
+        ("rediss+sentinel://h:1#insecure/main", "`#` has no place here"),
+        ("rediss+cluster://h:1,h:2#insecure", "`#insecure`"),
+        ("redis://:pass#word@h:1", "in a password write %23"),
         ("redis+sentinel://h:1", "master's name is missing"),
         ("redis+sentinel://h:1/m/x", "`x` is not a database number"),
         ("redis+cluster://h:1/2", "a cluster has no database"),
         ("redis+cluster://h:notaport", "`redis://h:notaport` is malformed"),
     ] {
         let error = text.parse::<Topology>().expect_err(text).to_string();
-        assert!(error.contains(reason) && error.contains("allowed:"), "{text}: {error}");
+        assert!(error.contains(reason) && error.contains("allowed:") && error.contains("rediss"), "{text}: {error}");
     }
 }
 

@@ -8,7 +8,7 @@ use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig};
 use crate::server::{Server, free_port};
 use crate::setup::{MODES, Seen, admitted, all_rules, ask, leasable_rules, level, limit, now, patient, recorder};
 
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !done().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -20,7 +20,7 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 }
 
 /// How many of 20 requests pass on a limit of 5 that this process has not yet used, while Redis is away.
-fn expected(mode: FailureMode) -> usize {
+pub(crate) fn expected(mode: FailureMode) -> usize {
     match mode {
         FailureMode::Open => 20,
         FailureMode::Closed => 0,

@@ -1,12 +1,14 @@
 //! A master, a replica and a sentinel, made here.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig};
+use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
 
+use crate::failure::until;
+use crate::secure::{Certificates, SecureServer};
 use crate::server::{Server, eventually, free_port};
 use crate::setup::{admitted, all_rules, ask, limit, patient};
+use crate::tls;
 
 struct Sentinel {
     port: u16,
@@ -15,13 +17,17 @@ struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(master: &Server) -> Self {
+    fn start(master: u16) -> Self {
+        Self::start_with(master, "")
+    }
+
+    /// Watches the master on this port, with more settings of its own.
+    fn start_with(master: u16, more: &str) -> Self {
         let port = free_port();
         let file = std::env::temp_dir().join(format!("tidegate-sentinel-{}-{port}.conf", std::process::id()));
         let settings = format!(
-            "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n",
-            master.port
+            "port {port}\nbind 127.0.0.1\n{more}sentinel monitor main 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n"
         );
         std::fs::write(&file, settings).expect("a settings file");
         let child = Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn();
@@ -45,41 +51,67 @@ impl Drop for Sentinel {
     }
 }
 
-#[tokio::test]
-async fn the_store_follows_its_master_to_the_replica() {
-    let mut master = Server::start();
-    let port = master.port.to_string();
-    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
-    let sentinel = Sentinel::start(&master);
+/// A master, its replica in step, and a sentinel that knows both.
+fn wait_until_in_step(replica: &Server, sentinel: &Sentinel) {
     eventually("the replica is in step", || {
         let info = redis::cmd("INFO").arg("replication").query::<String>(&mut replica.connection());
         info.is_ok_and(|info| info.contains("master_link_status:up"))
     });
     eventually("the sentinel knows the replica", || sentinel.knows_a_replica());
+}
+
+/// 60 of 100 are used, the master dies, the replica takes over: what was replicated still counts.
+async fn follows_to_the_replica(config: StoreConfig, mut master: Server, replica: &Server) {
+    let store = Store::connect(config).await.expect("sensible settings");
+    let limit = limit(&store, "any", all_rules(100)[0], Sharing::Exact);
+    assert_eq!(admitted(&store, &limit, "ann", 60).await, 60);
+    eventually("the replica has it all", || {
+        let size = |server: &Server| redis::cmd("DBSIZE").query::<u64>(&mut server.connection()).ok();
+        size(&master) == size(replica)
+    });
+
+    master.kill();
+    assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Failure(FailureMode::Closed));
+    until("the replica has taken over", async || ask(&store, &limit, "bob", 1).await.source == Source::Shared).await;
+    let more = admitted(&store, &limit, "ann", 200).await;
+    assert!((40..=100).contains(&more), "{more} more: what was replicated still counts");
+}
+
+#[tokio::test]
+async fn the_store_follows_its_master_to_the_replica() {
+    let master = Server::start();
+    let port = master.port.to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
+    let sentinel = Sentinel::start(master.port);
+    wait_until_in_step(&replica, &sentinel);
 
     // The first sentinel in the list accepts, and says nothing.
     let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let dead_address = dead.local_addr().expect("an address");
     let url = format!("redis+sentinel://{dead_address},127.0.0.1:{}/main", sentinel.port);
-    let store = Store::connect(StoreConfig { on_failure: FailureMode::Closed, ..patient(&url) })
-        .await
-        .expect("sensible settings");
-    let rules = all_rules(100);
-    let limit = limit(&store, "any", rules[0], Sharing::Exact);
-    assert_eq!(admitted(&store, &limit, "ann", 60).await, 60);
-    eventually("the replica has it all", || {
-        let size = |server: &Server| redis::cmd("DBSIZE").query::<u64>(&mut server.connection()).ok();
-        size(&master) == size(&replica)
-    });
+    let config = StoreConfig { on_failure: FailureMode::Closed, ..patient(&url) };
+    follows_to_the_replica(config, master, &replica).await;
+}
 
-    master.kill();
-    assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Failure(FailureMode::Closed));
-    let back = async {
-        while ask(&store, &limit, "bob", 1).await.source != Source::Shared {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), back).await.expect("the replica takes over");
-    let more = admitted(&store, &limit, "ann", 200).await;
-    assert!((40..=100).contains(&more), "{more} more: what was replicated still counts");
+/// Sentinel, master and replica speak TLS, with us and each other, and know us by our certificate.
+#[tokio::test]
+async fn the_store_follows_its_master_to_the_replica_over_tls() {
+    let certificates = Certificates::new();
+    let master = SecureServer::start_with(&certificates, "yes", &["--tls-replication", "yes"]);
+    let port = master.port.to_string();
+    let of_master = ["--tls-replication", "yes", "--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+    let replica = SecureServer::start_with(&certificates, "yes", &of_master);
+    let secure_port = free_port();
+    let mut settings = certificates.arguments(secure_port, "yes");
+    settings.extend(["--tls-replication".to_owned(), "yes".to_owned()]);
+    let line = |setting: &[String]| format!("{} {}\n", setting[0].trim_start_matches('-'), setting[1]);
+    let settings: String = settings.chunks(2).map(line).collect();
+    let sentinel = Sentinel::start_with(master.port, &settings);
+    wait_until_in_step(&replica.plain, &sentinel);
+
+    let url = format!("rediss+sentinel://127.0.0.1:{secure_port}/main");
+    let others = Certificates::new();
+    let strange = TlsFiles { ca: Some(others.file("ca.pem")), ..tls::known_to(&certificates) };
+    tls::is_away(&url, &strange, "invalid peer certificate").await;
+    follows_to_the_replica(tls::config(&url, &tls::known_to(&certificates)), master.plain, &replica.plain).await;
 }

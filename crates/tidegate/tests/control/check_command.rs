@@ -167,6 +167,55 @@ upstreams: {app: {url: \"http://x\", limits: [one]}}\n"
     }
 }
 
+/// What is wrong with TLS to Redis is told before anyone connects.
+#[test]
+fn files_for_redis_that_can_not_be_used_are_told_by_their_field() {
+    let directory = Directory::new();
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let good = text(&directory.file("good.pem", &pair.cert.pem()));
+    let key = text(&directory.file("good.key", &pair.signing_key.serialize_pem()));
+    let other = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+    let other = text(&directory.file("other.key", &other));
+    let bad = text(&directory.file("bad.pem", "no certificate"));
+    for (url, files, path, reason) in [
+        ("rediss://h:1", "ca: /nonexistent".to_owned(), "redis.ca", "/nonexistent: No such file"),
+        ("rediss://h:1", format!("ca: \"{bad}\""), "redis.ca", "bad.pem: holds no certificate"),
+        ("rediss://h:1", format!("ca: \"{good}\", certificate: \"{good}\""), "redis.key", "is missing"),
+        ("rediss://h:1", format!("ca: \"{good}\", key: \"{key}\""), "redis.certificate", "is missing"),
+        (
+            "rediss+cluster://h:1,h:2",
+            format!("ca: \"{good}\", certificate: \"{good}\", key: \"{other}\""),
+            "redis.key",
+            "other.key: can't be used with `certificate`",
+        ),
+        ("redis://h:1", format!("ca: \"{good}\""), "redis.ca", "is for TLS"),
+        ("redis+sentinel://h:1/main", format!("certificate: \"{good}\""), "redis.certificate", "is for TLS"),
+        ("rediss://h:1/#insecure", format!("ca: \"{good}\""), "redis.url", "`#insecure`"),
+    ] {
+        let config = format!("redis: {{url: \"{url}\", {files}}}\n");
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 2, "{config}: {outcome:?}");
+        assert!(outcome.out.contains(&format!("gateway.yaml: {path}: ")), "{config}: {outcome:?}");
+        assert!(outcome.out.contains(reason), "{config}: {outcome:?}");
+        let file = directory.file("gateway.yaml", &config);
+        let start = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
+        assert!(start.code == 2 && start.err.contains(&format!("{path}: ")), "{config}: {start:?}");
+    }
+}
+
+/// The system's authorities are read at every connection, so they must be readable.
+#[test]
+fn a_system_without_readable_authorities_is_told() {
+    let directory = Directory::new();
+    let file = text(&directory.file("gateway.yaml", "redis: {url: \"rediss://h:1\"}\n"));
+    let nothing = text(&directory.file("nothing.pem", ""));
+    for (authorities, reason) in [("/nonexistent", "/nonexistent"), (nothing.as_str(), "no trusted authorities")] {
+        let outcome = run(&["check", &file], &[("SSL_CERT_FILE", authorities)]);
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        assert!(outcome.out.contains("gateway.yaml: redis.ca: ") && outcome.out.contains(reason), "{outcome:?}");
+    }
+}
+
 /// The limit of a tier is named `limit.tier`, in refusals and in `/config/limits`: no other may have that name.
 #[test]
 fn two_limits_of_the_same_name_are_refused() {
@@ -238,8 +287,8 @@ fn everything(directory: &Directory) -> Value {
         "log": {"format": "json", "level": "warn"},
         "access_log": {"format": "json", "file": "access.log", "buffer": 10},
         "redis": {
-            "url": "redis://127.0.0.1:6379", "namespace": "shop", "budget": "20ms", "on_failure": "local",
-            "lease_tokens": 10, "lease_span": 1
+            "url": "rediss://127.0.0.1:6379", "ca": certificate, "certificate": certificate, "key": key,
+            "namespace": "shop", "budget": "20ms", "on_failure": "local", "lease_tokens": 10, "lease_span": 1
         },
         "identity": {
             "default_tier": "free",

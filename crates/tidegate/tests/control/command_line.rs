@@ -22,6 +22,8 @@ fn help_names_every_flag() {
                 "REDIS_HOST",
                 "REDIS_PORT",
                 "REDIS_PASSWORD",
+                "REDIS_TLS",
+                "REDIS_CA",
                 "ADMIN_OPEN",
                 "RATE_LIMIT_ALGORITHM",
                 "RATE_LIMIT_LIMIT",

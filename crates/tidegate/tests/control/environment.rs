@@ -234,6 +234,10 @@ fn values_that_make_no_sense_are_refused_by_name() {
     }
     let port = run(&["gateway"], &[("PORT", "0"), ("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", "x")]);
     assert!(port.code != 0 && port.err.contains("REDIS_PORT"), "{port:?}");
+    let tls = run(&["gateway"], &[("PORT", "0"), ("REDIS_HOST", "127.0.0.1"), ("REDIS_TLS", "maybe")]);
+    assert!(tls.code != 0 && tls.err.contains("REDIS_TLS"), "{tls:?}");
+    let ca = run(&["gateway"], &[("PORT", "0"), ("REDIS_HOST", "127.0.0.1"), ("REDIS_CA", "/nonexistent")]);
+    assert!(ca.code != 0 && ca.err.contains("redis.ca: is for TLS"), "{ca:?}");
 }
 
 /// What the environment asks for and this version does not do, it says.

@@ -1,5 +1,6 @@
 //! HTTP/2, TLS, upgrades, long bodies and many connections, as clients and upstreams see them.
 
+#[path = "../support/authority.rs"]
 mod authority;
 mod depot;
 mod footprint;
