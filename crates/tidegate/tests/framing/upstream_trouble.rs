@@ -253,7 +253,7 @@ fn broken(begins: &'static str, pauses: bool, reason: &str) {
     });
     let gateway = with_settings(upstream.address, "body_timeout: 100ms");
     let mut client = Client::connect(gateway.address);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let bytes = String::from_utf8(client.read_to_end()).expect("text");
     // Where nothing had gone out yet, it is told properly.
     if !bytes.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
