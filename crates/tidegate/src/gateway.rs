@@ -103,6 +103,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 fn log_format(format: model::LogFormat) -> LogFormat {
+    // Not by dropping it, which waits for a name server that does not answer.
+    runtime.shutdown_background();
     match format {
         model::LogFormat::Text => LogFormat::Text,
         model::LogFormat::Json => LogFormat::Json,
