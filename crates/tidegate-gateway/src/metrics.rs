@@ -374,6 +374,6 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_connections", "Connections to an upstream, idle ones included.", Kind::Gauge);
     for upstream in &plan.site.upstreams {
-        family.sample(&[("service", &upstream.settings.name)], upstream.open.load(Ordering::Relaxed));
+        family.sample(&[("service", &upstream.settings.name)], upstream.pools.open.load(Ordering::Relaxed));
     }
 }

@@ -486,8 +486,8 @@ const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
     // A connection that is already gone shows itself when it is read.
     let _set = tcp.set_nodelay(true);
-    let plan = worker.gateway.plan();
-    let connections = &plan.site.connections;
+    // Not the plan: a connection may outlive many, and must not keep what is in them.
+    let connections = &worker.gateway.plan().site.connections.clone();
     let tls = listener.tls.load_full();
     let is_tls = tls.is_some();
     let deadline = worker.sweep.deadline();

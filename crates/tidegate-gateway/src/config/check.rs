@@ -20,7 +20,7 @@ use crate::h1::MOST_HEADERS;
 use crate::identity::Identity;
 use crate::key::KeyParts;
 use crate::routes::Matcher;
-use crate::tls;
+use crate::tls::{self, ClientTls};
 
 /// A configuration that has been checked.
 pub struct Settings {
@@ -116,7 +116,7 @@ pub struct UpstreamSettings {
     /// The `Host` it is sent.
     pub authority: http::HeaderValue,
     /// For `https`.
-    pub tls: Option<(Arc<rustls::ClientConfig>, rustls::pki_types::ServerName<'static>)>,
+    pub tls: Option<ClientTls>,
     /// To connect.
     pub connect_timeout: Duration,
     /// To answer.
