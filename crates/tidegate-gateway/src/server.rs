@@ -184,10 +184,14 @@ impl Server {
         }
         let admin =
             settings.admin_listen.map(|address| Listener::bind(address, None, false, true)).transpose()?.map(Arc::new);
-        let access_log =
-            settings.access_log.as_ref().map(AccessLog::open).transpose().map_err(NotStarted::AccessLog)?;
+        let access_log = settings
+            .access_log
+            .as_ref()
+            .map(|settings| AccessLog::open(settings, &log))
+            .transpose()
+            .map_err(NotStarted::AccessLog)?;
         let (workers, connections) = (settings.workers, settings.connections.clone());
-        let metrics = Arc::new(Metrics::new(workers + 1));
+        let metrics = Arc::new(Metrics::new(workers + 1, log.sink().cloned()));
         let store = match &settings.redis {
             Some(redis) => Some(connect(redis, &metrics, &log).await?),
             None => None,
@@ -286,7 +290,8 @@ impl Server {
                 .warn("Gateway", format_args!("{left} connections were cut off when the time to drain was up"));
         }
         if let Some(log) = self.gateway.access_log() {
-            log.sink.flush_and_close(Duration::from_secs(2));
+            // Not closed: on standard output it is the event log's too.
+            log.sink.flush(Duration::from_secs(2));
         }
         Ok(())
     }
@@ -509,14 +514,14 @@ async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: 
     let Some((stream, is_h2)) = opened else { return };
     let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
     let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
+    if listener.is_admin {
+        worker.remember(&client.client);
+    }
     let is_http = if is_h2 {
         Box::pin(serve_h2(worker, &client.client, stream, connections)).await
     } else {
         h1::serve(worker, &client.client, stream, connections).await
     };
-    if listener.is_admin {
-        worker.remember(&client.client);
-    }
     if !is_http {
         worker.gateway.metrics.bad_requests.inc();
     }

@@ -81,6 +81,14 @@ impl Arguments {
             Some(Format::Json) => model::LogFormat::Json,
         };
         Ok(config)
+/// Lines of the event log that may wait to be written.
+const EVENT_LINES: usize = 4_096;
+
+/// Lines of the access log that may wait with them.
+fn access_lines(settings: &Settings) -> usize {
+    settings.access_log.as_ref().filter(|log| log.file.is_none()).map_or(0, |log| log.buffer)
+}
+
     }
 }
 
@@ -93,7 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    let sink = Sink::stdout(4_096).context("standard output")?;
+    let sink = Sink::stdout(EVENT_LINES + access_lines(&settings)).context("standard output")?;
     let log = Log::new(sink.clone(), log_format(settings.log.format), log_level(settings.log.level));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
@@ -139,7 +147,7 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()>
     tokio::spawn(obey(signals, server.handle(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
-    log.info("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
+    log.announce("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
     server.run(observer).await?;
     log.info("Gateway", "stopped");
     Ok(())
