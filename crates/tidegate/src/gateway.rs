@@ -64,15 +64,12 @@ impl Arguments {
                 config::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?
             }
         };
-        environment::overlay(&mut config)?;
+        environment::overlay(&mut config, self.redis.as_deref())?;
         if let Some(address) = &self.listen {
             environment::set_listen(&mut config, address.clone());
         }
         if let Some(url) = &self.target_url {
             environment::set_target(&mut config, url)?;
-        }
-        if let Some(url) = &self.redis {
-            environment::set_redis(&mut config, url.clone());
         }
         config.workers = self.workers.or(config.workers);
         config.log.format = match self.log_format {
