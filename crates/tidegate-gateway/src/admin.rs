@@ -15,6 +15,8 @@ use crate::client::Client;
 use crate::control::{NotChanged, describe};
 use crate::fields::{Fields, text};
 use crate::gateway::Gateway;
+use crate::json;
+use crate::origin;
 use crate::plan::Site;
 use crate::refusal::rejected;
 use crate::reply::Reply;
@@ -280,7 +282,20 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     if from_elsewhere || is_browser("origin") {
         return Err((StatusCode::FORBIDDEN, "pages in a browser can't use this without the admin token"));
     }
-    if site.admin_open || site.admin_apart || client.listener.ip().is_loopback() {
+    if site.admin_open {
+        return Ok(());
+    }
+    if origin::is_forwarded(request) {
+        let detail = "a proxy has sent this on, so that anyone may have asked for it: configure `admin.token` \
+                      (or open it to everyone by ADMIN_OPEN=true)";
+        return Err((StatusCode::FORBIDDEN, detail));
+    }
+    let is_loopback = client.listener.ip().is_loopback();
+    if is_loopback && !origin::is_for_this_machine(request) {
+        let detail = "ask for localhost or the listener's address (Host), or configure `admin.token`";
+        return Err((StatusCode::FORBIDDEN, detail));
+    }
+    if site.admin_apart || is_loopback {
         return Ok(());
     }
     let detail =

@@ -20,6 +20,7 @@ mod key;
 mod limits;
 mod metrics;
 mod plan;
+mod origin;
 mod refusal;
 mod reply;
 mod request_body;
