@@ -141,8 +141,7 @@ fn is_read(method: &Method) -> bool {
 }
 
 fn numbers(body: &[u8], limit: &str) -> Result<crate::config::model::Numbers, Fault> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+    let value = json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
     if fields.remove("name").is_some_and(|name| name != limit) {
         return Err(Fault::bad(format!(
@@ -157,7 +156,7 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
-        match serde_json::from_slice(body) {
+        match json::read(body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
             Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),

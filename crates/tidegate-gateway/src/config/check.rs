@@ -307,7 +307,7 @@ fn admin_token(admin: &model::Admin, problems: &mut Problems) -> Option<Option<S
             problems.add("admin.token_file", "stands beside `admin.token`; one of them is allowed");
             return None;
         }
-        (Some(token), None) => ("admin.token", token.clone()),
+        (Some(token), None) => ("admin.token", token.expose().to_owned()),
         (None, Some(file)) => {
             let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
             ("admin.token_file", problems.ok("admin.token_file", text)?.trim().to_owned())
@@ -513,7 +513,9 @@ fn check_upstream(
     let (scheme, authority, base) = match parse_url(&upstream.url) {
         Ok(parts) => parts,
         Err(reason) => {
-            problems.add(url_path, format!("{:?} {reason}; write http://host:port or https://host", upstream.url));
+            // A user comes with a password.
+            let url = if upstream.url.contains('@') { String::new() } else { format!("{:?} ", upstream.url) };
+            problems.add(url_path, format!("{url}{reason}; write http://host:port or https://host"));
             return None;
         }
     };
