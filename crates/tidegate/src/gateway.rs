@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tidegate_gateway::config::model::Config;
 use tidegate_gateway::config::{self, InvalidConfig, Settings, model};
@@ -61,7 +61,7 @@ impl Arguments {
             None => Config::default(),
             Some(path) => {
                 let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-                config::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?
+                config::parse(&text).with_context(|| path.display().to_string())?
             }
         };
         environment::overlay(&mut config, self.redis.as_deref())?;
@@ -78,6 +78,9 @@ impl Arguments {
             Some(Format::Json) => model::LogFormat::Json,
         };
         Ok(config)
+    }
+}
+
 /// Lines of the event log that may wait to be written.
 const EVENT_LINES: usize = 4_096;
 
@@ -86,30 +89,28 @@ fn access_lines(settings: &Settings) -> usize {
     settings.access_log.as_ref().filter(|log| log.file.is_none()).map_or(0, |log| log.buffer)
 }
 
-    }
-}
-
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
-    let config = arguments.read()?;
-    let settings = match Settings::check(&config) {
+    let checked = arguments.read().and_then(|config| Ok(Settings::check(&config)?));
+    let settings = match checked {
         Ok(settings) => settings,
-        Err(error) => {
-            eprintln!("tidegate: the configuration can't be used:\n{error}");
+        Err(error) if error.is::<InvalidConfig>() => {
+            eprintln!("tidegate: the configuration can't be used:\n{error:#}");
             return Ok(ExitCode::from(2));
         }
+        Err(error) => return Err(error),
     };
     let sink = Sink::stdout(EVENT_LINES + access_lines(&settings)).context("standard output")?;
     let log = Log::new(sink.clone(), log_format(settings.log.format), log_level(settings.log.level));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
+    // Not by dropping it, which waits for a name server that does not answer.
+    runtime.shutdown_background();
     sink.flush_and_close(Duration::from_secs(2));
     served?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn log_format(format: model::LogFormat) -> LogFormat {
-    // Not by dropping it, which waits for a name server that does not answer.
-    runtime.shutdown_background();
     match format {
         model::LogFormat::Text => LogFormat::Text,
         model::LogFormat::Json => LogFormat::Json,
