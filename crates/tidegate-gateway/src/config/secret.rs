@@ -43,3 +43,18 @@ impl JsonSchema for Secret {
         String::json_schema(generator)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    #[test]
+    fn a_configuration_can_be_printed_without_its_secrets() {
+        let text = "admin: {token: hunter2-hunter2-hunter2}\nidentity:\n  jwt: {secret: hunter2}\n  api_keys: {keys: [{key: hunter2, user: ann}]}\n";
+        let config = parse(text).expect("a good file");
+        assert!(format!("{config:?}").contains("ann") && !format!("{config:?}").contains("hunter2"), "{config:?}");
+        let json = serde_json::to_string(&config).expect("JSON");
+        assert!(!json.contains("hunter2"), "{json}");
+        assert_eq!(config.admin.token.expect("it is there").expose(), "hunter2-hunter2-hunter2");
+    }
+}
