@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{StatusCode, Version};
-use tidegate_serve::{Sink, Utc};
+use tidegate_serve::{Log, Sink, Utc};
 
 use crate::config::model::{self, AccessLogFormat};
 use crate::request_head::RequestHead;
@@ -15,6 +15,8 @@ use crate::request_head::RequestHead;
 pub(crate) struct AccessLog {
     pub(crate) sink: Sink,
     format: AccessLogFormat,
+    /// How many lines may wait.
+    buffer: usize,
 }
 
 /// What is remembered of a request for its line.
@@ -35,12 +37,14 @@ pub(crate) struct Record {
 }
 
 impl AccessLog {
-    pub(crate) fn open(settings: &model::AccessLog) -> io::Result<Self> {
-        let sink = match &settings.file {
-            Some(path) => Sink::file(path, settings.buffer)?,
-            None => Sink::stdout(settings.buffer)?,
+    /// On standard output it shares the event log's sink: two writers would tear each other's lines.
+    pub(crate) fn open(settings: &model::AccessLog, events: &Log) -> io::Result<Self> {
+        let sink = match (&settings.file, events.sink()) {
+            (Some(path), _) => Sink::file(path, settings.buffer)?,
+            (None, Some(sink)) => sink.clone(),
+            (None, None) => Sink::stdout(settings.buffer)?,
         };
-        Ok(Self { sink, format: settings.format })
+        Ok(Self { sink, format: settings.format, buffer: settings.buffer })
     }
 
     pub(crate) fn write(&self, record: &Record, status: StatusCode, bytes: u64, is_whole: bool, took: Duration) {
@@ -49,7 +53,7 @@ impl AccessLog {
             AccessLogFormat::Combined => combined(&mut line, record, status, bytes),
             AccessLogFormat::Json => json(&mut line, record, status, bytes, is_whole, took),
         }
-        self.sink.send(line);
+        self.sink.send_within(line, self.buffer);
     }
 }
 

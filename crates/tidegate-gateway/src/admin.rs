@@ -15,6 +15,8 @@ use crate::client::Client;
 use crate::control::{NotChanged, describe};
 use crate::fields::{Fields, text};
 use crate::gateway::Gateway;
+use crate::json;
+use crate::origin;
 use crate::plan::Site;
 use crate::refusal::rejected;
 use crate::reply::Reply;
@@ -139,8 +141,7 @@ fn is_read(method: &Method) -> bool {
 }
 
 fn numbers(body: &[u8], limit: &str) -> Result<crate::config::model::Numbers, Fault> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+    let value = json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
     if fields.remove("name").is_some_and(|name| name != limit) {
         return Err(Fault::bad(format!(
@@ -155,7 +156,7 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
-        match serde_json::from_slice(body) {
+        match json::read(body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
             Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),
@@ -280,7 +281,20 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     if from_elsewhere || is_browser("origin") {
         return Err((StatusCode::FORBIDDEN, "pages in a browser can't use this without the admin token"));
     }
-    if site.admin_open || site.admin_apart || client.listener.ip().is_loopback() {
+    if site.admin_open {
+        return Ok(());
+    }
+    if origin::is_forwarded(request) {
+        let detail = "a proxy has sent this on, so that anyone may have asked for it: configure `admin.token` \
+                      (or open it to everyone by ADMIN_OPEN=true)";
+        return Err((StatusCode::FORBIDDEN, detail));
+    }
+    let is_loopback = client.listener.ip().is_loopback();
+    if is_loopback && !origin::is_for_this_machine(request) {
+        let detail = "ask for localhost or the listener's address (Host), or configure `admin.token`";
+        return Err((StatusCode::FORBIDDEN, detail));
+    }
+    if site.admin_apart || is_loopback {
         return Ok(());
     }
     let detail =

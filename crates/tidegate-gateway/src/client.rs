@@ -84,6 +84,11 @@ impl Client {
         self.set_deadline();
     }
 
+    /// Whether no request is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+    }
+
     /// What the connection waits for decides how long it may: for a request under way there is a deadline where it waits.
     fn set_deadline(&self) {
         if self.blocked.load(Ordering::Relaxed) {

@@ -4,7 +4,9 @@ mod check;
 pub mod model;
 pub mod numbers;
 mod reference;
+pub mod secret;
 pub mod span;
+mod syntax;
 
 use std::fmt;
 
@@ -33,7 +35,7 @@ impl fmt::Display for Problem {
 /// Why a configuration can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidConfig {
-    /// It can't be read: the first syntax error, with its line.
+    /// It can't be read: the first syntax error, with its line. It repeats nothing of what stands there.
     Syntax(String),
     /// It can be read but makes no sense: everything that is wrong.
     Meaning(Vec<Problem>),
@@ -60,7 +62,11 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
         return Ok(Config::default());
     }
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| InvalidConfig::Syntax(error.to_string()));
+        let json = |error| InvalidConfig::Syntax(syntax::json(&error));
+        // First for names that stand twice, then with the places of all other mistakes.
+        crate::json::read(text.as_bytes()).map_err(json)?;
+        return serde_json::from_str(text).map_err(json);
     }
-    serde_saphyr::from_str(text).map_err(|error| InvalidConfig::Syntax(error.to_string()))
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| InvalidConfig::Syntax(syntax::yaml(&error)))
 }

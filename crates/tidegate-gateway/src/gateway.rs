@@ -1,7 +1,7 @@
 //! What all workers share: the plan in force, counts, the store, the logs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -35,6 +35,9 @@ pub(crate) struct Gateway {
     draining: AtomicBool,
     refusals: Aggregate,
     troubles: Aggregate,
+    /// Errors of the access log, and how many of them have been noted.
+    log_errors: Aggregate,
+    noted_log_errors: AtomicU64,
 }
 
 impl Gateway {
@@ -63,6 +66,8 @@ impl Gateway {
             draining: AtomicBool::new(false),
             refusals: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
+            log_errors: Aggregate::new(SUMMARY_EVERY, now),
+            noted_log_errors: AtomicU64::new(0),
         }
     }
 
@@ -132,6 +137,27 @@ impl Gateway {
         if let Some(count) = rest(&self.troubles) {
             self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
         }
+        self.note_log_errors(now);
+        if let (Some(count), Some(log)) = (rest(&self.log_errors), &self.access_log) {
+            self.tell_log_errors(count, log);
+        }
+    }
+
+    /// The access log's writer works by itself; what went wrong there is looked for from time to time.
+    fn note_log_errors(&self, now: Instant) {
+        let Some(log) = &self.access_log else { return };
+        let errors = log.sink.errors();
+        for _ in self.noted_log_errors.swap(errors, Ordering::Relaxed)..errors {
+            if let Some(count) = self.log_errors.note(now) {
+                self.tell_log_errors(count, log);
+            }
+        }
+    }
+
+    fn tell_log_errors(&self, count: u64, log: &AccessLog) {
+        let last = log.sink.last_error().unwrap_or_default();
+        let times = if count == 1 { String::new() } else { format!(" ({count} errors)") };
+        self.log.error("AccessLog", format_args!("the access log is not written as it should be: {last}{times}"));
     }
 }
 

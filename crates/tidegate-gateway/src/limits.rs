@@ -57,7 +57,7 @@ impl Limit {
     }
 
     fn is_degraded(&self, decision: &Decision) -> bool {
-        self.settings.soft > 0 && decision.remaining() < self.settings.soft
+        !self.settings.dry_run && self.settings.soft > 0 && decision.remaining() < self.settings.soft
     }
 }
 
@@ -184,12 +184,13 @@ impl Admission {
 /// Asks all limits in `places` about a request.
 pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Facts<'_>) -> Result<Admission, Denied> {
     let Deciding { plan, store, returns, clock, worker, .. } = deciding;
+    let (asked, keyless) = accounts(plan, places, facts)?;
     let mut admission = Admission {
         plan: Arc::clone(plan),
         store: store.cloned(),
         returns: Arc::clone(returns),
         clock,
-        asked: accounts(plan, places, facts)?,
+        asked,
         shared: Charged::default(),
         sent: false,
         would_refuse: Vec::new(),
@@ -206,7 +207,13 @@ pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Fact
         }
     }
     match decided {
-        Ok(()) => Ok(admission),
+        Ok(()) => {
+            for limit in &keyless {
+                plan.limits[*limit].stats[worker].would_refuse.inc();
+            }
+            admission.would_refuse.extend(keyless);
+            Ok(admission)
+        }
         Err((Some(by), retry_after)) => {
             // What other limits gave comes back: a refused request costs nothing.
             admission.settle();
@@ -220,9 +227,9 @@ pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Fact
 }
 
 /// On whose account a request goes at each of its limits. Enforced ones in memory come first, then those in Redis, then those that
-/// only watch.
-fn accounts(plan: &Plan, places: &[usize], facts: &Facts<'_>) -> Result<Vec<Asked>, Denied> {
-    let mut asked = Vec::with_capacity(places.len());
+/// only watch. Apart: those that only watch, and would refuse because their key can't be built.
+fn accounts(plan: &Plan, places: &[usize], facts: &Facts<'_>) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
+    let (mut asked, mut keyless) = (Vec::with_capacity(places.len()), Vec::new());
     for &place in places {
         let limit = &plan.limits[place].settings;
         let own = limit.tiers.iter().find(|(tier, _)| **tier == *facts.tier);
@@ -230,11 +237,12 @@ fn accounts(plan: &Plan, places: &[usize], facts: &Facts<'_>) -> Result<Vec<Aske
         match limit.key.account(facts, limit.missing) {
             Account::Of(key) => asked.push(Asked { limit: place, key, ticket: None, decision: None }),
             Account::Exempt => {}
+            Account::Lacks(_) if limit.dry_run => keyless.push(place),
             Account::Lacks(lacks) => return Err(Denied::NoKey { limit: place, lacks }),
         }
     }
     asked.sort_by_key(|asked| group(&plan.limits[asked.limit]));
-    Ok(asked)
+    Ok((asked, keyless))
 }
 
 /// The order in which limits are asked.

@@ -1,6 +1,6 @@
 //! What is counted. Each worker writes a shard of its own; a scrape adds them up.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_policy::Algorithm;
@@ -25,8 +25,9 @@ pub(crate) struct Metrics {
     latency: Buckets,
     store_calls: Histogram,
     store_errors: Counter,
-    store_connected: AtomicBool,
     process: Process,
+    /// Where the event log goes.
+    events: Option<Sink>,
     pub(crate) connections: AtomicI64,
     pub(crate) bad_requests: Counter,
     pub(crate) reloads: Counter,
@@ -131,15 +132,15 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(workers: usize) -> Self {
+    pub(crate) fn new(workers: usize, events: Option<Sink>) -> Self {
         let latency = buckets(&LATENCY_MICROS);
         Self {
             shards: (0..workers).map(|_| Shard(WorkerMetrics::new(&latency))).collect(),
             latency,
             store_calls: Histogram::new(&buckets(&STORE_MICROS)),
             store_errors: Counter::new(),
-            store_connected: AtomicBool::new(true),
             process: Process::new(),
+            events,
             connections: AtomicI64::new(0),
             bad_requests: Counter::new(),
             reloads: Counter::new(),
@@ -161,12 +162,8 @@ impl Metrics {
                     self.store_errors.inc();
                 }
             }
-            StoreEvent::Down { .. } => {
-                self.store_errors.inc();
-                self.store_connected.store(false, Ordering::Relaxed);
-            }
-            StoreEvent::StillDown { .. } => self.store_errors.inc(),
-            StoreEvent::Up { .. } => self.store_connected.store(true, Ordering::Relaxed),
+            StoreEvent::Down { .. } | StoreEvent::StillDown { .. } => self.store_errors.inc(),
+            StoreEvent::Up { .. } => {}
         }
     }
 
@@ -255,7 +252,21 @@ impl Metrics {
         if let Some(sink) = access_log {
             page.family(
                 "tidegate_access_log_dropped_total",
-                "Lines that the access log had no room for.",
+                "Lines that the access log could not write, for want of room or after an error.",
+                Kind::Counter,
+            )
+            .sample(&[], sink.dropped());
+            page.family(
+                "tidegate_access_log_errors_total",
+                "How often the access log could not be written or opened anew.",
+                Kind::Counter,
+            )
+            .sample(&[], sink.errors());
+        }
+        if let Some(sink) = &self.events {
+            page.family(
+                "tidegate_log_dropped_total",
+                "Lines that standard output could not take, those of an access log there included.",
                 Kind::Counter,
             )
             .sample(&[], sink.dropped());
@@ -380,6 +391,6 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_connections", "Connections to an upstream, idle ones included.", Kind::Gauge);
     for upstream in &plan.site.upstreams {
-        family.sample(&[("service", &upstream.settings.name)], upstream.open.load(Ordering::Relaxed));
+        family.sample(&[("service", &upstream.settings.name)], upstream.pools.open.load(Ordering::Relaxed));
     }
 }

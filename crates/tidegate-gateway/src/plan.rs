@@ -9,17 +9,19 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 use ipnet::IpNet;
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use tidegate_policy::{Keyed, Rule, Timestamp};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Sharing, Store};
 
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
-use crate::config::{LimitSettings, RouteSettings, Settings};
+use crate::config::{LimitSettings, RouteSettings, Settings, UpstreamSettings};
 use crate::identity::Identity;
 use crate::limits::{Counts, Limit, LimitStats};
 use crate::routes::{Matcher, readings};
-use crate::upstream::Upstream;
+use crate::upstream::{Pools, Upstream, UpstreamStats};
 
 /// Everything a request is judged by.
 pub(crate) struct Plan {
@@ -106,13 +108,72 @@ impl Site {
     }
 }
 
-/// What outlives a plan: counts and statistics, by name.
+/// What outlives a plan: counts, connections and statistics, by name. What the plan in force does not name is forgotten.
 #[derive(Default)]
 pub(crate) struct Kept {
     limits: BTreeMap<String, KeptLimit>,
-    upstreams: BTreeMap<String, Arc<crate::upstream::UpstreamStats>>,
+    upstreams: BTreeMap<String, KeptUpstream>,
     /// By route and tier.
     pub(crate) exceeded: BTreeMap<(String, String), Arc<Counter>>,
+}
+
+struct KeptUpstream {
+    place: Place,
+    pools: Arc<Pools>,
+    stats: Arc<UpstreamStats>,
+}
+
+/// What a connection leads to.
+struct Place {
+    host: Box<str>,
+    port: u16,
+    /// The name its certificate must have, and who must have signed it.
+    tls: Option<(ServerName<'static>, Arc<RootCertStore>)>,
+}
+
+impl Place {
+    fn of(settings: &UpstreamSettings) -> Self {
+        let tls = settings.tls.as_ref().map(|tls| (tls.name.clone(), Arc::clone(&tls.roots)));
+        Self { host: settings.host.clone(), port: settings.port, tls }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let same_tls = match (&self.tls, &other.tls) {
+            (None, None) => true,
+            (Some((name, roots)), Some((other, others))) => name == other && roots.roots == others.roots,
+            _ => false,
+        };
+        same_tls && self.host == other.host && self.port == other.port
+    }
+}
+
+impl Kept {
+    /// An upstream over its connections, if they lead where it is now, and its statistics.
+    fn upstream(&mut self, settings: UpstreamSettings, workers: usize) -> Upstream {
+        let (name, place) = (settings.name.to_string(), Place::of(&settings));
+        let new_pools = || Arc::new(Pools::new(workers));
+        let kept = match self.upstreams.remove(&name) {
+            Some(kept) if kept.place.is(&place) => kept,
+            Some(KeptUpstream { pools, stats, .. }) => {
+                pools.close();
+                KeptUpstream { place, pools: new_pools(), stats }
+            }
+            None => KeptUpstream { place, pools: new_pools(), stats: Arc::default() },
+        };
+        let upstream = Upstream::new(settings, Arc::clone(&kept.pools), Arc::clone(&kept.stats));
+        self.upstreams.insert(name, kept);
+        upstream
+    }
+
+    fn forget_upstreams_except(&mut self, named: &[Arc<Upstream>]) {
+        self.upstreams.retain(|name, kept| {
+            let is_named = named.iter().any(|upstream| *upstream.settings.name == **name);
+            if !is_named {
+                kept.pools.close();
+            }
+            is_named
+        });
+    }
 }
 
 #[derive(Clone)]
@@ -137,11 +198,9 @@ impl Plan {
     ) -> Result<Self, String> {
         let limits = build_limits(&settings.limits, overrides, kept, store, settings.workers, now)?;
         let workers = settings.workers;
-        let upstreams = settings.upstreams.into_iter().map(|upstream| {
-            let stats = kept.upstreams.entry(upstream.name.to_string()).or_default();
-            Arc::new(Upstream::new(upstream, workers, Arc::clone(stats)))
-        });
-        let upstreams = upstreams.collect();
+        let upstreams = settings.upstreams.into_iter().map(|upstream| Arc::new(kept.upstream(upstream, workers)));
+        let upstreams: Vec<_> = upstreams.collect();
+        kept.forget_upstreams_except(&upstreams);
         let mut tiers: Vec<Box<str>> =
             settings.limits.iter().flat_map(|limit| &limit.tiers).map(|(tier, _)| tier.clone()).collect();
         tiers.extend(settings.identity.tiers().into_iter().map(Into::into));
@@ -151,10 +210,13 @@ impl Plan {
         tiers.retain(|tier| **tier != *OTHER_TIER);
         tiers.push(OTHER_TIER.into());
         let mut exceeded = Vec::new();
+        let mut before = std::mem::take(&mut kept.exceeded);
         for route in &settings.routes {
             for tier in &tiers {
-                let counter = kept.exceeded.entry((route.name.to_string(), tier.to_string())).or_default();
-                exceeded.push(Arc::clone(counter));
+                let series = (route.name.to_string(), tier.to_string());
+                let counter = before.remove(&series).unwrap_or_default();
+                kept.exceeded.insert(series, Arc::clone(&counter));
+                exceeded.push(counter);
             }
         }
         let route = |route: RouteSettings| {
@@ -241,8 +303,9 @@ fn build_limits(
                     Counts::Shared(shared.map_err(|error| format!("limits.{name}: {error}"))?)
                 }
             };
-            let stats: Arc<[Shard<LimitStats>]> = (0..workers).map(|_| Shard(LimitStats::default())).collect();
-            (counts, stats)
+            // Another place for the counts is no reason for a metric to start anew.
+            let stats = kept.limits.get(&name).map(|known| Arc::clone(&known.stats));
+            (counts, stats.unwrap_or_else(|| (0..workers).map(|_| Shard(LimitStats::default())).collect()))
         };
         let (known, stats_kept) = (counts.clone(), Arc::clone(&stats));
         kept.limits

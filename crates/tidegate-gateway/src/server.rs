@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use tidegate_wait::Clock;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log::AccessLog;
@@ -106,6 +107,8 @@ pub(crate) struct Worker {
     date: Mutex<[u8; 29]>,
     /// Room for connections, shared by all workers.
     room: Arc<Semaphore>,
+    /// Those who are connected to the admin listener, the oldest first.
+    operators: Mutex<Vec<Weak<Client>>>,
 }
 
 impl Worker {
@@ -118,7 +121,23 @@ impl Worker {
             open: AtomicUsize::new(0),
             date: Mutex::new(Utc::now().http_date()),
             room: Arc::clone(room),
+            operators: Mutex::default(),
         })
+    }
+
+    fn remember(&self, operator: &Arc<Client>) {
+        let mut operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        operators.retain(|operator| operator.strong_count() > 0);
+        operators.push(Arc::downgrade(operator));
+    }
+
+    /// Makes room at the admin listener: whoever only holds a connection must not keep out who has something to ask.
+    fn send_an_idle_one_away(&self) {
+        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = operators.iter().filter_map(Weak::upgrade).find(|operator| operator.is_idle());
+        if let Some(idle) = idle {
+            idle.deadline.end();
+        }
     }
 
     /// The time for `Date`, as of the last tick.
@@ -166,10 +185,14 @@ impl Server {
         }
         let admin =
             settings.admin_listen.map(|address| Listener::bind(address, None, false, true)).transpose()?.map(Arc::new);
-        let access_log =
-            settings.access_log.as_ref().map(AccessLog::open).transpose().map_err(NotStarted::AccessLog)?;
+        let access_log = settings
+            .access_log
+            .as_ref()
+            .map(|settings| AccessLog::open(settings, &log))
+            .transpose()
+            .map_err(NotStarted::AccessLog)?;
         let (workers, connections) = (settings.workers, settings.connections.clone());
-        let metrics = Arc::new(Metrics::new(workers + 1));
+        let metrics = Arc::new(Metrics::new(workers + 1, log.sink().cloned()));
         let store = match &settings.redis {
             Some(redis) => Some(connect(redis, &metrics, &log).await?),
             None => None,
@@ -268,7 +291,8 @@ impl Server {
                 .warn("Gateway", format_args!("{left} connections were cut off when the time to drain was up"));
         }
         if let Some(log) = self.gateway.access_log() {
-            log.sink.flush_and_close(Duration::from_secs(2));
+            // Not closed: on standard output it is the event log's too.
+            log.sink.flush(Duration::from_secs(2));
         }
         Ok(())
     }
@@ -348,7 +372,7 @@ impl Listener {
 }
 
 /// A worker's thread. Returns how many connections were cut off at the end.
-fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdown, drain: Duration) -> usize {
+fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], shutdown: Shutdown, drain: Duration) -> usize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -357,33 +381,49 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdow
             return 0;
         }
     };
-    runtime.block_on(async {
-        let owner = Arc::clone(worker);
-        tokio::spawn(Arc::clone(&worker.sweep).run(move |is_second| {
-            owner.set_date();
-            if !is_second {
-                return;
-            }
-            let plan = owner.gateway.plan();
-            plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
-        }));
-        let accepting: Vec<_> = listeners
-            .iter()
-            .map(|listener| tokio::spawn(accept(Arc::clone(worker), Arc::clone(listener), shutdown.clone())))
-            .collect();
-        shutdown.wanted().await;
-        worker.gateway.drain();
-        for task in accepting {
-            // It ends by itself, and could only fail by a panic, which has been told of.
-            let _ended = task.await;
+    run_to_end(runtime, serve_and_drain(worker, listeners, shutdown, drain))
+}
+
+/// Runs `task`, and ends the runtime with it: whatever else was under way there is dropped, and nobody waits for a name server that does
+/// not answer.
+fn run_to_end<T>(runtime: tokio::runtime::Runtime, task: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(task);
+    runtime.shutdown_background();
+    done
+}
+
+async fn serve_and_drain(
+    worker: &Arc<Worker>,
+    listeners: &[Arc<Listener>],
+    mut shutdown: Shutdown,
+    drain: Duration,
+) -> usize {
+    let owner = Arc::clone(worker);
+    tokio::spawn(Arc::clone(&worker.sweep).run(move |is_second| {
+        owner.set_date();
+        if !is_second {
+            return;
         }
-        let until = Instant::now() + drain;
-        while worker.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
-            worker.sweep.wake_all();
-            tokio::time::sleep(TICK).await;
-        }
-        worker.open.load(Ordering::Relaxed)
-    })
+        let plan = owner.gateway.plan();
+        plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
+    }));
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(Arc::clone(worker), Arc::clone(listener), shutdown.clone()));
+    }
+    shutdown.wanted().await;
+    // Everything from here on is within this time.
+    let until = Instant::now() + drain;
+    worker.gateway.drain();
+    let is_served = |accepting: &mut JoinSet<()>| {
+        while accepting.try_join_next().is_some() {}
+        accepting.is_empty() && worker.open.load(Ordering::Relaxed) == 0
+    };
+    while !is_served(&mut accepting) && Instant::now() < until {
+        worker.sweep.wake_all();
+        tokio::time::sleep(TICK.min(until.saturating_duration_since(Instant::now()))).await;
+    }
+    worker.open.load(Ordering::Relaxed)
 }
 
 async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shutdown) {
@@ -406,7 +446,15 @@ async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shut
         match accepted {
             Ok((tcp, peer)) => {
                 // While there is no room nobody else is accepted: they wait in the kernel's queue.
-                let Ok(room) = Arc::clone(&worker.room).acquire_owned().await else { return };
+                if listener.is_admin && worker.room.available_permits() == 0 {
+                    worker.send_an_idle_one_away();
+                }
+                let room = tokio::select! {
+                    biased;
+                    room = Arc::clone(&worker.room).acquire_owned() => room,
+                    () = shutdown.wanted() => return,
+                };
+                let Ok(room) = room else { return };
                 let (worker, listener, open) = (Arc::clone(&worker), Arc::clone(&listener), Open::new(&worker));
                 tokio::spawn(async move {
                     serve(&worker, &listener, tcp, peer).await;
@@ -446,8 +494,8 @@ const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
     // A connection that is already gone shows itself when it is read.
     let _set = tcp.set_nodelay(true);
-    let plan = worker.gateway.plan();
-    let connections = &plan.site.connections;
+    // Not the plan: a connection may outlive many, and must not keep what is in them.
+    let connections = &worker.gateway.plan().site.connections.clone();
     let tls = listener.tls.load_full();
     let is_tls = tls.is_some();
     let deadline = worker.sweep.deadline();
@@ -469,6 +517,9 @@ async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: 
     let Some((stream, is_h2)) = opened else { return };
     let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
     let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
+    if listener.is_admin {
+        worker.remember(&client.client);
+    }
     let is_http = if is_h2 {
         Box::pin(serve_h2(worker, &client.client, stream, connections)).await
     } else {
@@ -567,4 +618,30 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         connection.as_mut().poll(cx)
     });
     !ended.await.is_err_and(|error| error.is_parse())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Looking up a host blocks a thread of the runtime's for as long as the name server likes.
+    #[test]
+    fn the_end_does_not_wait_for_a_blocked_lookup() {
+        let (answer, never) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let is_over = run_to_end(runtime, async move {
+            let lookup = tokio::task::spawn_blocking(move || {
+                began.send(()).expect("the test waits");
+                // Bounded, so that a test that fails ends.
+                never.recv_timeout(Duration::from_secs(20))
+            });
+            begun.recv().expect("it has begun");
+            lookup.is_finished()
+        });
+        assert!(!is_over);
+        assert!(answer.send(()).is_ok(), "the lookup was waited for");
+    }
 }

@@ -37,8 +37,17 @@ pub(crate) fn server(files: &ServerTls) -> Result<Arc<ServerConfig>, Wrong> {
     Ok(Arc::new(config))
 }
 
+/// How an upstream is spoken to.
+pub struct ClientTls {
+    pub(crate) config: Arc<ClientConfig>,
+    /// What its certificate must say.
+    pub(crate) name: ServerName<'static>,
+    /// Who must have signed it.
+    pub(crate) roots: Arc<RootCertStore>,
+}
+
 /// How an upstream's certificate is checked: by the authorities in `ca`, or the system's.
-pub(crate) fn client(ca: Option<&Path>, name: &str) -> Result<(Arc<ClientConfig>, ServerName<'static>), Wrong> {
+pub(crate) fn client(ca: Option<&Path>, name: &str) -> Result<ClientTls, Wrong> {
     let name = ServerName::try_from(name.to_owned());
     let name = name.map_err(|_| ("server_name", "is neither a host name nor an address".to_owned()))?;
     let mut roots = RootCertStore::empty();
@@ -55,7 +64,8 @@ pub(crate) fn client(ca: Option<&Path>, name: &str) -> Result<(Arc<ClientConfig>
     }
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| ("ca", error.to_string()))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    let roots = Arc::new(roots);
+    let mut config = builder.with_root_certificates(Arc::clone(&roots)).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok((Arc::new(config), name))
+    Ok(ClientTls { config: Arc::new(config), name, roots })
 }

@@ -47,6 +47,18 @@ impl Log {
         Self { sink: None, format: LogFormat::Text, level: LogLevel::Error }
     }
 
+    /// Where it writes.
+    pub fn sink(&self) -> Option<&Sink> {
+        self.sink.as_ref()
+    }
+
+    /// Says what whoever started the service waits for, whatever the level.
+    pub fn announce(&self, component: &str, message: impl Display) {
+        if let Some(sink) = &self.sink {
+            sink.send(line(self.format, Utc::now(), LogLevel::Info, component, &message));
+        }
+    }
+
     /// Says something of use to those who look for a fault. The message is formatted only if it is wanted.
     pub fn debug(&self, component: &str, message: impl Display) {
         self.say(LogLevel::Debug, component, &message);

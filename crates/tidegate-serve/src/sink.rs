@@ -86,8 +86,13 @@ impl Sink {
     /// A missing newline at the end is added. What stands inside is written as it is: a sender that passes on what
     /// others said escapes their newlines, as [`Log`](crate::Log) does.
     pub fn send(&self, line: impl AsRef<[u8]>) {
+        self.send_within(line, usize::MAX);
+    }
+
+    /// The same for lines that must leave room for others: accepted only while fewer than `most_lines` wait.
+    pub fn send_within(&self, line: impl AsRef<[u8]>, most_lines: usize) {
         let shared = &self.owner.shared;
-        let pushed = shared.queue().push(line.as_ref());
+        let pushed = shared.queue().push(line.as_ref(), most_lines);
         match pushed {
             Pushed::Quietly => {}
             // After the lock is gone, lest the writer wake up only to wait for it.

@@ -16,6 +16,21 @@ pub enum Sharing {
     Leased,
 }
 
+impl Sharing {
+    /// Whether a rule can be shared like this.
+    pub fn check(self, rule: &Rule) -> Result<(), Unshareable> {
+        self.numbers(rule).map(|_| ())
+    }
+
+    fn numbers(self, rule: &Rule) -> Result<Numbers, Unshareable> {
+        let numbers = Numbers::of(rule)?;
+        if self == Self::Leased {
+            numbers.check_leasable()?;
+        }
+        Ok(numbers)
+    }
+}
+
 /// A named limit whose state is shared. Clones are the same limit.
 #[derive(Clone)]
 pub struct SharedLimit(Arc<Shared>);
@@ -51,10 +66,7 @@ impl SharedLimit {
         sharing: Sharing,
         max_keys: NonZeroUsize,
     ) -> Result<Self, Unshareable> {
-        let numbers = Numbers::of(&rule)?;
-        if sharing == Sharing::Leased {
-            numbers.check_leasable()?;
-        }
+        let numbers = sharing.numbers(&rule)?;
         Ok(Self(Arc::new(Shared {
             prefix: format!("tidegate:{{{}}}:{}", namespace.as_str(), name.as_str()),
             namespace: namespace.clone(),
@@ -86,10 +98,7 @@ impl SharedLimit {
     /// All processes that share a limit must change it together: while some ask with larger numbers and some with smaller ones, what the
     /// smaller ones cut off a bucket the larger ones can use again.
     pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
-        let numbers = Numbers::of(rule)?;
-        if self.0.sharing == Sharing::Leased {
-            numbers.check_leasable()?;
-        }
+        let numbers = self.0.sharing.numbers(rule)?;
         // Held to the end, so that of two changes at once one comes after the other.
         let mut current = self.0.numbers.write().unwrap_or_else(PoisonError::into_inner);
         *current = numbers;

@@ -1,13 +1,14 @@
 //! `tidegate check`
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use tidegate_gateway::config::{self, InvalidConfig, Settings};
+
+use crate::print;
 
 /// Check a configuration file of the gateway
 ///
@@ -26,32 +27,29 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut out = io::stdout().lock();
     if arguments.schema {
-        writeln!(out, "{}", serde_json::to_string_pretty(&config::schema())?)?;
+        print(format!("{}\n", serde_json::to_string_pretty(&config::schema())?).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(path) = &arguments.file else {
-        write!(out, "{}", config::reference())?;
+        print(config::reference().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let checked = config::parse(&text).and_then(|config| Settings::check(&config));
-    match checked {
+    let path = path.display();
+    let (told, code) = match checked {
         Ok(settings) => {
             let (routes, limits, upstreams) = (settings.routes.len(), settings.limits.len(), settings.upstreams.len());
-            writeln!(out, "{}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)", path.display())?;
-            Ok(ExitCode::SUCCESS)
+            let told = format!("{path}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)\n");
+            (told, ExitCode::SUCCESS)
         }
-        Err(InvalidConfig::Syntax(error)) => {
-            writeln!(out, "{}: {error}", path.display())?;
-            Ok(ExitCode::from(2))
-        }
+        Err(InvalidConfig::Syntax(error)) => (format!("{path}: {error}\n"), ExitCode::from(2)),
         Err(InvalidConfig::Meaning(problems)) => {
-            for problem in problems {
-                writeln!(out, "{}: {problem}", path.display())?;
-            }
-            Ok(ExitCode::from(2))
+            let lines: Vec<String> = problems.iter().map(|problem| format!("{path}: {problem}\n")).collect();
+            (lines.concat(), ExitCode::from(2))
         }
-    }
+    };
+    print(told.as_bytes())?;
+    Ok(code)
 }

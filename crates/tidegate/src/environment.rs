@@ -20,42 +20,155 @@ fn number<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
     variable(name)?.map(parse).transpose()
 }
 
-fn switch(name: &str) -> Result<bool> {
+/// None leaves it to the file.
+fn switch(name: &str) -> Result<Option<bool>> {
     match variable(name)?.as_deref() {
-        None | Some("false" | "0" | "no") => Ok(false),
-        Some("true" | "1" | "yes") => Ok(true),
+        None => Ok(None),
+        Some("false" | "0" | "no") => Ok(Some(false)),
+        Some("true" | "1" | "yes") => Ok(Some(true)),
         Some(other) => bail!("{name} is {other:?}; true or false is allowed"),
     }
 }
 
-/// Puts what the environment says over what the file says.
-pub(crate) fn overlay(config: &mut Config) -> Result<()> {
+/// Puts what the environment says over what the file says. What can't be applied is refused, never ignored. `redis_flag` is the URL of the
+/// command line, if it has one.
+pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<()> {
     if let Some(port) = number::<u16>("PORT")?.or(number::<u16>("SERVER_PORT")?) {
         set_port(config, port)?;
     }
     if let Some(url) = variable("TARGET_URL")? {
         set_target(config, &url)?;
     }
-    if let Some(host) = variable("REDIS_HOST")? {
-        let port = number::<u16>("REDIS_PORT")?.unwrap_or(6379);
-        let login = variable("REDIS_PASSWORD")?.map(|password| format!(":{}@", encoded(&password))).unwrap_or_default();
-        let scheme = if switch("REDIS_TLS")? { "rediss" } else { "redis" };
-        set_redis(config, format!("{scheme}://{login}{host}:{port}"));
-    }
-    if switch("ADMIN_OPEN")? {
-        config.admin.open = true;
+    redis(config, redis_flag)?;
+    if let Some(open) = switch("ADMIN_OPEN")? {
+        config.admin.open = open;
     }
     limit(config)
+}
+
+/// Redis as the flag says, or else as the environment and below it the file do. A password is none of the address: it goes with a flag,
+/// too, unless that has one.
+fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
+    let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
+    let (port, password) = (number::<u16>("REDIS_PORT")?, variable("REDIS_PASSWORD")?);
+    let (tls, ca) = (switch("REDIS_TLS")?, variable("REDIS_CA")?);
+    let configured = config.redis.as_ref().map(|redis| redis.url.as_str());
+    let (mut url, is_flag) = match (flag, configured, &host) {
+        (Some(flag), ..) => (RedisUrl::split(flag), true),
+        (None, Some(url), _) => (RedisUrl::split(url), false),
+        (None, None, Some(_)) => (RedisUrl::split("redis://"), false),
+        (None, None, None) => {
+            let set = [
+                (port.is_some(), "REDIS_PORT"),
+                (password.is_some(), "REDIS_PASSWORD"),
+                (tls.is_some(), "REDIS_TLS"),
+                (ca.is_some(), "REDIS_CA"),
+            ];
+            if let Some((_, lonely)) = set.iter().find(|(is_set, _)| *is_set) {
+                bail!("{lonely} is set, but no Redis is: set REDIS_HOST too, or `redis.url` in the file");
+            }
+            return Ok(());
+        }
+    };
+    if !is_flag && (host.is_some() || port.is_some()) {
+        if url.scheme.contains('+') {
+            bail!("REDIS_HOST and REDIS_PORT are for one server; `redis.url` in the file names several");
+        }
+        url.set_address(host.as_deref(), port);
+    }
+    if let Some(password) = password.filter(|_| !is_flag || url.password.is_none()) {
+        url.password = Some(encoded(&password));
+    }
+    if let Some(tls) = tls.filter(|_| !is_flag) {
+        url.set_tls(tls);
+    }
+    let redis = set_redis(config, url.join());
+    if let Some(ca) = ca {
+        redis.ca = Some(ca.into());
+    }
+    Ok(())
+}
+
+/// An IPv6 address stands in brackets in a URL.
+fn host_in_url(host: &str) -> Result<String> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if bare.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Ok(format!("[{bare}]"));
+    }
+    if host.contains(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))) {
+        bail!("REDIS_HOST is {host:?}; a host name or an address is allowed, the port is REDIS_PORT");
+    }
+    Ok(host.to_owned())
+}
+
+/// `scheme://[user[:password]@]host[:port][/rest]`, in parts that can be changed.
+struct RedisUrl {
+    scheme: String,
+    user: String,
+    password: Option<String>,
+    /// Host and port, or several of them.
+    address: String,
+    /// The database, the master's name, and what else follows.
+    rest: String,
+}
+
+impl RedisUrl {
+    /// What is no URL stays what it is, to be refused where it is checked.
+    fn split(text: &str) -> Self {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
+        let (address, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        Self {
+            scheme: scheme.to_owned(),
+            user: user.to_owned(),
+            password: password.map(str::to_owned),
+            address: address.to_owned(),
+            rest: rest.to_owned(),
+        }
+    }
+
+    fn set_address(&mut self, host: Option<&str>, port: Option<u16>) {
+        let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (old_host, old_port) = match self.address.rsplit_once(':') {
+            Some((host, port)) if is_port(port) => (host, port.to_owned()),
+            _ => (self.address.as_str(), "6379".to_owned()),
+        };
+        // The port of the file is that of the file's host.
+        let port = port.map(|port| port.to_string());
+        let port = port.unwrap_or_else(|| if host.is_some() { "6379".to_owned() } else { old_port });
+        self.address = format!("{}:{port}", host.unwrap_or(old_host));
+    }
+
+    /// `rediss` instead of `redis`, or the other way round; what is neither stays, to be refused where it is checked.
+    fn set_tls(&mut self, tls: bool) {
+        let (family, kind) =
+            self.scheme.split_once('+').map_or((&*self.scheme, None), |(family, kind)| (family, Some(kind)));
+        if matches!(family, "redis" | "rediss") {
+            let family = if tls { "rediss" } else { "redis" };
+            self.scheme = kind.map_or(family.to_owned(), |kind| format!("{family}+{kind}"));
+        }
+    }
+
+    fn join(&self) -> String {
+        let Self { scheme, user, password, address, rest } = self;
+        let separator = if scheme.is_empty() { "" } else { "://" };
+        let password = password.as_ref().map(|password| format!(":{password}")).unwrap_or_default();
+        let login = if user.is_empty() && password.is_empty() { String::new() } else { format!("{user}{password}@") };
+        format!("{scheme}{separator}{login}{address}{rest}")
+    }
 }
 
 /// Things that the environment asks for and that are not there.
 pub(crate) fn unknown_wishes() -> Result<Vec<&'static str>> {
     let mut wishes = Vec::new();
-    if switch("ADAPTIVE_MODE")? {
+    if switch("ADAPTIVE_MODE")? == Some(true) {
         wishes.push("ADAPTIVE_MODE");
     }
-    if variable("FORECASTER_URL")?.is_some() {
-        wishes.push("FORECASTER_URL");
+    for name in ["FORECASTER_URL", "ADAPTIVE_UPDATE_INTERVAL"] {
+        if variable(name)?.is_some() {
+            wishes.push(name);
+        }
     }
     Ok(wishes)
 }
@@ -103,19 +216,10 @@ pub(crate) fn set_target(config: &mut Config, url: &str) -> Result<()> {
 }
 
 /// Redis at this URL, otherwise as the file says.
-pub(crate) fn set_redis(config: &mut Config, url: String) {
-    match &mut config.redis {
-        Some(redis) => redis.url = url,
-        none => *none = Some(Redis::at(url)),
-    }
-}
-
-/// Whom to trust for TLS to Redis, wherever its address comes from: it is looked for when the flags have been obeyed.
-pub(crate) fn set_redis_ca(config: &mut Config) -> Result<()> {
-    if let (Some(redis), Some(ca)) = (&mut config.redis, variable("REDIS_CA")?) {
-        redis.ca = Some(ca.into());
-    }
-    Ok(())
+fn set_redis(config: &mut Config, url: String) -> &mut Redis {
+    let redis = config.redis.get_or_insert_with(|| Redis::at(String::new()));
+    redis.url = url;
+    redis
 }
 
 /// The first numbers of the limit `default`.

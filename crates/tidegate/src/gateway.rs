@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tidegate_gateway::config::model::Config;
 use tidegate_gateway::config::{self, InvalidConfig, Settings, model};
@@ -61,20 +61,16 @@ impl Arguments {
             None => Config::default(),
             Some(path) => {
                 let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-                config::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?
+                config::parse(&text).with_context(|| path.display().to_string())?
             }
         };
-        environment::overlay(&mut config)?;
+        environment::overlay(&mut config, self.redis.as_deref())?;
         if let Some(address) = &self.listen {
             environment::set_listen(&mut config, address.clone());
         }
         if let Some(url) = &self.target_url {
             environment::set_target(&mut config, url)?;
         }
-        if let Some(url) = &self.redis {
-            environment::set_redis(&mut config, url.clone());
-        }
-        environment::set_redis_ca(&mut config)?;
         config.workers = self.workers.or(config.workers);
         config.log.format = match self.log_format {
             None => config.log.format,
@@ -85,19 +81,30 @@ impl Arguments {
     }
 }
 
+/// Lines of the event log that may wait to be written.
+const EVENT_LINES: usize = 4_096;
+
+/// Lines of the access log that may wait with them.
+fn access_lines(settings: &Settings) -> usize {
+    settings.access_log.as_ref().filter(|log| log.file.is_none()).map_or(0, |log| log.buffer)
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
-    let config = arguments.read()?;
-    let settings = match Settings::check(&config) {
+    let checked = arguments.read().and_then(|config| Ok(Settings::check(&config)?));
+    let settings = match checked {
         Ok(settings) => settings,
-        Err(error) => {
-            eprintln!("tidegate: the configuration can't be used:\n{error}");
+        Err(error) if error.is::<InvalidConfig>() => {
+            eprintln!("tidegate: the configuration can't be used:\n{error:#}");
             return Ok(ExitCode::from(2));
         }
+        Err(error) => return Err(error),
     };
-    let sink = Sink::stdout(4_096).context("standard output")?;
+    let sink = Sink::stdout(EVENT_LINES + access_lines(&settings)).context("standard output")?;
     let log = Log::new(sink.clone(), log_format(settings.log.format), log_level(settings.log.level));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
+    // Not by dropping it, which waits for a name server that does not answer.
+    runtime.shutdown_background();
     sink.flush_and_close(Duration::from_secs(2));
     served?;
     Ok(ExitCode::SUCCESS)
@@ -138,7 +145,7 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()>
     tokio::spawn(obey(signals, server.handle(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
-    log.info("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
+    log.announce("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
     server.run(observer).await?;
     log.info("Gateway", "stopped");
     Ok(())

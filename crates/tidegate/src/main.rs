@@ -4,6 +4,7 @@ mod check;
 mod environment;
 mod gateway;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -30,13 +31,24 @@ enum Command {
     },
 }
 
+/// Prints to standard output. Whoever has stopped reading, as `head` does, has read enough.
+fn print(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Gateway(arguments) => gateway::run(arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "tidegate", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            // Into memory first: it panics when it can't write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "tidegate", &mut script);
+            print(&script).map(|()| ExitCode::SUCCESS)
         }
     };
     result.unwrap_or_else(|error| {

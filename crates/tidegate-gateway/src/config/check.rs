@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use http::uri::{Authority, Scheme};
 use ipnet::IpNet;
-use tidegate_policy::{Algorithm, Cost, MAX_LEVELS};
-use tidegate_store::{Name, TlsFiles, Topology};
+use tidegate_policy::{Cost, MAX_LEVELS};
+use tidegate_store::{Name, Sharing, TlsFiles, Topology, Unshareable};
 
 use super::model::{self, Config, Missing, Numbers, Soft, State, TierNumbers};
 use super::numbers::LimitNumbers;
@@ -20,7 +20,7 @@ use crate::h1::MOST_HEADERS;
 use crate::identity::Identity;
 use crate::key::KeyParts;
 use crate::routes::Matcher;
-use crate::tls;
+use crate::tls::{self, ClientTls};
 
 /// A configuration that has been checked.
 pub struct Settings {
@@ -116,7 +116,7 @@ pub struct UpstreamSettings {
     /// The `Host` it is sent.
     pub authority: http::HeaderValue,
     /// For `https`.
-    pub tls: Option<(Arc<rustls::ClientConfig>, rustls::pki_types::ServerName<'static>)>,
+    pub tls: Option<ClientTls>,
     /// To connect.
     pub connect_timeout: Duration,
     /// To answer.
@@ -210,10 +210,11 @@ impl Settings {
         problems.ok("identity.default_tier", Name::new(&default_tier));
 
         let (limits, places) = check_limits(config, problems);
+        let places = Places { good: places, written: config.limits.as_ref() };
         let upstreams = check_upstreams(config, &places, problems);
         let routes = check_routes(config, &upstreams, &places, problems);
         let limits = with_statuses(limits, &upstreams, config);
-        check_use(&limits, &places, &upstreams, &routes, problems);
+        check_use(config, &limits, &places, problems);
         Some(Self {
             listeners,
             workers,
@@ -307,7 +308,7 @@ fn admin_token(admin: &model::Admin, problems: &mut Problems) -> Option<Option<S
             problems.add("admin.token_file", "stands beside `admin.token`; one of them is allowed");
             return None;
         }
-        (Some(token), None) => ("admin.token", token.clone()),
+        (Some(token), None) => ("admin.token", token.expose().to_owned()),
         (None, Some(file)) => {
             let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
             ("admin.token_file", problems.ok("admin.token_file", text)?.trim().to_owned())
@@ -353,6 +354,7 @@ fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>
     for (name, limit) in written {
         let path = format!("limits.{name}");
         let Some(base) = check_limit(&path, name, limit, config.redis.is_some(), problems) else { continue };
+        check_sharing(&path, &base, "state", problems);
         places.insert(name.clone(), limits.len());
         limits.push(base);
     }
@@ -369,6 +371,7 @@ fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>
                 TierNumbers::Numbers(numbers) => {
                     let base = limits[place].clone();
                     let Some(own) = check_tier(&path, base, tier, numbers, problems) else { continue };
+                    check_sharing(&path, &own, "algorithm", problems);
                     limits.push(own);
                     Some(limits.len() - 1)
                 }
@@ -377,6 +380,25 @@ fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>
         }
     }
     (limits, places)
+}
+
+/// Whether Redis can hold a limit's numbers, if it shall. `chosen` is the field that decides whether they are leased.
+fn check_sharing(path: &str, limit: &LimitSettings, chosen: &str, problems: &mut Problems) {
+    let sharing = match limit.state {
+        State::Memory => return,
+        State::Exact => Sharing::Exact,
+        State::Leased => Sharing::Leased,
+    };
+    // Numbers that make no rule have been told of already.
+    let Ok(rule) = limit.numbers.rule(limit.soft) else { return };
+    if let Err(error) = sharing.check(&rule) {
+        let path = match error {
+            Unshareable::NotLeasable { .. } => format!("{path}.{chosen}"),
+            Unshareable::LongLog { .. } => format!("{path}.limit"),
+            Unshareable::SubMicrosecond { .. } | Unshareable::TooFine { .. } => path.to_owned(),
+        };
+        problems.add(path, error.to_string());
+    }
 }
 
 fn check_tier(
@@ -424,9 +446,6 @@ fn check_limit(
     }
     let max_keys = problems.within(&format!("{path}.max_keys"), limit.max_keys.unwrap_or(100_000), 1, 100_000_000);
     let numbers = numbers?;
-    if state == State::Leased && matches!(numbers.algorithm(), Algorithm::LeakyBucket | Algorithm::Concurrency) {
-        problems.add(format!("{path}.state"), format!("`{}` can't be leased; take `exact`", numbers.algorithm()));
-    }
     Some(LimitSettings {
         name: name?,
         numbers,
@@ -442,7 +461,20 @@ fn check_limit(
     })
 }
 
-fn named(path: &str, names: &[String], places: &BTreeMap<String, usize>, problems: &mut Problems) -> Vec<usize> {
+/// Where limits are, by name.
+struct Places<'a> {
+    good: BTreeMap<String, usize>,
+    /// All that are written, good or not.
+    written: Option<&'a BTreeMap<String, model::Limit>>,
+}
+
+impl Places<'_> {
+    fn get(&self, name: &str) -> Option<&usize> {
+        self.good.get(name)
+    }
+}
+
+fn named(path: &str, names: &[String], places: &Places<'_>, problems: &mut Problems) -> Vec<usize> {
     let mut found = Vec::new();
     for (place, name) in names.iter().enumerate() {
         match places.get(name) {
@@ -450,8 +482,12 @@ fn named(path: &str, names: &[String], places: &BTreeMap<String, usize>, problem
                 problems.add(format!("{path}[{place}]"), format!("`{name}` is named twice"));
             }
             Some(limit) => found.push(*limit),
-            None => problems
-                .add(format!("{path}[{place}]"), format!("there is no limit `{name}`; there are: {}", list(places))),
+            // One that is written but wrong has been told of already.
+            None if places.written.is_some_and(|written| written.contains_key(name)) => {}
+            None => {
+                let there_are = places.written.map_or_else(|| list(&places.good), list);
+                problems.add(format!("{path}[{place}]"), format!("there is no limit `{name}`; there are: {there_are}"));
+            }
         }
     }
     found
@@ -462,11 +498,7 @@ fn list<T>(names: &BTreeMap<String, T>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-fn check_upstreams(
-    config: &Config,
-    places: &BTreeMap<String, usize>,
-    problems: &mut Problems,
-) -> Vec<UpstreamSettings> {
+fn check_upstreams(config: &Config, places: &Places<'_>, problems: &mut Problems) -> Vec<UpstreamSettings> {
     let seed = BTreeMap::from([("default".to_owned(), upstream_at("http://127.0.0.1:8081"))]);
     let written = if config.upstreams.is_empty() { &seed } else { &config.upstreams };
     let checked = written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, places, problems));
@@ -494,7 +526,7 @@ pub fn upstream_at(url: &str) -> model::Upstream {
 fn check_upstream(
     name: &str,
     upstream: &model::Upstream,
-    places: &BTreeMap<String, usize>,
+    places: &Places<'_>,
     problems: &mut Problems,
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
@@ -517,7 +549,9 @@ fn check_upstream(
     let (scheme, authority, base) = match parse_url(&upstream.url) {
         Ok(parts) => parts,
         Err(reason) => {
-            problems.add(url_path, format!("{:?} {reason}; write http://host:port or https://host", upstream.url));
+            // A user comes with a password.
+            let url = if upstream.url.contains('@') { String::new() } else { format!("{:?} ", upstream.url) };
+            problems.add(url_path, format!("{url}{reason}; write http://host:port or https://host"));
             return None;
         }
     };
@@ -585,7 +619,7 @@ fn parse_url(url: &str) -> Result<(Scheme, Authority, String), &'static str> {
 fn check_routes(
     config: &Config,
     upstreams: &[UpstreamSettings],
-    places: &BTreeMap<String, usize>,
+    places: &Places<'_>,
     problems: &mut Problems,
 ) -> Vec<RouteSettings> {
     let common = match &config.common_limits {
@@ -671,20 +705,17 @@ fn with_statuses(
     limits
 }
 
-/// A limit that nothing uses, or that is used for clients and upstreams alike, is a mistake.
-fn check_use(
-    limits: &[LimitSettings],
-    places: &BTreeMap<String, usize>,
-    upstreams: &[UpstreamSettings],
-    routes: &[RouteSettings],
-    problems: &mut Problems,
-) {
-    for (name, place) in places {
-        let for_clients = routes.iter().any(|route| route.limits.contains(place));
-        let for_upstreams = upstreams.iter().any(|upstream| upstream.limits.contains(place));
+/// A limit that nothing uses, or that is used for clients and upstreams alike, is a mistake. What is written counts: a route that is
+/// wrong uses its limits all the same.
+fn check_use(config: &Config, limits: &[LimitSettings], places: &Places<'_>, problems: &mut Problems) {
+    let has = |names: &[String], name: &str| names.iter().any(|used| used == name);
+    for (name, place) in &places.good {
+        let is_common = config.common_limits.as_ref().map_or(name == "default", |common| has(common, name));
+        let for_clients = is_common || config.routes.iter().any(|route| has(&route.limits, name));
+        let for_upstreams = config.upstreams.values().any(|upstream| has(&upstream.limits, name));
         let path = format!("limits.{name}");
         match (for_clients, for_upstreams) {
-            (false, false) if problems.0.is_empty() => {
+            (false, false) => {
                 problems
                     .add(path, "is used by nothing; name it in `common_limits`, or in `limits` of a route or upstream");
             }

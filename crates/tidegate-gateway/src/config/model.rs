@@ -2,11 +2,16 @@
 //! of the JSON Schema and of the reference page.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use tidegate_policy::Algorithm;
 
+use super::secret::Secret;
 use super::span::Span;
 
 /// The gateway's configuration: YAML or JSON. Every setting has a default; an empty file is service C of the seed.
@@ -16,6 +21,7 @@ pub struct Config {
     /// Where clients connect. Default: one plain listener on `127.0.0.1:8082`.
     pub listeners: Vec<Listener>,
     /// Threads that serve requests, 1 to 256. Default: one a core.
+    #[schemars(range(min = 1, max = 256))]
     pub workers: Option<usize>,
     /// What a client connection may take: time, memory, number.
     pub connections: Connections,
@@ -69,12 +75,16 @@ pub struct ServerTls {
 #[serde(deny_unknown_fields, default)]
 pub struct Connections {
     /// Connections held at once; further ones wait in the kernel's queue. Default: 20000.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub max: usize,
     /// Bytes of a request's head (HTTP/1.1: line and headers; HTTP/2: header list). From 8192 to 1 MiB. Default: 32768.
+    #[schemars(range(min = 8_192, max = 1_048_576))]
     pub max_head_bytes: usize,
     /// Headers of a request, 8 to 256. Default: 100.
+    #[schemars(range(min = 8, max = 256))]
     pub max_headers: usize,
     /// Requests at once on one HTTP/2 connection. Default: 128.
+    #[schemars(range(min = 1, max = 10_000))]
     pub max_streams: u32,
     /// Bytes of a request body; above it 413. Default: no bound, bodies are streamed.
     pub max_body_bytes: Option<u64>,
@@ -110,14 +120,16 @@ impl Default for Connections {
     }
 }
 
-/// Access to `/config/*` and `/reload`. They are open to clients on the loopback; elsewhere they need a token or a listener of their own.
+/// Access to `/config/*` and `/reload`. They are open to clients on the loopback, unless a proxy has sent their requests on; elsewhere
+/// they need a token or a listener of their own.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
     /// An own address for `/config/*`, `/reload` and `/actuator/*`. The main listeners then proxy everything. Default: none.
     pub listen: Option<String>,
     /// A bearer token that changes need, 16 characters at least. Default: none.
-    pub token: Option<String>,
+    #[schemars(length(min = 16))]
+    pub token: Option<Secret>,
     /// A file with that token, instead of `token`.
     pub token_file: Option<PathBuf>,
     /// Open to everyone who can connect (environment: `ADMIN_OPEN=true`). Default: false.
@@ -173,6 +185,7 @@ pub struct AccessLog {
     pub file: Option<PathBuf>,
     /// Lines kept while the disk is busy. Default: 8192.
     #[serde(default = "default_log_buffer")]
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub buffer: usize,
 }
 
@@ -218,6 +231,7 @@ pub struct Redis {
     pub on_failure: OnFailure,
     /// Tokens taken in advance by limits with `state: leased`. Default: 1000.
     #[serde(default = "default_lease_tokens")]
+    #[schemars(range(min = 1, max = 1_073_741_824))]
     pub lease_tokens: u32,
     /// How long a lease lasts. Default: 1 s.
     #[serde(default = "default_lease_span")]
@@ -309,7 +323,7 @@ pub struct ApiKey {
     pub sha256: Option<String>,
     /// The key itself, instead of `sha256`.
     #[serde(default)]
-    pub key: Option<String>,
+    pub key: Option<Secret>,
     /// Whose it is.
     pub user: String,
     /// Their tier.
@@ -325,7 +339,7 @@ pub struct ApiKey {
 #[serde(deny_unknown_fields, default)]
 pub struct Jwt {
     /// Shared secret (HS256, HS384, HS512), 32 characters at least.
-    pub secret: Option<String>,
+    pub secret: Option<Secret>,
     /// A file with that secret.
     pub secret_file: Option<PathBuf>,
     /// PEM file with a public key (RS256…, ES256…, `EdDSA`).
@@ -363,8 +377,10 @@ pub struct TrustedHeaders {
 /// A limit: how much, for whom.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = with_other_spellings)]
 pub struct Limit {
     /// `fixed`, `sliding`, `sliding_log`, `token`, `leaky`, `gcra` or `concurrency`.
+    #[schemars(schema_with = "algorithm_names")]
     pub algorithm: String,
     /// Requests in a window (`fixed`, `sliding`, `sliding_log`), or in flight (`concurrency`).
     #[serde(default)]
@@ -398,9 +414,11 @@ pub struct Limit {
     pub soft: Soft,
     /// What a request takes. Default: 1.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub cost: Option<u32>,
     /// Status of a refusal, 400 to 599. Default: 429; 503 for limits of an upstream.
     #[serde(default)]
+    #[schemars(range(min = 400, max = 599))]
     pub status: Option<u16>,
     /// Decides, counts and tells in a header, but never refuses. Default: false.
     #[serde(default)]
@@ -411,15 +429,44 @@ pub struct Limit {
     pub state: Option<State>,
     /// Accounts kept in memory; beyond it the least used are forgotten. Another number starts the counts anew. Default: 100000.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 100_000_000))]
     pub max_keys: Option<usize>,
+}
+
+/// The schema of an algorithm's name.
+fn algorithm_names(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+    json_schema!({ "type": "string", "enum": names })
+}
+
+/// The same, where it may be left out.
+fn algorithm_names_or_none(_: &mut SchemaGenerator) -> Schema {
+    let names = Algorithm::ALL.iter().map(|algorithm| Some(algorithm.name())).chain([None]);
+    json_schema!({ "type": ["string", "null"], "enum": names.collect::<Vec<_>>() })
+}
+
+/// Adds the names that serde takes as well, which schemars does not know of: one of each pair, never both.
+fn with_other_spellings(schema: &mut Schema) {
+    let mut never_both = Vec::new();
+    for (one, other) in [("capacity", "burst"), ("fill_rate", "fillRate")] {
+        let Some(properties) = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut) else { return };
+        let (known, new) = if properties.contains_key(one) { (one, other) } else { (other, one) };
+        let mut property = properties.get(known).cloned().unwrap_or_default();
+        property["description"] = format!("The same as `{known}`.").into();
+        properties.insert(new.to_owned(), property);
+        never_both.push(serde_json::json!({ "not": { "required": [known, new] } }));
+    }
+    schema.insert("allOf".to_owned(), never_both.into());
 }
 
 /// The numbers of a limit, as `POST /config/limits` takes them too. Those of other algorithms may be present.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = with_other_spellings)]
 pub struct Numbers {
     /// `fixed`, `sliding`, `sliding_log`, `token`, `leaky`, `gcra` or `concurrency`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "algorithm_names_or_none")]
     pub algorithm: Option<String>,
     /// Requests in a window (`fixed`, `sliding`, `sliding_log`), or in flight (`concurrency`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -439,13 +486,41 @@ pub struct Numbers {
 }
 
 /// What a tier has instead.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TierNumbers {
     /// The word `unlimited`: the limit does not apply.
     Word(Unlimited),
     /// Other numbers.
     Numbers(Numbers),
+}
+
+impl<'de> Deserialize<'de> for TierNumbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TierVisitor)
+    }
+}
+
+/// Not derived: of a mistake in the numbers a derived one says only that it is neither one nor the other.
+struct TierVisitor;
+
+impl<'de> Visitor<'de> for TierVisitor {
+    type Value = TierNumbers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers, or `unlimited`")
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<TierNumbers, E> {
+        match word {
+            "unlimited" => Ok(TierNumbers::Word(Unlimited::Unlimited)),
+            other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, numbers: A) -> Result<TierNumbers, A::Error> {
+        Numbers::deserialize(MapAccessDeserializer::new(numbers)).map(TierNumbers::Numbers)
+    }
 }
 
 /// The word `unlimited`.
@@ -472,13 +547,42 @@ pub enum Missing {
 }
 
 /// Soft excess: a number, or `true` for 10.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Soft {
     /// On (10) or off.
     Switch(bool),
     /// So many.
-    Count(u64),
+    Count(#[schemars(range(max = 1_048_576))] u64),
+}
+
+impl<'de> Deserialize<'de> for Soft {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SoftVisitor)
+    }
+}
+
+struct SoftVisitor;
+
+impl Visitor<'_> for SoftVisitor {
+    type Value = Soft;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of requests, true or false")
+    }
+
+    fn visit_bool<E>(self, switch: bool) -> Result<Soft, E> {
+        Ok(Soft::Switch(switch))
+    }
+
+    fn visit_u64<E>(self, count: u64) -> Result<Soft, E> {
+        Ok(Soft::Count(count))
+    }
+
+    fn visit_i64<E: de::Error>(self, count: i64) -> Result<Soft, E> {
+        let wrong = || E::invalid_value(de::Unexpected::Signed(count), &self);
+        u64::try_from(count).map(Soft::Count).map_err(|_| wrong())
+    }
 }
 
 impl Default for Soft {
@@ -519,12 +623,15 @@ pub struct Upstream {
     pub idle_timeout: Option<Span>,
     /// Idle connections kept by each worker. Default: 64.
     #[serde(default)]
+    #[schemars(range(max = 100_000))]
     pub max_idle: Option<usize>,
     /// Connections at once, all workers together; beyond it 503. Default: 4096.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_connections: Option<usize>,
     /// Bytes of an answer's head; above it 502. Default: 65536.
     #[serde(default)]
+    #[schemars(range(min = 1_024, max = 1_048_576))]
     pub max_head_bytes: Option<usize>,
     /// Whether the upstream gets the client's `Host`; otherwise its own from `url`. Default: false.
     #[serde(default)]

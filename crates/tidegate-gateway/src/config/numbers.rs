@@ -117,14 +117,16 @@ impl LimitNumbers {
 
     /// The same under another algorithm: with its numbers if they were set before, else with such as come closest to the present ones.
     pub fn with_algorithm(&self, algorithm: Algorithm, soft: u64) -> Result<Self, InvalidNumbers> {
+        // Nothing is close to numbers that make no sense.
+        self.rule(soft)?;
         let (quota, span) = (self.quota(), self.quota_span().max(Duration::from_millis(1)));
         let mut numbers = self.numbers.clone();
         numbers.algorithm = Some(algorithm.name().to_owned());
         match algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog => {
-                let whole = Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0));
+                let whole = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
                 numbers.limit.get_or_insert(quota);
-                numbers.window.get_or_insert(Span::from_secs(whole.as_secs()));
+                numbers.window.get_or_insert(Span::from_secs(whole));
             }
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
                 numbers.capacity.get_or_insert(quota);
@@ -348,5 +350,18 @@ mod tests {
             LimitNumbers::new(numbers(r#"{"algorithm": "token", "capacity": 50, "fillRate": 5}"#), 0).expect("token");
         let both = other.remembering(&fixed).with_algorithm(Algorithm::SlidingCounter, 0).expect("sliding");
         assert_eq!(both.to_string(), "algorithm=sliding, limit=100, window=60");
+    }
+
+    /// A rate of nothing refills in no time that can be told; asked for from outside, it was a panic.
+    #[test]
+    fn numbers_that_make_no_sense_lead_to_no_other_algorithm() {
+        let token =
+            LimitNumbers::new(numbers(r#"{"algorithm": "token", "capacity": 5, "fillRate": 1}"#), 0).expect("token");
+        for json in [r#"{"fillRate": 0}"#, r#"{"fillRate": -3}"#, r#"{"fillRate": 1e-300}"#] {
+            for algorithm in Algorithm::ALL {
+                let error = token.with(&numbers(json)).with_algorithm(*algorithm, 0).expect_err(json);
+                assert_eq!(error.field, "fillRate", "{json}: {error}");
+            }
+        }
     }
 }

@@ -124,8 +124,8 @@ impl JsonSchema for Span {
         json_schema!({
             "description": "A length of time: seconds, or text with a unit (ms, s, m, h, d).",
             "anyOf": [
-                { "type": "number", "minimum": 0 },
-                { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)? *(ms|s|m|min|h|d)?$" }
+                { "type": "number", "minimum": 0, "maximum": 10_000_000_000_u64 },
+                { "type": "string", "pattern": "^ *([0-9]+\\.?[0-9]*|\\.[0-9]+) *(ms|s|m|min|h|d)? *$" }
             ]
         })
     }

@@ -85,7 +85,7 @@ fn digest_of(key: &ApiKey, path: &str, errors: &mut Errors) -> Option<Digest> {
             Some(digest) => return Some(digest),
             None => (format!("{path}.sha256"), "must be a SHA-256: 64 hex digits"),
         },
-        (None, Some(key)) if is_sendable(key) => return Some(sha256(key.as_bytes())),
+        (None, Some(key)) if is_sendable(key.expose()) => return Some(sha256(key.expose().as_bytes())),
         (None, Some(_)) => (
             format!("{path}.key"),
             "must be printable ASCII, not empty, without spaces at its ends: a header can carry no other",

@@ -55,7 +55,7 @@ impl Connection {
     /// A new connection, TLS included, within the upstream's time for it.
     pub(crate) async fn open(upstream: &Upstream, sweep: &Sweep) -> Result<Self, Trouble> {
         let settings = &upstream.settings;
-        let place = || Place::take(&upstream.open, settings.max_connections);
+        let place = || Place::take(&upstream.pools.open, settings.max_connections);
         // A connection that nobody uses is no reason to refuse, whichever worker keeps it.
         let place = place().or_else(|| upstream.close_one_idle().then(place).flatten()).ok_or(Trouble::Full)?;
         let connecting = timeout(settings.connect_timeout, connect(upstream));
@@ -112,8 +112,8 @@ async fn connect(upstream: &Upstream) -> io::Result<Stream> {
         match TcpStream::connect(address).await {
             Ok(tcp) => {
                 tcp.set_nodelay(true)?;
-                let Some((config, name)) = &settings.tls else { return Ok(Stream::Plain(tcp)) };
-                let tls = TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await?;
+                let Some(tls) = &settings.tls else { return Ok(Stream::Plain(tcp)) };
+                let tls = TlsConnector::from(Arc::clone(&tls.config)).connect(tls.name.clone(), tcp).await?;
                 return Ok(Stream::Tls(Box::new(tls.into())));
             }
             Err(error) => failed = error,

@@ -11,11 +11,18 @@ use crate::metrics::UpstreamMetrics;
 /// A service behind the gateway, and what all workers know of it.
 pub(crate) struct Upstream {
     pub(crate) settings: UpstreamSettings,
+    pub(crate) stats: Arc<UpstreamStats>,
+    pub(crate) pools: Arc<Pools>,
+}
+
+/// The connections to one place; kept from one configuration to the next, so that their number is bounded whatever is reloaded.
+pub(crate) struct Pools {
     /// Connections that are open, idle ones included.
     pub(crate) open: Arc<AtomicUsize>,
-    pub(crate) stats: Arc<UpstreamStats>,
     /// A worker's idle connections, by the worker's number.
-    pools: Box<[Pool]>,
+    idle: Box<[Pool]>,
+    /// No configuration names the place any more: nothing is kept.
+    closed: AtomicBool,
 }
 
 /// What is known of an upstream's health; kept from one configuration to the next.
@@ -41,16 +48,28 @@ impl Pool {
     }
 }
 
+impl Pools {
+    pub(crate) fn new(workers: usize) -> Self {
+        let idle = (0..workers).map(|_| Pool::default()).collect();
+        Self { open: Arc::default(), idle, closed: AtomicBool::new(false) }
+    }
+
+    /// Closes what is idle, and what requests under way would still leave here.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.idle.iter().for_each(|pool| pool.idle().clear());
+    }
+}
+
 impl Upstream {
-    pub(crate) fn new(settings: UpstreamSettings, workers: usize, stats: Arc<UpstreamStats>) -> Self {
-        let pools = (0..workers).map(|_| Pool::default()).collect();
-        Self { settings, open: Arc::default(), stats, pools }
+    pub(crate) fn new(settings: UpstreamSettings, pools: Arc<Pools>, stats: Arc<UpstreamStats>) -> Self {
+        Self { settings, stats, pools }
     }
 
     /// An idle connection that still lives.
     pub(super) fn idle_connection(&self, worker: usize) -> Option<Connection> {
         loop {
-            let mut connection = self.pools[worker].idle().pop()?;
+            let mut connection = self.pools.idle[worker].idle().pop()?;
             if connection.is_alive() {
                 return Some(connection);
             }
@@ -60,15 +79,15 @@ impl Upstream {
     /// Keeps a connection for the next request, if there is room.
     pub(super) fn keep(&self, worker: usize, mut connection: Connection, now: u64) {
         connection.rest(now);
-        let mut idle = self.pools[worker].idle();
-        if idle.len() < self.settings.max_idle {
+        let mut idle = self.pools.idle[worker].idle();
+        if idle.len() < self.settings.max_idle && !self.pools.closed.load(Ordering::SeqCst) {
             idle.push(connection);
         }
     }
 
     /// Closes an idle connection of any worker, if there is one.
     pub(super) fn close_one_idle(&self) -> bool {
-        self.pools.iter().any(|pool| {
+        self.pools.idle.iter().any(|pool| {
             let idle = pool.idle().pop();
             idle.is_some()
         })
@@ -94,6 +113,6 @@ impl Upstream {
     /// Closes what has been idle for too long.
     pub(crate) fn close_idle(&self, worker: usize, now: u64) {
         let most = u64::try_from(self.settings.idle_timeout.as_millis()).unwrap_or(u64::MAX);
-        self.pools[worker].idle().retain(|connection| now.saturating_sub(connection.idle_since) < most);
+        self.pools.idle[worker].idle().retain(|connection| now.saturating_sub(connection.idle_since) < most);
     }
 }

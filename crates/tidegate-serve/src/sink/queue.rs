@@ -56,12 +56,16 @@ pub(super) struct Batch {
     pub(super) last: bool,
 }
 
+fn bytes_of(lines: usize) -> usize {
+    lines.saturating_mul(BYTES_PER_LINE).max(LEAST_BYTES)
+}
+
 impl Queue {
     pub(super) fn new(capacity_lines: usize) -> Self {
         Self {
             bytes: Vec::new(),
             lines: 0,
-            max_bytes: capacity_lines.saturating_mul(BYTES_PER_LINE).max(LEAST_BYTES),
+            max_bytes: bytes_of(capacity_lines),
             max_lines: capacity_lines,
             writer: WriterState::Busy,
             urgent: false,
@@ -72,10 +76,11 @@ impl Queue {
         }
     }
 
-    pub(super) fn push(&mut self, line: &[u8]) -> Pushed {
+    pub(super) fn push(&mut self, line: &[u8], most_lines: usize) -> Pushed {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let room = self.max_bytes - self.bytes.len();
-        if self.closing || self.lines >= self.max_lines || line.len() >= room {
+        let (max_lines, max_bytes) = (self.max_lines.min(most_lines), self.max_bytes.min(bytes_of(most_lines)));
+        let room = max_bytes.saturating_sub(self.bytes.len());
+        if self.closing || self.lines >= max_lines || line.len() >= room {
             return Pushed::Refused;
         }
         self.bytes.extend_from_slice(line);
@@ -84,7 +89,10 @@ impl Queue {
         self.asked.lines += 1;
         match self.writer {
             WriterState::Idle => self.wake_writer(),
-            WriterState::Lingering if self.is_half_full() => self.wake_writer(),
+            WriterState::Lingering if self.lines >= max_lines / 2 || self.bytes.len() >= max_bytes / 2 => {
+                self.urgent = true;
+                self.wake_writer()
+            }
             WriterState::Lingering | WriterState::Busy => Pushed::Quietly,
         }
     }
@@ -162,15 +170,15 @@ mod tests {
     #[test]
     fn only_the_first_line_wakes_an_idle_writer() {
         let mut queue = queue(100, WriterState::Idle);
-        assert_eq!(queue.push(b"one"), Pushed::WakeWriter);
-        assert_eq!(queue.push(b"two\n"), Pushed::Quietly);
+        assert_eq!(queue.push(b"one", usize::MAX), Pushed::WakeWriter);
+        assert_eq!(queue.push(b"two\n", usize::MAX), Pushed::Quietly);
         assert_eq!(queue.take(Vec::new()).bytes, b"one\ntwo\n");
     }
 
     #[test]
     fn a_lingering_writer_is_woken_once_when_half_is_full() {
         let mut queue = queue(10, WriterState::Lingering);
-        let pushed: Vec<_> = (0..10).map(|_| queue.push(b"line")).collect();
+        let pushed: Vec<_> = (0..10).map(|_| queue.push(b"line", usize::MAX)).collect();
         assert_eq!(pushed.iter().position(|pushed| *pushed == Pushed::WakeWriter), Some(4));
         assert_eq!(pushed.iter().filter(|pushed| **pushed == Pushed::Quietly).count(), 9);
     }
@@ -178,21 +186,36 @@ mod tests {
     #[test]
     fn the_buffer_is_bounded_in_lines() {
         let mut queue = queue(2, WriterState::Busy);
-        assert_eq!([(); 3].map(|()| queue.push(b"")), [Pushed::Quietly, Pushed::Quietly, Pushed::Refused]);
+        assert_eq!([(); 3].map(|()| queue.push(b"", usize::MAX)), [Pushed::Quietly, Pushed::Quietly, Pushed::Refused]);
         queue.take(Vec::new());
-        assert_eq!(queue.push(b""), Pushed::Quietly);
+        assert_eq!(queue.push(b"", usize::MAX), Pushed::Quietly);
     }
 
     #[test]
     fn the_buffer_is_bounded_in_bytes() {
         let mut queue = queue(10, WriterState::Busy);
-        assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES]), Pushed::Refused, "with its newline it is one too long");
-        assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES - 1]), Pushed::Quietly);
-        assert_eq!(queue.push(b""), Pushed::Refused);
+        assert_eq!(
+            queue.push(&vec![b'x'; LEAST_BYTES], usize::MAX),
+            Pushed::Refused,
+            "with its newline it is one too long"
+        );
+        assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES - 1], usize::MAX), Pushed::Quietly);
+        assert_eq!(queue.push(b"", usize::MAX), Pushed::Refused);
     }
 
     #[test]
     fn a_sink_without_room_takes_nothing() {
-        assert_eq!(queue(0, WriterState::Idle).push(b""), Pushed::Refused);
+        assert_eq!(queue(0, WriterState::Idle).push(b"", usize::MAX), Pushed::Refused);
+    }
+
+    #[test]
+    fn who_leaves_room_for_others_is_refused_before_them() {
+        let mut queue = queue(4, WriterState::Busy);
+        assert_eq!([(); 3].map(|()| queue.push(b"many", 2)), [Pushed::Quietly, Pushed::Quietly, Pushed::Refused]);
+        assert_eq!(queue.push(b"rare", usize::MAX), Pushed::Quietly);
+        let mut queue = self::queue(1_000, WriterState::Lingering);
+        assert_eq!(queue.push(b"many", 2), Pushed::WakeWriter, "half of its own room is full");
+        assert!(!queue.can_wait());
+        assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES], 2), Pushed::Refused, "in bytes, too");
     }
 }

@@ -1,12 +1,13 @@
 //! The access log: a line for each request, which nobody can forge.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{Client, Gateway, Upstream, text, wait_until};
+use crate::harness::{Client, Gateway, Upstream, signal, text, tidegate, wait_until};
 use crate::setting::{PLENTY, before, once};
 
 /// A gateway with its access log in `access.log` of its own directory.
@@ -238,4 +239,72 @@ fn a_file_that_can_not_be_written_is_told_at_the_start() {
     let file = directory.file("gateway.yaml", "access_log: {file: /nonexistent/access.log}\n");
     let outcome = crate::outcome::run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
     assert!(outcome.code != 0 && outcome.err.contains("access_log.file"), "{outcome:?}");
+}
+
+#[test]
+fn a_log_that_can_not_be_opened_anew_is_told_of() {
+    let upstream = Upstream::start();
+    let (gateway, directory) = logging(&upstream, PLENTY, "combined");
+    let errors = || gateway.metric("tidegate_access_log_errors_total").expect("it is counted");
+    assert_eq!(errors(), 0.0);
+    fs::remove_dir_all(&directory.0).expect("it can be removed");
+    gateway.signal("HUP");
+    let line = gateway.wait_for_line("the access log is not written");
+    assert!(line.contains(" ERROR ") && line.contains("access.log"), "{line}");
+    assert_eq!(errors(), 1.0);
+}
+
+/// Nobody reads standard output until all is said, so that a line of the access log is half written when events come. Two writers
+/// would put them in its middle.
+#[test]
+fn on_standard_output_the_lines_of_both_logs_stay_whole() {
+    // So many take longer than a log waits for more lines before it writes what it has.
+    const CHANGES: usize = 3_000;
+    let upstream = Upstream::start();
+    let directory = crate::harness::Directory::new();
+    let config = before(&upstream, &format!("access_log: {{format: json, buffer: 4}}\nlimits: {{default: {PLENTY}}}"));
+    let file = directory.file("gateway.yaml", &config);
+    let mut command = tidegate();
+    command.args(["gateway", "--listen", "127.0.0.1:0", "--config"]).arg(&file).stdout(Stdio::piped());
+    let mut child = Ended(command.spawn().expect("it starts"));
+    let mut out = BufReader::new(child.0.stdout.take().expect("it is piped"));
+    let address = loop {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).expect("text") > 0, "it ended");
+        if let Some((_, rest)) = line.split_once("listening on http://") {
+            break rest.trim().parse().expect("an address");
+        }
+    };
+    let (mut client, path) = (Client::connect(address), format!("/{}", "a".repeat(25_000)));
+    for change in 0..CHANGES {
+        let body = format!(r#"{{"algorithm": "fixed", "limit": {}, "window": 60}}"#, 1_000 + change);
+        assert_eq!(client.request("POST", "/config/limits", &[], body.as_bytes()).status, 200);
+        if change % 10 == 0 {
+            assert_eq!(client.request("GET", &path, &[], b"").status, 200);
+        }
+    }
+    drop(client);
+    signal(child.0.id(), "TERM");
+    let lines: Vec<String> = out.lines().map(|line| line.expect("text")).collect();
+    let (access, events): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| line.starts_with('{'));
+    for line in &access {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "torn: {line}");
+    }
+    for line in &events {
+        assert!(line.starts_with("[20") && line.contains(" - ") && !line.contains('{'), "torn: {line}");
+    }
+    assert!(!access.is_empty());
+    let changes = events.iter().filter(|line| line.contains("Applied new config")).count();
+    assert_eq!(changes, CHANGES, "requests leave room for events");
+    assert!(events.last().is_some_and(|line| line.ends_with("stopped")), "{events:?}");
+}
+
+/// A process that does not outlive its test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _killed = self.0.kill();
+        let _ended = self.0.wait();
+    }
 }

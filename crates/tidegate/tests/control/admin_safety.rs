@@ -151,7 +151,7 @@ fn with_a_listener_of_their_own_the_main_one_proxies_everything() {
     assert_eq!(request(admin, "GET", "/actuator/health", &[], b"").json()["status"], "UP");
     assert_eq!(gateway.metric("ratelimiter_requests_total{decision=\"forwarded\"}"), Some(6.0));
     assert_eq!(request(admin, "POST", "/reload", &[], b"").json()["limit"], 10);
-    assert_eq!(request(admin, "GET", "/", &[], b"").status, 404, "it proxies nothing");
+    assert_eq!(request(admin, "GET", "/", &[("Host", "localhost")], b"").status, 404, "it proxies nothing");
     assert_eq!(upstream.count(), 6);
 }
 
@@ -200,6 +200,63 @@ fn a_page_in_a_browser_can_not_change_limits_without_the_token() {
     assert_eq!(ask(guarded.address, GUARDED[1], &headers).status, 200, "whoever has the token may");
 }
 
+/// nginx in front of a loopback listener connects from the loopback, whoever asked.
+#[test]
+fn what_a_proxy_has_sent_on_needs_the_token_on_the_loopback_too() {
+    let upstream = Upstream::start();
+    let forwarded =
+        [("X-Forwarded-For", "203.0.113.9"), ("Forwarded", "for=203.0.113.9"), ("Via", "1.1 nginx"), ("Via", "")];
+    for admin in ["", "admin: {listen: \"127.0.0.1:0\"}"] {
+        let gateway = with_admin(&upstream, admin);
+        let address = gateway.admin.unwrap_or(gateway.address);
+        for endpoint in GUARDED {
+            for header in forwarded {
+                let answer = ask(address, endpoint, &[header]);
+                assert_eq!(answer.status, 403, "{endpoint:?} {header:?}");
+                let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+                assert!(detail.contains("admin.token") && detail.contains("ADMIN_OPEN"), "{detail}");
+            }
+        }
+        assert_eq!(request(address, "GET", "/actuator/health", &forwarded[..1], b"").status, 200);
+    }
+    let open = with_admin(&upstream, "admin: {open: true}");
+    assert_eq!(ask(open.address, GUARDED[1], &forwarded[..3]).status, 200);
+    let guarded = with_admin(&upstream, &format!("admin: {{token: {TOKEN}}}"));
+    let bearer = format!("Bearer {TOKEN}");
+    assert_eq!(ask(guarded.address, GUARDED[1], &[("Authorization", &bearer), forwarded[0]]).status, 200);
+}
+
+/// A page whose name leads to 127.0.0.1 (DNS rebinding) is of the same origin as far as the browser knows, and sends no `Origin` with GET.
+#[test]
+fn on_the_loopback_only_who_asks_for_this_machine_is_answered() {
+    let upstream = Upstream::start();
+    let gateway = with_admin(&upstream, "");
+    let port = gateway.address.port();
+    for host in ["evil.example", &format!("evil.example:{port}"), "localhost.evil.example", "10.0.0.1", "[::2]"] {
+        for endpoint in GUARDED {
+            let answer = ask(gateway.address, endpoint, &[("Host", host), ("Sec-Fetch-Site", "same-origin")]);
+            assert_eq!(answer.status, 403, "{endpoint:?} {host}");
+        }
+    }
+    for host in ["localhost", "LocalHost:1", "127.0.0.1", &gateway.address.to_string(), "[::1]", "[::1]:8082"] {
+        assert_eq!(ask(gateway.address, GUARDED[0], &[("Host", host)]).status, 200, "{host}");
+    }
+    let open = with_admin(&upstream, "admin: {open: true}");
+    assert_eq!(ask(open.address, GUARDED[0], &[("Host", "gateway.example")]).status, 200);
+}
+
+/// The listener has room for 64: whoever holds connections and asks nothing must not keep operators out.
+#[test]
+fn idle_connections_do_not_keep_operators_out() {
+    let upstream = Upstream::start();
+    let gateway = with_admin(&upstream, "admin: {listen: \"127.0.0.1:0\"}");
+    let admin = gateway.admin.expect("the ready line names it");
+    let _idle: Vec<Client> = (0..200).map(|_| Client::connect(admin)).collect();
+    for _ in 0..3 {
+        assert_eq!(request(admin, "GET", "/config/limits", &[], b"").status, 200);
+    }
+}
+
 #[test]
 fn a_change_may_have_64_kib_and_no_more() {
     let upstream = Upstream::start();
@@ -209,7 +266,7 @@ fn a_change_may_have_64_kib_and_no_more() {
     let answer = gateway.post("/config/limits", &padded(65_537));
     assert_eq!((answer.status, &answer.json()["error"]), (413, &"bad_body".into()));
     let mut client = Client::connect(gateway.address);
-    client.send("POST /config/limits HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("POST /config/limits HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("{:x}\r\n{}\r\n0\r\n\r\n", 70_000, padded(70_000)));
     assert_eq!(client.answer().status, 413);
     assert_eq!(gateway.get("/config/limits").status, 200);
@@ -220,7 +277,7 @@ fn a_change_can_come_in_chunks() {
     let upstream = Upstream::start();
     let gateway = with_admin(&upstream, "");
     let mut client = Client::connect(gateway.address);
-    client.send("POST /config/limits HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("POST /config/limits HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("{:x}\r\n{GOOD}\r\n0\r\n\r\n", GOOD.len()));
     assert_eq!(client.answer().json()["limit"], 5);
     assert_eq!(client.request("GET", "/config/limits", &[], b"").json()["limit"], 5, "the connection stays usable");

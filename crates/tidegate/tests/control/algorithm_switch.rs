@@ -121,3 +121,17 @@ fn a_named_limit_is_switched_and_the_others_are_not() {
         );
     }
 }
+
+/// It was a panic: a rate of nothing never refills, and no window is as long as that.
+#[test]
+fn numbers_that_make_no_sense_for_the_present_algorithm_are_refused_by_name() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 5, fill_rate: 1}");
+    for rate in ["0", "-1", "1e-300"] {
+        let body = format!(r#"{{"algorithm": "fixed", "fillRate": {rate}}}"#);
+        let answer = gateway.post("/config/algorithm", &body);
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.text().contains("fillRate"), "{}", answer.text());
+    }
+    assert_eq!(gateway.get("/config/limits").json()["algorithm"], "token");
+}

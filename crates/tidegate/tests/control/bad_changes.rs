@@ -1,7 +1,7 @@
 //! Changes that make no sense are refused with 400 and the field at fault; nothing changes.
 
 use crate::harness::{Gateway, Upstream};
-use crate::setting::before;
+use crate::setting::{PLENTY, before};
 
 /// Posts each body to `/config/limits`: 400, and the reason holds the word beside it.
 fn assert_refused(limit: &str, cases: &[(&str, &str)]) {
@@ -136,7 +136,7 @@ fn words_that_nobody_knows() {
             (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "colour": "blue"}"#, "colour"),
             (r#"{"algorithm": "token", "capacity": 5, "fillrate": 1}"#, "fillrate"),
             (r#"{"algorithm": "token", "capacity": 5, "burst": 6, "fillRate": 1}"#, "burst"),
-            (r#"{"algorithm": "fixed", "limit": 5, "limit": 6, "window": 1, "capacity": 1, "burst": 2}"#, "burst"),
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "capacity": 1, "burst": 2}"#, "burst"),
         ],
     );
 }
@@ -182,4 +182,22 @@ fn a_refused_change_of_a_named_limit_or_an_algorithm_changes_nothing_either() {
         assert!(detail.contains(word), "{path} {body}: {detail}");
     }
     assert_eq!(gateway.get("/config/limits").json(), config);
+}
+
+/// Of two the last would count, and nobody would learn of the first.
+#[test]
+fn a_name_that_stands_twice_is_refused() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let before = gateway.get("/config/limits").json();
+    for (path, body) in [
+        ("/config/limits", r#"{"algorithm": "fixed", "limit": 5, "window": 60, "limit": 500}"#),
+        ("/config/limits/default", r#"{"algorithm": "fixed", "limit": 5, "limit": 5, "window": 60}"#),
+        ("/config/algorithm", r#"{"algorithm": "token", "algorithm": "gcra"}"#),
+    ] {
+        let answer = gateway.post(path, body);
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.text().contains("twice"), "{}", answer.text());
+    }
+    assert_eq!(gateway.get("/config/limits").json(), before);
 }

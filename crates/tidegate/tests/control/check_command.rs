@@ -216,6 +216,80 @@ fn a_system_without_readable_authorities_is_told() {
     }
 }
 
+/// All of them, and nothing that only follows from something else.
+#[test]
+fn every_limit_that_nothing_uses_is_told_and_no_mistake_is_told_twice() {
+    let outcome = check(
+        "workers: 0
+limits:
+  one: {algorithm: fixed, limit: 1, window: 1}
+  two: {algorithm: fixed, limit: 1, window: 1}
+  bad: {algorithm: magic}
+  used: {algorithm: fixed, limit: 1, window: 1}
+common_limits: [bad]
+routes: [{prefix: nonsense, limits: [used, bad]}]
+",
+    );
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let told: Vec<&str> = outcome.out.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(
+        told,
+        ["workers", "limits.bad.algorithm", "routes[0].prefix", "limits.one", "limits.two"],
+        "{outcome:?}"
+    );
+}
+
+/// The gateway refused them only when it met Redis, one at a time.
+#[test]
+fn numbers_that_redis_can_not_hold_are_told_all_at_once_and_by_the_gateway_alike() {
+    let directory = Directory::new();
+    let config = "redis: {url: \"redis://127.0.0.1:1\"}
+limits:
+  long: {algorithm: sliding_log, limit: 20000, window: 60}
+  held: {algorithm: concurrency, limit: 1, tiers: {pro: {limit: 10001}}}
+  fine: {algorithm: sliding, limit: 10000000, window: 60d}
+  queue: {algorithm: leaky, capacity: 1, fill_rate: 1, state: leased}
+  tiered: {algorithm: fixed, limit: 1, window: 1, state: leased, tiers: {pro: {algorithm: leaky, capacity: 1, fillRate: 1}}}
+  local: {algorithm: sliding_log, limit: 20000, window: 60, state: memory}
+common_limits: [long, held, fine, queue, tiered, local]
+";
+    let file = text(&directory.file("gateway.yaml", config));
+    let paths = [
+        "limits.fine",
+        "limits.long.limit",
+        "limits.queue.state",
+        "limits.held.tiers.pro.limit",
+        "limits.tiered.tiers.pro.algorithm",
+    ];
+    let checked = run(&["check", &file], &[]);
+    let told: Vec<&str> = checked.out.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!((checked.code, told), (2, paths.to_vec()), "{checked:?}");
+    let started = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &file], &[]);
+    assert_eq!(started.code, 2, "{started:?}");
+    assert!(paths.iter().all(|path| started.err.contains(&format!("{path}: "))), "{started:?}");
+}
+
+/// A file holds secrets, and what is said of it goes to logs.
+#[test]
+fn secrets_are_not_repeated() {
+    for config in [
+        "identity:\n  jwt:\n    secret: \"hunter2-0123456789-0123456789-abcdef\"\n    leewai: 3\n",
+        "admin: {token: hunter2-hunter2}\nworkers: 0\n",
+        "upstreams: {a: {url: \"http://user:hunter2@h/\"}}\n",
+        "upstreams: {a: {url: \"http//user:hunter2@h/\"}}\n",
+        "{\"redis\": \"redis://u:hunter2@h:1\"}",
+        "redis: {url: \"redis://u:hunter2@h:x\"}\n",
+    ] {
+        let directory = Directory::new();
+        let file = text(&directory.file("gateway.yaml", config));
+        let (checked, started) = (run(&["check", &file], &[]), run(&["gateway", "--config", &file], &[]));
+        assert_eq!((checked.code, started.code), (2, 2), "{config}: {checked:?} {started:?}");
+        for told in [&checked.out, &checked.err, &started.out, &started.err] {
+            assert!(!told.contains("hunter2"), "{config}: {told}");
+        }
+    }
+}
+
 /// The limit of a tier is named `limit.tier`, in refusals and in `/config/limits`: no other may have that name.
 #[test]
 fn two_limits_of_the_same_name_are_refused() {
@@ -309,7 +383,7 @@ fn everything(directory: &Directory) -> Value {
                 "missing": "share", "tiers": {"pro": numbers, "gold": "unlimited"}, "soft": 1, "cost": 1, "status": 429,
                 "dry_run": false, "state": "memory", "max_keys": 10
             },
-            "provider": {"algorithm": "fixed", "limit": 1, "window": 1}
+            "provider": {"algorithm": "gcra", "burst": 1, "fillRate": 1, "tiers": {"pro": {"burst": 1, "fill_rate": 1}}}
         },
         "common_limits": ["default"],
         "upstreams": {

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::harness::{Directory, Gateway, Upstream, text};
+use crate::harness::{Directory, Gateway, Upstream, text, tidegate};
 use crate::outcome::run;
 
 #[test]
@@ -62,6 +62,35 @@ fn completions_are_printed_for_every_shell() {
     assert!(unknown.code != 0 && unknown.err.contains("bash"), "{unknown:?}");
 }
 
+/// `tidegate completions bash | head -c 5` was a panic.
+#[test]
+fn whoever_stops_reading_has_read_enough() {
+    for arguments in [&["completions", "bash"][..], &["check", "--schema"], &["check", "--reference"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = tidegate();
+        command.args(arguments).stdout(writer).stderr(std::process::Stdio::piped());
+        let output = command.spawn().and_then(std::process::Child::wait_with_output).expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+/// SPEC Z: whoever starts a server waits for that line, whatever else it shall say.
+#[test]
+fn the_ready_line_is_told_at_every_level() {
+    let upstream = Upstream::start();
+    for level in ["debug", "info", "warn", "error"] {
+        let config = format!("upstreams: {{app: {{url: \"http://{}\"}}}}\nlog: {{level: {level}}}\n", upstream.address);
+        let mut gateway = Gateway::start(&config);
+        assert!(gateway.wait_for_line("listening on ").contains(" INFO "));
+        gateway.signal("TERM");
+        assert!(gateway.wait_for_end());
+        let is_quiet = !gateway.lines().iter().any(|line| line.contains("starts;"));
+        assert_eq!(is_quiet, matches!(level, "warn" | "error"), "{:#?}", gateway.lines());
+    }
+}
+
 #[test]
 fn wrong_arguments_are_refused_with_a_hint() {
     for (arguments, hint) in [
@@ -103,6 +132,18 @@ fn a_configuration_that_makes_no_sense_is_told_in_full_and_ends_with_2() {
     let outcome = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
     assert_eq!(outcome.code, 2, "{outcome:?}");
     assert!(outcome.err.contains("workers: ") && outcome.err.contains("limits.default.limit: "), "{outcome:?}");
+}
+
+/// Syntax and meaning alike: whoever starts it can tell a bad file from a port in use.
+#[test]
+fn a_configuration_that_can_not_be_read_ends_with_2_too() {
+    let directory = Directory::new();
+    for config in ["workers: many\n", "workers: 1\nworkers: 2\n", "{\"workers\": }", "colour: blue\n"] {
+        let file = directory.file("gateway.yaml", config);
+        let outcome = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
+        assert_eq!((outcome.code, run(&["check", &text(&file)], &[]).code), (2, 2), "{config}: {outcome:?}");
+        assert!(outcome.err.contains("gateway.yaml: line "), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -190,6 +190,88 @@ fn redis() {
     assert!(!was_asked(&in_environment) && !was_asked(&in_file), "and no other");
 }
 
+/// What was told, once all of these are in it.
+fn wait_for_told(told: &Mutex<Vec<u8>>, needles: &[&str]) {
+    wait_until("it is told", || {
+        let told = String::from_utf8_lossy(&told.lock().expect("no panic")).into_owned();
+        needles.iter().all(|needle| told.contains(&format!("\r\n{needle}\r\n")))
+    });
+}
+
+/// Each variable replaces its own part, and the rest stays.
+#[test]
+fn parts_of_the_address_of_redis() {
+    let (redis, told) = silent_redis();
+    let port = redis.port().to_string();
+    for (url, variables, flags, needles) in [
+        (format!("redis://{redis}"), &[("REDIS_PASSWORD", "new")][..], &[][..], &["AUTH", "new"][..]),
+        (format!("redis://ann:old@{redis}/3"), &[("REDIS_PASSWORD", "new")], &[], &["AUTH", "ann", "new"]),
+        ("redis://ann:old@127.0.0.1:1/3".to_owned(), &[("REDIS_PORT", &port)], &[], &["AUTH", "ann", "old"]),
+        (
+            "redis://ann:old@nowhere.invalid:1/3".to_owned(),
+            &[("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", &port)],
+            &[],
+            &["AUTH", "ann", "old"],
+        ),
+        (
+            "redis://nowhere.invalid".to_owned(),
+            &[("REDIS_PASSWORD", "new")],
+            &["--redis", &format!("redis://{redis}")],
+            &["AUTH", "new"],
+        ),
+        (
+            "redis://nowhere.invalid".to_owned(),
+            &[("REDIS_PASSWORD", "new"), ("REDIS_HOST", "nowhere.invalid"), ("REDIS_PORT", "1")],
+            &["--redis", &format!("redis://eve:own@{redis}")],
+            &["AUTH", "eve", "own"],
+        ),
+    ] {
+        told.lock().expect("no panic").clear();
+        let config = format!("redis: {{url: \"{url}\", budget: 100ms}}\n");
+        let _gateway = start(&config, variables, &[&FREE[..], flags].concat());
+        wait_for_told(&told, needles);
+    }
+}
+
+#[test]
+fn an_ipv6_address_of_redis_needs_no_brackets() {
+    for host in ["::1", "[::1]"] {
+        let gateway = start("", &[("REDIS_HOST", host), ("REDIS_PORT", "1")], &FREE);
+        assert_eq!(gateway.get("/actuator/health").json()["store"]["type"], "redis", "{host}");
+    }
+}
+
+#[test]
+fn variables_that_can_not_be_applied_are_refused() {
+    let cluster = "redis: {url: \"redis+cluster://a:1,b:2\"}\n";
+    for (config, variables, word) in [
+        ("", &[("REDIS_PORT", "6379")][..], "REDIS_HOST"),
+        ("", &[("REDIS_PASSWORD", "secret")], "REDIS_HOST"),
+        ("", &[("REDIS_HOST", "redis://somewhere")], "REDIS_HOST"),
+        ("", &[("REDIS_HOST", "somewhere:6380")], "REDIS_PORT"),
+        (cluster, &[("REDIS_HOST", "c")], "several"),
+        (cluster, &[("REDIS_PORT", "1")], "several"),
+    ] {
+        let directory = Directory::new();
+        let file = directory.file("gateway.yaml", config).display().to_string();
+        let outcome = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &file], variables);
+        assert!(outcome.code != 0 && outcome.err.contains(word), "{config}{variables:?}: {outcome:?}");
+        assert!(!outcome.err.contains("secret"), "{outcome:?}");
+    }
+}
+
+/// Once only `true` was looked at, and a file's `open: true` could not be closed.
+#[test]
+fn admin_open_is_closed_by_the_environment_too() {
+    let config = "listeners: [{address: \"0.0.0.0:0\"}]\nadmin: {open: true}\n";
+    for (value, status) in [("false", 403), ("0", 403), ("", 200), ("true", 200)] {
+        let gateway = start(config, &[("ADMIN_OPEN", value)], &[]);
+        let near = SocketAddr::from(([127, 0, 0, 1], gateway.address.port()));
+        let answer = crate::harness::request(near, "GET", "/config/limits", &[], b"");
+        assert_eq!(answer.status, status, "ADMIN_OPEN={value}");
+    }
+}
+
 #[test]
 fn values_that_make_no_sense_are_refused_by_name() {
     for (name, value) in [
@@ -243,8 +325,10 @@ fn values_that_make_no_sense_are_refused_by_name() {
 /// What the environment asks for and this version does not do, it says.
 #[test]
 fn adaptation_is_not_silently_ignored() {
-    let gateway = start("", &[("ADAPTIVE_MODE", "true"), ("FORECASTER_URL", "http://127.0.0.1:8090")], &FREE);
-    for name in ["ADAPTIVE_MODE", "FORECASTER_URL"] {
+    let wishes =
+        [("ADAPTIVE_MODE", "true"), ("FORECASTER_URL", "http://127.0.0.1:8090"), ("ADAPTIVE_UPDATE_INTERVAL", "60")];
+    let gateway = start("", &wishes, &FREE);
+    for (name, _) in wishes {
         assert!(gateway.wait_for_line(name).contains(" WARN "));
     }
     let quiet = start("", &[("ADAPTIVE_MODE", "false")], &FREE);

@@ -25,6 +25,7 @@ mod observability;
 mod outcome;
 mod reload;
 mod request_ids;
+mod schema;
 mod setting;
 mod structured_fields;
 mod tiers;

@@ -94,6 +94,32 @@ common_limits: [watching, strict]";
     );
 }
 
+/// Once it was refused with 400.
+#[test]
+fn a_watching_limit_that_lacks_its_key_never_refuses_either() {
+    let upstream = Upstream::start();
+    let limit = "{algorithm: fixed, limit: 2, window: 30d, key: user, missing: refuse, dry_run: true}";
+    let gateway = Gateway::before(upstream.address, limit);
+    let answers: Vec<_> = (0..3).map(|_| gateway.get("/")).collect();
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    assert!(answers.iter().all(|answer| answer.header("x-tidegate-dry-run") == Some("default")));
+    let decided = |decision: &str| {
+        gateway.metric(&format!("tidegate_limit_requests_total{{limit=\"default\",decision=\"{decision}\"}}"))
+    };
+    assert_eq!((decided("would_refuse"), decided("admitted"), decided("refused")), (Some(3.0), Some(0.0), Some(0.0)));
+}
+
+#[test]
+fn a_watching_limit_marks_nothing_for_the_upstream() {
+    let upstream = Upstream::start();
+    let limit = "{algorithm: fixed, limit: 2, window: 30d, soft: 2, dry_run: true}";
+    let gateway = Gateway::before(upstream.address, limit);
+    let told: Vec<_> = (0..6).map(|_| gateway.get("/").header("x-tidegate-dry-run").map(str::to_owned)).collect();
+    let mark = Some("default".to_owned());
+    assert_eq!(told, [None, None, None, None, mark.clone(), mark]);
+    assert!(degraded(&upstream).iter().all(Option::is_none), "{:?}", degraded(&upstream));
+}
+
 /// It would take 1000 s each.
 #[test]
 fn a_watching_shaper_delays_nobody() {

@@ -304,22 +304,12 @@ fn the_log_is_lines_of_json_where_that_is_wanted() {
 fn the_level_of_the_log_is_obeyed() {
     let upstream = Upstream::start();
     let rest = format!("log: {{level: error}}\nlimits: {{default: {PLENTY}}}");
-    let directory = crate::harness::Directory::new();
-    let path = directory.file("gateway.yaml", &before(&upstream, &rest));
-    // Its ready line is not told at this level: it is known to run by its port.
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port();
-    let log = std::fs::File::create(directory.0.join("log")).expect("a file");
-    let mut command = crate::harness::tidegate();
-    command.arg("gateway").arg("--config").arg(&path).arg("--listen").arg(format!("127.0.0.1:{port}"));
-    let mut child = command.stdout(log).spawn().expect("it starts");
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    wait_until("it listens", || std::net::TcpStream::connect(address).is_ok());
-    let changed =
-        request(address, "POST", "/config/limits", &[], br#"{"algorithm": "fixed", "limit": 5, "window": 60}"#);
-    crate::harness::signal(child.id(), "TERM");
-    let ended = child.wait().expect("it ends");
-    assert!(changed.status == 200 && ended.success());
-    assert_eq!(std::fs::read_to_string(directory.0.join("log")).expect("text"), "");
+    let mut gateway = Gateway::start(&before(&upstream, &rest));
+    let changed = gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 5, "window": 60}"#);
+    gateway.signal("TERM");
+    assert!(changed.status == 200 && gateway.wait_for_end());
+    let lines = gateway.lines();
+    assert!(lines.len() == 1 && lines[0].contains("listening on "), "the ready line, and no other: {lines:#?}");
 }
 
 /// Never a line each (SPEC G8); but every refusal is told once, in some line's number.

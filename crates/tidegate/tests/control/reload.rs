@@ -1,8 +1,10 @@
 //! `POST /reload` and SIGHUP: the file again, at once or not at all.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use crate::harness::{Gateway, Upstream, wait_until};
+use crate::harness::{Client, Gateway, OK, PATIENCE, Upstream, wait_until};
 use crate::setting::{before, once};
 use crate::told::left;
 
@@ -140,22 +142,156 @@ fn without_redis_a_reload_returns_to_the_numbers_of_the_file() {
     assert_eq!(answer["limits"]["default"]["set_by"], "file");
 }
 
-/// What a reload does not obey it must refuse, as it does with listeners: an operator would believe it done.
+/// What a reload does not obey it must refuse: an operator would believe it done.
 #[test]
-fn what_a_reload_can_not_change_is_refused_or_obeyed() {
+fn what_a_reload_can_not_change_is_refused_by_name() {
     let upstream = Upstream::start();
     let good = before(&upstream, &format!("limits: {{default: {}}}", once(10)));
     let gateway = Gateway::start(&good);
-    rewrite(&gateway, &format!("{good}log: {{format: json}}\n"));
-    let answer = gateway.post("/reload", "");
-    if answer.status == 200 {
-        let told = || gateway.lines().into_iter().filter(|line| line.contains("Reloaded")).collect::<Vec<_>>();
-        assert_eq!(gateway.post("/reload", "").status, 200);
-        wait_until("both are told", || told().len() == 2);
-        assert!(told()[1].starts_with('{'), "obeyed: {:?}", told());
-    } else {
-        assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("log")), "{}", answer.text());
+    for (section, field) in [
+        ("log: {format: json}", "log"),
+        ("access_log: {format: json}", "access_log"),
+        ("redis: {url: \"redis://127.0.0.1:1\"}", "redis"),
+        ("admin: {listen: \"127.0.0.1:0\"}", "admin.listen"),
+        ("connections: {max: 7}", "connections.max"),
+        ("connections: {drain_timeout: 7s}", "connections.drain_timeout"),
+    ] {
+        rewrite(&gateway, &format!("{good}{section}\n"));
+        let answer = gateway.post("/reload", "");
+        assert_eq!(answer.status, 400, "{section}");
+        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert!(detail.starts_with(&format!("{field}: ")) && detail.contains("restart"), "{detail}");
     }
+    assert_eq!(applied(&gateway), 0.0);
+}
+
+/// The log and the answer go to more people than the file does.
+#[test]
+fn a_bad_file_is_told_of_without_its_secrets() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
+    let secret = "identity:\n  jwt:\n    secret: \"hunter2-0123456789-0123456789-abcdef\"\n    leewai: 3\n";
+    rewrite(&gateway, &before(&upstream, secret));
+    let answer = gateway.post("/reload", "");
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("leewai") && answer.text().contains("line 5"), "{}", answer.text());
+    let line = gateway.wait_for_line("was not reloaded");
+    assert!(line.contains("leewai") && line.contains("line 5"), "{line}");
+    assert!(!answer.text().contains("hunter2") && !line.contains("hunter2"), "{line}");
+}
+
+/// An upstream that answers nothing, as long as the test runs.
+fn hanging() -> Upstream {
+    Upstream::behaving(|_, stream| {
+        let mut gone = [0];
+        matches!(std::io::Read::read(stream, &mut gone), Ok(1..))
+    })
+}
+
+/// Once each reload brought an upstream as many connections again.
+#[test]
+fn an_upstream_has_no_more_connections_than_it_may_whatever_is_reloaded() {
+    let upstream = hanging();
+    let config = format!("upstreams: {{app: {{url: \"http://{}\", max_connections: 2}}}}\n", upstream.address);
+    let gateway = Gateway::start(&config);
+    let held: Vec<Client> = (0..2)
+        .map(|_| {
+            let mut client = Client::connect(gateway.address);
+            client.send("GET / HTTP/1.1\r\nHost: test.example\r\n\r\n");
+            client
+        })
+        .collect();
+    wait_until("both are under way", || upstream.count() == 2);
+    let open = || gateway.metric("tidegate_upstream_connections{service=\"app\"}");
+    for more in ["", "workers: null\n", "connections: {max_headers: 90}\n"] {
+        rewrite(&gateway, &format!("{config}{more}"));
+        let answer = gateway.post("/reload", "");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!((gateway.get("/").status, open()), (503, Some(2.0)));
+    }
+    assert_eq!(upstream.count(), 2);
+    drop(held);
+    wait_until("their places are free again", || open() == Some(0.0));
+}
+
+/// A connection that is kept for an upstream, and whether it still lives.
+fn kept_connection(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().expect("the gateway connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    stream.write_all(OK).expect("it takes the answer");
+    stream
+}
+
+/// Clients that stay connected must not keep what was configured when they came.
+#[test]
+fn connections_to_an_upstream_that_has_moved_or_gone_are_closed() {
+    let (old, new) = (TcpListener::bind("127.0.0.1:0").expect("a free port"), Upstream::start());
+    let at = |address: SocketAddr| format!("upstreams: {{app: {{url: \"http://{address}\"}}}}\n");
+    let at_old = at(old.local_addr().expect("an address"));
+    let gateway = Gateway::start(&at_old);
+    for moved in [at(new.address), format!("upstreams: {{other: {{url: \"http://{}\"}}}}\n", new.address)] {
+        rewrite(&gateway, &at_old);
+        assert_eq!(gateway.post("/reload", "").status, 200);
+        let mut client = Client::connect(gateway.address);
+        client.send("GET / HTTP/1.1\r\nHost: test.example\r\n\r\n");
+        let mut kept = kept_connection(&old);
+        assert_eq!(client.answer().status, 200);
+        rewrite(&gateway, &moved);
+        assert_eq!(gateway.post("/reload", "").status, 200);
+        assert_eq!(kept.read(&mut [0]).expect("it is closed"), 0);
+        assert_eq!(client.request("GET", "/", &[], b"").status, 200, "the client stays");
+    }
+}
+
+#[test]
+fn counters_go_on_when_the_counts_begin_anew() {
+    let upstream = Upstream::start();
+    let limit = |max_keys: u32| {
+        before(
+            &upstream,
+            &format!("limits: {{default: {{algorithm: fixed, limit: 9, window: 30d, max_keys: {max_keys}}}}}"),
+        )
+    };
+    let gateway = Gateway::start(&limit(10));
+    let admitted =
+        || gateway.metric("tidegate_limit_requests_total{limit=\"default\",decision=\"admitted\"}").expect("counted");
+    assert_eq!((gateway.get("/").status, gateway.get("/").status), (200, 200));
+    rewrite(&gateway, &limit(20));
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    assert_eq!(admitted(), 2.0);
+    assert_eq!(left(&gateway.get("/"), "default"), 8, "the counts themselves are new");
+    assert_eq!(admitted(), 3.0);
+}
+
+/// Names that come and go must not grow the page without end.
+#[test]
+fn metrics_of_routes_and_upstreams_that_are_gone_go_too() {
+    let upstream = Upstream::start();
+    let named = |name: &str| {
+        format!(
+            "upstreams: {{{name}: {{url: \"http://{}\"}}}}\nroutes: [{{name: {name}, prefix: /}}]\nlimits: {{default: {}}}\n",
+            upstream.address,
+            once(1)
+        )
+    };
+    let gateway = Gateway::start(&named("route-a"));
+    let page = || gateway.get("/actuator/prometheus").text();
+    let lines = page().lines().count();
+    for name in ["route-b", "route-c"] {
+        rewrite(&gateway, &named(name));
+        assert_eq!(gateway.post("/reload", "").status, 200);
+    }
+    let page = page();
+    assert!(page.contains("endpoint=\"route-c\"") && page.contains("service=\"route-c\""), "{page}");
+    assert!(!page.contains("route-a") && !page.contains("route-b"), "{page}");
+    // Answers of other statuses come with the requests above.
+    assert!(page.lines().count() < lines + 10, "{page}");
 }
 
 #[test]

@@ -438,7 +438,7 @@ fn in_the_middle_of_a_change_of_limits() {
     let gateway = gateway(origin.address, &[], "");
     rounds(&origin, &gateway, |gateway, _| {
         let mut client = Client::connect(gateway.address);
-        client.send("POST /config/limits HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"algorithm\":");
+        client.send("POST /config/limits HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"algorithm\":");
         wait_until("it is under way", || in_flight(gateway) == 1);
         client.close();
     });

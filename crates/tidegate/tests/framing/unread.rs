@@ -150,7 +150,8 @@ fn every_early_answer_leaves_the_connection_in_order() {
             for (head, body) in [with_length(path, "", body), in_chunks(path, "", body)] {
                 let mut client = Client::connect(gateway.address);
                 let method = if path == "/actuator/health" { "GET" } else { "POST" };
-                client.try_send(head.replacen("POST", method, 1) + &body + "GET /after HTTP/1.1\r\nHost: a\r\n\r\n");
+                let head = head.replacen("POST", method, 1).replacen("Host: a\r", "Host: localhost\r", 1);
+                client.try_send(head + &body + "GET /after HTTP/1.1\r\nHost: a\r\n\r\n");
                 let answer = client.answer();
                 assert!(answer.status == status || answer.status == 413, "{path}: {}", answer.status);
                 if let Some(answer) = client.try_answer_to("GET") {

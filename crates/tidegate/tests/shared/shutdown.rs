@@ -196,6 +196,34 @@ fn the_drain_deadline_cuts_off_what_never_ends_and_says_so() {
     assert_eq!(lines.lines().filter(|line| line.contains("/held")).count(), 3, "they are logged all the same: {lines}");
 }
 
+/// Once whoever waited for a place kept the gateway from looking at its deadline, and from closing what was idle: overload is when that
+/// happens, and when one would like to restart.
+#[test]
+fn with_all_places_taken_idle_connections_do_not_delay_the_end() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::start(&file(upstream.address, "workers: 1\nconnections: {max: 2}\n"));
+    let mut held: Vec<Client> = (0..2).map(|_| Client::connect(gateway.address)).collect();
+    for client in &mut held {
+        assert_eq!(client.request("GET", "/", &[], b"").status, 200, "it has a place");
+    }
+    let _waiting: Vec<Client> = (0..2).map(|_| Client::connect(gateway.address)).collect();
+    stop(&gateway, "TERM");
+    assert!(ends_well(&mut gateway));
+    assert!(!gateway.lines().iter().any(|line| line.contains(CUT_OFF)), "{:#?}", gateway.lines());
+}
+
+#[test]
+fn with_all_places_taken_the_drain_deadline_counts() {
+    let upstream = Holding::start();
+    let more = "workers: 1\nconnections: {max: 1, drain_timeout: 300ms}\n";
+    let mut gateway = Gateway::start(&file(upstream.address(), more));
+    let _held = upstream.visit(gateway.address);
+    let _waiting = Client::connect(gateway.address);
+    stop(&gateway, "TERM");
+    assert!(ends_well(&mut gateway));
+    assert!(gateway.wait_for_line(CUT_OFF).contains("1 connections"));
+}
+
 #[test]
 fn a_second_order_to_stop_is_obeyed_at_once() {
     for (first, second) in [("TERM", "TERM"), ("INT", "INT"), ("TERM", "INT")] {

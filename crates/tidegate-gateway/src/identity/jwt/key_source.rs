@@ -24,7 +24,7 @@ pub(super) struct Candidate {
 /// The keys of the one source that is given, at least one; or the setting and what is wrong with it.
 pub(super) fn read(model: &Jwt) -> Result<Vec<Candidate>, (&'static str, String)> {
     match (&model.secret, &model.secret_file, &model.public_key, &model.jwks) {
-        (Some(secret), None, None, None) => one(secret_key(secret.as_bytes()), "identity.jwt.secret"),
+        (Some(secret), None, None, None) => one(secret_key(secret.expose().as_bytes()), "identity.jwt.secret"),
         (None, Some(path), None, None) => {
             // Editors and `echo` end a file with a newline that is no part of the secret.
             one(file(path).and_then(|text| secret_key(text.trim_ascii_end())), "identity.jwt.secret_file")

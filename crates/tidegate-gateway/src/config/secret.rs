@@ -1,0 +1,60 @@
+//! Text that nobody may read.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// A secret as it stands in a file. It is shown as `***`, wherever it is printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    #[test]
+    fn a_configuration_can_be_printed_without_its_secrets() {
+        let text = "admin: {token: hunter2-hunter2-hunter2}\nidentity:\n  jwt: {secret: hunter2}\n  api_keys: {keys: [{key: hunter2, user: ann}]}\n";
+        let config = parse(text).expect("a good file");
+        assert!(format!("{config:?}").contains("ann") && !format!("{config:?}").contains("hunter2"), "{config:?}");
+        let json = serde_json::to_string(&config).expect("JSON");
+        assert!(!json.contains("hunter2"), "{json}");
+        assert_eq!(config.admin.token.expect("it is there").expose(), "hunter2-hunter2-hunter2");
+    }
+}

@@ -1,0 +1,136 @@
+//! What is wrong with a text that can't be read: where and why, but never what stands there. A file holds secrets, and what is said of it
+//! goes to logs and over HTTP.
+
+use serde_saphyr::{Error as YamlError, MessageFormatter as _, UserMessageFormatter};
+
+/// A mistake in YAML: line, column, reason.
+pub(super) fn yaml(error: &YamlError) -> String {
+    let reason = yaml_reason(error);
+    match error.location() {
+        Some(at) if at.line() > 0 => format!("line {}, column {}: {reason}", at.line(), at.column()),
+        _ => reason,
+    }
+}
+
+fn yaml_reason(error: &YamlError) -> String {
+    match error {
+        YamlError::WithSnippet { error, .. } | YamlError::AliasError { error, .. } => yaml_reason(error),
+        YamlError::SerdeInvalidType { expected, .. } | YamlError::SerdeInvalidValue { expected, .. } => {
+            format!("expected {expected}")
+        }
+        YamlError::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
+        YamlError::SerdeUnknownField { field, expected, .. } => {
+            format!("unknown field{}, expected one of {}", quoted(field), expected.join(", "))
+        }
+        YamlError::DuplicateMappingKey { key, .. } => {
+            format!("the key{} is there twice", quoted(key.as_deref().unwrap_or_default()))
+        }
+        YamlError::NonFiniteFloat { .. } => "expected a finite number".to_owned(),
+        YamlError::UnsupportedTag { .. } | YamlError::TaggedEnumMismatch { .. } => "this tag is not known".to_owned(),
+        other => without_values(&UserMessageFormatter.format_message(other)),
+    }
+}
+
+/// A mistake in JSON: line, column, reason.
+pub(super) fn json(error: &serde_json::Error) -> String {
+    let (line, column, told) = (error.line(), error.column(), error.to_string());
+    let reason = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
+    format!("line {line}, column {column}: {}", without_values(reason))
+}
+
+/// Serde's words without the value that it quotes.
+fn without_values(reason: &str) -> String {
+    let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
+    if quotes.iter().any(|start| reason.starts_with(start)) {
+        let expected = reason.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
+        return format!("expected {expected}");
+    }
+    if let Some(rest) = reason.strip_prefix("unknown field `") {
+        let (field, expected) = rest.rsplit_once("`, expected ").unwrap_or(("", "another"));
+        return format!("unknown field{}, expected {expected}", quoted(field));
+    }
+    if let Some((key, rest)) = reason.strip_prefix("the key `").and_then(|rest| rest.rsplit_once('`')) {
+        return format!("the key{}{rest}", quoted(key));
+    }
+    reason.to_owned()
+}
+
+/// A key, if it looks like one: a blank or a colon that is missing can make one of a secret.
+fn quoted(key: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if !key.is_empty() && key.len() <= 32 && key.bytes().all(is_plain) { format!(" `{key}`") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    const SECRET: &str = "hunter2-hunter2-hunter2!";
+
+    /// Whatever is wrong near a secret, or with it.
+    #[test]
+    fn no_message_repeats_what_stands_in_the_file() {
+        for text in [
+            format!("identity:\n  jwt:\n    secret: \"{SECRET}\"\n    leewai: 3\n"),
+            format!("admin:\n  token: {SECRET}\n  token: {SECRET}\n"),
+            format!("admin: {SECRET}\n"),
+            format!("admin:{SECRET}\n"),
+            format!("admin: {{token:{SECRET}}}\n"),
+            format!("admin: {{token: [{SECRET}]}}\n"),
+            format!("admin: {{token: {{{SECRET}: 1}}}}\n"),
+            format!("admin: {{open: {SECRET}}}\n"),
+            format!("admin: {{token: !{SECRET} x}}\n"),
+            format!("admin: {{token: *{SECRET}}}\n"),
+            format!("admin: {{token: \"{SECRET}}}\n"),
+            format!("log: {{level: {SECRET}}}\n"),
+            format!("workers: {SECRET}\n"),
+            format!("connections: {{head_timeout: {SECRET}}}\n"),
+            format!("limits: {{a: {{algorithm: fixed, soft: {SECRET}, tiers: {{pro: {SECRET}}}}}}}\n"),
+            format!("limits: {{a: {{algorithm: fixed, tiers: {{pro: {SECRET}}}}}}}\n"),
+            format!("redis: redis://u:{SECRET}@h\n"),
+            format!("token: &x {SECRET}\nadmin: *x\n"),
+            format!("a: b: {SECRET}\n"),
+            format!("- {SECRET}\n"),
+            format!("{SECRET}\n"),
+            format!("{{\"redis\": \"redis://u:{SECRET}@h:1\"}}"),
+            format!("{{\"log\": {{\"level\": \"{SECRET}\"}}}}"),
+            format!("{{\"log\": \"x, expected {SECRET}\"}}"),
+            format!("{{\"admin\": {{\"{SECRET}\": 1}}}}"),
+            format!("{{\"admin\": {{\"{SECRET}`, expected `x\": 1}}}}"),
+            format!("{{\"limits\": {{\"{SECRET}\": 1, \"{SECRET}\": 2}}}}"),
+            format!("{{\"admin\": {{\"token\": \"{SECRET}\" \"{SECRET}\"}}}}"),
+        ] {
+            let error = parse(&text).expect_err(&text).to_string();
+            assert!(!error.contains("hunter2"), "{text}: {error}");
+            assert!(error.starts_with("line "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_named_all_the_same() {
+        for (text, wanted) in [
+            (
+                "limits:\n  a: {algorithm: fixed}\n  a: {algorithm: token}\n",
+                "line 3, column 3: the key `a` is there twice",
+            ),
+            ("{\"limits\": {\"a\": {},\n \"a\": {}}}", "line 2, column 4: the key `a` is there twice"),
+            ("{\"log\": {\"level\": \"loud\"}}", "line 1, column 24: expected one of `debug`, `info`, `warn`, `error`"),
+            ("{\"log\": {\"levle\": 1}}", "line 1, column 16: unknown field `levle`, expected `format` or `level`"),
+            ("log:\n  levle: 1\n", "line 2, column 3: unknown field `levle`, expected one of format, level"),
+        ] {
+            assert_eq!(parse(text).expect_err(text).to_string(), wanted, "{text}");
+        }
+        for (text, word) in [
+            ("limits: {a: {algorithm: fixed, tiers: {pro: {limit: 5, windw: 1}}}}\n", "`windw`"),
+            (
+                "{\"limits\": {\"a\": {\"algorithm\": \"fixed\", \"tiers\": {\"pro\": {\"limit\": 5, \"windw\": 1}}}}}",
+                "`windw`",
+            ),
+            ("limits: {a: {algorithm: fixed, tiers: {pro: unlimitd}}}\n", "`unlimited`"),
+            ("limits: {a: {algorithm: fixed, soft: a little}}\n", "a number of requests"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! JSON in which every name stands once. `serde_json` lets the last of several count, and nobody would learn of the others.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// Reads a value; two fields of the same name in one object are an error.
+pub(crate) fn read(text: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice::<Unique>(text).map(|unique| unique.0)
+}
+
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Self)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> DeserializeSeed<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(UniqueVisitor)? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if object.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("the key `{name}` is there twice")));
+            }
+            let value = fields.next_value_seed(UniqueVisitor)?;
+            object.insert(name, value);
+        }
+        Ok(object.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_what_serde_json_reads() {
+        for text in
+            ["null", "true", "-5", "5", "0.5", "1e3", "\"a\\n\\u00e4\"", "[]", "[1, [2], {}]", r#"{"a": {"b": [{}]}}"#]
+        {
+            let expected: Value = serde_json::from_str(text).expect(text);
+            assert_eq!(read(text.as_bytes()).expect(text), expected);
+        }
+        for text in ["", "{", "[1,]", "{\"a\"}", "1 2"] {
+            assert!(read(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_an_error_wherever_it_is() {
+        for text in [r#"{"a": 1, "a": 1}"#, r#"{"x": {"a": 1, "b": 2, "a": 3}}"#, r#"[{"a": 1, "\u0061": 2}]"#] {
+            let error = read(text.as_bytes()).expect_err(text).to_string();
+            assert!(error.starts_with("the key `a` is there twice at line 1"), "{error}");
+        }
+        assert!(read(br#"[{"a": 1}, {"a": 1}]"#).is_ok(), "in two objects");
+    }
+}
