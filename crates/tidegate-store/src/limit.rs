@@ -84,7 +84,8 @@ impl SharedLimit {
     /// the old numbers are dropped. Another algorithm starts every key anew.
     ///
     /// All processes that share a limit must change it together: while some ask with larger numbers and some with smaller ones, what the
-    /// smaller ones cut off a bucket the larger ones can use again.
+    /// smaller ones cut off a bucket, or off a window of another length, the larger ones can use again. The same numbers as before change
+    /// nothing, and drop no lease.
     pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
         let numbers = Numbers::of(rule)?;
         if self.0.sharing == Sharing::Leased {
@@ -92,6 +93,9 @@ impl SharedLimit {
         }
         // Held to the end, so that of two changes at once one comes after the other.
         let mut current = self.0.numbers.write().unwrap_or_else(PoisonError::into_inner);
+        if self.0.local.limiter() == *rule {
+            return Ok(()); // nothing changes, so no lease is dropped
+        }
         *current = numbers;
         self.0.local.change(rule, now);
         self.0.leases.change(&Lease { capacity: numbers.capacity() }, now);

@@ -206,3 +206,18 @@ async fn a_request_dropped_at_its_await_is_charged_nothing() {
         server.flush();
     }
 }
+
+#[tokio::test]
+async fn the_same_numbers_again_drop_no_lease() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
+    for rule in leasable_rules(100) {
+        let limit = limit(&store, rule.algorithm().name(), rule, Sharing::Leased);
+        let mut sum = 0;
+        for _ in 0..200 {
+            sum += admitted(&store, &limit, "ann", 1).await;
+            limit.change(&rule, now()).expect("the same numbers");
+        }
+        assert_eq!(sum, 100, "{rule:?}");
+    }
+}
