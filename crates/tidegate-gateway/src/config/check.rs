@@ -465,7 +465,9 @@ fn check_upstreams(
 ) -> Vec<UpstreamSettings> {
     let seed = BTreeMap::from([("default".to_owned(), upstream_at("http://127.0.0.1:8081"))]);
     let written = if config.upstreams.is_empty() { &seed } else { &config.upstreams };
-    let checked = written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, places, problems));
+    let system = tls::SystemRoots::default();
+    let checked =
+        written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, places, &system, problems));
     checked.collect()
 }
 
@@ -491,6 +493,7 @@ fn check_upstream(
     name: &str,
     upstream: &model::Upstream,
     places: &BTreeMap<String, usize>,
+    system: &tls::SystemRoots,
     problems: &mut Problems,
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
@@ -524,7 +527,7 @@ fn check_upstream(
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let server_name = upstream.server_name.as_deref().unwrap_or(host);
     let tls = if is_tls {
-        match tls::client(upstream.ca.as_deref(), server_name) {
+        match tls::client(upstream.ca.as_deref(), system, server_name) {
             Ok(tls) => Some(tls),
             Err((field, error)) => {
                 problems.add(format!("{path}.{field}"), error);
