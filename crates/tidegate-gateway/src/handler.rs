@@ -211,15 +211,17 @@ impl Passage<'_> {
         let (limit, response) = match denied {
             Denied::Limit { asked, by, retry_after } => {
                 let response = refusal::limited(plan, &asked, by, retry_after, self.since_1970(), self.id.as_bytes());
-                (&plan.limits[asked[by].limit], response)
+                let limit = &plan.limits[asked[by].limit];
+                plan.site.count_exceeded(route, tier);
+                self.worker.gateway.note_refusal(limit.name(), self.ending.started);
+                (limit, response)
             }
+            // Neither of these has exceeded anything.
             Denied::NoKey { limit, lacks } => (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id)),
             Denied::StoreAway { limit, retry_after } => {
                 (&plan.limits[limit], refusal::store_away(&plan.limits[limit], retry_after, id))
             }
         };
-        plan.site.count_exceeded(route, tier);
-        self.worker.gateway.note_refusal(limit.name(), self.ending.started);
         if let Some(record) = &mut self.ending.record {
             record.refused_by = Some(limit.name().into());
         }
