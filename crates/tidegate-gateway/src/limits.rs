@@ -19,6 +19,8 @@ use crate::told::Told;
 #[derive(Clone)]
 pub(crate) struct Limit {
     pub(crate) settings: LimitSettings,
+    /// Whether its numbers were set while running; otherwise they are the file's.
+    pub(crate) is_set: bool,
     pub(crate) counts: Counts,
     pub(crate) stats: Arc<[Shard<LimitStats>]>,
     /// What is said of it in answers.
@@ -42,9 +44,9 @@ pub(crate) struct LimitStats {
 }
 
 impl Limit {
-    pub(crate) fn new(settings: LimitSettings, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
+    pub(crate) fn new(settings: LimitSettings, is_set: bool, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
         let told = Arc::new(Told::new(&settings));
-        Self { settings, counts, stats, told }
+        Self { settings, is_set, counts, stats, told }
     }
 
     pub(crate) fn name(&self) -> &str {

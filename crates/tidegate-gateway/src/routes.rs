@@ -165,7 +165,8 @@ pub(crate) fn normal_path(path: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-fn decode(path: &str) -> String {
+/// Percent-encodings decoded.
+pub(crate) fn decode(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

@@ -54,7 +54,7 @@ pub mod script;
 mod store;
 mod topology;
 
-pub use document::{Document, StoreAway};
+pub use document::{Document, DocumentFault};
 pub use key::{InvalidName, Key, Name};
 pub use lease::LeaseTerms;
 pub use limit::{SharedLevel, SharedLimit, Sharing};

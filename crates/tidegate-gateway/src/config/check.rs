@@ -28,6 +28,8 @@ pub struct Settings {
     pub listeners: Vec<ListenerSettings>,
     /// Threads that serve.
     pub workers: usize,
+    /// The same as written, if it is.
+    pub workers_written: Option<usize>,
     /// Bounds of client connections.
     pub connections: model::Connections,
     /// Whose headers are believed.
@@ -217,6 +219,7 @@ impl Settings {
         Some(Self {
             listeners,
             workers,
+            workers_written: config.workers,
             connections: config.connections.clone(),
             trusted_proxies,
             admin_listen,

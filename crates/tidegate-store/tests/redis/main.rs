@@ -2,6 +2,7 @@
 
 mod cluster;
 mod differential;
+mod document;
 mod exact;
 mod failure;
 mod lease_laws;
