@@ -83,9 +83,11 @@ impl SharedLimit {
     /// Sets other numbers: in this process at once; in Redis each key follows at its next request. What was used stays used; leases under
     /// the old numbers are dropped. Another algorithm starts every key anew.
     ///
-    /// All processes that share a limit must change it together: while some ask with larger numbers and some with smaller ones, what the
-    /// smaller ones cut off a bucket, or off a window of another length, the larger ones can use again. The same numbers as before change
-    /// nothing, and drop no lease.
+    /// The same numbers as before change nothing, and drop no lease.
+    ///
+    /// Processes that share a limit should change it together. While some ask with larger numbers and some with smaller ones, a bucket
+    /// lets no more through than the larger ones allow; of windows of different lengths, what the smaller limit cuts off the larger one
+    /// can use again.
     pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
         let numbers = Numbers::of(rule)?;
         if self.0.sharing == Sharing::Leased {
