@@ -22,6 +22,7 @@ use crate::refusal::rejected;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_head::RequestHead;
+use crate::routes::decode;
 use crate::stored::numbers_of;
 
 /// The largest body a change may have.
@@ -43,7 +44,7 @@ pub(crate) async fn answer(
 ) -> Reply {
     let path = request.uri.path();
     if path.starts_with("/actuator/") {
-        return actuator(gateway, path, &request.method, request_id).await;
+        return actuator(gateway, path, &request.method, request_id);
     }
     if let Err((status, detail)) = may_change(&gateway.plan().site, client, request) {
         let mut reply = rejected(status, "not_allowed", detail, request_id);
@@ -95,6 +96,8 @@ impl From<NotChanged> for Fault {
             NotChanged::NoSuchLimit(_) => (StatusCode::NOT_FOUND, "no_such_limit"),
             NotChanged::Invalid(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             NotChanged::StoreAway => (StatusCode::SERVICE_UNAVAILABLE, "store_away"),
+            NotChanged::StoreRefuses(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_refuses"),
+            NotChanged::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "change_unknown"),
             NotChanged::Contended => (StatusCode::CONFLICT, "contended"),
         };
         Self { status, reason, detail: not_changed.to_string(), allow: None }
@@ -106,20 +109,20 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
     let (is_read, is_post, is_delete) =
         (is_read(&request.method), request.method == Method::POST, request.method == Method::DELETE);
     match path {
-        "/config/limits" if is_read => Ok(json(&all_limits(gateway).await)),
+        "/config/limits" if is_read => Ok(json(&all_limits(gateway))),
         "/config/limits" if is_post => {
-            control.set(gateway, "default", numbers(body, "default")?).await?;
-            Ok(json(&all_limits(gateway).await))
+            control.set(gateway, "default", numbers(body, "default", &all_limits(gateway))?).await?;
+            Ok(json(&all_limits(gateway)))
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
         "/config/algorithm" if is_post => {
             let (name, numbers) = algorithm(request, body)?;
             control.set_algorithm(gateway, &name, numbers).await?;
-            if name == "default" { Ok(json(&all_limits(gateway).await)) } else { one_limit(gateway, &name).await }
+            if name == "default" { Ok(json(&all_limits(gateway))) } else { one_limit(gateway, &name) }
         }
         "/reload" if is_post => {
             crate::server::reload(gateway).await?;
-            Ok(json(&all_limits(gateway).await))
+            Ok(json(&all_limits(gateway)))
         }
         "/config/algorithm" | "/reload" => Err(Fault::method("POST")),
         _ => {
@@ -127,11 +130,14 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
             let name = name.ok_or_else(|| Fault::unknown(path))?;
             match () {
                 () if is_read => {}
-                () if is_post => control.set(gateway, name, numbers(body, name)?).await?,
+                () if is_post => {
+                    let known = gateway.plan().limit(name).map(describe).unwrap_or_default();
+                    control.set(gateway, name, numbers(body, name, &known)?).await?;
+                }
                 () if is_delete => control.unset(gateway, name).await?,
                 () => return Err(Fault::method("GET, POST, DELETE")),
             }
-            one_limit(gateway, name).await
+            one_limit(gateway, name)
         }
     }
 }
@@ -140,13 +146,21 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn numbers(body: &[u8], limit: &str) -> Result<crate::config::model::Numbers, Fault> {
+/// The numbers in a body. What else `known` tells of the limit may stand beside them, so that what was read can be sent back; it can't
+/// be changed.
+fn numbers(body: &[u8], limit: &str, known: &Value) -> Result<crate::config::model::Numbers, Fault> {
     let value = json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
     if fields.remove("name").is_some_and(|name| name != limit) {
         return Err(Fault::bad(format!(
             "`name` must be {limit:?} here, or left out; others are at /config/limits/NAME"
         )));
+    }
+    for field in ["key", "state", "status", "soft", "dry_run", "set_by", "limits"] {
+        let Some(is) = known.get(field) else { continue };
+        if fields.remove(field).is_some_and(|wanted| wanted != *is) {
+            return Err(Fault::bad(format!("`{field}` can't be changed here; leave it as it is, or out")));
+        }
     }
     numbers_of(Value::Object(fields)).map_err(Fault::bad)
 }
@@ -165,7 +179,10 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
     for pair in request.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some((field @ ("algorithm" | "name"), value)) => {
-                fields.insert(field.to_owned(), value.into());
+                let value = Value::from(decode(value));
+                if fields.insert(field.to_owned(), value.clone()).is_some_and(|other| other != value) {
+                    return Err(Fault::bad(format!("`{field}` is named twice, and differs")));
+                }
             }
             _ => return Err(Fault::bad(format!("the query has {pair:?}; `algorithm` and `name` are allowed"))),
         }
@@ -182,31 +199,28 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
 }
 
 /// The limit `default` at the top, as the seed has it, and all of them by name.
-async fn all_limits(gateway: &Gateway) -> Value {
+fn all_limits(gateway: &Gateway) -> Value {
     let plan = gateway.plan();
     let mut answer = Map::new();
-    let mut limits = Map::new();
-    for limit in &plan.limits {
-        limits.insert(limit.name().to_owned(), gateway.control.describe(limit).await);
-    }
-    if let Some(limit) = plan.limit("default")
-        && let Value::Object(fields) = describe(limit, false)
-    {
+    let limits = plan.limits.iter().map(|limit| (limit.name().to_owned(), describe(limit)));
+    let limits: Map<String, Value> = limits.collect();
+    if let Some(Value::Object(fields)) = limits.get("default") {
         let numbers = ["algorithm", "limit", "window", "capacity", "fillRate", "hold"];
-        answer.extend(fields.into_iter().filter(|(field, _)| numbers.contains(&field.as_str())));
+        let numbers = fields.iter().filter(|(field, _)| numbers.contains(&field.as_str()));
+        answer.extend(numbers.map(|(field, value)| (field.clone(), value.clone())));
     }
-    answer.insert("version".to_owned(), gateway.control.version().await.into());
+    answer.insert("version".to_owned(), plan.version.into());
     answer.insert("limits".to_owned(), limits.into());
     Value::Object(answer)
 }
 
-async fn one_limit(gateway: &Gateway, name: &str) -> Result<Reply, Fault> {
+fn one_limit(gateway: &Gateway, name: &str) -> Result<Reply, Fault> {
     let plan = gateway.plan();
     let limit = plan.limit(name).ok_or_else(|| Fault::from(NotChanged::NoSuchLimit(name.to_owned())))?;
-    Ok(json(&gateway.control.describe(limit).await))
+    Ok(json(&describe(limit)))
 }
 
-async fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Reply {
+fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Reply {
     if !is_read(method) {
         let mut reply = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "allowed here: GET", request_id);
         reply.lines.add("allow", "GET");
@@ -219,7 +233,7 @@ async fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_i
         "/actuator/prometheus" => {
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
-            let page = gateway.control.with_kept(|kept| gateway.metrics.page(&plan, kept, store.as_ref(), sink)).await;
+            let page = gateway.metrics.page(&plan, store.as_ref(), sink);
             let mut reply = Reply::new(StatusCode::OK, Body::whole(Bytes::from(page)));
             reply.lines.add("content-type", Exposition::CONTENT_TYPE);
             reply

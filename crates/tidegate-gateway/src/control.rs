@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_policy::Algorithm;
-use tidegate_store::{Document, Store, Topology};
+use tidegate_store::{Document, DocumentFault, Store, Topology};
 use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
@@ -16,7 +16,7 @@ use crate::gateway::Gateway;
 use crate::limits::Limit;
 use crate::plan::{Kept, Overrides, Plan};
 use crate::server::Listener;
-use crate::stored::Stored;
+use crate::stored::{Stored, put};
 
 /// How often Redis is asked whether somebody else has changed the limits.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -27,29 +27,44 @@ const ATTEMPTS: usize = 8;
 pub type Source = Box<dyn Fn() -> Result<Config, InvalidConfig> + Send + Sync>;
 
 /// Where changes are made, one at a time.
-pub(crate) struct Control(Mutex<State>);
+pub(crate) struct Control {
+    source: Arc<dyn Fn() -> Result<Config, InvalidConfig> + Send + Sync>,
+    /// Held from the reading of a file until it is in force: an older one must not come after a newer one.
+    reloading: Mutex<()>,
+    state: Mutex<State>,
+}
 
 struct State {
-    source: Source,
     /// The limits as the file has them.
     base: Vec<LimitSettings>,
     overrides: Overrides,
     kept: Kept,
     document: Option<Document>,
     /// What Redis held when it was last looked at.
-    seen: String,
+    seen: Vec<u8>,
+    /// What kept us from looking, and has been told.
+    fault: Option<DocumentFault>,
     version: u64,
+    /// Threads that serve: a reload does not change their number, whatever has become of the CPUs.
+    workers: usize,
     /// Whose certificates a reload changes.
     listeners: Vec<Arc<Listener>>,
     /// What a reload can't change.
     fixed: Fixed,
 }
 
+/// Numbers to put in force, and what is to be told of those that can't be.
+struct Found {
+    overrides: Overrides,
+    version: u64,
+    warnings: Vec<String>,
+}
+
 /// What only a restart changes.
 #[derive(PartialEq, Eq)]
 struct Fixed {
     listeners: Vec<(std::net::SocketAddr, bool, bool)>,
-    workers: usize,
+    workers: Option<usize>,
     admin: Option<std::net::SocketAddr>,
     /// The address with what its files hold, and the rest of its section.
     redis: Option<(Topology, String)>,
@@ -65,7 +80,7 @@ impl Fixed {
             |listener: &crate::config::ListenerSettings| (listener.address, listener.tls.is_some(), listener.h2c);
         Self {
             listeners: settings.listeners.iter().map(listener).collect(),
-            workers: settings.workers,
+            workers: settings.workers_written,
             admin: settings.admin_listen,
             redis: settings.redis.as_ref().map(|redis| (redis.topology.clone(), format!("{:?}", redis.model))),
             log: format!("{:?}", settings.log),
@@ -91,13 +106,17 @@ impl Fixed {
     }
 }
 
-/// Why a change was not made. Nothing has changed then.
+/// Why a change was not made. Nothing has changed then, but where it says otherwise.
 #[derive(Debug)]
 pub(crate) enum NotChanged {
     NoSuchLimit(String),
     Invalid(String),
     /// Redis keeps the limits, and can't be asked.
     StoreAway,
+    /// Redis keeps the limits, and refuses; why.
+    StoreRefuses(String),
+    /// Redis was told, and has not answered.
+    Unknown,
     /// Others changed them again and again.
     Contended,
 }
@@ -108,7 +127,22 @@ impl fmt::Display for NotChanged {
             Self::NoSuchLimit(name) => write!(f, "there is no limit `{name}`"),
             Self::Invalid(reason) => f.write_str(reason),
             Self::StoreAway => f.write_str("the limits are kept in Redis, which is away; nothing was changed"),
+            Self::StoreRefuses(reason) => write!(f, "the limits are kept in Redis; nothing was changed: {reason}"),
+            Self::Unknown => f.write_str(
+                "the limits are kept in Redis, which has not answered: they may have been changed, now or in a moment, or not; \
+                 look at them again",
+            ),
             Self::Contended => f.write_str("others change the limits at the same time; nothing was changed"),
+        }
+    }
+}
+
+impl From<DocumentFault> for NotChanged {
+    fn from(fault: DocumentFault) -> Self {
+        match fault {
+            DocumentFault::Away => Self::StoreAway,
+            DocumentFault::Unknown => Self::Unknown,
+            DocumentFault::Refused(_) | DocumentFault::TooLong => Self::StoreRefuses(fault.to_string()),
         }
     }
 }
@@ -120,44 +154,40 @@ impl From<InvalidNumbers> for NotChanged {
 }
 
 impl Control {
-    /// The first plan, and where it is changed from then on.
+    /// The first plan, where it is changed from then on, and what is to be told of Redis' numbers.
     pub(crate) async fn start(
         settings: Settings,
         source: Source,
         listeners: Vec<Arc<Listener>>,
         store: Option<&Store>,
         now: tidegate_policy::Timestamp,
-    ) -> Result<(Self, Plan, Option<String>), String> {
+    ) -> Result<(Self, Plan, Vec<String>), String> {
         let name = tidegate_store::Name::new("config").map_err(|error| error.to_string())?;
         let mut state = State {
-            source,
             base: settings.limits.clone(),
             overrides: Overrides::new(),
             kept: Kept::default(),
             document: store.map(|store| store.document(&name)),
-            seen: String::new(),
+            seen: Vec::new(),
+            fault: None,
             version: 0,
+            workers: settings.workers,
             listeners,
             fixed: Fixed::of(&settings),
         };
-        let mut warning = None;
-        if let Some(document) = &state.document
-            && let Ok(text) = document.read().await
-        {
-            match Stored::read(&text, &state.base) {
-                Ok(stored) => (state.version, state.overrides) = (stored.version, stored.overrides),
-                Err(error) => warning = Some(error),
-            }
-            state.seen = text;
-        }
-        let plan = Plan::build(settings, &state.overrides, &mut state.kept, store, now)?;
-        Ok((Self(Mutex::new(state)), plan, warning))
+        let (found, seen, fault) = state.look(&settings.limits, store).await;
+        let mut plan = Plan::build(settings, &found.overrides, &mut state.kept, store, now)?;
+        plan.version = found.version;
+        (state.overrides, state.version, state.seen, state.fault) = (found.overrides, found.version, seen, fault);
+        let control = Self { source: source.into(), reloading: Mutex::new(()), state: Mutex::new(state) };
+        Ok((control, plan, found.warnings))
     }
 
     /// Sets the numbers of a limit.
     pub(crate) async fn set(&self, gateway: &Gateway, name: &str, numbers: Numbers) -> Result<(), NotChanged> {
-        let mut state = self.0.lock().await;
+        let mut state = self.state.lock().await;
         let base = state.base_of(name)?;
+        LimitNumbers::check_each(&numbers)?;
         let numbers = LimitNumbers::new(numbers, base.soft)?.remembering(state.current(name)?);
         state.change(gateway, name, Some(numbers)).await
     }
@@ -169,8 +199,9 @@ impl Control {
         name: &str,
         numbers: Numbers,
     ) -> Result<(), NotChanged> {
-        let mut state = self.0.lock().await;
+        let mut state = self.state.lock().await;
         let soft = state.base_of(name)?.soft;
+        LimitNumbers::check_each(&numbers)?;
         let wanted =
             numbers.algorithm.clone().ok_or_else(|| NotChanged::Invalid("`algorithm` is missing".to_owned()))?;
         let algorithm: Algorithm =
@@ -183,72 +214,78 @@ impl Control {
 
     /// Takes back what was set while running: the file's numbers count again.
     pub(crate) async fn unset(&self, gateway: &Gateway, name: &str) -> Result<(), NotChanged> {
-        let mut state = self.0.lock().await;
+        let mut state = self.state.lock().await;
         state.base_of(name)?;
         state.change(gateway, name, None).await
     }
 
-    /// Reads the configuration and Redis anew. A bad one changes nothing.
+    /// Reads the configuration and Redis anew. A bad file changes nothing. Without Redis, or with a text there that can't be used, the
+    /// numbers last known stay over the new file.
     pub(crate) async fn reload(&self, gateway: &Gateway) -> Result<(), NotChanged> {
-        let mut state = self.0.lock().await;
-        let invalid = |error: InvalidConfig| NotChanged::Invalid(error.to_string());
-        let config = (state.source)().map_err(invalid)?;
-        let settings = Settings::check(&config).map_err(invalid)?;
+        let _one_at_a_time = self.reloading.lock().await;
+        let source = Arc::clone(&self.source);
+        // Files, certificates: a worker that waited for them would serve nobody.
+        let checked = gateway.blocking(move || source().and_then(|config| Settings::check(&config))).await;
+        let checked = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
+        let mut settings = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
+
+        let mut guard = self.state.lock().await;
+        let state = &mut *guard;
         if let Some(field) = state.fixed.difference(&Fixed::of(&settings)) {
             return Err(NotChanged::Invalid(format!("{field}: can't be changed without a restart")));
         }
-        let overrides = match &state.document {
-            // Without Redis what was set while running lasts until here.
-            None => Overrides::new(),
-            Some(document) => {
-                let text = document.read().await.map_err(|_| NotChanged::StoreAway)?;
-                let stored = Stored::read(&text, &settings.limits).map_err(NotChanged::Invalid)?;
-                (state.version, state.seen) = (stored.version, text);
-                stored.overrides
-            }
-        };
+        settings.workers = state.workers;
+        let (found, seen, fault) = state.look(&settings.limits, gateway.store()).await;
         let base = settings.limits.clone();
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
-        let plan = Plan::build(settings, &overrides, &mut state.kept, gateway.store(), gateway.now());
-        gateway.swap(plan.map_err(NotChanged::Invalid)?);
-        (state.base, state.overrides) = (base, overrides);
-        gateway.metrics.config_version.store(state.version, std::sync::atomic::Ordering::Relaxed);
+        let plan = Plan::build(settings, &found.overrides, &mut state.kept, gateway.store(), gateway.now());
+        let plan = plan.map_err(NotChanged::Invalid)?;
+        tell_unusable(gateway, &found.warnings);
+        state.swap(gateway, plan, found.overrides, found.version);
+        (state.base, state.seen, state.fault) = (base, seen, fault);
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
         Ok(())
     }
 
     /// Looks whether somebody else has changed the limits in Redis, and follows.
     pub(crate) async fn follow(&self, gateway: &Gateway) {
-        let mut state = self.0.lock().await;
+        let mut guard = self.state.lock().await;
+        let state = &mut *guard;
         let Some(document) = &state.document else { return };
-        let Ok(text) = document.read().await else { return };
+        let text = match document.read().await {
+            Ok(text) => text,
+            Err(fault) => {
+                // An absent Redis has been told of, and a fault is told once.
+                if fault != DocumentFault::Away && state.fault.as_ref() != Some(&fault) {
+                    tell_unusable(gateway, &[at_fault(document, &fault)]);
+                    state.fault = Some(fault);
+                }
+                return;
+            }
+        };
+        state.fault = None;
         if text == state.seen {
             return;
         }
-        let read = Stored::read(&text, &state.base);
+        let found = state.judge(&text, &state.base, gateway.store());
         state.seen = text;
-        let applied = read.and_then(|stored| state.apply(gateway, stored.overrides, stored.version));
-        if let Err(error) = applied {
-            gateway.log.warn(
-                "ConfigController",
-                format_args!("the limits in Redis can't be used, the last valid ones stay: {error}"),
-            );
+        tell_unusable(gateway, &found.warnings);
+        if let Err(error) = state.apply(gateway, found.overrides, found.version) {
+            tell_unusable(gateway, &[error]);
         }
     }
+}
 
-    /// Calls `f` with what outlives plans, for metrics.
-    pub(crate) async fn with_kept<T>(&self, f: impl FnOnce(&Kept) -> T) -> T {
-        f(&self.0.lock().await.kept)
-    }
+fn at_fault(document: &Document, fault: &DocumentFault) -> String {
+    format!("`{}`: {fault}", document.key())
+}
 
-    /// A limit as JSON.
-    pub(crate) async fn describe(&self, limit: &Limit) -> Value {
-        let is_set = self.0.lock().await.overrides.contains_key(limit.name());
-        describe(limit, is_set)
-    }
-
-    pub(crate) async fn version(&self) -> u64 {
-        self.0.lock().await.version
+fn tell_unusable(gateway: &Gateway, warnings: &[String]) {
+    for warning in warnings {
+        gateway.log.warn(
+            "ConfigController",
+            format_args!("the limits in Redis can't be used, the last valid ones stay: {warning}"),
+        );
     }
 }
 
@@ -263,29 +300,90 @@ impl State {
         Ok(self.overrides.get(name).unwrap_or(&base.numbers))
     }
 
+    /// Looks into Redis, for limits as `base` has them: what is to be put in force, what was seen, and what kept us from looking.
+    async fn look(&self, base: &[LimitSettings], store: Option<&Store>) -> (Found, Vec<u8>, Option<DocumentFault>) {
+        let Some(document) = &self.document else {
+            // Without Redis what was set while running lasts until here.
+            let found = Found { overrides: Overrides::new(), version: self.version, warnings: Vec::new() };
+            return (found, Vec::new(), None);
+        };
+        match document.read().await {
+            Ok(text) => (self.judge(&text, base, store), text, None),
+            Err(fault) => (self.known(base, store, at_fault(document, &fault)), self.seen.clone(), Some(fault)),
+        }
+    }
+
+    /// What a text in Redis means. What can't be used of it leaves in force what was.
+    fn judge(&self, text: &[u8], base: &[LimitSettings], store: Option<&Store>) -> Found {
+        let check = |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, store);
+        match Stored::read(text, base, check) {
+            Ok(stored) => {
+                let warnings = stored.unusable.iter().map(|(name, reason)| format!("limit `{name}`: {reason}"));
+                Found {
+                    warnings: warnings.collect(),
+                    version: stored.version,
+                    overrides: self.with_known(stored, base, store),
+                }
+            }
+            Err(error) => self.known(base, store, error),
+        }
+    }
+
+    /// What was in force before, as far as it can be, because of this trouble.
+    fn known(&self, base: &[LimitSettings], store: Option<&Store>, trouble: String) -> Found {
+        let mut found = Found { overrides: self.overrides.clone(), version: self.version, warnings: vec![trouble] };
+        for limit in base {
+            let Some(numbers) = found.overrides.get(limit.name.as_str()) else { continue };
+            if let Err(reason) = Plan::check_numbers(limit, numbers, store) {
+                found.warnings.push(format!("limit `{}`: {reason}", limit.name.as_str()));
+                found.overrides.remove(limit.name.as_str());
+            }
+        }
+        found
+    }
+
+    /// The numbers of a text, and the last known ones for what can't be used of it.
+    fn with_known(&self, stored: Stored, base: &[LimitSettings], store: Option<&Store>) -> Overrides {
+        let mut overrides = stored.overrides;
+        for (name, _) in stored.unusable {
+            let limit = base.iter().find(|limit| limit.name.as_str() == name);
+            if let (Some(limit), Some(known)) = (limit, self.overrides.get(&name))
+                && Plan::check_numbers(limit, known, store).is_ok()
+            {
+                overrides.insert(name, known.clone());
+            }
+        }
+        overrides
+    }
+
     /// Sets or unsets a limit's numbers, in Redis first where it keeps them.
     async fn change(&mut self, gateway: &Gateway, name: &str, numbers: Option<LimitNumbers>) -> Result<(), NotChanged> {
-        let mut overrides = self.overrides.clone();
-        put(&mut overrides, name, numbers.clone());
-        Plan::check_numbers(&self.base, &overrides, gateway.store()).map_err(NotChanged::Invalid)?;
+        let check =
+            |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, gateway.store());
+        if let Some(numbers) = &numbers {
+            let fits = check(self.base_of(name)?, numbers);
+            fits.map_err(|error| NotChanged::Invalid(format!("limits.{name}: {error}")))?;
+        }
         let Some(document) = self.document.clone() else {
-            return self.apply(gateway, overrides, self.version + 1).map_err(NotChanged::Invalid);
+            let mut overrides = self.overrides.clone();
+            put(&mut overrides, name, numbers);
+            let version = self.version.saturating_add(1);
+            return self.apply(gateway, overrides, version).map_err(NotChanged::Invalid);
         };
         for _ in 0..ATTEMPTS {
-            let text = document.read().await.map_err(|_| NotChanged::StoreAway)?;
-            // What can't be read is replaced: an operator's new word mends it.
-            let mut stored = Stored::read(&text, &self.base).unwrap_or_else(|_| Stored {
-                version: self.version,
-                overrides: self.overrides.clone(),
-                others: serde_json::Map::new(),
-            });
-            put(&mut stored.overrides, name, numbers.clone());
+            let text = document.read().await?;
+            // What is no document at all is replaced: an operator's new word mends it.
+            let mut stored = Stored::read(&text, &self.base, check)
+                .unwrap_or_else(|_| Stored::anew(Stored::version_of(&text), self.overrides.clone()));
+            stored.put(name, numbers.clone());
             // Also over a text that somebody wrote without a version.
-            stored.version = stored.version.max(self.version) + 1;
-            let new = stored.write();
-            if document.replace(&text, &new).await.map_err(|_| NotChanged::StoreAway)? {
+            stored.version = stored.version.max(self.version).saturating_add(1);
+            let new = stored.write().into_bytes();
+            if document.replace(&text, &new).await? {
                 self.seen = new;
-                return self.apply(gateway, stored.overrides, stored.version).map_err(NotChanged::Invalid);
+                let version = stored.version;
+                let overrides = self.with_known(stored, &self.base, gateway.store());
+                return self.apply(gateway, overrides, version).map_err(NotChanged::Invalid);
             }
         }
         Err(NotChanged::Contended)
@@ -293,9 +391,17 @@ impl State {
 
     /// Puts other numbers in force.
     fn apply(&mut self, gateway: &Gateway, overrides: Overrides, version: u64) -> Result<(), String> {
+        let (before, now) = (gateway.plan(), gateway.now());
+        let plan = before.with_numbers(&self.base, &overrides, &mut self.kept, gateway.store(), now)?;
+        self.swap(gateway, plan, overrides, version);
+        Ok(())
+    }
+
+    /// Puts a plan in force, and tells which numbers it changes.
+    fn swap(&mut self, gateway: &Gateway, mut plan: Plan, overrides: Overrides, version: u64) {
         let before = gateway.plan();
-        let plan = before.with_numbers(&self.base, &overrides, &mut self.kept, gateway.store(), gateway.now())?;
-        for (old, new) in before.limits.iter().zip(&plan.limits) {
+        for new in &plan.limits {
+            let Some(old) = before.limit(new.name()) else { continue };
             let (was, is) = (&old.settings.numbers, &new.settings.numbers);
             if was.to_string() == is.to_string() {
                 continue;
@@ -309,25 +415,15 @@ impl State {
                     .info("RateLimiter", format_args!("Switched rate-limiting algorithm from {from} to {to}{which}"));
             }
         }
+        plan.version = version;
         gateway.swap(plan);
         (self.overrides, self.version) = (overrides, version);
         gateway.metrics.config_version.store(version, std::sync::atomic::Ordering::Relaxed);
-        Ok(())
     }
 }
 
-fn put(overrides: &mut Overrides, name: &str, numbers: Option<LimitNumbers>) {
-    match numbers {
-        Some(numbers) => {
-            overrides.insert(name.to_owned(), numbers);
-        }
-        None => {
-            overrides.remove(name);
-        }
-    }
-}
-
-pub(crate) fn describe(limit: &Limit, is_set: bool) -> Value {
+/// A limit as JSON.
+pub(crate) fn describe(limit: &Limit) -> Value {
     let settings = &limit.settings;
     let mut value = serde_json::to_value(settings.numbers.relevant()).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
@@ -341,7 +437,7 @@ pub(crate) fn describe(limit: &Limit, is_set: bool) -> Value {
         if settings.dry_run {
             fields.insert("dry_run".to_owned(), true.into());
         }
-        fields.insert("set_by".to_owned(), if is_set { "api" } else { "file" }.into());
+        fields.insert("set_by".to_owned(), if limit.is_set { "api" } else { "file" }.into());
     }
     value
 }

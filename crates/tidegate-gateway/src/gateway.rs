@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::upstream::Trouble;
 
 /// How often a line tells of what happens often.
-const SUMMARY_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 /// What all workers share.
 pub(crate) struct Gateway {
@@ -127,12 +127,23 @@ impl Gateway {
         }
     }
 
+    /// Runs what blocks where it holds up nobody, not even the end.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        self.returns.runtime.spawn_blocking(work).await
+    }
+
     /// Tells what was counted since the last line.
     pub(crate) fn summarize(&self, at_the_end: bool) {
         let now = Instant::now();
         let rest = |aggregate: &Aggregate| if at_the_end { aggregate.take_rest() } else { aggregate.take_due(now) };
         if let Some(count) = rest(&self.refusals) {
             self.log.warn("RateLimiter", format_args!("Request rejected: limit exceeded ({count} more)"));
+        }
+        if let Some(count) = rest(&self.metrics.store_troubles) {
+            self.log.warn("RedisClient", format_args!("{count} more calls to Redis have failed"));
         }
         if let Some(count) = rest(&self.troubles) {
             self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
@@ -198,7 +209,13 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> t
     Arc::new(move |event| {
         metrics.store_event(event);
         match event {
-            StoreEvent::Call { .. } | StoreEvent::StillDown { .. } => {}
+            StoreEvent::Call { error: None, .. } | StoreEvent::StillDown { .. } => {}
+            StoreEvent::Call { error: Some(error), .. } => {
+                if let Some(count) = metrics.store_troubles.note(Instant::now()) {
+                    let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+                    log.warn("RedisClient", format_args!("a call to Redis has failed{times}: {error}"));
+                }
+            }
             StoreEvent::Down { error } => {
                 log.warn("RedisClient", format_args!("Redis connection lost, {entering}: {error}"));
             }

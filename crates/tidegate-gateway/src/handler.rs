@@ -212,8 +212,12 @@ impl Passage<'_> {
         let (limit, response) = match denied {
             Denied::Limit { asked, by, retry_after } => {
                 let response = refusal::limited(plan, &asked, by, retry_after, self.since_1970(), id.as_bytes());
-                (&plan.limits[asked[by].limit], response)
+                let limit = &plan.limits[asked[by].limit];
+                plan.site.count_exceeded(route, tier);
+                self.worker.gateway.note_refusal(limit.name(), self.ending.started);
+                (limit, response)
             }
+            // Neither of these has exceeded anything.
             Denied::NoKey { limit, lacks } => {
                 (&plan.limits[limit], refusal::keyless(&plan.limits[limit], lacks, id.as_str()))
             }
@@ -221,8 +225,6 @@ impl Passage<'_> {
                 (&plan.limits[limit], refusal::store_away(&plan.limits[limit], retry_after, id.as_str()))
             }
         };
-        plan.site.count_exceeded(route, tier);
-        self.worker.gateway.note_refusal(limit.name(), self.ending.started);
         if let Some(record) = &mut self.ending.record {
             record.refused_by = Some(limit.name().into());
         }

@@ -19,6 +19,8 @@ use crate::told::Told;
 #[derive(Clone)]
 pub(crate) struct Limit {
     pub(crate) settings: LimitSettings,
+    /// Whether its numbers were set while running; otherwise they are the file's.
+    pub(crate) is_set: bool,
     pub(crate) counts: Counts,
     pub(crate) stats: Arc<[Shard<LimitStats>]>,
     /// What is said of it in answers.
@@ -42,9 +44,9 @@ pub(crate) struct LimitStats {
 }
 
 impl Limit {
-    pub(crate) fn new(settings: LimitSettings, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
+    pub(crate) fn new(settings: LimitSettings, is_set: bool, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
         let told = Arc::new(Told::new(&settings));
-        Self { settings, counts, stats, told }
+        Self { settings, is_set, counts, stats, told }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -214,13 +216,13 @@ pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Fact
             admission.would_refuse.extend(keyless);
             Ok(admission)
         }
-        Err((Some(by), retry_after)) => {
+        Err((By::Limit(by), retry_after)) => {
             // What other limits gave comes back: a refused request costs nothing.
             admission.settle();
             Err(Denied::Limit { asked: std::mem::take(&mut admission.asked), by, retry_after })
         }
-        Err((None, retry_after)) => {
-            let limit = admission.asked.first().map_or(0, |asked| asked.limit);
+        Err((By::StoreAway(by), retry_after)) => {
+            let limit = admission.asked[by].limit;
             Err(Denied::StoreAway { limit, retry_after: retry_after.unwrap_or_default() })
         }
     }
@@ -261,8 +263,15 @@ fn group(limit: &Limit) -> Group {
     }
 }
 
-/// Who refuses (a place among the asked; none is Redis' absence), and when to come back.
-type Refused = (Option<usize>, Option<Duration>);
+/// Who refuses: a place among the asked.
+enum By {
+    Limit(usize),
+    /// It can't be asked.
+    StoreAway(usize),
+}
+
+/// Who refuses, and when to come back.
+type Refused = (By, Option<Duration>);
 
 async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(), Refused> {
     let Deciding { plan, store, now, .. } = deciding;
@@ -270,14 +279,14 @@ async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(),
         admission.asked.partition_point(|asked| group(&plan.limits[asked.limit]) <= until)
     };
     let (memory, enforced) = (of(admission, Group::Memory), of(admission, Group::Shared));
-    check_memory(plan, &mut admission.asked[..memory], now).map_err(|(by, after)| (Some(by), after))?;
+    check_memory(plan, &mut admission.asked[..memory], now).map_err(|(by, after)| (By::Limit(by), after))?;
     if let (Some(store), true) = (store, memory < enforced) {
         let (decisions, refused) = Box::pin(check_shared(admission, memory..enforced, store, now)).await;
         for (asked, decision) in admission.asked[memory..enforced].iter_mut().zip(decisions) {
             asked.decision = Some(decision);
         }
-        if let Some((by, after)) = refused {
-            return Err((by.map(|by| memory + by), after));
+        if let Some(refused) = refused {
+            return Err(refused);
         }
     }
     for place in enforced..admission.asked.len() {
@@ -329,6 +338,7 @@ async fn check_shared(
     now: Timestamp,
 ) -> (Vec<Decision>, Option<Refused>) {
     let plan = Arc::clone(&admission.plan);
+    let first = range.start;
     let mut levels = Vec::with_capacity(range.len());
     for asked in &admission.asked[range] {
         let limit = &plan.limits[asked.limit];
@@ -339,8 +349,8 @@ async fn check_shared(
     let verdict = store.check(&levels, now).await;
     admission.shared.append(verdict.charged);
     let refused = verdict.refused_by.map(|refused| match verdict.source {
-        Source::Failure(FailureMode::Closed) => (None, refused.retry_after),
-        _ => (Some(refused.level), refused.retry_after),
+        Source::Failure(FailureMode::Closed) => (By::StoreAway(first + refused.level), refused.retry_after),
+        _ => (By::Limit(first + refused.level), refused.retry_after),
     });
     (verdict.decisions, refused)
 }

@@ -1,14 +1,17 @@
 //! What is counted. Each worker writes a shard of its own; a scrape adds them up.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_policy::Algorithm;
-use tidegate_serve::{Buckets, Counter, Exposition, Histogram, HistogramSnapshot, Kind, Process, Shard, Sink};
+use tidegate_serve::{
+    Aggregate, Buckets, Counter, Exposition, Histogram, HistogramSnapshot, Kind, Process, Shard, Sink,
+};
 use tidegate_store::StoreEvent;
 
 use crate::config::numbers::figure;
-use crate::plan::{Kept, Plan};
+use crate::gateway::SUMMARY_EVERY;
+use crate::plan::Plan;
 
 /// Upper bounds of latencies, in microseconds.
 const LATENCY_MICROS: [u64; 16] = [
@@ -25,6 +28,8 @@ pub(crate) struct Metrics {
     latency: Buckets,
     store_calls: Histogram,
     store_errors: Counter,
+    /// Calls to Redis that failed, to be told now and then.
+    pub(crate) store_troubles: Aggregate,
     process: Process,
     /// Where the event log goes.
     events: Option<Sink>,
@@ -139,6 +144,7 @@ impl Metrics {
             latency,
             store_calls: Histogram::new(&buckets(&STORE_MICROS)),
             store_errors: Counter::new(),
+            store_troubles: Aggregate::new(SUMMARY_EVERY, Instant::now()),
             process: Process::new(),
             events,
             connections: AtomicI64::new(0),
@@ -168,13 +174,7 @@ impl Metrics {
     }
 
     /// Everything, in Prometheus' text format.
-    pub(crate) fn page(
-        &self,
-        plan: &Plan,
-        kept: &Kept,
-        store: Option<&StoreState>,
-        access_log: Option<&Sink>,
-    ) -> String {
+    pub(crate) fn page(&self, plan: &Plan, store: Option<&StoreState>, access_log: Option<&Sink>) -> String {
         let mut page = Exposition::new();
         self.write_requests(&mut page);
         write_default_limit(plan, &mut page);
@@ -187,7 +187,7 @@ impl Metrics {
         for (word, name) in [("open", "failopen"), ("closed", "failclosed"), ("local", "faillocal")] {
             mode.sample(&[("type", name)], failing == Some(word));
         }
-        write_limits(plan, kept, &mut page);
+        write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
         self.write_gateway(&mut page, access_log);
         self.process.write(&mut page);
@@ -311,7 +311,7 @@ fn write_default_limit(plan: &Plan, page: &mut Exposition) {
         .sample(&[("algorithm", numbers.algorithm().name())], true);
 }
 
-fn write_limits(plan: &Plan, kept: &Kept, page: &mut Exposition) {
+fn write_limits(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_limit_requests_total", "Requests a limit was asked about, by decision.", Kind::Counter);
     for limit in &plan.limits {
@@ -341,8 +341,9 @@ fn write_limits(plan: &Plan, kept: &Kept, page: &mut Exposition) {
     }
     let mut family =
         page.family("rate_limit_exceeded_total", "Requests that a limit refused, by route and tier.", Kind::Counter);
-    for ((route, tier), counter) in &kept.exceeded {
-        family.sample(&[("endpoint", route), ("user_tier", tier)], counter.get());
+    // Routes of the same name have one counter.
+    for ((route, tier), count) in plan.site.exceeded().collect::<std::collections::BTreeMap<_, _>>() {
+        family.sample(&[("endpoint", route), ("user_tier", tier)], count);
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) site: Arc<Site>,
     /// All limits; routes and upstreams name them by their places.
     pub(crate) limits: Vec<Limit>,
+    /// Of the numbers that were set while running.
+    pub(crate) version: u64,
 }
 
 /// The part of a plan that only a reload changes.
@@ -47,7 +49,7 @@ pub(crate) struct Site {
     /// The tiers that the configuration names, for metrics; all others are one.
     pub(crate) tiers: Vec<Box<str>>,
     /// Refusals by route and tier.
-    pub(crate) exceeded: Vec<Arc<Counter>>,
+    exceeded: Vec<Arc<Counter>>,
 }
 
 /// A route.
@@ -101,6 +103,12 @@ impl Site {
         self.trusted_proxies.iter().any(|net| net.contains(&ip))
     }
 
+    /// Refusals by route and tier.
+    pub(crate) fn exceeded(&self) -> impl Iterator<Item = ((&str, &str), u64)> {
+        let named = self.routes.iter().flat_map(|route| self.tiers.iter().map(|tier| (&*route.name, &**tier)));
+        named.zip(&self.exceeded).map(|(name, counter)| (name, counter.get()))
+    }
+
     /// Counts a refusal.
     pub(crate) fn count_exceeded(&self, route: usize, tier: &str) {
         let tier = self.tiers.iter().position(|known| **known == *tier).unwrap_or(self.tiers.len() - 1);
@@ -114,7 +122,7 @@ pub(crate) struct Kept {
     limits: BTreeMap<String, KeptLimit>,
     upstreams: BTreeMap<String, KeptUpstream>,
     /// By route and tier.
-    pub(crate) exceeded: BTreeMap<(String, String), Arc<Counter>>,
+    exceeded: BTreeMap<(String, String), Arc<Counter>>,
 }
 
 struct KeptUpstream {
@@ -237,7 +245,7 @@ impl Plan {
             tiers,
             exceeded,
         };
-        Ok(Self { site: Arc::new(site), limits })
+        Ok(Self { site: Arc::new(site), limits, version: 0 })
     }
 
     /// The same with other numbers for some limits.
@@ -251,16 +259,16 @@ impl Plan {
     ) -> Result<Self, String> {
         let workers = self.limits.first().map_or(1, |limit| limit.stats.len());
         let limits = build_limits(settings, overrides, kept, store, workers, now)?;
-        Ok(Self { site: Arc::clone(&self.site), limits })
+        Ok(Self { site: Arc::clone(&self.site), limits, version: self.version })
     }
 
-    /// Whether numbers could be put in force.
+    /// Whether a limit could have these numbers.
     pub(crate) fn check_numbers(
-        settings: &[LimitSettings],
-        overrides: &Overrides,
+        limit: &LimitSettings,
+        numbers: &LimitNumbers,
         store: Option<&Store>,
     ) -> Result<(), String> {
-        wanted(settings, overrides, store).map(|_| ())
+        rule(limit, numbers, store).map(|_| ())
     }
 
     pub(crate) fn limit(&self, name: &str) -> Option<&Limit> {
@@ -310,7 +318,8 @@ fn build_limits(
         let (known, stats_kept) = (counts.clone(), Arc::clone(&stats));
         kept.limits
             .insert(name, KeptLimit { state: limit.state, max_keys: limit.max_keys, counts: known, stats: stats_kept });
-        limits.push(Limit::new(limit, counts, stats));
+        let is_set = overrides.contains_key(limit.name.as_str());
+        limits.push(Limit::new(limit, is_set, counts, stats));
     }
     // What no configuration names any more is forgotten.
     kept.limits.retain(|name, _| limits.iter().any(|limit| limit.name() == name));
@@ -329,15 +338,21 @@ fn wanted(
         if let Some(numbers) = overrides.get(limit.name.as_str()) {
             limit.numbers = numbers.clone();
         }
-        let told = |error: String| format!("limits.{}: {error}", limit.name.as_str());
-        let rule = limit.numbers.rule(limit.soft).map_err(|error| told(error.to_string()))?;
-        if let Some(store) = store.filter(|_| limit.state != State::Memory) {
-            let trial = store.limit(limit.name.clone(), rule, sharing(limit.state), limit.max_keys);
-            trial.map_err(|error| told(error.to_string()))?;
-        }
+        let rule = rule(&limit, &limit.numbers, store);
+        let rule = rule.map_err(|error| format!("limits.{}: {error}", limit.name.as_str()))?;
         wanted.push((limit, rule));
     }
     Ok(wanted)
+}
+
+/// The rule that a limit has with these numbers, if it can be had where its counts are kept.
+fn rule(limit: &LimitSettings, numbers: &LimitNumbers, store: Option<&Store>) -> Result<Rule, String> {
+    let rule = numbers.rule(limit.soft).map_err(|error| error.to_string())?;
+    if let Some(store) = store.filter(|_| limit.state != State::Memory) {
+        let trial = store.limit(limit.name.clone(), rule, sharing(limit.state), limit.max_keys);
+        trial.map_err(|error| error.to_string())?;
+    }
+    Ok(rule)
 }
 
 fn sharing(state: State) -> Sharing {

@@ -158,8 +158,8 @@ pub(crate) fn readings(path: &str) -> (Cow<'_, str>, Vec<String>) {
     if is_plain {
         return (Cow::Borrowed(path), Vec::new());
     }
-    let whole = decode(path, true);
-    let by_segment = decode(path, false);
+    let whole = decode_path(path, true);
+    let by_segment = decode_path(path, false);
     let others =
         vec![resolved(&by_segment), without_parameters(&whole), without_parameters(&by_segment), path.to_owned()];
     (Cow::Owned(resolved(&whole)), others)
@@ -199,18 +199,26 @@ fn without_parameter(segment: &str) -> &str {
 }
 
 /// With percent-encodings decoded, those of slashes only where `slashes` says so; a backslash is a slash.
-fn decode(path: &str, slashes: bool) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
+fn decode_path(path: &str, slashes: bool) -> String {
+    decode_some(path, |byte| slashes || !matches!(byte, b'/' | b'\\')).replace('\\', "/")
+}
+
+/// With all percent-encodings decoded.
+pub(crate) fn decode(text: &str) -> String {
+    decode_some(text, |_| true)
+}
+
+fn decode_some(text: &str, wanted: impl Fn(u8) -> bool) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
         let value = |digit: u8| char::from(digit).to_digit(16);
         let code = match after {
             [high, low, ..] if byte == b'%' => value(*high).zip(value(*low)).map(|(high, low)| (high * 16 + low) as u8),
             _ => None,
         };
-        let code = code.filter(|code| slashes || !matches!(code, b'/' | b'\\'));
-        let decoded = code.unwrap_or(byte);
-        bytes.push(if decoded == b'\\' { b'/' } else { decoded });
+        let code = code.filter(|code| wanted(*code));
+        bytes.push(code.unwrap_or(byte));
         rest = if code.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()

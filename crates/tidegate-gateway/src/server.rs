@@ -199,16 +199,17 @@ impl Server {
         };
         let mode = settings.redis.as_ref().map_or("open", |redis| mode_name(redis.model.on_failure).0);
         let clock = Clock::start();
-        let (control, plan, warning) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now())
-            .await
-            .map_err(NotStarted::Limit)?;
-        if let Some(warning) = warning {
+        let (control, plan, warnings) =
+            Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now())
+                .await
+                .map_err(NotStarted::Limit)?;
+        for warning in warnings {
             log.warn(
                 "ConfigController",
                 format_args!("the limits in Redis can't be used, those of the file are: {warning}"),
             );
         }
-        metrics.config_version.store(control.version().await, Ordering::Relaxed);
+        metrics.config_version.store(plan.version, Ordering::Relaxed);
         let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
     }
@@ -320,13 +321,14 @@ impl Handle {
 
 /// Reads the configuration anew, and says so.
 pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
+    // Whatever becomes of the file: whoever has moved the log away waits for it.
+    if let Some(log) = gateway.access_log() {
+        log.sink.reopen();
+    }
     let reloaded = gateway.control.reload(gateway).await;
     match &reloaded {
         Ok(()) => {
             gateway.metrics.reloads.inc();
-            if let Some(log) = gateway.access_log() {
-                log.sink.reopen();
-            }
             gateway.log.info("ConfigController", "Reloaded the configuration");
         }
         Err(error) => {

@@ -8,24 +8,32 @@ use crate::config::numbers::LimitNumbers;
 use crate::plan::Overrides;
 
 /// What the text says.
+#[derive(Default)]
 pub(crate) struct Stored {
     /// Grows with each change.
     pub(crate) version: u64,
     pub(crate) overrides: Overrides,
-    /// Limits that this gateway does not have: others may.
-    pub(crate) others: Map<String, Value>,
+    /// What stays as it is: of limits that this gateway does not have (others may), and what it can't use of its own (others may).
+    others: Map<String, Value>,
+    /// Limits whose numbers can't be used here, and why.
+    pub(crate) unusable: Vec<(String, String)>,
 }
 
 impl Stored {
-    /// Reads the text: the numbers of `default` at the top, as the seed has them, all others under `limits`.
-    pub(crate) fn read(text: &str, base: &[LimitSettings]) -> Result<Self, String> {
-        let mut stored = Self { version: 0, overrides: Overrides::new(), others: Map::new() };
+    /// Reads the text: the numbers of `default` at the top, as the seed has them, all others under `limits`. `check` says whether numbers
+    /// can be put in force.
+    pub(crate) fn read(
+        text: &[u8],
+        base: &[LimitSettings],
+        check: impl Fn(&LimitSettings, &LimitNumbers) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let mut stored = Self::default();
         if text.is_empty() {
             return Ok(stored);
         }
-        let document: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        let document: Value = serde_json::from_slice(text).map_err(|error| format!("it is no JSON: {error}"))?;
         let Value::Object(mut fields) = document else { return Err("it is no JSON object".to_owned()) };
-        stored.version = fields.remove("version").and_then(|version| version.as_u64()).unwrap_or(0);
+        stored.version = version(fields.remove("version").as_ref());
         let mut limits = match fields.remove("limits") {
             None => Map::new(),
             Some(Value::Object(limits)) => limits,
@@ -39,11 +47,33 @@ impl Stored {
                 stored.others.insert(name, value);
                 continue;
             };
-            let numbers = numbers_of(value).map_err(|error| format!("limit `{name}`: {error}"))?;
-            let numbers = LimitNumbers::new(numbers, limit.soft).map_err(|error| format!("limit `{name}`: {error}"))?;
-            stored.overrides.insert(name, numbers.remembering(&limit.numbers));
+            match usable(value.clone(), limit, &check) {
+                Ok(numbers) => _ = stored.overrides.insert(name, numbers),
+                Err(reason) => {
+                    stored.others.insert(name.clone(), value);
+                    stored.unusable.push((name, reason));
+                }
+            }
         }
         Ok(stored)
+    }
+
+    /// In the place of a text that says nothing.
+    pub(crate) fn anew(version: u64, overrides: Overrides) -> Self {
+        Self { version, overrides, ..Self::default() }
+    }
+
+    /// The version of a text that may be good for nothing else.
+    pub(crate) fn version_of(text: &[u8]) -> u64 {
+        let document: Option<Map<String, Value>> = serde_json::from_slice(text).ok();
+        version(document.as_ref().and_then(|fields| fields.get("version")))
+    }
+
+    /// Sets or unsets a limit's numbers, whatever stood there.
+    pub(crate) fn put(&mut self, name: &str, numbers: Option<LimitNumbers>) {
+        self.others.remove(name);
+        self.unusable.retain(|(unusable, _)| unusable != name);
+        put(&mut self.overrides, name, numbers);
     }
 
     /// The text.
@@ -61,6 +91,29 @@ impl Stored {
         }
         Value::Object(document).to_string()
     }
+}
+
+/// Sets or unsets a limit's numbers.
+pub(crate) fn put(overrides: &mut Overrides, name: &str, numbers: Option<LimitNumbers>) {
+    match numbers {
+        Some(numbers) => _ = overrides.insert(name.to_owned(), numbers),
+        None => _ = overrides.remove(name),
+    }
+}
+
+fn version(value: Option<&Value>) -> u64 {
+    value.and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn usable(
+    value: Value,
+    limit: &LimitSettings,
+    check: impl Fn(&LimitSettings, &LimitNumbers) -> Result<(), String>,
+) -> Result<LimitNumbers, String> {
+    let numbers = LimitNumbers::new(numbers_of(value)?, limit.soft).map_err(|error| error.to_string())?;
+    let numbers = numbers.remembering(&limit.numbers);
+    check(limit, &numbers)?;
+    Ok(numbers)
 }
 
 /// Numbers as JSON, from whoever sends them. What a forecaster adds is not ours to judge here.

@@ -1,7 +1,11 @@
 -- What token bucket, GCRA and leaky bucket have in common: a key owes what it has taken, time pays it back.
--- State: at, owed (there), run, returned, full, token, pay; then id, amount, deadline of each open lease.
--- What is owed at any moment x is owed + pay * (at - x), but not below zero nor below what leases still hold.
+-- State: at, owed (there), run, returned, full, token, pay, how many others; at, owed, full, token, pay of each of those; then id,
+-- amount, deadline of each open lease. What is owed at any moment x is owed + pay * (at - x), but not below zero nor below what leases
+-- still hold. The others are what is owed under other numbers that were in use before: if some processes ask with larger ones and some
+-- with smaller ones, as in a roll-out, what the smaller ones cut off must not be there again for the larger ones.
 -- Units as in the Rust crate: a token is `token` of them, a microsecond pays `pay`, an empty bucket owes `full`.
+
+local MOST_OTHERS = 3
 
 local function bucket(save_as_arrival_time, is_shaper)
   local function held(s)
@@ -15,9 +19,9 @@ local function bucket(save_as_arrival_time, is_shaper)
   -- What is owed at least: all that leases hold, but no more than there is (they may be from larger numbers).
   local function floor_of(held_tokens, token, full) return math.min(full, held_tokens * token) end
 
-  local function open_leases(raw)
+  local function open_leases(raw, start)
     local leases = {}
-    for position = 57, #raw, 24 do
+    for position = start, #raw, 24 do
       local id, amount, deadline = struct.unpack('<ddd', raw, position)
       leases[#leases + 1] = { id = id, amount = amount, deadline = deadline }
     end
@@ -45,6 +49,29 @@ local function bucket(save_as_arrival_time, is_shaper)
     return owed
   end
 
+  -- The same for numbers that are not asked with now: leases are left as they are.
+  local function owed_under(o, leases)
+    local at, owed, open = o.at, o.owed, held({ leases = leases })
+    for _, lease in ipairs(leases or {}) do
+      if lease.deadline > now then break end
+      owed = math.max(owed + o.pay * (at - lease.deadline), floor_of(open, o.token, o.full))
+      at, open = lease.deadline, open - lease.amount
+    end
+    return math.max(0, owed + o.pay * (at - now), floor_of(open, o.token, o.full))
+  end
+
+  -- What is owed under other numbers, by now; nothing need be kept of those that owe nothing.
+  local function read_others(raw, count, leases)
+    local others = {}
+    for place = 0, count - 1 do
+      local o = {}
+      o.at, o.owed, o.full, o.token, o.pay = struct.unpack('<ddddd', raw, 65 + 40 * place)
+      o.owed = owed_under(o, leases)
+      if o.owed > 0 then others[#others + 1] = o end
+    end
+    return others
+  end
+
   -- The same count of tokens under other numbers, fractions kept (rounded up), at most all.
   local function convert(owed, full, token, n)
     owed = math.min(owed, full)
@@ -59,24 +86,44 @@ local function bucket(save_as_arrival_time, is_shaper)
 
   local function numbers(full, token, pay) return { full = full, token = token, pay = pay } end
 
+  -- Whether a receipt issued under `then_n` is still good.
+  local function is_same(n, then_n) return n.full == then_n.full and n.token == then_n.token and n.pay == then_n.pay end
+
+  -- From the numbers of `before` to `n`: to what is owed under them already, or else to the same count of tokens.
+  local function turn_to(s, before, n)
+    local owed, others = convert(s.owed, before.full, before.token, n), {}
+    if s.owed > 0 then
+      before.owed = s.owed
+      others[1] = before
+    end
+    for _, o in ipairs(s.others or {}) do
+      if is_same(o, n) then
+        owed = math.min(n.full, o.owed)
+      elseif #others < MOST_OTHERS then
+        others[#others + 1] = o
+      end
+    end
+    s.owed, s.others = owed, others
+    s.run, s.dirty, s.arrival = -now, true, -1 -- receipts from before are void
+  end
+
   -- The state at this moment. Without `n`, under the numbers it was kept under, which are returned with it.
   local function read(key, n)
     local raw = redis.call('GET', key)
     if not raw then return { owed = 0, run = 0, returned = 0, arrival = 0, part = 0, dirty = false }, n end
-    local at, owed, run, returned, full, token, pay = struct.unpack('<ddddddd', raw)
+    local at, owed, run, returned, full, token, pay, count = struct.unpack('<dddddddd', raw)
     n = n or numbers(full, token, pay)
     local left = owed + pay * (at - now)
     local s = { owed = left, run = run, returned = returned, arrival = at, part = owed, dirty = false }
-    if #raw > 56 then
-      s.leases = open_leases(raw)
+    local start = 65 + 40 * count
+    if #raw >= start then s.leases = open_leases(raw, start) end
+    if count > 0 then s.others = read_others(raw, count, s.leases) end
+    if s.leases then
       s.owed = owed_beside_leases(s, at, owed, full, token, pay)
     elseif left < 0 then
       s.owed = 0
     end
-    if full ~= n.full or token ~= n.token or pay ~= n.pay then
-      s.owed = convert(s.owed, full, token, n)
-      s.run, s.dirty, s.arrival = -now, true, -1 -- receipts from before are void
-    end
+    if full ~= n.full or token ~= n.token or pay ~= n.pay then turn_to(s, numbers(full, token, pay), n) end
     return s, n
   end
 
@@ -102,10 +149,15 @@ local function bucket(save_as_arrival_time, is_shaper)
       local whole = floor(owed / n.pay)
       at, owed = at + whole, owed - whole * n.pay
     end
-    local raw = struct.pack('<ddddddd', at, owed, s.run, s.returned, n.full, n.token, n.pay)
-    if s.leases then
+    local others = s.others or {}
+    local raw = struct.pack('<dddddddd', at, owed, s.run, s.returned, n.full, n.token, n.pay, #others)
+    if s.leases or #others > 0 then
       local parts = { raw }
-      for _, lease in ipairs(s.leases) do
+      for _, o in ipairs(others) do
+        left = math.max(left, time_to_owe(s, o, o.owed, 0))
+        parts[#parts + 1] = struct.pack('<ddddd', now, o.owed, o.full, o.token, o.pay)
+      end
+      for _, lease in ipairs(s.leases or {}) do
         if lease.amount > 0 then parts[#parts + 1] = struct.pack('<ddd', lease.id, lease.amount, lease.deadline) end
       end
       raw = table.concat(parts)
@@ -128,6 +180,7 @@ local function bucket(save_as_arrival_time, is_shaper)
   local function take(s, n, cost)
     if s.owed == 0 then s.run = now end
     s.owed = s.owed + cost * n.token
+    for _, o in ipairs(s.others or {}) do o.owed = math.min(o.full, o.owed + cost * o.token) end
     return now, s.owed, s.returned, s.run
   end
 
@@ -175,9 +228,6 @@ local function bucket(save_as_arrival_time, is_shaper)
     table.sort(s.leases, function(x, y) return x.deadline < y.deadline end)
     return lease.ttl
   end
-
-  -- Whether a receipt issued under `then_n` is still good.
-  local function is_same(n, then_n) return n.full == then_n.full and n.token == then_n.token and n.pay == then_n.pay end
 
   return {
     is_same = is_same, numbers = numbers, read = read, write = write, decide = decide, take = take,

@@ -55,7 +55,7 @@ mod store;
 mod tls;
 mod topology;
 
-pub use document::{Document, StoreAway};
+pub use document::{Document, DocumentFault};
 pub use key::{InvalidName, Key, Name};
 pub use lease::LeaseTerms;
 pub use limit::{SharedLevel, SharedLimit, Sharing};

@@ -95,12 +95,18 @@ impl SharedLimit {
     /// Sets other numbers: in this process at once; in Redis each key follows at its next request. What was used stays used; leases under
     /// the old numbers are dropped. Another algorithm starts every key anew.
     ///
-    /// All processes that share a limit must change it together: while some ask with larger numbers and some with smaller ones, what the
-    /// smaller ones cut off a bucket the larger ones can use again.
+    /// The same numbers as before change nothing, and drop no lease.
+    ///
+    /// Processes that share a limit should change it together. While some ask with larger numbers and some with smaller ones, a bucket
+    /// lets no more through than the larger ones allow; of windows of different lengths, what the smaller limit cuts off the larger one
+    /// can use again.
     pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
         let numbers = self.0.sharing.numbers(rule)?;
         // Held to the end, so that of two changes at once one comes after the other.
         let mut current = self.0.numbers.write().unwrap_or_else(PoisonError::into_inner);
+        if self.0.local.limiter() == *rule {
+            return Ok(()); // nothing changes, so no lease is dropped
+        }
         *current = numbers;
         self.0.local.change(rule, now);
         self.0.leases.change(&Lease { capacity: numbers.capacity() }, now);

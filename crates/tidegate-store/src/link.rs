@@ -44,8 +44,28 @@ pub type Observer = Arc<dyn Fn(StoreEvent<'_>) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unavailable;
 
+/// Why a call has no answer, for those who want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The answer is an error; its text.
+    Refused(String),
+    /// It did not come in time. The call may still be carried out.
+    Late,
+    /// The connection was lost meanwhile. The call may have been carried out.
+    Lost,
+    /// There is no connection: nothing was asked.
+    Away,
+}
+
 /// After so many answers in a row that came too late, Redis counts as away.
 const LATE_ANSWERS_TO_GO_DOWN: u32 = 3;
+/// After so many answers in a row that were errors, it is seen whether Redis refuses everything.
+const ERRORS_TO_DOUBT: u32 = 3;
+/// What requests do, on a key of our own: a script that reads the clock and the key, and writes it.
+const PROBE: &str = "redis.call('TIME')
+redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], '1', 'PX', 1000)
+return { 1 }";
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts to reconnect.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -61,6 +81,7 @@ pub(crate) struct Link {
     budget: Duration,
     /// A key of our own in the namespace's slot, to see whether its master takes writes.
     probe_key: String,
+    probe: Script,
     observer: Observer,
     /// Where the connection lives: calls may come from other runtimes, which may end before it does.
     runtime: Handle,
@@ -68,6 +89,10 @@ pub(crate) struct Link {
     down: AtomicBool,
     /// Late answers in a row.
     late: AtomicU32,
+    /// Answers in a row that were errors.
+    errors: AtomicU32,
+    /// Somebody is looking whether Redis refuses everything.
+    doubting: AtomicBool,
     /// Counts connections, so that what happens on an old one is not held against the new one.
     epoch: AtomicU32,
 }
@@ -79,11 +104,14 @@ impl Link {
             topology,
             budget,
             probe_key,
+            probe: Script::of(PROBE.to_owned()),
             observer,
             runtime: Handle::current(),
             connection: Mutex::new(None),
             down: AtomicBool::new(false),
             late: AtomicU32::new(0),
+            errors: AtomicU32::new(0),
+            doubting: AtomicBool::new(false),
             epoch: AtomicU32::new(0),
         });
         match link.connect().await {
@@ -106,57 +134,80 @@ impl Link {
         args: &[String],
         count: usize,
     ) -> Result<Vec<i64>, Unavailable> {
-        self.within_budget(async |connection| {
-            let reply = match connection.call(&eval("EVALSHA", &script.sha, keys, args)).await {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    connection.call(&eval("EVAL", &script.text, keys, args)).await
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let call = async |connection: &mut Connection| integers(evaluate(connection, script, keys, args).await?, count);
+        match self.within(self.budget, call).await {
+            Ok(answer) => {
+                self.late.store(0, Ordering::Relaxed);
+                self.errors.store(0, Ordering::Relaxed);
+                Ok(answer)
+            }
+            Err(no_answer) => {
+                match no_answer {
+                    NoAnswer::Late if counts_up_to(&self.late, LATE_ANSWERS_TO_GO_DOWN) => {
+                        self.go_down(&late_text(self.budget), epoch);
+                    }
+                    NoAnswer::Refused(_) if counts_up_to(&self.errors, ERRORS_TO_DOUBT) => self.doubt(epoch),
+                    _ => {}
                 }
-                answer => answer,
-            };
-            integers(reply?, count)
-        })
-        .await
+                Err(Unavailable)
+            }
+        }
     }
 
-    /// Runs one command within the time budget.
-    pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Value, Unavailable> {
-        self.within_budget(async |connection| connection.call(command).await).await
+    /// Runs one command that no request waits for. However long it takes, that says nothing about those that do.
+    pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd, patience: Duration) -> Result<Value, NoAnswer> {
+        self.within(patience, async |connection| connection.call(command).await).await
     }
 
-    async fn within_budget<T>(
+    async fn within<T>(
         self: &Arc<Self>,
+        patience: Duration,
         call: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
-    ) -> Result<T, Unavailable> {
+    ) -> Result<T, NoAnswer> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(mut connection) = connection else { return Err(Unavailable) };
+        let Some(mut connection) = connection else { return Err(NoAnswer::Away) };
         let started = Instant::now();
-        let answer = timeout(self.budget, call(&mut connection)).await;
+        let answer = timeout(patience, call(&mut connection)).await;
         let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
         match answer {
             Ok(Ok(answer)) => {
-                self.late.store(0, Ordering::Relaxed);
                 tell(None);
                 Ok(answer)
             }
             Ok(Err(error)) => {
                 let text = error.to_string();
                 tell(Some(&text));
-                // An answer that is an error concerns this request alone, unless it says that the node is no good.
                 if is_lost(&error) {
                     self.go_down(&text, epoch);
                 }
-                Err(Unavailable)
+                Err(if error.code().is_some() { NoAnswer::Refused(text) } else { NoAnswer::Lost })
             }
             Err(_) => {
-                let text = format!("no answer within {:?}", self.budget);
-                tell(Some(&text));
-                if self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE_ANSWERS_TO_GO_DOWN {
-                    self.go_down(&text, epoch);
-                }
-                Err(Unavailable)
+                tell(Some(&late_text(patience)));
+                Err(NoAnswer::Late)
             }
         }
+    }
+
+    /// One error after the other: either somebody's data stands under our keys, which is their requests' trouble alone, or Redis refuses
+    /// everything (it is full, it can't persist, we lost a permission), and then it is as good as away. A key of our own tells.
+    fn doubt(self: &Arc<Self>, epoch: u32) {
+        if self.doubting.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let link = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let connection = link.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(mut connection) = connection
+                // No answer at all is for those to judge who wait for theirs.
+                && let Ok(Err(error)) = timeout(link.budget, link.try_out(&mut connection)).await
+            {
+                link.go_down(&error.to_string(), epoch);
+            }
+            link.doubting.store(false, Ordering::Relaxed);
+        });
     }
 
     /// `epoch` is that of the connection on which it was noticed.
@@ -177,10 +228,13 @@ impl Link {
         let patience = if self.topology.is_tls() { PATIENCE_A_HOST_WITH_TLS } else { PATIENCE_A_HOST };
         let connecting = timeout(PATIENCE_TO_CONNECT, self.topology.connect(patience));
         let mut connection = flatten(connecting.await)?;
-        let mut probe = redis::cmd("SET");
-        probe.arg(&self.probe_key).arg("1").arg("PX").arg(1_000);
-        flatten(timeout(self.budget, connection.call(&probe)).await)?;
+        flatten(timeout(self.budget, self.try_out(&mut connection)).await)?;
         Ok(connection)
+    }
+
+    /// Does on a key of our own what requests do on theirs: it fails where they would.
+    async fn try_out(&self, connection: &mut Connection) -> RedisResult<Value> {
+        evaluate(connection, &self.probe, std::slice::from_ref(&self.probe_key), &[]).await
     }
 }
 
@@ -203,6 +257,7 @@ async fn reconnect(link: Weak<Link>) {
             Ok(connection) => {
                 link.set(Some(connection));
                 link.late.store(0, Ordering::Relaxed);
+                link.errors.store(0, Ordering::Relaxed);
                 link.epoch.fetch_add(1, Ordering::Relaxed);
                 link.down.store(false, Ordering::Relaxed);
                 (link.observer)(StoreEvent::Up { after: since.elapsed() });
@@ -226,6 +281,29 @@ fn integers(reply: Value, count: usize) -> RedisResult<Vec<i64>> {
     }
     let length = format!("{} integers instead of {count}", integers.len());
     Err((ErrorKind::UnexpectedReturnType, "a script's reply has another length", length).into())
+}
+
+/// One more in a row; whether there are as many as `many` of them.
+fn counts_up_to(counter: &AtomicU32, many: u32) -> bool {
+    counter.fetch_add(1, Ordering::Relaxed) + 1 >= many
+}
+
+fn late_text(patience: Duration) -> String {
+    format!("no answer within {patience:?}")
+}
+
+async fn evaluate(
+    connection: &mut Connection,
+    script: &Script,
+    keys: &[String],
+    args: &[String],
+) -> RedisResult<Value> {
+    match connection.call(&eval("EVALSHA", &script.sha, keys, args)).await {
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            connection.call(&eval("EVAL", &script.text, keys, args)).await
+        }
+        answer => answer,
+    }
 }
 
 fn eval(command: &str, script: &str, keys: &[String], args: &[String]) -> Cmd {

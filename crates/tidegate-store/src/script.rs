@@ -54,6 +54,10 @@ impl Script {
             Task::GiveBack => include_str!("../lua/give_back.lua"),
             Task::Lease => include_str!("../lua/lease.lua"),
         });
+        Self::of(text)
+    }
+
+    pub(crate) fn of(text: String) -> Self {
         let sha = redis::Script::new(&text).get_hash().to_owned();
         Self { text, sha }
     }

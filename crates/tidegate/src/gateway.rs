@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let log = Log::new(sink.clone(), log_format(settings.log.format), log_level(settings.log.level));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
-    // Not by dropping it, which waits for a name server that does not answer.
+    // Not by dropping it, which waits for a name server that does not answer, or for a file that is being read anew and may never end.
     runtime.shutdown_background();
     sink.flush_and_close(Duration::from_secs(2));
     served?;
@@ -142,7 +142,9 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()>
     // Before anyone is told that it is ready: whoever is, may signal.
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
-    tokio::spawn(obey(signals, server.handle(), stop, log.clone()));
+    let Signals { hang_up, terminate, interrupt } = signals;
+    tokio::spawn(reload(hang_up, server.handle()));
+    tokio::spawn(stop_on([terminate, interrupt], stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
     log.announce("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
@@ -165,18 +167,21 @@ impl Signals {
     }
 }
 
-/// Obeys signals: SIGHUP reloads, SIGTERM and Ctrl-C stop, a second one stops at once.
-async fn obey(mut signals: Signals, handle: Handle, stop: ShutdownHandle, log: Log) {
+/// SIGHUP reloads. Apart from the order to stop, which must not wait for it.
+async fn reload(mut hang_up: Signal, handle: Handle) {
+    while hang_up.recv().await.is_some() {
+        // What went wrong has been logged.
+        let _reloaded = handle.reload().await;
+    }
+}
+
+/// SIGTERM and Ctrl-C stop, a second one stops at once.
+async fn stop_on([mut terminate, mut interrupt]: [Signal; 2], stop: ShutdownHandle, log: Log) {
     let mut stopping = false;
     loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => {
-                // What went wrong has been logged.
-                let _reloaded = handle.reload().await;
-                continue;
-            }
-            _ = signals.terminate.recv() => {}
-            _ = signals.interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
         if stopping {
             std::process::exit(130);

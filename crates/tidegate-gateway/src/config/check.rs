@@ -28,6 +28,8 @@ pub struct Settings {
     pub listeners: Vec<ListenerSettings>,
     /// Threads that serve.
     pub workers: usize,
+    /// The same as written, if it is.
+    pub workers_written: Option<usize>,
     /// Bounds of client connections.
     pub connections: model::Connections,
     /// Whose headers are believed.
@@ -218,6 +220,7 @@ impl Settings {
         Some(Self {
             listeners,
             workers,
+            workers_written: config.workers,
             connections: config.connections.clone(),
             trusted_proxies,
             admin_listen,
@@ -501,7 +504,9 @@ fn list<T>(names: &BTreeMap<String, T>) -> String {
 fn check_upstreams(config: &Config, places: &Places<'_>, problems: &mut Problems) -> Vec<UpstreamSettings> {
     let seed = BTreeMap::from([("default".to_owned(), upstream_at("http://127.0.0.1:8081"))]);
     let written = if config.upstreams.is_empty() { &seed } else { &config.upstreams };
-    let checked = written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, places, problems));
+    let system = tls::SystemRoots::default();
+    let checked =
+        written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, places, &system, problems));
     checked.collect()
 }
 
@@ -527,6 +532,7 @@ fn check_upstream(
     name: &str,
     upstream: &model::Upstream,
     places: &Places<'_>,
+    system: &tls::SystemRoots,
     problems: &mut Problems,
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
@@ -562,7 +568,7 @@ fn check_upstream(
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let server_name = upstream.server_name.as_deref().unwrap_or(host);
     let tls = if is_tls {
-        match tls::client(upstream.ca.as_deref(), server_name) {
+        match tls::client(upstream.ca.as_deref(), system, server_name) {
             Ok(tls) => Some(tls),
             Err((field, error)) => {
                 problems.add(format!("{path}.{field}"), error);

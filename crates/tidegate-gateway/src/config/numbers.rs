@@ -72,6 +72,30 @@ impl LimitNumbers {
         Ok(numbers)
     }
 
+    /// Whether each number could be one of some algorithm, also those that only a later switch will use: what makes no sense is told to
+    /// whoever says it, not to whoever switches.
+    pub fn check_each(numbers: &Numbers) -> Result<(), InvalidNumbers> {
+        let with = |algorithm: Algorithm| Self {
+            algorithm,
+            numbers: Numbers {
+                limit: numbers.limit.or(Some(1)),
+                window: numbers.window.or(Some(Span::from_secs(1))),
+                capacity: numbers.capacity.or(Some(1)),
+                fill_rate: numbers.fill_rate.or(Some(1.0)),
+                ..numbers.clone()
+            },
+        };
+        // Of those with a bucket only `leaky` has a use for an empty one.
+        let leaky = Algorithm::LeakyBucket;
+        let bucket = if numbers.algorithm.as_deref() == Some(leaky.name()) { leaky } else { Algorithm::TokenBucket };
+        with(Algorithm::FixedWindow).rule(0)?;
+        with(bucket).rule(0)?;
+        // A window may have more room than there can be places.
+        let hold = Numbers { limit: Some(1), ..numbers.clone() };
+        Self { algorithm: Algorithm::Concurrency, numbers: hold }.rule(0)?;
+        Ok(())
+    }
+
     /// The numbers as written in a file.
     pub fn of_limit(limit: &Limit, soft: u64) -> Result<Self, InvalidNumbers> {
         let numbers = Numbers {

@@ -95,6 +95,8 @@ struct Key<L: Limiter> {
     numbers: [u64; 3],
     generation: u32,
     next: Option<(L, [u64; 3])>,
+    /// Numbers it was asked with before.
+    left_behind: Vec<[u64; 3]>,
     state: L::State,
 }
 
@@ -102,9 +104,17 @@ impl<L: Limiter> Key<L> {
     fn follow_change(&mut self, now: Timestamp) {
         if let Some((next, numbers)) = self.next.take() {
             next.adopt(&mut self.state, &self.limiter, now);
+            self.left_behind.push(self.numbers);
             (self.limiter, self.numbers) = (next, numbers);
             self.generation += 1;
         }
+    }
+
+    /// Whether Lua may know more of these numbers than Rust does: a bucket in Redis remembers what was owed under numbers that others may
+    /// still ask with, which a single process has no use for.
+    fn is_remembered(&self, algorithm: Algorithm, numbers: [u64; 3]) -> bool {
+        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket);
+        is_bucket && numbers != self.numbers && self.left_behind.contains(&numbers)
     }
 
     /// The Lua side judges for itself whether a receipt is still good; this is how.
@@ -135,6 +145,7 @@ where
             numbers: lua_numbers(numbers),
             generation: 0,
             next: None,
+            left_behind: Vec::new(),
             state: L::State::default(),
         };
         let mut lua = Lua::new(&server, algorithm, &format!("{algorithm}-{seed}"));
@@ -143,6 +154,7 @@ where
             let action = walk.step(numbers);
             let now = Timestamp::from_nanos(walk.now);
             match action {
+                Step::Change(new) if key.is_remembered(algorithm, lua_numbers(new)) => {}
                 Step::Change(new) => {
                     numbers = new;
                     let (new, new_numbers) = (build(new), lua_numbers(new));

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_policy::{Concurrency, FixedWindow, Gcra, Rate, RefusedBy, Rule, SlidingCounter, SlidingLog, TokenBucket};
+use tidegate_policy::{
+    Algorithm, Concurrency, FixedWindow, Gcra, LeakyBucket, Rate, RefusedBy, Rule, SlidingCounter, SlidingLog,
+    TokenBucket,
+};
 use tidegate_store::{Key, LeaseTerms, Name, Sharing, Source, Store, StoreConfig, Topology, Unshareable};
 
 use crate::server::Server;
@@ -140,6 +143,42 @@ async fn a_change_of_numbers_keeps_what_was_used_and_another_algorithm_starts_an
         }
     }
 }
+
+/// A roll-out: some processes have the new numbers, some still the old ones. What the smaller ones cut off a bucket used to be there again
+/// for the larger ones, each time.
+#[tokio::test]
+async fn processes_that_disagree_about_a_bucket_give_nobody_more_than_the_largest_has() {
+    let server = Server::start();
+    let slow = |rate: u64| Rate::new(rate, Duration::from_secs(86_400)).expect("a rate");
+    let buckets: [fn(Rate, u64) -> Rule; 3] = [
+        |rate, size| TokenBucket::new(size, rate).expect("a limit").into(),
+        |rate, size| Gcra::new(rate, size).expect("a limit").into(),
+        |rate, size| LeakyBucket::new(rate, size - 1).expect("a limit").into(),
+    ];
+    for bucket in buckets {
+        let (large, small) = (bucket(slow(7), 100), bucket(slow(3), 5));
+        let sharings = if large.algorithm() == Algorithm::LeakyBucket { &[Sharing::Exact][..] } else { &BOTH };
+        for &sharing in sharings {
+            let (old, new) = (
+                Store::connect(patient(&server.url())).await.expect("sensible settings"),
+                Store::connect(patient(&server.url())).await.expect("sensible settings"),
+            );
+            let (large, small) = (limit(&old, "any", large, sharing), limit(&new, "any", small, sharing));
+            let mut sum = 0;
+            for _ in 0..40 {
+                sum += admitted(&old, &large, "ann", 7).await;
+                sum += admitted(&new, &small, "ann", 3).await;
+            }
+            assert!(sum <= 100, "{sum} of 100: {sharing:?} {:?}", large.name());
+            if sharing == Sharing::Exact {
+                assert!(sum > 90, "{sum} of 100: the larger ones are served");
+            }
+            server.flush();
+        }
+    }
+}
+
+const BOTH: [Sharing; 2] = [Sharing::Exact, Sharing::Leased];
 
 #[tokio::test]
 async fn scripts_that_redis_has_forgotten_are_sent_again() {

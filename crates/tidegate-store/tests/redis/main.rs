@@ -5,6 +5,7 @@
 mod authority;
 mod cluster;
 mod differential;
+mod document;
 mod exact;
 mod failure;
 mod lease_laws;

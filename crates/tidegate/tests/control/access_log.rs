@@ -186,6 +186,20 @@ fn it_is_rotated_by_renaming_and_a_hang_up() {
 }
 
 #[test]
+fn it_is_rotated_also_when_the_file_can_not_be_reloaded() {
+    let upstream = Upstream::start();
+    let (gateway, directory) = logging(&upstream, PLENTY, "combined");
+    let file = directory.0.join("access.log");
+    fs::rename(&file, directory.0.join("access.log.1")).expect("it can be moved");
+    fs::write(&gateway.config, "colour: blue").expect("written");
+    gateway.signal("HUP");
+    gateway.wait_for_line("the configuration was not reloaded");
+    wait_until("the new file", || file.exists());
+    gateway.get("/next");
+    assert!(wait_for_lines(&file, 1)[0].contains("/next"));
+}
+
+#[test]
 fn what_was_logged_is_written_before_the_gateway_ends() {
     let upstream = Upstream::start();
     let (mut gateway, directory) = logging(&upstream, PLENTY, "combined");

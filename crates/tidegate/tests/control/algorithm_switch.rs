@@ -27,6 +27,14 @@ fn it_takes_json_or_a_query_and_answers_with_what_is_in_force() {
 }
 
 #[test]
+fn a_query_may_be_percent_encoded() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 100, window: 60}");
+    let answer = gateway.post("/config/algorithm?algorithm=%73liding%5Flog&name=d%65fault", "");
+    assert_eq!((answer.status, &answer.json()["algorithm"]), (200, &json!("sliding_log")), "{}", answer.text());
+}
+
+#[test]
 fn it_keeps_the_numbers_that_were_set_before() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 100, window: 60}");

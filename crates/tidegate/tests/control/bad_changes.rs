@@ -201,3 +201,61 @@ fn a_name_that_stands_twice_is_refused() {
     }
     assert_eq!(gateway.get("/config/limits").json(), before);
 }
+
+/// They are kept for a later switch: it would be refused then, for a number that somebody else gave.
+#[test]
+fn numbers_of_other_algorithms_that_make_no_sense() {
+    assert_refused(
+        FIXED,
+        &[
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "fillRate": -5}"#, "fillRate"),
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "fillRate": 0}"#, "fillRate"),
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "capacity": 0}"#, "capacity"),
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "hold": 0}"#, "hold"),
+            (r#"{"algorithm": "token", "capacity": 5, "fillRate": 1, "limit": 0}"#, "limit"),
+            (r#"{"algorithm": "token", "capacity": 5, "fillRate": 1, "window": 0}"#, "window"),
+        ],
+    );
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 5, fill_rate: 1}");
+    for numbers in ["\"fillRate\": 0", "\"fillRate\": -1", "\"capacity\": 0"] {
+        let answer = gateway.post("/config/algorithm", &format!("{{\"algorithm\": \"fixed\", {numbers}}}"));
+        assert_eq!(answer.status, 400, "{numbers}: {}", answer.text());
+    }
+}
+
+#[test]
+fn what_a_limit_is_besides_its_numbers() {
+    assert_refused(
+        FIXED,
+        &[
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "limits": {}}"#, "limits"),
+            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "key": "ip"}"#, "key"),
+        ],
+    );
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, FIXED);
+    for (field, value) in [("key", "\"ip\""), ("status", "503"), ("state", "\"exact\""), ("set_by", "\"api\"")] {
+        let body = format!("{{\"algorithm\": \"fixed\", \"limit\": 5, \"window\": 1, \"{field}\": {value}}}");
+        let answer = gateway.post("/config/limits/default", &body);
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+        assert!(answer.text().contains(field), "{body}: {}", answer.text());
+    }
+}
+
+#[test]
+fn a_query_that_says_something_else_than_the_body() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, FIXED);
+    for (path, body) in [
+        ("/config/algorithm?algorithm=token", r#"{"algorithm": "gcra"}"#),
+        ("/config/algorithm?algorithm=token&algorithm=gcra", ""),
+        ("/config/algorithm?algorithm=token&name=default", r#"{"name": "other"}"#),
+    ] {
+        let answer = gateway.post(path, body);
+        assert_eq!(answer.status, 400, "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains("differs"), "{path} {body}: {}", answer.text());
+    }
+    let answer = gateway.post("/config/algorithm?algorithm=sliding", r#"{"algorithm": "sliding"}"#);
+    assert_eq!(answer.status, 200, "the same twice: {}", answer.text());
+}

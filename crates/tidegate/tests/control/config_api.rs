@@ -250,3 +250,19 @@ fn no_request_is_lost_while_limits_change() {
     });
     assert_eq!(gateway.metric("ratelimiter_requests_total{decision=\"rejected\"}"), Some(0.0));
 }
+
+#[test]
+fn what_was_read_can_be_sent_back() {
+    let upstream = Upstream::start();
+    let limits = format!("limits: {{default: {PLENTY}, search: {}}}\nroutes: [{{limits: [search]}}]", once(10));
+    let gateway = Gateway::start(&before(&upstream, &limits));
+    for path in ["/config/limits", "/config/limits/search", "/config/limits/default"] {
+        let read = gateway.get(path).json();
+        let posted = gateway.post(path, &read.to_string());
+        assert_eq!(posted.status, 200, "{path}: {}", posted.text());
+        assert_eq!((&posted.json()["limit"], &posted.json()["window"]), (&read["limit"], &read["window"]), "{path}");
+    }
+    let mut read = gateway.get("/config/limits").json();
+    read["limit"] = json!(5);
+    assert_eq!(gateway.post("/config/limits", &read.to_string()).json()["limit"], 5, "with another number");
+}

@@ -140,6 +140,13 @@ fn those_who_lack_a_key_can_be_refused() {
         "{body}"
     );
     assert_eq!((send(&gateway, ANN).status, upstream.count()), (200, 1));
+    // It has exceeded nothing.
+    let exceeded =
+        |tier: &str| gateway.metric(&format!("rate_limit_exceeded_total{{endpoint=\"default\",user_tier=\"{tier}\"}}"));
+    while send(&gateway, ANN).status == 200 {}
+    assert_eq!((exceeded("anonymous"), exceeded("pro")), (Some(0.0), Some(1.0)));
+    let line = gateway.wait_for_line("limit exceeded");
+    assert!(line.contains("(1 request, "), "the first that is told of: {line}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `POST /reload` and SIGHUP: the file again, at once or not at all.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 
 use crate::harness::{Client, Gateway, OK, PATIENCE, Upstream, wait_until};
 use crate::setting::{before, once};
@@ -305,4 +307,83 @@ fn flags_and_environment_count_over_the_file_after_a_reload_too() {
     rewrite(&gateway, &file(20));
     assert_eq!(gateway.post("/reload", "").json()["limit"], 7);
     assert_eq!(gateway.get("/").status, 200);
+}
+
+#[test]
+fn a_reload_tells_which_numbers_it_changes() {
+    let upstream = Upstream::start();
+    let limits = |one: &str, other: &str| {
+        before(&upstream, &format!("limits: {{default: {one}, search: {other}}}\nroutes: [{{limits: [search]}}]"))
+            + "common_limits: [default]\n"
+    };
+    let gateway = Gateway::start(&limits(&once(10), &once(20)));
+    let token = "{algorithm: token, capacity: 3, fill_rate: 2}";
+    rewrite(&gateway, &limits(&once(10), token));
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    gateway.wait_for_line(
+        "INFO ConfigController - Applied new config: algorithm=token, capacity=3, fillRate=2 (limit `search`)",
+    );
+    gateway.wait_for_line("INFO RateLimiter - Switched rate-limiting algorithm from fixed to token (limit `search`)");
+    gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 7, "window": 60}"#);
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    gateway.wait_for_line("Applied new config: algorithm=fixed, limit=10, window=2592000");
+    assert_eq!(gateway.lines().iter().filter(|line| line.contains("Applied new config")).count(), 3, "no more changed");
+}
+
+/// Puts a pipe in the place of the file, from which nothing comes.
+fn endless_file(gateway: &Gateway) {
+    fs::remove_file(&gateway.config).expect("it is there");
+    assert!(Command::new("mkfifo").arg(&gateway.config).status().expect("it runs").success());
+}
+
+/// Waits until somebody reads the pipe. He goes on reading as long as the result lives.
+fn is_being_read(gateway: &Gateway) -> File {
+    const O_NONBLOCK: i32 = 0o4000;
+    let mut opened = None;
+    wait_until("the file is being read", || {
+        opened = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&gateway.config).ok();
+        opened.is_some()
+    });
+    opened.expect("it was waited for")
+}
+
+#[test]
+fn a_file_that_takes_long_to_read_holds_up_neither_requests_nor_changes_nor_the_end() {
+    let upstream = Upstream::start();
+    let file = before(&upstream, &format!("limits: {{default: {}}}", once(100)))
+        + "workers: 1\nconnections: {drain_timeout: 100ms}\n";
+    for by_signal in [true, false] {
+        let mut gateway = Gateway::start(&file);
+        endless_file(&gateway);
+        let mut operator = Client::connect(gateway.address);
+        if by_signal {
+            gateway.signal("HUP");
+        } else {
+            operator.send("POST /reload HTTP/1.1\r\nHost: test.example\r\n\r\n");
+        }
+        let pipe = is_being_read(&gateway);
+        assert_eq!(gateway.get("/").status, 200);
+        assert_eq!(gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 7, "window": 60}"#).status, 200);
+        assert_eq!(gateway.metric("ratelimiter_current_limit"), Some(7.0));
+        gateway.signal("TERM");
+        assert!(gateway.wait_for_end());
+        drop(pipe);
+    }
+}
+
+/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to refuse the same file later.
+#[test]
+fn the_same_file_can_be_reloaded_when_the_number_of_cpus_has_changed() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(100))));
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.pid())).expect("it runs");
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("it has CPUs").trim();
+    let first = allowed.split([',', '-']).next().expect("a CPU");
+    let bound = Command::new("taskset").args(["-a", "-c", "-p", first, &gateway.pid().to_string()]).output();
+    assert!(bound.expect("it runs").status.success());
+    let answer = gateway.post("/reload", "");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for _ in 0..20 {
+        assert_eq!(gateway.get("/").status, 200);
+    }
 }

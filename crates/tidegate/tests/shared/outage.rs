@@ -385,3 +385,73 @@ fn a_place_of_a_client_that_left_comes_back_whether_during_the_call_or_later() {
     wait_until("both places are free", || places_taken(&server) == 0);
     assert_eq!(gateway.get("/").status, 200);
 }
+
+/// A full Redis, or one that can't persist, answers every write with an error. Limiting used to be off then without a word.
+#[test]
+fn when_redis_refuses_every_write_that_is_an_outage_until_it_takes_them_again() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let redis = "budget: 5s, on_failure: open";
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), redis, PLENTY));
+    all_pass(&gateway, 1);
+    let memory = |bytes: &str| {
+        redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut server.connection()).expect("set");
+    };
+    memory("1");
+    wait_until("it is noticed", || {
+        all_pass(&gateway, 1);
+        gateway.metric("ratelimiter_redis_connected") == Some(0.0)
+    });
+    let lost = gateway.wait_for_line(LOST);
+    assert!(lost.contains("OOM"), "{lost}");
+    is_open(&gateway);
+    let errors = || gateway.metric("ratelimiter_redis_errors_total").expect("it is counted");
+    let before = errors();
+    wait_until("it was tried again", || errors() >= before + 2.0);
+    is_open(&gateway);
+    memory("0");
+    gateway.wait_for_line(BACK);
+    wait_until("limits are back", || gateway.get("/").header("x-ratelimit-limit").is_some());
+    let lost = gateway.lines().into_iter().filter(|line| line.contains("Redis connection lost")).count();
+    assert_eq!(lost, 1, "one line an outage");
+}
+
+/// Somebody's data under one account's key: the mode decides for its requests, the others are limited, and the log tells.
+#[test]
+fn data_of_others_under_our_key_is_told_and_is_no_outage() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let limit = "{algorithm: fixed, limit: 5, window: 30d, key: \"header:x-who\"}";
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), "budget: 5s", limit));
+    let get = |who: &str| gateway.get_with("/", &[("x-who", who)]);
+    assert_eq!(get("ann").header("x-ratelimit-remaining"), Some("4"));
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("tidegate:*:fixed:*").query(&mut connection).expect("keys");
+    for key in &keys {
+        redis::cmd("DEL").arg(key).exec(&mut connection).expect("deleted");
+        redis::cmd("LPUSH").arg(&[key, "x"]).exec(&mut connection).expect("pushed");
+    }
+    for _ in 0..20 {
+        let answer = get("ann");
+        assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, None), "{answer:?}");
+    }
+    let warning = gateway.wait_for_line("a call to Redis has failed");
+    assert!(warning.contains(" WARN ") && warning.contains("WRONGTYPE"), "{warning}");
+    assert_eq!(get("bob").header("x-ratelimit-remaining"), Some("4"));
+    assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(1.0));
+    assert!(gateway.metric("ratelimiter_redis_errors_total") >= Some(20.0));
+}
+
+#[test]
+fn in_closed_mode_the_limit_that_can_not_be_asked_is_named_and_nothing_was_exceeded() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let file = without_limits(upstream.address, &server.url(), "budget: 500ms, on_failure: closed")
+        + "limits:\n  own: {algorithm: fixed, limit: 3, window: 30d, state: memory}\n  \
+           shared: {algorithm: fixed, limit: 100, window: 30d}\ncommon_limits: [own, shared]\n";
+    let gateway = Gateway::start(&file);
+    server.kill();
+    gateway.wait_for_line("Redis connection lost");
+    let refused = gateway.get("/");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.text().contains("limit `shared` can't be asked"), "{}", refused.text());
+    assert_eq!(gateway.metric("rate_limit_exceeded_total{endpoint=\"default\",user_tier=\"anonymous\"}"), Some(0.0));
+    assert!(!gateway.lines().iter().any(|line| line.contains("limit exceeded")), "{:?}", gateway.lines());
+}
