@@ -1,10 +1,13 @@
+use std::future::poll_fn;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::Script;
@@ -87,6 +90,8 @@ pub(crate) struct Link {
     runtime: Handle,
     connection: Mutex<Option<Connection>>,
     down: AtomicBool,
+    /// Tells those who wait patiently that it has gone down.
+    gone: Notify,
     /// Late answers in a row.
     late: AtomicU32,
     /// Answers in a row that were errors.
@@ -109,6 +114,7 @@ impl Link {
             runtime: Handle::current(),
             connection: Mutex::new(None),
             down: AtomicBool::new(false),
+            gone: Notify::new(),
             late: AtomicU32::new(0),
             errors: AtomicU32::new(0),
             doubting: AtomicBool::new(false),
@@ -157,7 +163,17 @@ impl Link {
 
     /// Runs one command that no request waits for. However long it takes, that says nothing about those that do.
     pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd, patience: Duration) -> Result<Value, NoAnswer> {
-        self.within(patience, async |connection| connection.call(command).await).await
+        let gone = self.gone.notified();
+        tokio::pin!(gone);
+        gone.as_mut().enable(); // before a connection is taken that may be the one that goes
+        let asking = self.within(patience, async |connection| connection.call(command).await);
+        tokio::pin!(asking);
+        // With the connection goes the answer: there is nothing to be patient for.
+        poll_fn(|cx| match gone.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(NoAnswer::Lost)),
+            Poll::Pending => asking.as_mut().poll(cx),
+        })
+        .await
     }
 
     async fn within<T>(
@@ -214,6 +230,7 @@ impl Link {
     fn go_down(self: &Arc<Self>, error: &str, epoch: u32) {
         if epoch == self.epoch.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             self.set(None);
+            self.gone.notify_waiters();
             self.runtime.spawn(reconnect(Arc::downgrade(self)));
             (self.observer)(StoreEvent::Down { error });
         }
