@@ -359,7 +359,7 @@ fn a_file_that_takes_long_to_read_holds_up_neither_requests_nor_changes_nor_the_
         if by_signal {
             gateway.signal("HUP");
         } else {
-            operator.send("POST /reload HTTP/1.1\r\nHost: test.example\r\n\r\n");
+            operator.send("POST /reload HTTP/1.1\r\nHost: localhost\r\n\r\n");
         }
         let pipe = is_being_read(&gateway);
         assert_eq!(gateway.get("/").status, 200);

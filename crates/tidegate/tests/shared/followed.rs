@@ -464,7 +464,7 @@ fn of_a_change_without_an_answer_nobody_says_that_it_was_not_made() {
     let body = br#"{"algorithm": "fixed", "limit": 77, "window": 60}"#;
     let mut operator = Client::connect(gateway.address);
     let before = calls(&gateway);
-    let head = format!("POST /config/limits HTTP/1.1\r\nHost: test.example\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!("POST /config/limits HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     operator.send([head.as_bytes(), body].concat());
     wait_until("it has read what is there", || calls(&gateway) > before);
     // Metrics and limits can be looked at meanwhile: whoever changes something keeps nobody waiting.
