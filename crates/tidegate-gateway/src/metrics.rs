@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     latency: Buckets,
     store_calls: Histogram,
     store_errors: Counter,
+    lost_places: Counter,
     store_connected: AtomicBool,
     process: Process,
     pub(crate) connections: AtomicI64,
@@ -138,6 +139,7 @@ impl Metrics {
             latency,
             store_calls: Histogram::new(&buckets(&STORE_MICROS)),
             store_errors: Counter::new(),
+            lost_places: Counter::new(),
             store_connected: AtomicBool::new(true),
             process: Process::new(),
             connections: AtomicI64::new(0),
@@ -167,6 +169,7 @@ impl Metrics {
             }
             StoreEvent::StillDown { .. } => self.store_errors.inc(),
             StoreEvent::Up { .. } => self.store_connected.store(true, Ordering::Relaxed),
+            StoreEvent::PlacesLost { places } => self.lost_places.add(places as u64),
         }
     }
 
@@ -234,6 +237,12 @@ impl Metrics {
             Kind::Counter,
         )
         .sample(&[], self.store_errors.get());
+        page.family(
+            "tidegate_places_lost_total",
+            "Places in flight that Redis could not be told are free; they stay taken for `hold`.",
+            Kind::Counter,
+        )
+        .sample(&[], self.lost_places.get());
         page.family("ratelimiter_redis_connected", "Whether Redis can be asked.", Kind::Gauge)
             .sample(&[], !store.is_down);
         page.family("tidegate_config_version", "Version of the limits in Redis.", Kind::Gauge)

@@ -259,7 +259,7 @@ impl Server {
             threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<usize>()
         });
         let left = joined.await.unwrap_or(0);
-        self.gateway.returns.wait(LAST_RETURNS).await;
+        self.gateway.returns.wait(self.gateway.store(), LAST_RETURNS).await;
         summaries.abort();
         self.gateway.summarize(true);
         if left > 0 {
@@ -288,6 +288,16 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Gives requests under way no more time once the gateway stops. What they hold in Redis is still given back.
+    pub fn hurry(&self) {
+        self.gateway.hurry();
+    }
+
+    /// Whether they get none.
+    pub fn is_hurried(&self) -> bool {
+        self.gateway.is_hurried()
+    }
+
     /// Reads the configuration anew; a bad one changes nothing.
     pub async fn reload(&self) -> Result<(), String> {
         reload(&self.gateway).await.map_err(|error| error.to_string())
@@ -378,7 +388,7 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], mut shutdown: Shutdow
             let _ended = task.await;
         }
         let until = Instant::now() + drain;
-        while worker.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        while worker.open.load(Ordering::Relaxed) > 0 && Instant::now() < until && !worker.gateway.is_hurried() {
             worker.sweep.wake_all();
             tokio::time::sleep(TICK).await;
         }

@@ -99,8 +99,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
     sink.flush_and_close(Duration::from_secs(2));
-    served?;
-    Ok(ExitCode::SUCCESS)
+    served
 }
 
 fn log_format(format: model::LogFormat) -> LogFormat {
@@ -119,7 +118,8 @@ fn log_level(level: model::LogLevel) -> LogLevel {
     }
 }
 
-async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()> {
+/// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.
+async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
     match raise_open_files() {
         Ok(files) if files.now < 4_096 => {
             log.warn("Gateway", format_args!("only {} files can be open at once", files.now));
@@ -135,14 +135,20 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()>
     // Before anyone is told that it is ready: whoever is, may signal.
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
-    tokio::spawn(obey(signals, server.handle(), stop, log.clone()));
+    let handle = server.handle();
+    tokio::spawn(obey(signals, handle.clone(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
     log.info("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
     server.run(observer).await?;
     log.info("Gateway", "stopped");
-    Ok(())
+    Ok(if handle.is_hurried() { ExitCode::from(CUT_OFF) } else { ExitCode::SUCCESS })
 }
+
+/// The exit code after a second order to stop.
+const CUT_OFF: u8 = 130;
+/// How long the end may take after a second order to stop.
+const LAST_PATIENCE: Duration = Duration::from_secs(4);
 
 /// The signals that a gateway obeys.
 struct Signals {
@@ -172,7 +178,15 @@ async fn obey(mut signals: Signals, handle: Handle, stop: ShutdownHandle, log: L
             _ = signals.interrupt.recv() => {}
         }
         if stopping {
-            std::process::exit(130);
+            log.warn("Gateway", "stopping at once: requests under way are cut off");
+            handle.hurry();
+            // Redis is told which places are free; that has its own bound, and a third order does not wait for it.
+            tokio::select! {
+                () = tokio::time::sleep(LAST_PATIENCE) => {}
+                _ = signals.terminate.recv() => {}
+                _ = signals.interrupt.recv() => {}
+            }
+            std::process::exit(CUT_OFF.into());
         }
         stopping = true;
         log.info("Gateway", "stopping: requests under way may end");
