@@ -23,7 +23,7 @@ use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
 use tidegate_store::{FailureMode, LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
@@ -326,6 +326,17 @@ pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
     reloaded
 }
 
+/// How many may wait in the kernel's queue: a burst of clients must not have to ask twice. (The kernel may allow fewer.)
+const BACKLOG: u32 = 1_024;
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    // Workers take it into their own runtimes; it stays non-blocking.
+    socket.listen(BACKLOG)?.into_std()
+}
+
 impl Listener {
     fn bind(
         address: SocketAddr,
@@ -334,8 +345,7 @@ impl Listener {
         is_admin: bool,
     ) -> Result<Self, NotStarted> {
         let failed = |error| NotStarted::Bind(address, error);
-        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
+        let socket = listen(address).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         Ok(Self { socket: Mutex::new(Some(socket)), address, tls: ArcSwapOption::from(tls), h2c, is_admin })
     }
