@@ -12,6 +12,7 @@ use crate::body::Body;
 use crate::client::Client;
 use crate::ending::Ending;
 use crate::facts::Facts;
+use crate::forwarded::Told;
 use crate::limits::{Admission, Deciding, Denied, admit};
 use crate::plan::Plan;
 use crate::refusal::{self, rejected};
@@ -121,6 +122,7 @@ impl Passage<'_> {
     async fn forward(&mut self, upstream: &Arc<Upstream>, outbound: Outbound<'_>, mut admission: Admission) -> Reply {
         let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
         let Outbound { request, host, body, from_trusted } = outbound;
+        let told = from_trusted.then(|| Told::read(&self.plan.site, self.client.peer, &request.fields));
         let upgrade = vetting::upgrade(request, &body);
         let (length, body) = vetting::body(request, body);
         let outgoing = Outgoing {
@@ -132,7 +134,7 @@ impl Passage<'_> {
             asked_host: host,
             peer: &self.client.peer_text,
             peer_forwarded: &self.client.peer_forwarded,
-            trusted: from_trusted,
+            told,
             scheme: self.client.scheme,
             version: version_name(request.version),
             request_id: self.id.as_str(),

@@ -223,8 +223,50 @@ fn what_a_trusted_proxy_says_of_others_is_extended() {
     assert_eq!(values(&headers, "x-forwarded-port"), ["443"]);
     assert_eq!(values(&headers, "x-forwarded-prefix"), ["/admin"]);
     let forwarded = values(&headers, "forwarded").join(", ");
-    assert_eq!(forwarded, "for=1.2.3.4;proto=https, for=127.0.0.1;host=\"test.example\";proto=http");
+    let first = "for=1.2.3.4;host=\"bank.example\";proto=https";
+    assert_eq!(forwarded, format!("{first}, for=5.6.7.8, for=127.0.0.1;host=\"test.example\";proto=http"));
     assert_eq!(values(&headers, "x-tidegate-degraded"), [""; 0], "that is the gateway's own to say");
+}
+
+/// Which of the two an upstream reads is up to it: frameworks that preferred `Forwarded` saw the proxy for the client, and sent clients of
+/// `https` to `http`.
+#[test]
+fn both_kinds_of_header_tell_the_same_whichever_a_trusted_proxy_speaks() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\ntrusted_proxies: [127.0.0.1, 10.0.0.0/8]\n",
+        upstream.address
+    ));
+    let own = "for=127.0.0.1;host=\"test.example\";proto=http";
+    let sent_on = |sent: &[(&str, &str)]| {
+        assert_eq!(gateway.get_with("/", sent).status, 200);
+        let headers = upstream.last().headers;
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"]
+            .map(|name| values(&headers, name).join("|"))
+    };
+    let old = sent_on(&[
+        ("X-Forwarded-For", "2001:db8::1, 203.0.113.5:80, nonsense"),
+        ("X-Forwarded-Proto", "https, http"),
+        ("X-Forwarded-Host", "shop.example"),
+    ]);
+    let hops = "for=\"[2001:db8::1]\";host=\"shop.example\";proto=https, for=203.0.113.5, for=unknown";
+    let list = "2001:db8::1, 203.0.113.5:80, nonsense, 127.0.0.1".to_owned();
+    assert_eq!(old, [list, "https".to_owned(), "shop.example".to_owned(), format!("{hops}, {own}")]);
+
+    let only_proto = sent_on(&[("X-Forwarded-Proto", "https")]);
+    let forwarded = "for=127.0.0.1;host=\"test.example\";proto=https";
+    assert_eq!(only_proto, ["127.0.0.1", "https", "test.example", forwarded]);
+
+    // What stands before the element of a trusted proxy's client anyone could have written.
+    let hops = "for=6.6.6.6;proto=gopher;host=evil, For=\"[2001:db8::1]:4711\";Proto=https;host=\"shop.example\", for=10.1.1.1;proto=http";
+    let standard = sent_on(&[("Forwarded", hops)]);
+    let list = "6.6.6.6, 2001:db8::1, 10.1.1.1, 127.0.0.1".to_owned();
+    assert_eq!(standard, [list, "https".to_owned(), "shop.example".to_owned(), format!("{hops}, {own}")]);
+
+    // Nothing that could swallow what is added behind it is passed on.
+    for broken in ["for=\"6.6.6.6", "for=6.6.6.6;for=7.7.7.7", "for=\"a\\"] {
+        assert_eq!(sent_on(&[("Forwarded", broken)]), ["127.0.0.1", "http", "test.example", own], "{broken}");
+    }
 }
 
 #[test]
