@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
+use http::{StatusCode, Version};
 use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
@@ -123,6 +123,7 @@ impl Passage<'_> {
         let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
         let Outbound { request, host, body, from_trusted } = outbound;
         let told = from_trusted.then(|| Told::read(&self.plan.site, self.client.peer, &request.fields));
+        let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = vetting::upgrade(request, &body);
         let (length, body) = vetting::body(request, body);
         let outgoing = Outgoing {
@@ -149,6 +150,7 @@ impl Passage<'_> {
             sweep: &self.worker.sweep,
             client_timeout: connections.body_timeout.get(),
             max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
+            interim,
         };
         self.ending.upstream = Some(Arc::clone(upstream));
         let started = Instant::now();
