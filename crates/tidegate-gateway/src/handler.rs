@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
@@ -30,12 +30,13 @@ pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: Re
     let ending = Ending::begin(&worker, &client);
     let id = RequestId::of(&request.fields, &worker);
     let now = worker.gateway.clock.at(ending.started);
+    let is_head = request.method == Method::HEAD;
     let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, now, ending };
     let mut reply = passage.answer(request, body).await;
     let Passage { mut ending, id, .. } = passage;
     ending.status = reply.status;
     reply.lines.add("x-request-id", id.as_bytes());
-    reply.body.ends(ending);
+    reply.body.ends(ending, is_head);
     reply
 }
 
@@ -125,6 +126,10 @@ impl Passage<'_> {
         let told = from_trusted.then(|| Told::read(&self.plan.site, self.client.peer, &request.fields));
         let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = vetting::upgrade(request, &body);
+        if let (Some(record), false) = (&mut self.ending.record, admission.would_refuse.is_empty()) {
+            let name = |limit: &usize| self.plan.limits[*limit].name().into();
+            record.would_refuse = admission.would_refuse.iter().map(name).collect();
+        }
         let (length, body) = vetting::body(request, body);
         let outgoing = Outgoing {
             method: &request.method,
