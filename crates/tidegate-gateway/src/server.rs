@@ -43,7 +43,7 @@ use crate::stream::Stream;
 use crate::sweep::{Deadline, Sweep, TICK};
 
 /// How long what is given back to Redis is waited for at the end.
-const LAST_RETURNS: Duration = Duration::from_secs(2);
+const LAST_RETURNS: Duration = Duration::from_secs(3);
 
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;

@@ -148,7 +148,7 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
 /// The exit code after a second order to stop.
 const CUT_OFF: u8 = 130;
 /// How long the end may take after a second order to stop.
-const LAST_PATIENCE: Duration = Duration::from_secs(4);
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The signals that a gateway obeys.
 struct Signals {

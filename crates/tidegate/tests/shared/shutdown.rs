@@ -380,11 +380,15 @@ fn a_second_order_to_stop_gives_places_in_flight_back() {
 #[test]
 fn a_gateway_that_stops_while_redis_is_away_still_gives_places_back_if_redis_returns() {
     let (server, upstream) = (Server::start(), Holding::start());
-    let redis = "budget: 100ms, on_failure: open";
+    let redis = "budget: 500ms, on_failure: open";
     let mut gateway = Gateway::start(&config(upstream.address(), &server.url(), redis, TWO_PLACES));
     let mut held = upstream.visit(gateway.address);
     wait_until("it has its place", || places_taken(&server) == 1);
     server.freeze(true);
+    wait_until("it is given up", || {
+        assert_eq!(gateway.get("/").status, 200);
+        gateway.metric("ratelimiter_redis_connected") == Some(0.0)
+    });
     upstream.let_go();
     assert_eq!(held.answer().status, 200);
     stop(&gateway, "TERM");
