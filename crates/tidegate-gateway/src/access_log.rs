@@ -34,6 +34,8 @@ pub(crate) struct Record {
     upstream: Box<str>,
     /// The limit that refused.
     pub(crate) refused_by: Option<Box<str>>,
+    /// The limits on trial that would have refused.
+    pub(crate) would_refuse: Vec<Box<str>>,
 }
 
 impl AccessLog {
@@ -74,6 +76,7 @@ impl Record {
             route: Box::default(),
             upstream: Box::default(),
             refused_by: None,
+            would_refuse: Vec::new(),
         }
     }
 
@@ -93,6 +96,7 @@ impl Record {
             route: Box::default(),
             upstream: Box::default(),
             refused_by: None,
+            would_refuse: Vec::new(),
         }
     }
 
@@ -167,6 +171,10 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
         if let Some(value) = value {
             let _written = write!(line, ",\"{field}\":{}", text(value));
         }
+    }
+    if !record.would_refuse.is_empty() {
+        let names: serde_json::Value = record.would_refuse.iter().map(|name| text(name)).collect();
+        let _written = write!(line, ",\"would_refuse\":{names}");
     }
     line.push('}');
 }

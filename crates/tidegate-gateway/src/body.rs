@@ -39,14 +39,14 @@ impl Body {
         Self { content: Content::Stream(stream), ending: None, stall: None }
     }
 
-    /// The request ends when this body does.
-    pub(crate) fn ends(&mut self, mut ending: Box<Ending>) {
+    /// The request ends when this body does. `is_head`: nothing of it is sent.
+    pub(crate) fn ends(&mut self, mut ending: Box<Ending>, is_head: bool) {
         self.stall = Ending::stall_deadline();
         if let Some(stall) = &self.stall {
             stall.set(ending.write_timeout());
         }
         if let Content::Whole(bytes) = &self.content {
-            ending.bytes = bytes.len() as u64;
+            ending.bytes = if is_head { 0 } else { bytes.len() as u64 };
             ending.is_whole = true;
         }
         self.ending = Some(ending);

@@ -12,6 +12,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 
 use crate::config::model::Connections;
+use crate::forwarded;
 use crate::stream::Stream;
 use crate::sweep::Deadline;
 
@@ -54,11 +55,10 @@ impl Client {
         let idle_timeout = connections.idle_timeout.get();
         deadline.set(idle_timeout);
         let peer = peer.to_canonical();
-        let peer_forwarded = if peer.is_ipv4() { format!("for={peer}") } else { format!("for=\"[{peer}]\"") };
         Self {
             peer,
             peer_text: peer.to_string().into(),
-            peer_forwarded: peer_forwarded.into(),
+            peer_forwarded: forwarded::node_of(peer).into(),
             listener,
             scheme: if is_tls { "https" } else { "http" },
             is_h2,

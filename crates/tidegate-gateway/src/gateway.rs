@@ -33,6 +33,8 @@ pub(crate) struct Gateway {
     pub(crate) control: Control,
     pub(crate) returns: Arc<Returns>,
     draining: AtomicBool,
+    /// Whether those under way get no more time.
+    hurried: AtomicBool,
     refusals: Aggregate,
     troubles: Aggregate,
     /// Errors of the access log, and how many of them have been noted.
@@ -64,6 +66,7 @@ impl Gateway {
             control,
             returns: Arc::new(Returns { runtime: Handle::current(), under_way: AtomicUsize::new(0) }),
             draining: AtomicBool::new(false),
+            hurried: AtomicBool::new(false),
             refusals: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
             log_errors: Aggregate::new(SUMMARY_EVERY, now),
@@ -101,6 +104,15 @@ impl Gateway {
 
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried.load(Ordering::Relaxed)
+    }
+
+    /// Cuts off what is under way.
+    pub(crate) fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
     }
 
     /// A request was refused: a line now and then, never one each.
@@ -190,10 +202,11 @@ impl Returns {
         });
     }
 
-    /// Waits until nothing is under way any more, but no longer than `patience`.
-    pub(crate) async fn wait(&self, patience: Duration) {
+    /// Waits until nothing is under way or owed any more, but no longer than `patience`.
+    pub(crate) async fn wait(&self, store: Option<&Store>, patience: Duration) {
         let until = Instant::now() + patience;
-        while self.under_way.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        let is_left = || self.under_way.load(Ordering::Relaxed) > 0 || store.is_some_and(|store| store.owed() > 0);
+        while is_left() && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -219,6 +232,12 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> t
             StoreEvent::Down { error } => {
                 log.warn("RedisClient", format_args!("Redis connection lost, {entering}: {error}"));
             }
+            StoreEvent::PlacesLost { places } => log.warn(
+                "RedisClient",
+                format_args!(
+                    "{places} places in flight can't be given back: they stay taken for as long as `hold` says"
+                ),
+            ),
             StoreEvent::Up { after } => {
                 let seconds = after.as_secs_f64();
                 log.info(

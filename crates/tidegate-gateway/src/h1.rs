@@ -6,6 +6,6 @@ mod request;
 mod response;
 mod serving;
 
-pub(crate) use io::Incoming;
+pub(crate) use io::{Incoming, Interim};
 pub(crate) use request::MOST_HEADERS;
 pub(crate) use serving::serve;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
+use http::{Method, StatusCode, Version};
 use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
@@ -12,6 +12,7 @@ use crate::body::Body;
 use crate::client::Client;
 use crate::ending::Ending;
 use crate::facts::Facts;
+use crate::forwarded::Told;
 use crate::limits::{Admission, Deciding, Denied, admit};
 use crate::plan::Plan;
 use crate::refusal::{self, rejected};
@@ -29,12 +30,13 @@ pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: Re
     let ending = Ending::begin(&worker, &client);
     let id = RequestId::of(&request.fields, &worker);
     let now = worker.gateway.clock.at(ending.started);
+    let is_head = request.method == Method::HEAD;
     let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, now, ending };
     let mut reply = passage.answer(request, body).await;
     let Passage { mut ending, id, .. } = passage;
     ending.status = reply.status;
     reply.lines.add("x-request-id", id.as_bytes());
-    reply.body.ends(ending);
+    reply.body.ends(ending, is_head);
     reply
 }
 
@@ -121,7 +123,13 @@ impl Passage<'_> {
     async fn forward(&mut self, upstream: &Arc<Upstream>, outbound: Outbound<'_>, mut admission: Admission) -> Reply {
         let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
         let Outbound { request, host, body, from_trusted } = outbound;
+        let told = from_trusted.then(|| Told::read(&self.plan.site, self.client.peer, &request.fields));
+        let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = vetting::upgrade(request, &body);
+        if let (Some(record), false) = (&mut self.ending.record, admission.would_refuse.is_empty()) {
+            let name = |limit: &usize| self.plan.limits[*limit].name().into();
+            record.would_refuse = admission.would_refuse.iter().map(name).collect();
+        }
         let (length, body) = vetting::body(request, body);
         let outgoing = Outgoing {
             method: &request.method,
@@ -132,7 +140,7 @@ impl Passage<'_> {
             asked_host: host,
             peer: &self.client.peer_text,
             peer_forwarded: &self.client.peer_forwarded,
-            trusted: from_trusted,
+            told,
             scheme: self.client.scheme,
             version: version_name(request.version),
             request_id: self.id.as_str(),
@@ -147,6 +155,7 @@ impl Passage<'_> {
             sweep: &self.worker.sweep,
             client_timeout: connections.body_timeout.get(),
             max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
+            interim,
         };
         self.ending.upstream = Some(Arc::clone(upstream));
         let started = Instant::now();

@@ -12,6 +12,7 @@ mod control;
 mod ending;
 mod facts;
 mod fields;
+mod forwarded;
 mod gateway;
 mod h1;
 mod h2_streams;

@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     store_errors: Counter,
     /// Calls to Redis that failed, to be told now and then.
     pub(crate) store_troubles: Aggregate,
+    lost_places: Counter,
     process: Process,
     /// Where the event log goes.
     events: Option<Sink>,
@@ -145,6 +146,7 @@ impl Metrics {
             store_calls: Histogram::new(&buckets(&STORE_MICROS)),
             store_errors: Counter::new(),
             store_troubles: Aggregate::new(SUMMARY_EVERY, Instant::now()),
+            lost_places: Counter::new(),
             process: Process::new(),
             events,
             connections: AtomicI64::new(0),
@@ -170,6 +172,7 @@ impl Metrics {
             }
             StoreEvent::Down { .. } | StoreEvent::StillDown { .. } => self.store_errors.inc(),
             StoreEvent::Up { .. } => {}
+            StoreEvent::PlacesLost { places } => self.lost_places.add(places as u64),
         }
     }
 
@@ -231,6 +234,12 @@ impl Metrics {
             Kind::Counter,
         )
         .sample(&[], self.store_errors.get());
+        page.family(
+            "tidegate_places_lost_total",
+            "Places in flight that Redis could not be told are free; they stay taken for `hold`.",
+            Kind::Counter,
+        )
+        .sample(&[], self.lost_places.get());
         page.family("ratelimiter_redis_connected", "Whether Redis can be asked.", Kind::Gauge)
             .sample(&[], !store.is_down);
         page.family("tidegate_config_version", "Version of the limits in Redis.", Kind::Gauge)

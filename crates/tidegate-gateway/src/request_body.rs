@@ -28,6 +28,14 @@ impl RequestBody {
         }
     }
 
+    /// The way for interim answers to whoever sent it. HTTP/2 has none: hyper can't send them.
+    pub(crate) fn interim(&self) -> Option<h1::Interim> {
+        match self {
+            Self::H1(body) => Some(body.interim()),
+            Self::H2(_) => None,
+        }
+    }
+
     /// How long it is, where that is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {

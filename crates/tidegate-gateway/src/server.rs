@@ -23,7 +23,7 @@ use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
 use tidegate_store::{FailureMode, LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -44,7 +44,7 @@ use crate::stream::Stream;
 use crate::sweep::{Deadline, Sweep, TICK};
 
 /// How long what is given back to Redis is waited for at the end.
-const LAST_RETURNS: Duration = Duration::from_secs(2);
+const LAST_RETURNS: Duration = Duration::from_secs(3);
 
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -283,7 +283,7 @@ impl Server {
             threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<usize>()
         });
         let left = joined.await.unwrap_or(0);
-        self.gateway.returns.wait(LAST_RETURNS).await;
+        self.gateway.returns.wait(self.gateway.store(), LAST_RETURNS).await;
         summaries.abort();
         self.gateway.summarize(true);
         if left > 0 {
@@ -313,6 +313,16 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Gives requests under way no more time once the gateway stops. What they hold in Redis is still given back.
+    pub fn hurry(&self) {
+        self.gateway.hurry();
+    }
+
+    /// Whether they get none.
+    pub fn is_hurried(&self) -> bool {
+        self.gateway.is_hurried()
+    }
+
     /// Reads the configuration anew; a bad one changes nothing.
     pub async fn reload(&self) -> Result<(), String> {
         reload(&self.gateway).await.map_err(|error| error.to_string())
@@ -342,6 +352,17 @@ pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
     reloaded
 }
 
+/// How many may wait in the kernel's queue: a burst of clients must not have to ask twice. (The kernel may allow fewer.)
+const BACKLOG: u32 = 1_024;
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    // Workers take it into their own runtimes; it stays non-blocking.
+    socket.listen(BACKLOG)?.into_std()
+}
+
 impl Listener {
     fn bind(
         address: SocketAddr,
@@ -350,8 +371,7 @@ impl Listener {
         is_admin: bool,
     ) -> Result<Self, NotStarted> {
         let failed = |error| NotStarted::Bind(address, error);
-        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
+        let socket = listen(address).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         Ok(Self { socket: Mutex::new(Some(socket)), address, tls: ArcSwapOption::from(tls), h2c, is_admin })
     }
@@ -421,7 +441,7 @@ async fn serve_and_drain(
         while accepting.try_join_next().is_some() {}
         accepting.is_empty() && worker.open.load(Ordering::Relaxed) == 0
     };
-    while !is_served(&mut accepting) && Instant::now() < until {
+    while !is_served(&mut accepting) && Instant::now() < until && !worker.gateway.is_hurried() {
         worker.sweep.wake_all();
         tokio::time::sleep(TICK.min(until.saturating_duration_since(Instant::now()))).await;
     }

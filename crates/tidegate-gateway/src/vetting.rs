@@ -7,6 +7,7 @@ use http::{Method, StatusCode, Version};
 
 use crate::config::model::Connections;
 use crate::fields::{Fields, text};
+use crate::forwarded;
 use crate::plan::Site;
 use crate::request_body::RequestBody;
 use crate::request_head::RequestHead;
@@ -146,6 +147,9 @@ fn name_length(host: &[u8]) -> Option<usize> {
 /// that anyone could have written.
 pub(crate) fn client_ip(site: &Site, peer: IpAddr, fields: &Fields) -> IpAddr {
     let values: Vec<&[u8]> = fields.all("x-forwarded-for").collect();
+    if values.is_empty() {
+        return forwarded::client_ip(site, peer, fields);
+    }
     let mut client = peer;
     for address in values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b',')) {
         let Some(address) = text(address).and_then(|text| parse_address(text.trim())) else { return client };
@@ -158,7 +162,7 @@ pub(crate) fn client_ip(site: &Site, peer: IpAddr, fields: &Fields) -> IpAddr {
 }
 
 /// An address as proxies write it: bare, in brackets, with a port.
-fn parse_address(text: &str) -> Option<IpAddr> {
+pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = text.parse::<IpAddr>();
     let bare = bare.or_else(|_| text.parse::<std::net::SocketAddr>().map(|address| address.ip()));
     let bare = bare.or_else(|_| text.trim_start_matches('[').trim_end_matches(']').parse());

@@ -1,9 +1,10 @@
 -- The exact log, and with `give_back` the concurrency limit. State: used, latest, seq, window; the admissions stand in a sorted set
--- beside it, member "seq:cost" (or "Lid:cost" for a lease), score = when. A clock that goes back counts as standing still.
+-- beside it, member "seq:cost" ("Lid:cost" for a lease, "Pid:cost" for a place that its holder has named), score = when. A clock that goes
+-- back counts as standing still.
 
 local log = { keys = 2 }
 
-function log.numbers(a, b) return { limit = a, window = b } end
+function log.numbers(a, b, id) return { limit = a, window = b, id = id } end
 
 local function tokens_of(member) return tonumber(string.match(member, ':(%d+)$')) end
 
@@ -85,11 +86,17 @@ local function add(s, at, name, tokens)
   s.used = s.used + tokens
 end
 
+-- A receipt's number below zero is the name that the holder gave it.
+local function entry_name(number)
+  return number < 0 and 'P' .. string.format('%.0f', -number) or string.format('%.0f', number)
+end
+
 function log.take(s, n, cost)
   forget_expired(s)
   s.latest, s.seq = math.max(now, s.latest), s.seq + 1
-  add(s, s.latest, string.format('%.0f', s.seq), cost)
-  return s.latest, 0, 0, s.seq
+  local number = n.id and n.id > 0 and -n.id or s.seq
+  add(s, s.latest, entry_name(number), cost)
+  return s.latest, 0, 0, number
 end
 
 local function remove(s, name, tokens)
@@ -99,7 +106,7 @@ local function remove(s, name, tokens)
 end
 
 function log.give_back(s, n, cost, at, owed, returned, seq)
-  remove(s, string.format('%.0f', seq), cost)
+  remove(s, entry_name(seq), cost)
 end
 
 -- An open lease stands in the log at its end, as if it were all spent then. What is known to be spent moves to now.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_policy::{Algorithm, Decision};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::limit::SharedLevel;
@@ -27,6 +26,12 @@ impl Charge {
     pub(crate) fn is_place(&self) -> bool {
         self.numbers.algorithm == Algorithm::Concurrency
     }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let numbers = Numbers { algorithm: Algorithm::Concurrency, args: [1, 1, 0] };
+        Self { keys: Vec::new(), numbers, cost: 1, receipt: [0; 4] }
+    }
 }
 
 /// Integers a level takes in the reply of `exact.lua`.
@@ -41,10 +46,17 @@ struct Question {
 }
 
 impl Question {
-    fn new(levels: &[&SharedLevel<'_>], commit: bool) -> Self {
+    fn new(inner: &Inner, levels: &[&SharedLevel<'_>], commit: bool) -> Self {
         let mut keys = Vec::with_capacity(levels.len());
         let mut args = vec![String::new(), u8::from(commit).to_string()];
-        let numbered = |level: &&SharedLevel<'_>| (level.limit.numbers(), level.cost.get());
+        let numbered = |level: &&SharedLevel<'_>| {
+            let mut numbers = level.limit.numbers();
+            if numbers.algorithm == Algorithm::Concurrency {
+                // We name the place ourselves: it can be given back even if we never hear that we have it.
+                numbers.args[2] = inner.next_id();
+            }
+            (numbers, level.cost.get())
+        };
         let numbers: Vec<(Numbers, u32)> = levels.iter().map(numbered).collect();
         for (level, (numbers, cost)) in levels.iter().zip(&numbers) {
             keys.extend(level.limit.redis_keys(numbers, level.key));
@@ -55,10 +67,12 @@ impl Question {
         Self { keys, args, levels: numbers, commit }
     }
 
-    async fn put(&self, inner: &Inner) -> Answer {
+    async fn put(&self, inner: &Arc<Inner>) -> Answer {
         let algorithms: Vec<_> = self.levels.iter().map(|(numbers, _)| numbers.algorithm).collect();
         let script = inner.scripts.get(Task::Check, &algorithms);
+        let mut unanswered = Unanswered { inner, places: self.places(inner) };
         let reply = inner.link.run(&script, &self.keys, &self.args, 1 + self.levels.len() * REPLY).await?;
+        unanswered.places.clear();
         let answers = reply[1..].chunks_exact(REPLY);
         let decisions: Vec<Decision> = answers.clone().map(decision).collect();
         if !self.commit || decisions.iter().any(|decision| !decision.is_admitted()) {
@@ -73,6 +87,41 @@ impl Question {
         });
         Ok((decisions, charges.collect()))
     }
+
+    /// The places that Redis may take for it, by the names it was given for them.
+    fn places(&self, inner: &Inner) -> Vec<Charge> {
+        if !self.commit || inner.link.is_down() {
+            return Vec::new();
+        }
+        let (mut keys, mut places) = (self.keys.iter(), Vec::new());
+        for (numbers, cost) in &self.levels {
+            let keys = keys.by_ref().take(numbers.key_count());
+            if numbers.algorithm == Algorithm::Concurrency {
+                let name = -i64::try_from(numbers.args[2]).unwrap_or(0);
+                places.push(Charge {
+                    keys: keys.cloned().collect(),
+                    numbers: *numbers,
+                    cost: *cost,
+                    receipt: [0, 0, 0, name],
+                });
+            } else {
+                keys.for_each(drop);
+            }
+        }
+        places
+    }
+}
+
+/// Places that Redis may have taken for a question whose answer never came: too late, or nobody was left to hear it.
+struct Unanswered<'a> {
+    inner: &'a Arc<Inner>,
+    places: Vec<Charge>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.inner.owe(std::mem::take(&mut self.places));
+    }
 }
 
 type Answer = Result<(Vec<Decision>, Vec<Charge>), Unavailable>;
@@ -86,10 +135,10 @@ struct OnTheWay {
 impl Drop for OnTheWay {
     fn drop(&mut self) {
         let charges = std::mem::take(&mut self.charges);
-        // Without a runtime there is nobody left to tell Redis: it is shutting down.
-        if let (false, Ok(runtime)) = (charges.is_empty(), Handle::try_current()) {
+        if !charges.is_empty() {
             let inner = Arc::clone(&self.inner);
-            runtime.spawn(async move { inner.give_back_exact(&charges).await });
+            // Not on the runtime of whoever asked: it may be about to end.
+            self.inner.runtime.spawn(async move { inner.give_back_exact(charges).await });
         }
     }
 }
@@ -104,7 +153,7 @@ impl Inner {
     /// Asks Redis; charges all levels if all admit and `commit` is set. If the caller is gone by the time of the answer, what was charged
     /// is given back: a place in flight that nobody will ever leave must not stay taken.
     pub(crate) async fn ask_exact(self: &Arc<Self>, levels: &[&SharedLevel<'_>], commit: bool) -> Answer {
-        let question = Question::new(levels, commit);
+        let question = Question::new(self, levels, commit);
         let (answer, answered) = oneshot::channel();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
@@ -115,20 +164,31 @@ impl Inner {
         Ok((decisions, std::mem::take(&mut on_the_way.charges)))
     }
 
-    pub(crate) async fn give_back_exact(&self, charges: &[Charge]) {
-        let mut keys = Vec::with_capacity(charges.len());
+    /// Gives back. If Redis is away the places are owed to it, and the rest stays charged: what was late may have been carried out, and only
+    /// a place can be given back twice without harm, for it has a name.
+    pub(crate) async fn give_back_exact(self: &Arc<Self>, mut charges: Vec<Charge>) {
+        if self.return_to_redis(charges.iter()).await.is_err() {
+            charges.retain(Charge::is_place);
+            self.owe(charges);
+        }
+    }
+
+    pub(crate) async fn return_to_redis(
+        &self,
+        charges: impl ExactSizeIterator<Item = &Charge>,
+    ) -> Result<(), Unavailable> {
+        let (mut keys, mut algorithms) = (Vec::with_capacity(charges.len()), Vec::with_capacity(charges.len()));
         let mut args = vec![String::new()];
         for charge in charges {
+            algorithms.push(charge.numbers.algorithm);
             keys.extend(charge.keys.iter().cloned());
             args.push(charge.numbers.algorithm.name().to_owned());
             args.extend(charge.numbers.args.map(|number| number.to_string()));
             args.push(charge.cost.to_string());
             args.extend(charge.receipt.map(|number| number.to_string()));
         }
-        let algorithms: Vec<_> = charges.iter().map(|charge| charge.numbers.algorithm).collect();
         let script = self.scripts.get(Task::GiveBack, &algorithms);
-        // If Redis is away the charge stays: the link has told its observer.
-        let _unavailable = self.link.run(&script, &keys, &args, 1).await;
+        self.link.run(&script, &keys, &args, 1).await.map(drop)
     }
 }
 

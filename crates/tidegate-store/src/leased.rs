@@ -117,7 +117,7 @@ impl Inner {
 
     /// A question about this key, unless somebody is asking already.
     fn question(&self, limit: &SharedLimit, key: Key, cost: u32, now: Timestamp) -> Option<Question> {
-        let (id, patience) = (self.next_lease_id(), self.budget * 2);
+        let (id, patience) = (self.next_id(), self.budget * 2);
         let ask = limit.leases().update(&key, now, |state| state.ask(cost, now, &self.lease, id, patience))?;
         Some(Question { limit: limit.clone(), key, ask })
     }

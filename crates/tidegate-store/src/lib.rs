@@ -24,7 +24,7 @@
 //! config.observer = Arc::new(|event| match event {
 //!     StoreEvent::Down { error } => eprintln!("Redis is away: {error}"),
 //!     StoreEvent::Up { after } => eprintln!("Redis is back after {after:?}"),
-//!     StoreEvent::Call { .. } | StoreEvent::StillDown { .. } => {} // for metrics
+//!     StoreEvent::Call { .. } | StoreEvent::StillDown { .. } | StoreEvent::PlacesLost { .. } => {} // for metrics
 //! });
 //! let store = Store::connect(config).await?;
 //! let rule = Gcra::new(Rate::new(1_000, Duration::from_secs(60))?, 100)?;
@@ -49,6 +49,7 @@ mod limit;
 mod link;
 mod local;
 mod numbers;
+mod owed;
 #[doc(hidden)] // public for the differential test, which runs the scripts with a clock of its own
 pub mod script;
 mod store;

@@ -38,6 +38,11 @@ pub enum StoreEvent<'a> {
         /// How long it was away.
         after: Duration,
     },
+    /// Places in flight that could not be given back, and will not be: they stay taken for as long as a request may hold one.
+    PlacesLost {
+        /// How many.
+        places: usize,
+    },
 }
 
 /// Is told of every [`StoreEvent`], on the way of a request: it should be quick.
@@ -129,6 +134,10 @@ impl Link {
 
     pub(crate) fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn tell(&self, event: StoreEvent<'_>) {
+        (self.observer)(event);
     }
 
     /// Runs a script within the time budget, and returns the `count` integers it replies. A call that came too late may still have been

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_policy::{Decision, MAX_LEVELS, RefusedBy, Rule, Timestamp, longest_refusal};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::exact::Charge;
@@ -14,6 +15,7 @@ use crate::leased::Turns;
 use crate::limit::{SharedLevel, SharedLimit, Sharing};
 use crate::link::{LONGEST_PAUSE, Link, Observer, Unavailable};
 use crate::local::{LocalTicket, check_local};
+use crate::owed::Owed;
 use crate::script::Scripts;
 use crate::{Document, Name, Topology, Unshareable};
 
@@ -73,7 +75,10 @@ pub(crate) struct Inner {
     pub(crate) link: Arc<Link>,
     pub(crate) scripts: Scripts,
     pub(crate) turns: Turns,
-    next_lease: AtomicU64,
+    pub(crate) owed: Owed,
+    /// The one it was connected on, which outlives whoever asks.
+    pub(crate) runtime: Handle,
+    next_id: AtomicU64,
 }
 
 /// Who decided.
@@ -178,11 +183,13 @@ impl Store {
         let StoreConfig { topology, namespace, budget, on_failure, lease, observer } = config;
         let probe = format!("tidegate:{{{}}}::probe", namespace.as_str());
         let link = Link::open(topology, budget, probe, observer).await;
-        // Leases of different processes must never have the same id: 32 random bits, then a counter; 52 bits in all.
+        // What different processes name must never have the same id: 32 random bits, then a counter; 52 bits in all.
         let random = std::hash::RandomState::new().hash_one(std::process::id()) & 0xffff_ffff;
-        let next_lease = AtomicU64::new(random << 20);
-        let (scripts, turns) = (Scripts::default(), Turns::default());
-        Ok(Self(Arc::new(Inner { namespace, on_failure, lease, budget, link, scripts, turns, next_lease })))
+        let next_id = AtomicU64::new(random << 20);
+        let (scripts, turns, owed, runtime) =
+            (Scripts::default(), Turns::default(), Owed::default(), Handle::current());
+        let inner = Inner { namespace, on_failure, lease, budget, link, scripts, turns, owed, runtime, next_id };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// A limit of this store. Its name and algorithm are what it is known by: whoever uses the same ones in the same namespace shares its
@@ -245,8 +252,15 @@ impl Store {
         })
     }
 
+    /// How many places in flight are free and Redis does not know it yet, because it was away. They are given back when it is there
+    /// again: at most 10,000, the latest ones.
+    pub fn owed(&self) -> usize {
+        self.0.owed.count()
+    }
+
     /// Gives back what a request was charged, as [`tidegate_policy::Limiter::give_back`] says. Redis is told in a task of its own, which
-    /// goes on if the returned future is dropped; if it can't be reached, what it charged stays charged.
+    /// goes on if the returned future is dropped. If it can't be reached, places in flight are given back when it is there again (see
+    /// [`owed`](Self::owed)); whatever else it charged stays charged.
     pub async fn give_back(&self, charged: Charged, now: Timestamp) {
         for ticket in charged.local {
             ticket.give_back(now);
@@ -254,13 +268,14 @@ impl Store {
         if !charged.exact.is_empty() {
             let inner = Arc::clone(&self.0);
             // It can only fail if the runtime shuts down, and then nobody waits here.
-            let _ended = tokio::spawn(async move { inner.give_back_exact(&charged.exact).await }).await;
+            let _ended = tokio::spawn(async move { inner.give_back_exact(charged.exact).await }).await;
         }
     }
 }
 
 impl Inner {
-    pub(crate) fn next_lease_id(&self) -> u64 {
-        self.next_lease.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
+    /// A number that nobody else has.
+    pub(crate) fn next_id(&self) -> u64 {
+        (self.next_id.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)).max(1)
     }
 }

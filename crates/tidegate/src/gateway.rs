@@ -106,8 +106,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     // Not by dropping it, which waits for a name server that does not answer, or for a file that is being read anew and may never end.
     runtime.shutdown_background();
     sink.flush_and_close(Duration::from_secs(2));
-    served?;
-    Ok(ExitCode::SUCCESS)
+    served
 }
 
 fn log_format(format: model::LogFormat) -> LogFormat {
@@ -126,7 +125,8 @@ fn log_level(level: model::LogLevel) -> LogLevel {
     }
 }
 
-async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()> {
+/// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.
+async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
     match raise_open_files() {
         Ok(files) if files.now < 4_096 => {
             log.warn("Gateway", format_args!("only {} files can be open at once", files.now));
@@ -142,16 +142,22 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<()>
     // Before anyone is told that it is ready: whoever is, may signal.
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
+    let handle = server.handle();
     let Signals { hang_up, terminate, interrupt } = signals;
-    tokio::spawn(reload(hang_up, server.handle()));
-    tokio::spawn(stop_on([terminate, interrupt], stop, log.clone()));
+    tokio::spawn(reload(hang_up, handle.clone()));
+    tokio::spawn(stop_on([terminate, interrupt], handle.clone(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
     log.announce("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
     server.run(observer).await?;
     log.info("Gateway", "stopped");
-    Ok(())
+    Ok(if handle.is_hurried() { ExitCode::from(CUT_OFF) } else { ExitCode::SUCCESS })
 }
+
+/// The exit code after a second order to stop.
+const CUT_OFF: u8 = 130;
+/// How long the end may take after a second order to stop.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The signals that a gateway obeys.
 struct Signals {
@@ -176,7 +182,7 @@ async fn reload(mut hang_up: Signal, handle: Handle) {
 }
 
 /// SIGTERM and Ctrl-C stop, a second one stops at once.
-async fn stop_on([mut terminate, mut interrupt]: [Signal; 2], stop: ShutdownHandle, log: Log) {
+async fn stop_on([mut terminate, mut interrupt]: [Signal; 2], handle: Handle, stop: ShutdownHandle, log: Log) {
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -184,7 +190,15 @@ async fn stop_on([mut terminate, mut interrupt]: [Signal; 2], stop: ShutdownHand
             _ = interrupt.recv() => {}
         }
         if stopping {
-            std::process::exit(130);
+            log.warn("Gateway", "stopping at once: requests under way are cut off");
+            handle.hurry();
+            // Redis is told which places are free; that has its own bound, and a third order does not wait for it.
+            tokio::select! {
+                () = tokio::time::sleep(LAST_PATIENCE) => {}
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            std::process::exit(CUT_OFF.into());
         }
         stopping = true;
         log.info("Gateway", "stopping: requests under way may end");

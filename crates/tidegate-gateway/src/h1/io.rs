@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use http_body::Frame;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, ReadBuf};
 
+use super::response::write_interim;
 use crate::client::Client;
+use crate::fields::Fields;
 use crate::request_body::Broken;
 use crate::stream::Stream;
 use crate::upstream::{Chunked, Piece};
@@ -21,6 +24,8 @@ const FIRST_READ: usize = 4 * 1024;
 const LARGEST_READ: usize = 32 * 1024;
 /// What is read ahead of a body that nobody has asked for yet.
 const AHEAD: usize = 16 * 1024;
+/// What may wait of interim answers for a client to take them. More are not passed on.
+const MOST_INTERIM: usize = 16 * 1024;
 
 /// The bytes of a connection.
 pub(super) struct Io {
@@ -32,6 +37,10 @@ pub(super) struct Io {
     pub(super) rest: Rest,
     /// The client waits for `100 Continue` before it sends the body.
     pub(super) owes_continue: bool,
+    /// Interim answers (1xx) that are to be written before anything else.
+    interim: BytesMut,
+    /// … and those that TLS may still keep back.
+    unflushed: bool,
     /// The client has closed its side.
     pub(super) is_closed: bool,
     client: Arc<Client>,
@@ -58,6 +67,8 @@ impl Shared {
             read_size: FIRST_READ,
             rest: Rest::Ended,
             owes_continue: false,
+            interim: BytesMut::new(),
+            unflushed: false,
             is_closed: false,
             client,
         })))
@@ -101,6 +112,29 @@ impl Io {
 
     /// Writes all of `out`, as far as the client takes it. Ready when nothing is left.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, out: &mut impl bytes::Buf) -> Poll<io::Result<()>> {
+        if !self.interim.is_empty() {
+            let mut interim = std::mem::take(&mut self.interim);
+            let written = self.poll_write_out(cx, &mut interim);
+            self.interim = interim;
+            std::task::ready!(written)?;
+        }
+        self.poll_write_out(cx, out)
+    }
+
+    /// Writes the interim answers that wait, as far as the client takes them.
+    pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.interim.is_empty() {
+            std::task::ready!(self.poll_write(cx, &mut Bytes::new()))?;
+            (self.interim, self.unflushed) = (BytesMut::new(), true);
+        }
+        if self.unflushed {
+            std::task::ready!(self.poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_out(&mut self, cx: &mut Context<'_>, out: &mut impl bytes::Buf) -> Poll<io::Result<()>> {
         while out.has_remaining() {
             match Pin::new(&mut self.stream).poll_write(cx, out.chunk()) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -138,6 +172,7 @@ impl Io {
     /// Makes a connection without requests as small as it can be.
     pub(super) fn rest(&mut self) {
         self.read_size = FIRST_READ;
+        self.interim = BytesMut::new();
         if self.read.is_empty() {
             self.read = BytesMut::new();
         }
@@ -179,13 +214,14 @@ impl Io {
                 Piece::Partial => {}
             }
             if self.owes_continue {
-                // The first time the body is asked for. It is short enough to fit into any empty socket.
+                // The first time the body is asked for.
                 self.owes_continue = false;
-                if std::task::ready!(self.poll_write(cx, &mut &b"HTTP/1.1 100 Continue\r\n\r\n"[..])).is_err() {
-                    self.rest = Rest::Broken;
-                    continue;
-                }
-                std::task::ready!(self.poll_flush(cx)).ok();
+                self.interim.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            // What the client does not take at once is written when it does, by whoever waits for the answer.
+            if let Poll::Ready(Err(_)) = self.poll_interim(cx) {
+                self.rest = Rest::Broken;
+                continue;
             }
             if self.is_closed {
                 self.rest = Rest::Broken;
@@ -194,6 +230,21 @@ impl Io {
             if std::task::ready!(self.poll_read(cx)).is_err() {
                 self.rest = Rest::Broken;
             }
+        }
+    }
+}
+
+/// The way for interim answers to a client.
+pub(crate) struct Interim(Shared);
+
+impl Interim {
+    /// Passes an interim answer on, if the client has taken those before it.
+    pub(crate) fn pass_on(&self, status: StatusCode, fields: &Fields) {
+        let interim = &mut self.0.lock().interim;
+        let before = interim.len();
+        write_interim(interim, status, fields);
+        if interim.len() > MOST_INTERIM {
+            interim.truncate(before);
         }
     }
 }
@@ -212,6 +263,10 @@ impl Incoming {
             Rest::Ended => Some(0),
             _ => None,
         }
+    }
+
+    pub(crate) fn interim(&self) -> Interim {
+        Interim(self.0.clone())
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {

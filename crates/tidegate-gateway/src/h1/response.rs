@@ -1,5 +1,6 @@
 //! Heads of answers, and how their bodies are framed.
 
+use bytes::{BufMut, BytesMut};
 use http::{StatusCode, Version};
 use http_body::Body as _;
 
@@ -82,9 +83,26 @@ pub(super) fn write_head(out: &mut Vec<u8>, reply: &Reply, asked: Asked, date: &
     (framing, keep_alive)
 }
 
-fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+/// Writes an interim answer: its fields are the upstream's, without those that concern its connection.
+pub(super) fn write_interim(out: &mut BytesMut, status: StatusCode, fields: &Fields) {
+    out.put_slice(b"HTTP/1.1 ");
+    out.put_slice(status.as_str().as_bytes());
+    out.put_slice(b" ");
+    out.put_slice(status.canonical_reason().unwrap_or("").as_bytes());
+    out.put_slice(b"\r\n");
+    for (name, value) in fields.iter() {
+        // It has no body (RFC 9110 §8.6).
+        if !name.eq_ignore_ascii_case(b"content-length") {
+            field(out, name, value);
+        }
+    }
+    field(out, b"via", b"1.1 tidegate");
+    out.put_slice(b"\r\n");
+}
+
+fn field(out: &mut impl BufMut, name: &[u8], value: &[u8]) {
+    out.put_slice(name);
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
 }

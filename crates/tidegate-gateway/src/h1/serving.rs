@@ -158,7 +158,9 @@ impl Connection<'_> {
                     return Poll::Ready(Some(reply));
                 }
                 client.deadline.watch(cx);
-                let is_over = shared.lock().poll_gone(cx) || client.deadline.has_passed();
+                let mut io = shared.lock();
+                let is_broken = matches!(io.poll_interim(cx), Poll::Ready(Err(_)));
+                let is_over = is_broken || io.poll_gone(cx) || client.deadline.has_passed();
                 // The handler's future is dropped, and with it whatever the request held.
                 if is_over { Poll::Ready(None) } else { Poll::Pending }
             })
@@ -171,8 +173,9 @@ impl Connection<'_> {
     async fn answer(&mut self, mut reply: Reply, mut asked: Asked, takes_trailers: bool) -> After {
         // A body that was never asked for may come or not: nobody could tell it from the next request.
         let is_unasked = {
-            let io = self.shared.lock();
-            io.owes_continue || matches!(io.rest, Rest::Broken)
+            let mut io = self.shared.lock();
+            // From here on there is an answer: nothing may come between its bytes.
+            std::mem::take(&mut io.owes_continue) || matches!(io.rest, Rest::Broken)
         };
         let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
         asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();

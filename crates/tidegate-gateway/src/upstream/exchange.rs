@@ -16,6 +16,7 @@ use super::chunks::{Chunked, Piece, write_end, write_size};
 use super::head::{AnswerHead, BodyLength, Framing, Traits, take_answer};
 use super::{Connection, Trouble, Upstream};
 use crate::fields::Fields;
+use crate::h1::Interim;
 use crate::request_body::{Broken, RequestBody};
 use crate::sweep::Sweep;
 
@@ -23,7 +24,7 @@ use crate::sweep::Sweep;
 const GATHERED: usize = 8 * 1024;
 /// How long an upstream is waited for that was told `Expect: 100-continue` (RFC 9110 §10.1.1: not for ever).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
-/// Interim answers (1xx) that are passed over before the real one.
+/// The most interim answers (1xx) before the real one.
 const MOST_INTERIM: u32 = 16;
 
 /// Whose connection pools and deadlines are used.
@@ -34,6 +35,8 @@ pub(crate) struct Local<'a> {
     pub(crate) client_timeout: Duration,
     /// The longest body a client may send.
     pub(crate) max_body: u64,
+    /// The way for interim answers to the client, if it can have any.
+    pub(crate) interim: Option<Interim>,
 }
 
 /// An upstream's answer.
@@ -75,7 +78,7 @@ pub(crate) async fn send(
         let again = connection.reused && body.is_none() && traits.is_idempotent;
         let copy = if again { Some(head.clone()) } else { None };
         let mut exchange = Exchange::new(upstream, local, &traits, head, connection, body.take());
-        match poll_fn(|cx| exchange.poll_head(cx)).await {
+        match poll_fn(|cx| exchange.poll_head(cx, local.interim.as_ref())).await {
             Err(Trouble::Closed | Trouble::Broken(_)) if again && !exchange.has_read => head = copy.unwrap_or_default(),
             Err(trouble) => return Err(trouble),
             Ok(head) => return exchange.answer(head, traits.is_upgrade),
@@ -170,10 +173,10 @@ impl Exchange {
     }
 
     /// Sends what can be sent, and reads until there is a head.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<AnswerHead, Trouble>> {
+    fn poll_head(&mut self, cx: &mut Context<'_>, interim: Option<&Interim>) -> Poll<Result<AnswerHead, Trouble>> {
         loop {
             let sending = self.poll_send(cx)?;
-            if let Some(head) = self.take_head()? {
+            if let Some(head) = self.take_head(interim)? {
                 return Poll::Ready(Ok(head));
             }
             match self.connection.poll_read(cx) {
@@ -208,7 +211,7 @@ impl Exchange {
     }
 
     /// The head, when it has been read and is no interim one.
-    fn take_head(&mut self) -> Result<Option<AnswerHead>, Trouble> {
+    fn take_head(&mut self, interim: Option<&Interim>) -> Result<Option<AnswerHead>, Trouble> {
         while !self.connection.read.is_empty() {
             let longest = self.upstream.settings.max_head_bytes;
             let head = take_answer(&mut self.connection.read, longest, self.bodiless).map_err(Trouble::BadAnswer)?;
@@ -220,8 +223,12 @@ impl Exchange {
             if self.interim > MOST_INTERIM {
                 return Err(Trouble::BadAnswer("too many interim answers"));
             }
-            // Interim answers but 100 are not passed on: nothing in them changes the final one.
-            self.held &= head.status != StatusCode::CONTINUE;
+            if head.status == StatusCode::CONTINUE {
+                // It is we who asked for it; the client gets ours when its body is wanted.
+                self.held = false;
+            } else if let Some(interim) = interim {
+                interim.pass_on(head.status, &head.fields);
+            }
         }
         Ok(None)
     }

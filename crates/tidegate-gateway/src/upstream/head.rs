@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderName, Method, StatusCode, Uri};
 
 use crate::fields::{Fields, Unfinished};
+use crate::forwarded::{Told, write_host, write_proto};
 
 /// The most words in all `Connection` fields of a head: each is compared with each field.
 pub(crate) const MOST_CONNECTION_WORDS: usize = 64;
@@ -27,8 +28,8 @@ pub(crate) struct Outgoing<'a> {
     /// Whoever connected to us, for `X-Forwarded-For` and for `Forwarded`.
     pub(crate) peer: &'a str,
     pub(crate) peer_forwarded: &'a str,
-    /// Whether what the peer says of others is believed.
-    pub(crate) trusted: bool,
+    /// What the peer says of others, if that is believed.
+    pub(crate) told: Option<Told<'a>>,
     pub(crate) scheme: &'static str,
     /// The version the client speaks, for `Via`.
     pub(crate) version: &'static str,
@@ -175,7 +176,7 @@ impl Outgoing<'_> {
         };
         is_hop_by_hop(name)
             || is_ours(name)
-            || !self.trusted && (starts_with(name, b"x-forwarded-") || is_guarded(name))
+            || self.told.is_none() && (starts_with(name, b"x-forwarded-") || is_guarded(name))
     }
 
     /// HTTP/2 may cut cookies into crumbs; HTTP/1 has them in one line (RFC 9113 §8.2.3).
@@ -210,31 +211,28 @@ impl Outgoing<'_> {
 
     /// Who asked, and through whom. What an untrusted peer said of others is replaced, not extended.
     fn write_forwarded(&self, out: &mut BytesMut) {
+        let told = self.told.as_ref();
+        let proto = told.and_then(Told::proto).unwrap_or(self.scheme);
+        let host = told.and_then(Told::host).map_or(self.asked_host, str::as_bytes);
         write_field_start(out, b"x-forwarded-for");
-        for before in self.before("x-forwarded-for") {
-            out.extend_from_slice(before);
-            out.extend_from_slice(b", ");
+        if let Some(told) = told {
+            told.write_old(self.fields, out);
         }
         out.extend_from_slice(self.peer.as_bytes());
         out.extend_from_slice(b"\r\n");
-        let first = |name: &str| self.before(name).next().filter(|value| !value.is_empty());
-        write_field(out, b"x-forwarded-proto", first("x-forwarded-proto").unwrap_or(self.scheme.as_bytes()));
-        if let Some(host) = first("x-forwarded-host").or(Some(self.asked_host).filter(|host| !host.is_empty())) {
+        write_field(out, b"x-forwarded-proto", proto.as_bytes());
+        if !host.is_empty() {
             write_field(out, b"x-forwarded-host", host);
         }
         write_field_start(out, b"forwarded");
-        for before in self.before("forwarded") {
-            out.extend_from_slice(before);
-            out.extend_from_slice(b", ");
-        }
+        let is_continued = told.is_some_and(|told| told.write_standard(self.fields, out));
         out.extend_from_slice(self.peer_forwarded.as_bytes());
-        if !self.asked_host.is_empty() {
-            out.extend_from_slice(b";host=\"");
-            out.extend_from_slice(self.asked_host);
-            out.extend_from_slice(b"\"");
+        // The first element is the one that says what the client used.
+        let (host, proto) = if is_continued { (self.asked_host, self.scheme) } else { (host, proto) };
+        if !host.is_empty() {
+            write_host(host, out);
         }
-        out.extend_from_slice(b";proto=");
-        out.extend_from_slice(self.scheme.as_bytes());
+        write_proto(proto, out);
         out.extend_from_slice(b"\r\n");
         write_field_start(out, b"via");
         for before in self.fields.all("via") {
@@ -247,11 +245,6 @@ impl Outgoing<'_> {
         if let Some(limit) = self.degraded {
             write_field(out, b"x-tidegate-degraded", limit.as_bytes());
         }
-    }
-
-    /// What a trusted peer said in this header.
-    fn before(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.trusted.then(|| self.fields.all(name)).into_iter().flatten()
     }
 }
 

@@ -227,7 +227,7 @@ fn telling(told: &Arc<Told>) -> tidegate_store::Observer {
         StoreEvent::Down { error } => told.down.lock().expect("no panic").push(error.to_owned()),
         StoreEvent::StillDown { .. } => _ = told.still_down.fetch_add(1, Ordering::Relaxed),
         StoreEvent::Up { .. } => _ = told.up.fetch_add(1, Ordering::Relaxed),
-        StoreEvent::Call { .. } => {}
+        StoreEvent::Call { .. } | StoreEvent::PlacesLost { .. } => {}
     })
 }
 
@@ -286,4 +286,99 @@ async fn the_same_numbers_again_drop_no_lease() {
         }
         assert_eq!(sum, 100, "{rule:?}");
     }
+}
+
+/// Lets requests wait in vain until Redis counts as away.
+async fn given_up(store: &Store) {
+    let other = limit(store, "other", all_rules(1_000)[0], Sharing::Exact);
+    until("it is given up", async || {
+        let _ = ask(store, &other, "anyone", 1).await;
+        store.is_down()
+    })
+    .await;
+}
+
+/// Two places, held by nobody for longer than any test: one that is not given back is missed.
+async fn with_two_places(server: &Server) -> (Store, tidegate_store::SharedLimit) {
+    let config = StoreConfig { budget: Duration::from_millis(100), ..patient(&server.url()) };
+    let store = Store::connect(config).await.expect("sensible settings");
+    let places = limit(&store, "places", all_rules(2)[6], Sharing::Exact);
+    (store, places)
+}
+
+/// A client was locked out for an hour, as long as a request may hold its place, because Redis had stood still for three seconds.
+#[tokio::test]
+async fn places_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
+    let server = Server::start();
+    let (store, places) = with_two_places(&server).await;
+    let mut held = Vec::new();
+    until("both are taken", async || {
+        let verdict = ask(&store, &places, "ann", 1).await;
+        if verdict.source == Source::Shared && verdict.admitted {
+            held.push(verdict.charged);
+        }
+        held.len() == 2
+    })
+    .await;
+    server.freeze(true);
+    given_up(&store).await;
+    for charged in held {
+        store.give_back(charged, now()).await;
+    }
+    assert_eq!(store.owed(), 2);
+    server.freeze(false);
+    until("nothing is owed", async || store.owed() == 0).await;
+    until("both are free", async || {
+        let verdict = ask(&store, &places, "ann", 2).await;
+        verdict.source == Source::Shared && verdict.admitted
+    })
+    .await;
+}
+
+/// Redis takes a place for a question whose answer nobody waits for any more: it went on with what it had received.
+#[tokio::test]
+async fn places_taken_by_answers_that_came_too_late_are_given_back() {
+    let server = Server::start();
+    let (store, places) = with_two_places(&server).await;
+    until("it answers in time", async || ask(&store, &places, "bob", 1).await.source == Source::Shared).await;
+    server.freeze(true);
+    for _ in 0..2 {
+        assert_eq!(ask(&store, &places, "ann", 1).await.source, Source::Failure(FailureMode::Open));
+    }
+    server.freeze(false);
+    until("nothing is owed", async || store.owed() == 0).await;
+    until("both are free", async || {
+        let verdict = ask(&store, &places, "ann", 2).await;
+        verdict.source == Source::Shared && verdict.admitted
+    })
+    .await;
+}
+
+/// A give-back whose answer was late has been carried out and is sent again: the place may be another's by then.
+#[tokio::test]
+async fn a_place_given_back_twice_frees_nobody_elses() {
+    let server = Server::start();
+    let (store, places) = with_two_places(&server).await;
+    until("it answers in time", async || ask(&store, &places, "bob", 1).await.source == Source::Shared).await;
+    let mut held = Vec::new();
+    until("one is taken", async || {
+        let verdict = ask(&store, &places, "ann", 1).await;
+        held = vec![verdict.charged];
+        verdict.source == Source::Shared && verdict.admitted
+    })
+    .await;
+    server.freeze(true);
+    // Sent, and too late; kept, and sent again.
+    store.give_back(held.remove(0), now()).await;
+    assert_eq!(store.owed(), 1);
+    server.freeze(false);
+    until("nothing is owed", async || store.owed() == 0).await;
+    let mut taken = 0;
+    until("no more are free", async || {
+        let verdict = ask(&store, &places, "ann", 1).await;
+        taken += usize::from(verdict.source == Source::Shared && verdict.admitted);
+        verdict.source == Source::Shared && !verdict.admitted
+    })
+    .await;
+    assert_eq!(taken, 2);
 }

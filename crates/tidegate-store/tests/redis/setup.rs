@@ -95,7 +95,7 @@ pub(crate) fn recorder() -> (tidegate_store::Observer, Arc<Mutex<Vec<Seen>>>) {
                 Seen::Down
             }
             // How often it tries is a matter of chance.
-            StoreEvent::StillDown { .. } => return,
+            StoreEvent::StillDown { .. } | StoreEvent::PlacesLost { .. } => return,
             StoreEvent::Up { .. } => Seen::Up,
         };
         record.lock().expect("nobody panicked here").push(seen);

@@ -322,3 +322,32 @@ impl Drop for Ended {
         let _ended = self.0.wait();
     }
 }
+
+#[test]
+fn nothing_is_sent_to_a_refused_head_and_the_log_says_so() {
+    let upstream = Upstream::start();
+    let (gateway, directory) = logging(&upstream, &once(1), "json");
+    assert_eq!(gateway.get("/").status, 200);
+    let file = directory.0.join("access.log");
+    wait_for_lines(&file, 1);
+    let refused = crate::harness::request(gateway.address, "HEAD", "/", &[], b"");
+    assert_eq!(refused.status, 429);
+    let line: Value = serde_json::from_str(&wait_for_lines(&file, 2)[1]).expect("JSON");
+    assert_eq!((&line["method"], &line["status"], &line["bytes"]), (&"HEAD".into(), &429.into(), &0.into()), "{line}");
+}
+
+/// Whoever tries a limit out wants to know whom it would hit.
+#[test]
+fn a_limit_on_trial_names_those_it_would_refuse() {
+    let upstream = Upstream::start();
+    let trial = once(1).replace('}', ", dry_run: true}");
+    let (gateway, directory) = logging(&upstream, &trial, "json");
+    let mut lines = Vec::new();
+    for count in 1..=2 {
+        assert_eq!(gateway.get("/").status, 200);
+        lines = wait_for_lines(&directory.0.join("access.log"), count);
+    }
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines[0].get("would_refuse"), None);
+    assert_eq!(lines[1]["would_refuse"], serde_json::json!(["default"]), "{}", lines[1]);
+}

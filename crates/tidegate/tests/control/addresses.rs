@@ -36,6 +36,30 @@ fn a_trusted_proxy_names_its_client() {
     assert_eq!(upstream.received()[0].header("x-forwarded-for"), Some("203.0.113.5, 127.0.0.1"));
 }
 
+/// RFC 7239. Where there is `X-Forwarded-For` it decides: a proxy that knows only that one passes on whatever its client put into the other.
+#[test]
+fn a_trusted_proxy_may_name_its_client_in_forwarded() {
+    let upstream = Upstream::start();
+    let gateway = by_ip(&upstream, "[127.0.0.1, 10.0.0.0/8]");
+    let status = |value: &str| gateway.get_with("/", &[("Forwarded", value)]).status;
+    assert_eq!(status("for=203.0.113.5"), 200);
+    for same in [
+        "for=203.0.113.5;proto=https;by=10.1.1.1",
+        "for=198.51.100.1, For=\"203.0.113.5:4711\"",
+        "for=198.51.100.1, for=203.0.113.5, for=10.1.1.1",
+        "for=unknown, for=\"[::ffff:203.0.113.5]\"",
+    ] {
+        assert_eq!(status(same), 429, "{same}");
+    }
+    assert_eq!(status("for=\"[2001:db8::1]\""), 200, "another client");
+    assert_eq!(status("for=_hidden"), 200, "the proxy itself");
+    for garbage in ["for=unknown", "for=\"198.51.100.1", "198.51.100.1", "for=198.51.100.1;for=198.51.100.2"] {
+        assert_eq!(status(garbage), 429, "{garbage} is the proxy's account");
+    }
+    let both = [("Forwarded", "for=198.51.100.9"), ("X-Forwarded-For", "203.0.113.5")];
+    assert_eq!(gateway.get_with("/", &both).status, 429);
+}
+
 #[test]
 fn of_several_addresses_the_last_that_is_no_proxy_counts_and_never_the_leftmost() {
     let upstream = Upstream::start();

@@ -1,8 +1,8 @@
 //! What concerns one connection stays on it; what a proxy must add is added; what nobody may claim of himself is taken away.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Read, Write};
 
-use crate::harness::{Answer, Client, Gateway, OK, Received, Upstream, request};
+use crate::harness::{Answer, Client, Gateway, OK, PATIENCE, Received, Upstream, request, wait_until};
 use crate::judge;
 use crate::origin::Origin;
 
@@ -223,8 +223,50 @@ fn what_a_trusted_proxy_says_of_others_is_extended() {
     assert_eq!(values(&headers, "x-forwarded-port"), ["443"]);
     assert_eq!(values(&headers, "x-forwarded-prefix"), ["/admin"]);
     let forwarded = values(&headers, "forwarded").join(", ");
-    assert_eq!(forwarded, "for=1.2.3.4;proto=https, for=127.0.0.1;host=\"test.example\";proto=http");
+    let first = "for=1.2.3.4;host=\"bank.example\";proto=https";
+    assert_eq!(forwarded, format!("{first}, for=5.6.7.8, for=127.0.0.1;host=\"test.example\";proto=http"));
     assert_eq!(values(&headers, "x-tidegate-degraded"), [""; 0], "that is the gateway's own to say");
+}
+
+/// Which of the two an upstream reads is up to it: frameworks that preferred `Forwarded` saw the proxy for the client, and sent clients of
+/// `https` to `http`.
+#[test]
+fn both_kinds_of_header_tell_the_same_whichever_a_trusted_proxy_speaks() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\ntrusted_proxies: [127.0.0.1, 10.0.0.0/8]\n",
+        upstream.address
+    ));
+    let own = "for=127.0.0.1;host=\"test.example\";proto=http";
+    let sent_on = |sent: &[(&str, &str)]| {
+        assert_eq!(gateway.get_with("/", sent).status, 200);
+        let headers = upstream.last().headers;
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"]
+            .map(|name| values(&headers, name).join("|"))
+    };
+    let old = sent_on(&[
+        ("X-Forwarded-For", "2001:db8::1, 203.0.113.5:80, nonsense"),
+        ("X-Forwarded-Proto", "https, http"),
+        ("X-Forwarded-Host", "shop.example"),
+    ]);
+    let hops = "for=\"[2001:db8::1]\";host=\"shop.example\";proto=https, for=203.0.113.5, for=unknown";
+    let list = "2001:db8::1, 203.0.113.5:80, nonsense, 127.0.0.1".to_owned();
+    assert_eq!(old, [list, "https".to_owned(), "shop.example".to_owned(), format!("{hops}, {own}")]);
+
+    let only_proto = sent_on(&[("X-Forwarded-Proto", "https")]);
+    let forwarded = "for=127.0.0.1;host=\"test.example\";proto=https";
+    assert_eq!(only_proto, ["127.0.0.1", "https", "test.example", forwarded]);
+
+    // What stands before the element of a trusted proxy's client anyone could have written.
+    let hops = "for=6.6.6.6;proto=gopher;host=evil, For=\"[2001:db8::1]:4711\";Proto=https;host=\"shop.example\", for=10.1.1.1;proto=http";
+    let standard = sent_on(&[("Forwarded", hops)]);
+    let list = "6.6.6.6, 2001:db8::1, 10.1.1.1, 127.0.0.1".to_owned();
+    assert_eq!(standard, [list, "https".to_owned(), "shop.example".to_owned(), format!("{hops}, {own}")]);
+
+    // Nothing that could swallow what is added behind it is passed on.
+    for broken in ["for=\"6.6.6.6", "for=6.6.6.6;for=7.7.7.7", "for=\"a\\"] {
+        assert_eq!(sent_on(&[("Forwarded", broken)]), ["127.0.0.1", "http", "test.example", own], "{broken}");
+    }
 }
 
 #[test]
@@ -401,17 +443,92 @@ fn an_old_client_expects_nothing() {
     assert_eq!((upstream.last().header("expect"), &upstream.last().body[..]), (None, &b"hello"[..]));
 }
 
+const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\n\
+    HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nContent-Length: 9\r\n\r\n\
+    HTTP/1.1 102 Processing\r\n\r\n\
+    HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+
+/// RFC 9110 §15.2: all but the 100 that we ask for ourselves are the client's.
 #[test]
-fn interim_answers_do_not_hide_the_final_one() {
-    let upstream = Upstream::answering(|_| {
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK".to_vec()
-    });
+fn interim_answers_are_passed_on_before_the_final_one() {
+    let upstream = Upstream::answering(|_| HINTS.into());
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     for _ in 0..2 {
-        let answer = client.request("GET", "/", &[], b"");
+        let hints = client.request("GET", "/", &[], b"");
+        assert_eq!(hints.status, 103);
+        let names: Vec<&str> = hints.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, hints.header("link")), (vec!["link", "via"], Some("</a>")));
+        assert_eq!(client.answer().status, 102);
+        let answer = client.answer();
         assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
     }
+}
+
+/// It would take them for the answer.
+#[test]
+fn an_old_client_gets_no_interim_answers() {
+    let upstream = Upstream::answering(|_| HINTS.into());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+}
+
+/// They arrive while the final one is still awaited: that is what they are for.
+#[test]
+fn interim_answers_do_not_wait_for_the_final_one() {
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = std::sync::Mutex::new(gone);
+    let upstream = Upstream::behaving(move |_, stream| {
+        let sent = stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").is_ok();
+        sent && gone.lock().expect("no panic").recv_timeout(PATIENCE).is_ok() && stream.write_all(OK).is_ok()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    assert_eq!(client.request("GET", "/", &[], b"").status, 103);
+    go.send(()).expect("it waits");
+    assert_eq!(client.answer().status, 200);
+}
+
+/// A client that asks without reading fills its socket with them: what does not fit is written later, at the place where it belongs.
+#[test]
+fn interim_answers_into_a_full_socket_stay_whole() {
+    const REQUESTS: usize = 600;
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(900)).repeat(15);
+    let upstream =
+        Upstream::answering(move |_| format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").into());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    let mut sender = client.stream.get_ref().try_clone().expect("a handle");
+    let sending = std::thread::spawn(move || {
+        (0..REQUESTS).all(|_| sender.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").is_ok())
+    });
+    // Until it goes on no longer. If it looks so too early, the test is only easier.
+    let mut before = None;
+    wait_until("the socket is full", || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let count = Some(upstream.count());
+        std::mem::replace(&mut before, count) == count
+    });
+    let (mut answered, mut hints) = (0, 0);
+    while answered < REQUESTS {
+        let answer = client.answer();
+        match answer.status {
+            103 => {
+                assert_eq!(answer.header("link").map(str::len), Some(902));
+                hints += 1;
+            }
+            200 => {
+                assert_eq!(answer.text(), "OK");
+                answered += 1;
+            }
+            _ => panic!("{answer:?}"),
+        }
+    }
+    assert!(hints >= REQUESTS, "{hints}");
+    assert!(sending.join().expect("no panic"));
 }
 
 #[test]

@@ -411,3 +411,20 @@ fn an_unreadable_head_has_an_id_and_a_line() {
     let line = gateway.wait_for_line(&id);
     assert!(line.contains("\"status\":400"), "{line}");
 }
+
+/// With room for one client the others wait in the kernel's queue. It had 128 places; whoever came then had to knock again a second later.
+#[test]
+fn a_burst_of_clients_finds_room_in_the_queue() {
+    const CLIENTS: usize = 400;
+    let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("a kernel that tells");
+    if most.trim().parse::<usize>().expect("a number") < CLIENTS {
+        eprintln!("the kernel allows only {} to wait: not tried", most.trim());
+        return;
+    }
+    let upstream = Upstream::start();
+    let gateway = with_connections(upstream.address, "max: 1");
+    let clients: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| TcpStream::connect_timeout(&gateway.address, Duration::from_millis(900)).expect("room"))
+        .collect();
+    assert_eq!(clients.len(), CLIENTS);
+}

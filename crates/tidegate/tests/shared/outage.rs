@@ -455,3 +455,28 @@ fn in_closed_mode_the_limit_that_can_not_be_asked_is_named_and_nothing_was_excee
     assert_eq!(gateway.metric("rate_limit_exceeded_total{endpoint=\"default\",user_tier=\"anonymous\"}"), Some(0.0));
     assert!(!gateway.lines().iter().any(|line| line.contains("limit exceeded")), "{:?}", gateway.lines());
 }
+
+/// Redis stood still for three seconds, and clients whose requests ended meanwhile were locked out for an hour.
+#[test]
+fn places_of_requests_that_end_while_redis_is_away_are_free_when_it_is_back() {
+    let (server, upstream) = (Server::start(), Holding::start());
+    let limits = [("held", "{algorithm: concurrency, limit: 2}".to_owned()), ("other", PLENTY.to_owned())];
+    let redis = "budget: 500ms, on_failure: open";
+    let gateway = Gateway::start(&(without_limits(upstream.address(), &server.url(), redis) + &one_path_each(&limits)));
+    let mut held = [0, 1].map(|_| upstream.visit(gateway.address));
+    wait_until("both places are taken", || places_taken(&server) == 2);
+    server.freeze(true);
+    wait_until("it is given up", || {
+        assert_eq!(gateway.get("/other").status, 200);
+        gateway.metric("ratelimiter_redis_connected") == Some(0.0)
+    });
+    upstream.let_go();
+    for client in &mut held {
+        assert_eq!(client.answer().status, 200);
+    }
+    server.freeze(false);
+    gateway.wait_for_line(BACK);
+    wait_until("both places are free", || places_taken(&server) == 0);
+    assert_eq!(gateway.get("/held").status, 200);
+    assert_eq!(gateway.metric("tidegate_places_lost_total"), Some(0.0));
+}

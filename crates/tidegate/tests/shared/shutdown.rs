@@ -389,3 +389,38 @@ fn a_tunnel_that_is_cut_off_gives_its_place_in_flight_back() {
     assert!(ends_well(&mut gateway));
     assert_eq!(places_taken(&server), 0);
 }
+
+/// At once, but not at the cost of those who come after: Redis is told which places are free.
+#[test]
+fn a_second_order_to_stop_gives_places_in_flight_back() {
+    let (server, upstream) = (Server::start(), Holding::start());
+    let mut gateway = Gateway::start(&config(upstream.address(), &server.url(), STRICT, TWO_PLACES));
+    let mut held = [0, 1].map(|_| upstream.visit(gateway.address));
+    assert_eq!(places_taken(&server), 2);
+    stop(&gateway, "TERM");
+    gateway.signal("TERM");
+    assert!(!ends_well(&mut gateway), "something was cut off, and the exit code says so");
+    assert!(held.iter_mut().all(|client| client.try_answer_to("GET").is_none()));
+    assert_eq!(places_taken(&server), 0);
+}
+
+/// What is owed to a Redis that is away is waited for, for a moment.
+#[test]
+fn a_gateway_that_stops_while_redis_is_away_still_gives_places_back_if_redis_returns() {
+    let (server, upstream) = (Server::start(), Holding::start());
+    let redis = "budget: 500ms, on_failure: open";
+    let mut gateway = Gateway::start(&config(upstream.address(), &server.url(), redis, TWO_PLACES));
+    let mut held = upstream.visit(gateway.address);
+    wait_until("it has its place", || places_taken(&server) == 1);
+    server.freeze(true);
+    wait_until("it is given up", || {
+        assert_eq!(gateway.get("/").status, 200);
+        gateway.metric("ratelimiter_redis_connected") == Some(0.0)
+    });
+    upstream.let_go();
+    assert_eq!(held.answer().status, 200);
+    stop(&gateway, "TERM");
+    server.freeze(false);
+    assert!(ends_well(&mut gateway));
+    assert_eq!(places_taken(&server), 0);
+}
