@@ -1,7 +1,7 @@
 //! Metrics, health and the event log (SPEC G3, G7, G8).
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use serde_json::Value;
 
@@ -206,9 +206,10 @@ fn health_tells_how_it_stands() {
 
 #[test]
 fn an_upstream_that_can_not_be_reached_shows_in_health_and_comes_back() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    // Bound, so that nobody else takes the port; nobody listens yet.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let address = socket.local_addr().expect("an address");
     let gateway = Gateway::before(address, PLENTY);
     let status = || gateway.get("/actuator/health").json()["upstreams"]["app"]["status"].clone();
     assert_eq!(gateway.get("/").status, 502);
@@ -216,7 +217,10 @@ fn an_upstream_that_can_not_be_reached_shows_in_health_and_comes_back() {
     let health = gateway.get("/actuator/health");
     assert_eq!((health.status, &health.json()["status"]), (200, &"UP".into()), "the gateway itself is well");
     assert!(gateway.wait_for_line("upstream `app`").contains(" ERROR ProxyHandler - "));
-    let listener = TcpListener::bind(address).expect("the port is still free");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    let listener = runtime.block_on(async { socket.listen(16).and_then(tokio::net::TcpListener::into_std) });
+    let listener = listener.expect("it listens");
+    listener.set_nonblocking(false).expect("set");
     let _upstream =
         Upstream::listening(listener, |_, stream| std::io::Write::write_all(stream, crate::harness::OK).is_ok());
     wait_until("it answers again", || gateway.get("/").status == 200);
