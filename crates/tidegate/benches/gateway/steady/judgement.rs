@@ -74,7 +74,7 @@ fn errors(run: &Run<'_>) -> [Check; 6] {
     [
         none("errors that clients saw", run.counts.errors),
         none("errors that the operator saw", run.operator.faults.len() as u64),
-        none("answers with 5xx, by the metrics", failures + run.counts.answered(5)),
+        none("answers with 5xx, by the metrics", failures),
         none("failures of upstreams and Redis", broken),
         none("reloads refused", gained(run, "tidegate_reloads_total", "refused")),
         none("errors in the log", complaints),
