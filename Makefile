@@ -33,6 +33,10 @@ bench: setup ## what a decision costs: a table, and target/bench/decisions.json
 bench-gateway: setup-bench ## the gateway beside nginx on one core: tables, and target/bench/gateway.json
 	cargo bench -p tidegate --bench gateway
 
+.PHONY: steady
+steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: nothing may fail or grow
+	cargo bench -p tidegate --bench gateway -- steady
+
 .PHONY: soak
 soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB
 	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential

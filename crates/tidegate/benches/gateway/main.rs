@@ -4,8 +4,10 @@
 //! a time, who goes first changing each round; a ratio is the median of the ratios within the rounds. What is judged is the CPU time of a
 //! request: it says what a core can carry, even where the load generator's core is the one that is full.
 //!
+//! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`).
+//!
 //! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`, `refused` or `redis`),
-//! `BENCH_TIDEGATE` (another build's binary to measure).
+//! `STEADY_SECONDS` (600), `BENCH_TIDEGATE` (another build's binary to measure).
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]
@@ -19,6 +21,7 @@ mod rounds;
 mod scratch;
 mod setting;
 mod shared;
+mod steady;
 mod table;
 mod tidegate;
 mod usage;
@@ -39,13 +42,17 @@ const SUBJECT_CORE: usize = 0;
 const LOAD_CORE: usize = 1;
 
 fn main() -> ExitCode {
+    let is_asked_for = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     // `cargo test --benches` would run this too: it is not a test.
-    if !std::env::args().any(|argument| argument == "--bench") {
+    if !is_asked_for("--bench") {
         return ExitCode::SUCCESS;
     }
     let setting = Setting::from_environment();
     // Made first, so removed last: the servers' files are in it.
     let scratch = Scratch::new();
+    if is_asked_for("steady") {
+        return steady::run(setting.steady_seconds, &scratch);
+    }
     let upstream = nginx::upstream(&scratch);
 
     let mut lies = Vec::new();
@@ -64,7 +71,7 @@ fn main() -> ExitCode {
         report.insert(name.to_owned(), figures);
     }
     report.insert("failed_checks".to_owned(), json!(lies));
-    write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench/gateway.json"), &report.into());
+    write("gateway.json", &report.into());
 
     for lie in &lies {
         println!("CHECK FAILED, the figures mean nothing: {lie}");
@@ -72,11 +79,12 @@ fn main() -> ExitCode {
     if lies.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn write(path: &Path, report: &Value) {
+fn write(name: &str, report: &Value) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
     let text = serde_json::to_string_pretty(report).expect("a report is JSON");
-    std::fs::create_dir_all(path.parent().expect("it has one")).expect("target is writable");
-    std::fs::write(path, text).expect("target is writable");
-    println!("\nwritten to target/bench/gateway.json");
+    std::fs::create_dir_all(&directory).expect("target is writable");
+    std::fs::write(directory.join(name), text).expect("target is writable");
+    println!("\nwritten to target/bench/{name}");
 }
 
 /// Whether a figure reaches its goal, in words.

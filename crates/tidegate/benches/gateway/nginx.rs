@@ -18,10 +18,19 @@ pub(crate) struct Upstream {
 
 /// A server that answers everything at once.
 pub(crate) fn upstream(scratch: &Scratch) -> Upstream {
+    upstream_with(scratch, "")
+}
+
+/// The same with some more locations.
+pub(crate) fn upstream_with(scratch: &Scratch, locations: &str) -> Upstream {
     let port = free_port();
     let http = format!(
         "access_log off;
-         server {{ listen 127.0.0.1:{port}; location / {{ default_type text/plain; return 200 \"{BODY}\"; }} }}"
+         server {{
+             listen 127.0.0.1:{port};
+             {locations}
+             location / {{ default_type text/plain; return 200 \"{BODY}\"; }}
+         }}"
     );
     let (server, _directory) = start(scratch, "upstream", LOAD_CORE, port, &http);
     Upstream { _server: server, port }

@@ -15,6 +15,13 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
+/// Moves this program to a core, with all threads that it starts from now on.
+pub(crate) fn move_to(core: usize) {
+    let id = std::process::id().to_string();
+    let moved = Command::new("taskset").args(["-c", "-p", &core.to_string(), &id]).stdout(Stdio::null()).status();
+    assert!(moved.is_ok_and(|status| status.success()), "this program can't be moved to core {core}");
+}
+
 /// A running program. What it prints is in `output`.
 pub(crate) struct Process {
     name: String,
@@ -51,6 +58,11 @@ impl Process {
         self.child.id()
     }
 
+    /// Sends it a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(name, self.id());
+    }
+
     /// Returns when `port` takes connections.
     pub(crate) fn wait_for(&mut self, port: u16) {
         let start = Instant::now();
@@ -79,7 +91,7 @@ impl Process {
         );
     }
 
-    fn printed(&self) -> String {
+    pub(crate) fn printed(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.output).unwrap_or_default()).into_owned()
     }
 

@@ -11,6 +11,8 @@ pub(crate) enum Part {
 pub(crate) struct Setting {
     pub(crate) rounds: usize,
     pub(crate) seconds: u64,
+    /// How long the steady run takes.
+    pub(crate) steady_seconds: u64,
     only: Option<Part>,
 }
 
@@ -22,7 +24,12 @@ impl Setting {
             "redis" => Part::Redis,
             other => panic!("BENCH_ONLY is proxied, refused or redis, not {other:?}"),
         });
-        Self { rounds: number("BENCH_ROUNDS", 5) as usize, seconds: number("BENCH_SECONDS", 3), only }
+        Self {
+            rounds: number("BENCH_ROUNDS", 5) as usize,
+            seconds: number("BENCH_SECONDS", 3),
+            steady_seconds: number("STEADY_SECONDS", 600),
+            only,
+        }
     }
 
     pub(crate) fn wants(&self, part: Part) -> bool {

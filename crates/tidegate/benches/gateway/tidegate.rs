@@ -37,10 +37,16 @@ limits: {{default: {{{limit}}}}}
 {}"#,
         redis_line.unwrap_or_default()
     );
-    let config = scratch.write(&format!("{name}.yaml"), &config);
+    let server = serve(scratch, name, &config, port);
+    Subject { name, server, port, logs: Vec::new(), redis }
+}
+
+/// Our gateway with this configuration, once it takes connections at `port`.
+pub(crate) fn serve(scratch: &Scratch, name: &str, config: &str, port: u16) -> Process {
+    let config = scratch.write(&format!("{name}.yaml"), config);
     let program = std::env::var_os("BENCH_TIDEGATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into());
     let command: [OsString; 4] = [program, "gateway".into(), "--config".into(), config.into()];
     let mut server = Process::start(scratch, name, SUBJECT_CORE, command);
     server.wait_for(port);
-    Subject { name, server, port, logs: Vec::new(), redis }
+    server
 }

@@ -40,6 +40,14 @@ fn own_cpu(id: u32) -> Cpu {
     Cpu { user: seconds(11), system: seconds(12) }
 }
 
+/// Seconds that a core has been idle until now.
+pub(crate) fn idle(core: usize) -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").expect("Linux tells");
+    let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{core} "))).expect("the core is there");
+    let ticks = line.split_whitespace().skip(3).take(2).map(|ticks| ticks.parse::<f64>().expect("ticks"));
+    ticks.sum::<f64>() / 100.0
+}
+
 /// Megabytes of memory held by whoever serves: the children if there are any. Adding the parent would count shared pages twice.
 pub(crate) fn rss_mb(id: u32) -> f64 {
     let family = family(id);
@@ -48,8 +56,44 @@ pub(crate) fn rss_mb(id: u32) -> f64 {
 }
 
 fn own_rss_mb(id: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it still runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it still runs");
-    let kib: f64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    mb(&status(id), "VmRSS:")
+}
+
+/// What a process holds at one time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Holdings {
+    pub(crate) rss_mb: f64,
+    /// The part of it that is no file's.
+    pub(crate) anonymous_mb: f64,
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
+}
+
+/// What a process without children holds now.
+pub(crate) fn holdings(id: u32) -> Holdings {
+    let status = status(id);
+    Holdings {
+        rss_mb: mb(&status, "VmRSS:"),
+        anonymous_mb: mb(&status, "RssAnon:"),
+        descriptors: descriptors(id),
+        threads: field(&status, "Threads:").parse().expect("a number"),
+    }
+}
+
+/// How many descriptors a process has open.
+pub(crate) fn descriptors(id: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{id}/fd")).expect("it still runs").count()
+}
+
+fn status(id: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{id}/status")).expect("it still runs")
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).expect("it still runs").trim()
+}
+
+fn mb(status: &str, name: &str) -> f64 {
+    let kib: f64 = field(status, name).trim_end_matches(" kB").parse().expect("a number");
     kib * 1024.0 / 1e6
 }
