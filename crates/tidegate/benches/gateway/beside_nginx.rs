@@ -32,24 +32,29 @@ pub(crate) fn compare(
         nginx::proxy(scratch, upstream, answer, Logs::Off),
         tidegate::in_memory(scratch, upstream, "tidegate", limit),
         nginx::proxy(scratch, upstream, answer, Logs::On),
+        tidegate::logging(scratch, upstream, "tidegate, access log", limit),
     ];
     let series = interleave(setting, scratch, &subjects, CONNECTIONS);
     honesty::check_once(title, &subjects, answer, lies);
     honesty::check_answers(title, &series, answer, lies);
+    honesty::check_lines(title, &subjects[3], lies);
 
     table::print(&format!("{title}, {CONNECTIONS} connections"), &series);
-    let [quiet, ours, logging] = &series[..] else { unreachable!("a series for each of the three subjects") };
+    let [quiet, ours, logging, ours_logging] = &series[..] else { unreachable!("a series for each of the subjects") };
     let (cpu, rss_mb) = (ours.ratio(quiet, Round::cpu_us), ours.median(|round| round.rss_mb));
     println!("  CPU a request, ours / nginx: {cpu:.2}× (goal ≤ 1.00: {})", verdict(cpu <= 1.0));
     println!("  memory at {CONNECTIONS} connections: {rss_mb:.1} MB (goal ≤ 20: {})", verdict(rss_mb <= 20.0));
-    println!("  ours / nginx:          {}", in_words(ours, quiet));
-    println!("  ours / nginx, logs on: {}", in_words(ours, logging));
+    println!("  without logs of requests, ours / nginx: {}", in_words(ours, quiet));
+    println!("  each as it is by default, ours / nginx, logs on: {}", in_words(ours, logging));
+    println!("  both with a line a request: {}", in_words(ours_logging, logging));
     json!({
         "nginx": quiet.report(),
         "nginx_logs_on": logging.report(),
         "tidegate": ours.report(),
+        "tidegate_access_log": ours_logging.report(),
         "ratios_to_nginx": ratios(ours, quiet),
         "ratios_to_nginx_logs_on": ratios(ours, logging),
+        "ratios_both_logging": ratios(ours_logging, logging),
     })
 }
 

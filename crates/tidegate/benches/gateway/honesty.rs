@@ -48,9 +48,22 @@ pub(crate) fn check_once(title: &str, subjects: &[Subject], answer: Answer, lies
     }
 }
 
+/// A gateway that drops lines has not written them.
+pub(crate) fn check_lines(title: &str, subject: &Subject, lies: &mut Vec<String>) {
+    let page = get_from(subject.port, "/actuator/prometheus").unwrap_or_else(|error| error.to_string());
+    let dropped = page.lines().find_map(|line| line.strip_prefix("tidegate_access_log_dropped_total "));
+    if dropped != Some("0") {
+        lies.push(format!("{title}, {}: lines of its access log dropped: {dropped:?}", subject.name));
+    }
+}
+
 fn get(port: u16) -> std::io::Result<String> {
+    get_from(port, "/")
+}
+
+fn get_from(port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     let _bytes = stream.read_to_string(&mut text)?;
     Ok(text)

@@ -15,15 +15,22 @@ pub(crate) const TIGHT: &str = "algorithm: fixed, limit: 1, window: 3600";
 
 /// Limits kept in memory.
 pub(crate) fn in_memory(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str) -> Subject {
-    start(scratch, upstream, name, limit, None)
+    start(scratch, upstream, name, limit, None, "")
+}
+
+/// The same with a line in a file for each request.
+pub(crate) fn logging(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str) -> Subject {
+    let log = scratch.join("tidegate.access.log");
+    let line = format!("access_log: {{file: {:?}}}\n", log.display().to_string());
+    Subject { logs: vec![log], ..start(scratch, upstream, name, limit, None, &line) }
 }
 
 /// An open limit kept in Redis; `state` is `exact` or `leased`.
 pub(crate) fn in_redis(scratch: &Scratch, upstream: u16, state: &'static str, redis: &Redis) -> Subject {
-    start(scratch, upstream, state, &format!("{OPEN}, state: {state}"), Some(redis.port))
+    start(scratch, upstream, state, &format!("{OPEN}, state: {state}"), Some(redis.port), "")
 }
 
-fn start(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str, redis: Option<u16>) -> Subject {
+fn start(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str, redis: Option<u16>, more: &str) -> Subject {
     let port = free_port();
     // Without Redis nothing passes, so a gateway that does not ask it cannot look fast.
     let redis_line = redis.map(|redis| {
@@ -34,7 +41,7 @@ fn start(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str, redi
 workers: 1
 upstreams: {{app: {{url: "http://127.0.0.1:{upstream}"}}}}
 limits: {{default: {{{limit}}}}}
-{}"#,
+{more}{}"#,
         redis_line.unwrap_or_default()
     );
     let server = serve(scratch, name, &config, port);
