@@ -42,7 +42,8 @@ impl AccessLog {
     /// On standard output it shares the event log's sink: two writers would tear each other's lines.
     pub(crate) fn open(settings: &model::AccessLog, events: &Log) -> io::Result<Self> {
         let sink = match (&settings.file, events.sink()) {
-            (Some(path), _) => Sink::file(path, settings.buffer)?,
+            (Some(path), _) => Sink::file(path, settings.buffer)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
             (None, Some(sink)) => sink.clone(),
             (None, None) => Sink::stdout(settings.buffer)?,
         };

@@ -93,7 +93,7 @@ impl Fault {
 impl From<NotChanged> for Fault {
     fn from(not_changed: NotChanged) -> Self {
         let (status, reason) = match &not_changed {
-            NotChanged::NoSuchLimit(_) => (StatusCode::NOT_FOUND, "no_such_limit"),
+            NotChanged::NoSuchLimit { .. } => (StatusCode::NOT_FOUND, "no_such_limit"),
             NotChanged::Invalid(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             NotChanged::StoreAway => (StatusCode::SERVICE_UNAVAILABLE, "store_away"),
             NotChanged::StoreRefuses(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_refuses"),
@@ -216,8 +216,9 @@ fn all_limits(gateway: &Gateway) -> Value {
 
 fn one_limit(gateway: &Gateway, name: &str) -> Result<Reply, Fault> {
     let plan = gateway.plan();
-    let limit = plan.limit(name).ok_or_else(|| Fault::from(NotChanged::NoSuchLimit(name.to_owned())))?;
-    Ok(json(&describe(limit)))
+    let known = || plan.limits.iter().map(|limit| limit.name().to_owned()).collect();
+    let unknown = || NotChanged::NoSuchLimit { name: name.to_owned(), known: known() };
+    Ok(json(&describe(plan.limit(name).ok_or_else(unknown)?)))
 }
 
 fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Reply {

@@ -1,12 +1,13 @@
 //! Configuration: what is written ([`model`]), and what it means ([`Settings`]): read once, checked once, never again.
 
 mod check;
+mod doubts;
 pub mod model;
 pub mod numbers;
 mod reference;
 pub mod secret;
 pub mod span;
-mod syntax;
+pub(crate) mod syntax;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ pub use check::{
 pub use reference::{reference, schema};
 
 use model::Config;
+use syntax::Place;
 
 /// Something wrong in a configuration, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +64,19 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
         return Ok(Config::default());
     }
     if text.trim_start().starts_with('{') {
-        let json = |error| InvalidConfig::Syntax(syntax::json(&error));
         // First for names that stand twice, then with the places of all other mistakes.
-        crate::json::read(text.as_bytes()).map_err(json)?;
-        return serde_json::from_str(text).map_err(json);
+        crate::json::read(text.as_bytes())
+            .map_err(|error| InvalidConfig::Syntax(syntax::json(&error, &Place::default())))?;
+        let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
+        return read.map_err(|error| InvalidConfig::Syntax(syntax::json(error.inner(), &Place::of(error.path()))));
     }
     let options = serde_saphyr::options! { with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| InvalidConfig::Syntax(syntax::yaml(&error)))
+    let mut place = Place::default();
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        serde_path_to_error::deserialize(yaml).map_err(|error| {
+            place = Place::of(error.path());
+            error.into_inner()
+        })
+    });
+    read.map_err(|error| InvalidConfig::Syntax(syntax::yaml(&error, &place)))
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_policy::Algorithm;
+use tidegate_serve::Log;
 use tidegate_store::{Document, DocumentFault, Store, Topology};
 use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers};
-use crate::config::{InvalidConfig, LimitSettings, Settings};
+use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
 use crate::gateway::Gateway;
 use crate::limits::Limit;
 use crate::plan::{Kept, Overrides, Plan};
@@ -109,7 +110,11 @@ impl Fixed {
 /// Why a change was not made. Nothing has changed then, but where it says otherwise.
 #[derive(Debug)]
 pub(crate) enum NotChanged {
-    NoSuchLimit(String),
+    NoSuchLimit {
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     Invalid(String),
     /// Redis keeps the limits, and can't be asked.
     StoreAway,
@@ -124,7 +129,9 @@ pub(crate) enum NotChanged {
 impl fmt::Display for NotChanged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchLimit(name) => write!(f, "there is no limit `{name}`"),
+            Self::NoSuchLimit { name, known } => {
+                write!(f, "there is no limit `{name}`; at /config/limits/NAME there are: {}", known.join(", "))
+            }
             Self::Invalid(reason) => f.write_str(reason),
             Self::StoreAway => f.write_str("the limits are kept in Redis, which is away; nothing was changed"),
             Self::StoreRefuses(reason) => write!(f, "the limits are kept in Redis; nothing was changed: {reason}"),
@@ -237,10 +244,12 @@ impl Control {
         settings.workers = state.workers;
         let (found, seen, fault) = state.look(&settings.limits, gateway.store()).await;
         let base = settings.limits.clone();
+        let doubts = std::mem::take(&mut settings.doubts);
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
         let plan = Plan::build(settings, &found.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
         tell_unusable(gateway, &found.warnings);
+        tell_doubts(&gateway.log, &doubts);
         state.swap(gateway, plan, found.overrides, found.version);
         (state.base, state.seen, state.fault) = (base, seen, fault);
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
@@ -280,6 +289,13 @@ fn at_fault(document: &Document, fault: &DocumentFault) -> String {
     format!("`{}`: {fault}", document.key())
 }
 
+/// Tells what in a configuration is probably not meant.
+pub(crate) fn tell_doubts(log: &Log, doubts: &[Problem]) {
+    for doubt in doubts {
+        log.warn("ConfigController", format_args!("{doubt}"));
+    }
+}
+
 fn tell_unusable(gateway: &Gateway, warnings: &[String]) {
     for warning in warnings {
         gateway.log.warn(
@@ -292,7 +308,8 @@ fn tell_unusable(gateway: &Gateway, warnings: &[String]) {
 impl State {
     fn base_of(&self, name: &str) -> Result<&LimitSettings, NotChanged> {
         let found = self.base.iter().find(|limit| limit.name.as_str() == name);
-        found.ok_or_else(|| NotChanged::NoSuchLimit(name.to_owned()))
+        let known = || self.base.iter().map(|limit| limit.name.as_str().to_owned()).collect();
+        found.ok_or_else(|| NotChanged::NoSuchLimit { name: name.to_owned(), known: known() })
     }
 
     fn current(&self, name: &str) -> Result<&LimitNumbers, NotChanged> {

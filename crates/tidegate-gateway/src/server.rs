@@ -32,7 +32,7 @@ use crate::access_log::AccessLog;
 use crate::client::{Client, ClientIo};
 use crate::config::model::{Connections, OnFailure};
 use crate::config::{RedisSettings, Settings};
-use crate::control::{self, Control, NotChanged, Source};
+use crate::control::{self, Control, NotChanged, Source, tell_doubts};
 use crate::gateway::{Gateway, observer};
 use crate::h1;
 use crate::h2_streams::Streams;
@@ -191,6 +191,7 @@ impl Server {
             .map(|settings| AccessLog::open(settings, &log))
             .transpose()
             .map_err(NotStarted::AccessLog)?;
+        tell_doubts(&log, &settings.doubts);
         let (workers, connections) = (settings.workers, settings.connections.clone());
         let metrics = Arc::new(Metrics::new(workers + 1, log.sink().cloned()));
         let store = match &settings.redis {

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::LimitSettings;
 use crate::config::model::Numbers;
 use crate::config::numbers::LimitNumbers;
+use crate::config::{LimitSettings, syntax};
 use crate::plan::Overrides;
 
 /// What the text says.
@@ -126,7 +126,7 @@ pub(crate) fn numbers_of(mut value: Value) -> Result<Numbers, String> {
         for (field, value) in fields.iter() {
             let alone = Map::from_iter([(field.clone(), value.clone())]);
             let read = serde_json::from_value::<Numbers>(Value::Object(alone));
-            read.map_err(|error| format!("`{field}`: {error}"))?;
+            read.map_err(|error| format!("`{field}`: {}", syntax::value(&error)))?;
         }
         if let (Some(burst), Some(capacity)) = (fields.get("burst"), fields.get("capacity")) {
             if burst != capacity {

@@ -13,6 +13,7 @@ use crate::print;
 /// Check a configuration file of the gateway
 ///
 /// Prints the first syntax error with its line, or everything that makes no sense with its path. Exit code 2 if something is wrong.
+/// What can be used but is probably not meant, such as a route that is never reached, is a warning.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The file, YAML or JSON
@@ -41,8 +42,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (told, code) = match checked {
         Ok(settings) => {
             let (routes, limits, upstreams) = (settings.routes.len(), settings.limits.len(), settings.upstreams.len());
-            let told = format!("{path}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)\n");
-            (told, ExitCode::SUCCESS)
+            let warnings = settings.doubts.iter().map(|doubt| format!("{path}: warning: {doubt}\n"));
+            let ok = format!("{path}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)\n");
+            let lines: Vec<String> = warnings.chain([ok]).collect();
+            (lines.concat(), ExitCode::SUCCESS)
         }
         Err(InvalidConfig::Syntax(error)) => (format!("{path}: {error}\n"), ExitCode::from(2)),
         Err(InvalidConfig::Meaning(problems)) => {

@@ -4,7 +4,8 @@ use std::env;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
-use tidegate_gateway::config::model::{Config, Limit, Listener, Redis};
+use tidegate_gateway::config::model::{Config, Limit, Listener, Numbers, Redis};
+use tidegate_gateway::config::numbers::LimitNumbers;
 
 fn variable(name: &str) -> Result<Option<String>> {
     match env::var(name) {
@@ -15,9 +16,17 @@ fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-fn number<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
-    let parse = |value: String| value.parse().ok().with_context(|| format!("{name} is {value:?}; a number is allowed"));
+fn number<T: std::str::FromStr>(name: &str, allowed: &str) -> Result<Option<T>> {
+    let parse =
+        |value: String| value.parse().ok().with_context(|| format!("{name} is {value:?}; {allowed} is allowed"));
     variable(name)?.map(parse).transpose()
+}
+
+/// What numbers of requests may be.
+const WHOLE: &str = "a whole number";
+
+fn port(name: &str) -> Result<Option<u16>> {
+    number(name, "a port from 0 to 65535")
 }
 
 /// None leaves it to the file.
@@ -33,7 +42,7 @@ fn switch(name: &str) -> Result<Option<bool>> {
 /// Puts what the environment says over what the file says. What can't be applied is refused, never ignored. `redis_flag` is the URL of the
 /// command line, if it has one.
 pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<()> {
-    if let Some(port) = number::<u16>("PORT")?.or(number::<u16>("SERVER_PORT")?) {
+    if let Some(port) = port("PORT")?.or(port("SERVER_PORT")?) {
         set_port(config, port)?;
     }
     if let Some(url) = variable("TARGET_URL")? {
@@ -50,7 +59,7 @@ pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<(
 /// too, unless that has one.
 fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
-    let (port, password) = (number::<u16>("REDIS_PORT")?, variable("REDIS_PASSWORD")?);
+    let (port, password) = (port("REDIS_PORT")?, variable("REDIS_PASSWORD")?);
     let (tls, ca) = (switch("REDIS_TLS")?, variable("REDIS_CA")?);
     let configured = config.redis.as_ref().map(|redis| redis.url.as_str());
     let (mut url, is_flag) = match (flag, configured, &host) {
@@ -225,10 +234,10 @@ fn set_redis(config: &mut Config, url: String) -> &mut Redis {
 /// The first numbers of the limit `default`.
 fn limit(config: &mut Config) -> Result<()> {
     let algorithm = variable("RATE_LIMIT_ALGORITHM")?;
-    let limit = number::<u64>("RATE_LIMIT_LIMIT")?;
-    let window = number::<f64>("RATE_LIMIT_WINDOW")?;
-    let capacity = number::<u64>("RATE_LIMIT_CAPACITY")?;
-    let fill_rate = number::<f64>("RATE_LIMIT_FILL_RATE")?;
+    let limit = number::<u64>("RATE_LIMIT_LIMIT", WHOLE)?;
+    let window = number::<f64>("RATE_LIMIT_WINDOW", "a number of seconds")?;
+    let capacity = number::<u64>("RATE_LIMIT_CAPACITY", WHOLE)?;
+    let fill_rate = number::<f64>("RATE_LIMIT_FILL_RATE", "a number")?;
     if algorithm.is_none() && limit.is_none() && window.is_none() && capacity.is_none() && fill_rate.is_none() {
         return Ok(());
     }
@@ -243,13 +252,21 @@ fn limit(config: &mut Config) -> Result<()> {
         window: serde_json::from_value(60.into()).ok(),
         ..Limit::default()
     });
-    if let Some(algorithm) = algorithm {
-        default.algorithm = algorithm;
-    }
     default.limit = limit.or(default.limit);
     default.window = window.or(default.window);
     default.capacity = capacity.or(default.capacity);
     default.fill_rate = fill_rate.or(default.fill_rate);
+    if let Some(algorithm) = algorithm {
+        // With numbers that come closest, where it needs some that nobody has set; as a change while it runs has them.
+        let closest = algorithm.parse().ok().and_then(|algorithm| {
+            let numbers = LimitNumbers::of_limit(default, 0).and_then(|numbers| numbers.with_algorithm(algorithm, 0));
+            numbers.ok()
+        });
+        if let Some(Numbers { limit, window, capacity, fill_rate, .. }) = closest.map(|closest| closest.all().clone()) {
+            (default.limit, default.window, default.capacity, default.fill_rate) = (limit, window, capacity, fill_rate);
+        }
+        default.algorithm = algorithm;
+    }
     Ok(())
 }
 

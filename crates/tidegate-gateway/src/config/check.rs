@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use tidegate_policy::{Cost, MAX_LEVELS};
 use tidegate_store::{Name, Sharing, TlsFiles, Topology, Unshareable};
 
+use super::doubts::doubts;
 use super::model::{self, Config, Missing, Numbers, Soft, State, TierNumbers};
 use super::numbers::LimitNumbers;
 use super::span::Span;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub upstreams: Vec<UpstreamSettings>,
     /// All routes, the first match counts.
     pub routes: Vec<RouteSettings>,
+    /// What is probably not meant.
+    pub doubts: Vec<Problem>,
 }
 
 /// Where clients connect.
@@ -217,6 +220,7 @@ impl Settings {
         let routes = check_routes(config, &upstreams, &places, problems);
         let limits = with_statuses(limits, &upstreams, config);
         check_use(config, &limits, &places, problems);
+        let doubts = doubts(config, &limits, admin_listen);
         Some(Self {
             listeners,
             workers,
@@ -234,6 +238,7 @@ impl Settings {
             limits,
             upstreams,
             routes,
+            doubts,
         })
     }
 }

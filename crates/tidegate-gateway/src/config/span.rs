@@ -85,7 +85,7 @@ impl Visitor<'_> for SpanVisitor {
     type Value = Span;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a time: seconds (60, 0.5) or with a unit (500ms, 10s, 5m, 1h, 1d)")
+        f.write_str("a time: seconds (60, 0.5) or with a unit (500ms, 10s, 5m, 1h, 1d), at most 10000000000s")
     }
 
     fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {

@@ -1,14 +1,41 @@
 //! What is wrong with a text that can't be read: where and why, but never what stands there. A file holds secrets, and what is said of it
 //! goes to logs and over HTTP.
 
+use std::fmt;
+
+use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{Error as YamlError, MessageFormatter as _, UserMessageFormatter};
 
-/// A mistake in YAML: line, column, reason.
-pub(super) fn yaml(error: &YamlError) -> String {
+/// Where in the configuration a mistake is: `limits.search.window`. Empty if that is not known.
+#[derive(Default)]
+pub(crate) struct Place(String);
+
+impl Place {
+    pub(crate) fn of(path: &Path) -> Self {
+        let piece = |segment: &Segment| match segment {
+            Segment::Seq { index } => Some(format!("[{index}]")),
+            Segment::Map { key } if is_plain(key) => Some(format!(".{key}")),
+            // What does not look like a name may be a secret that slipped into its place.
+            Segment::Map { .. } | Segment::Enum { .. } | Segment::Unknown => None,
+        };
+        let place: String = path.iter().map_while(piece).collect();
+        Self(place.trim_start_matches('.').to_owned())
+    }
+}
+
+/// With what comes between it and the reason.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "{}: ", self.0) }
+    }
+}
+
+/// A mistake in YAML: line, column, place, reason.
+pub(super) fn yaml(error: &YamlError, place: &Place) -> String {
     let reason = yaml_reason(error);
     match error.location() {
-        Some(at) if at.line() > 0 => format!("line {}, column {}: {reason}", at.line(), at.column()),
-        _ => reason,
+        Some(at) if at.line() > 0 => format!("line {}, column {}: {place}{reason}", at.line(), at.column()),
+        _ => format!("{place}{reason}"),
     }
 }
 
@@ -16,8 +43,10 @@ fn yaml_reason(error: &YamlError) -> String {
     match error {
         YamlError::WithSnippet { error, .. } | YamlError::AliasError { error, .. } => yaml_reason(error),
         YamlError::SerdeInvalidType { expected, .. } | YamlError::SerdeInvalidValue { expected, .. } => {
-            format!("expected {expected}")
+            wanted(expected)
         }
+        YamlError::Unexpected { expected, .. } => wanted(expected),
+        YamlError::InvalidScalar { ty, .. } => wanted(ty),
         YamlError::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
         YamlError::SerdeUnknownField { field, expected, .. } => {
             format!("unknown field{}, expected one of {}", quoted(field), expected.join(", "))
@@ -31,11 +60,32 @@ fn yaml_reason(error: &YamlError) -> String {
     }
 }
 
-/// A mistake in JSON: line, column, reason.
-pub(super) fn json(error: &serde_json::Error) -> String {
+/// A mistake in JSON: line, column, place, reason.
+pub(super) fn json(error: &serde_json::Error, place: &Place) -> String {
     let (line, column, told) = (error.line(), error.column(), error.to_string());
     let reason = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
-    format!("line {line}, column {column}: {}", without_values(reason))
+    format!("line {line}, column {column}: {place}{}", without_values(reason))
+}
+
+/// A mistake in a value of JSON that came in a request or from Redis: the reason alone.
+pub(crate) fn value(error: &serde_json::Error) -> String {
+    without_values(&error.to_string())
+}
+
+/// What was expected, in the words of people who write files.
+fn wanted(expected: &str) -> String {
+    let words = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "f32" | "f64" | "floating point" => "a number",
+        "bool" | "boolean" | "a boolean" => "true or false",
+        "sequence start" | "a sequence" => "a list",
+        "mapping start" | "a map" => "names with values",
+        "string scalar" | "a string" => "text",
+        "scalar" => "a single value",
+        struct_of if struct_of.starts_with("struct ") => "names with values",
+        other => other,
+    };
+    format!("expected {words}")
 }
 
 /// Serde's words without the value that it quotes.
@@ -43,7 +93,7 @@ fn without_values(reason: &str) -> String {
     let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
     if quotes.iter().any(|start| reason.starts_with(start)) {
         let expected = reason.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
-        return format!("expected {expected}");
+        return wanted(expected);
     }
     if let Some(rest) = reason.strip_prefix("unknown field `") {
         let (field, expected) = rest.rsplit_once("`, expected ").unwrap_or(("", "another"));
@@ -57,8 +107,12 @@ fn without_values(reason: &str) -> String {
 
 /// A key, if it looks like one: a blank or a colon that is missing can make one of a secret.
 fn quoted(key: &str) -> String {
+    if is_plain(key) { format!(" `{key}`") } else { String::new() }
+}
+
+fn is_plain(key: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    if !key.is_empty() && key.len() <= 32 && key.bytes().all(is_plain) { format!(" `{key}`") } else { String::new() }
+    !key.is_empty() && key.len() <= 32 && key.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -111,12 +165,18 @@ mod tests {
         for (text, wanted) in [
             (
                 "limits:\n  a: {algorithm: fixed}\n  a: {algorithm: token}\n",
-                "line 3, column 3: the key `a` is there twice",
+                "line 3, column 3: limits: the key `a` is there twice",
             ),
             ("{\"limits\": {\"a\": {},\n \"a\": {}}}", "line 2, column 4: the key `a` is there twice"),
-            ("{\"log\": {\"level\": \"loud\"}}", "line 1, column 24: expected one of `debug`, `info`, `warn`, `error`"),
-            ("{\"log\": {\"levle\": 1}}", "line 1, column 16: unknown field `levle`, expected `format` or `level`"),
-            ("log:\n  levle: 1\n", "line 2, column 3: unknown field `levle`, expected one of format, level"),
+            (
+                "{\"log\": {\"level\": \"loud\"}}",
+                "line 1, column 24: log.level: expected one of `debug`, `info`, `warn`, `error`",
+            ),
+            (
+                "{\"log\": {\"levle\": 1}}",
+                "line 1, column 16: log.levle: unknown field `levle`, expected `format` or `level`",
+            ),
+            ("log:\n  levle: 1\n", "line 2, column 3: log.levle: unknown field `levle`, expected one of format, level"),
         ] {
             assert_eq!(parse(text).expect_err(text).to_string(), wanted, "{text}");
         }

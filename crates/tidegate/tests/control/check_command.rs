@@ -45,6 +45,73 @@ fn a_syntax_error_is_told_with_its_line() {
     }
 }
 
+/// What is wrong is named, and what is allowed is told in words that need no knowledge of Rust.
+#[test]
+fn a_value_of_the_wrong_kind_is_told_with_its_field() {
+    let whole = "expected a whole number, 0 or more";
+    let limit = |rest: &str| format!("limits: {{a: {{algorithm: fixed, {rest}}}}}\n");
+    for (config, told) in [
+        (limit("limit: -1"), format!("limits.a.limit: {whole}")),
+        (limit("limit: 1.5"), format!("limits.a.limit: {whole}")),
+        (limit("limit: 10r/s"), format!("limits.a.limit: {whole}")),
+        (limit("fill_rate: fast"), "limits.a.fill_rate: expected a number".to_owned()),
+        (limit("dry_run: perhaps"), "limits.a.dry_run: expected true or false".to_owned()),
+        (limit("window: 1w"), "limits.a.window: expected a time: seconds".to_owned()),
+        (limit("window: 100000000d"), "at most 10000000000s".to_owned()),
+        ("workers: auto\n".to_owned(), format!("workers: {whole}")),
+        ("connections: {max_body_bytes: 10M}\n".to_owned(), format!("connections.max_body_bytes: {whole}")),
+        ("routes: {prefix: /}\n".to_owned(), "routes: expected a list".to_owned()),
+        ("routes: [{methods: GET}]\n".to_owned(), "routes[0].methods: expected a list".to_owned()),
+        ("limits: [a]\n".to_owned(), "limits: expected names with values".to_owned()),
+        ("limits: {a: 5}\n".to_owned(), "limits.a: expected names with values".to_owned()),
+        ("routes: [{name: [a]}]\n".to_owned(), "routes[0].name: expected text".to_owned()),
+        ("limits: {a: {limit: 5}}\n".to_owned(), "limits.a: missing field `algorithm`".to_owned()),
+        ("{\"limits\": {\"a\": {\"limit\": -1}}}".to_owned(), format!("limits.a.limit: {whole}")),
+        ("{\"routes\": [{\"methods\": \"GET\"}]}".to_owned(), "routes[0].methods: expected a list".to_owned()),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 2, "{config:?}: {outcome:?}");
+        assert!(outcome.out.contains(&told), "{config:?}: {outcome:?}");
+    }
+}
+
+/// What can be used but hardly is meant.
+#[test]
+fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
+    let limit = |rest: &str| format!("limits: {{default: {{algorithm: fixed, limit: 5, window: 1, {rest}}}}}\n");
+    for (config, path, told) in [
+        (limit("cost: 6"), "limits.default.cost", "every request is refused"),
+        (limit("key: user"), "limits.default.key", "all requests share one account"),
+        (limit("key: user, missing: ip"), "limits.default.key", "counted by their address"),
+        (limit("key: ip+apiKey, missing: skip"), "limits.default.key", "applies to no request"),
+        (limit("key: clientId, missing: refuse"), "limits.default.key", "every request is refused"),
+        ("identity: {trusted_headers: {user: x-user}}\n".to_owned(), "identity.trusted_headers", "there are none"),
+        ("routes: [{prefix: /}, {path: /a}]\n".to_owned(), "routes[1]", "routes[0] takes every request"),
+        ("admin: {listen: \"0.0.0.0:0\"}\n".to_owned(), "admin.listen", "can change limits"),
+        ("admin: {token: \"${TOKEN_FROM_SOMEWHERE}\"}\n".to_owned(), "admin.token", "variables are not replaced"),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 0, "{config:?}: {outcome:?}");
+        let line = outcome.out.lines().find(|line| line.contains(&format!("gateway.yaml: warning: {path}: ")));
+        assert!(line.is_some_and(|line| line.contains(told)), "{config:?}: {outcome:?}");
+        assert_eq!(outcome.out.lines().count(), 2, "{outcome:?}");
+    }
+    for config in [
+        limit("cost: 5"),
+        limit("soft: 1, cost: 6"),
+        limit("key: ip+endpoint"),
+        limit("key: user") + "identity: {api_keys: {keys: [{key: a-key, user: ann}]}}\n",
+        "identity: {trusted_headers: {user: x-user}}\ntrusted_proxies: [10.0.0.1]\n".to_owned(),
+        "routes: [{path: /a}, {methods: [GET]}, {host: a.example}, {}]\n".to_owned(),
+        "admin: {listen: \"127.0.0.1:0\"}\n".to_owned(),
+        "admin: {listen: \"0.0.0.0:0\", token: a-long-enough-token}\n".to_owned(),
+        "admin: {listen: \"0.0.0.0:0\", open: true}\n".to_owned(),
+    ] {
+        let outcome = check(&config);
+        assert!(outcome.code == 0 && !outcome.out.contains("warning"), "{config:?}: {outcome:?}");
+    }
+}
+
 #[test]
 fn all_that_makes_no_sense_is_told_with_its_path() {
     let outcome = check(

@@ -112,6 +112,8 @@ fn the_first_limits() {
             (&"token".into(), &50.into(), &2.5.into())
         );
     }
+    let closest = limits(&start("", &[("RATE_LIMIT_ALGORITHM", "token")], &FREE));
+    assert_eq!((&closest["capacity"], &closest["fillRate"]), (&100.into(), &1.667.into()));
     let alone = limits(&start("", &[("RATE_LIMIT_LIMIT", "7")], &FREE));
     assert_eq!((&alone["algorithm"], &alone["limit"], &alone["window"]), (&"fixed".into(), &7.into(), &60.into()));
     let nothing = limits(&start("", &[], &FREE));

@@ -31,6 +31,26 @@ fn another_file_is_in_force_when_the_reload_is_answered() {
     assert!(applied(&gateway) >= 1.0);
 }
 
+/// What `tidegate check` warns of, the log tells too: at the start and at each reload.
+#[test]
+fn what_is_probably_not_meant_is_told() {
+    let upstream = Upstream::start();
+    let config = |cost: u32| {
+        before(&upstream, &format!("limits: {{default: {{algorithm: fixed, limit: 5, window: 60, cost: {cost}}}}}"))
+    };
+    let gateway = Gateway::start(&config(6));
+    let told = "WARN ConfigController - limits.default.cost: is more than the limit ever holds";
+    let times = || gateway.lines().iter().filter(|line| line.contains(told)).count();
+    gateway.wait_for_line(told);
+    rewrite(&gateway, &config(5));
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    gateway.wait_for_line("Reloaded the configuration");
+    assert_eq!(times(), 1, "nothing is doubtful any more");
+    rewrite(&gateway, &config(7));
+    assert_eq!(gateway.post("/reload", "").status, 200);
+    wait_until("the warning", || times() == 2);
+}
+
 #[test]
 fn a_hang_up_reloads_too() {
     let upstream = Upstream::start();

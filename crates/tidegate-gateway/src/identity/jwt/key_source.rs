@@ -42,6 +42,9 @@ fn one(key: Result<Candidate, String>, path: &'static str) -> Result<Vec<Candida
 }
 
 fn file(path: &Path) -> Result<Vec<u8>, String> {
+    if path.to_str().is_some_and(|path| path.contains("://")) {
+        return Err(format!("{} is a URL; the path of a file is allowed", path.display()));
+    }
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     match read {

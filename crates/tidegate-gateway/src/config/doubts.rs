@@ -1,0 +1,80 @@
+//! What can be meant but hardly is: settings that have no effect, or one that nobody wants. They are told, and used as they stand.
+
+use std::net::SocketAddr;
+
+use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
+
+use super::check::LimitSettings;
+use super::model::{Config, Missing, Route};
+use super::secret::Secret;
+use super::{Problem, model};
+
+/// Everything doubtful in a configuration that has been found good.
+pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Option<SocketAddr>) -> Vec<Problem> {
+    let mut doubts = Vec::new();
+    let mut doubt = |path: String, message: &str| doubts.push(Problem { path, message: message.to_owned() });
+
+    let identity = &config.identity;
+    let knows_callers = identity.api_keys.is_some() || identity.jwt.is_some() || identity.trusted_headers.is_some();
+    for limit in limits {
+        let name = limit.name.as_str();
+        if never_admits(limit) {
+            doubt(format!("limits.{name}.cost"), "is more than the limit ever holds: every request is refused");
+        }
+        let is_of_tier = config.limits.as_ref().is_some_and(|written| !written.contains_key(name));
+        if limit.key.needs_caller() && !knows_callers && !is_of_tier {
+            let without = match limit.missing {
+                Missing::Share => "all requests share one account",
+                Missing::Ip => "requests are counted by their address",
+                Missing::Refuse => "every request is refused",
+                Missing::Skip => "the limit applies to no request",
+            };
+            let message = format!("asks who the caller is, but `identity` names no way to know: {without}");
+            doubt(format!("limits.{name}.key"), &message);
+        }
+    }
+    if identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
+        doubt("identity.trusted_headers".to_owned(), "are believed from `trusted_proxies` alone, and there are none");
+    }
+    if let Some(first) = config.routes.iter().position(takes_everything) {
+        for later in first + 1..config.routes.len() {
+            doubt(format!("routes[{later}]"), &format!("is never reached: routes[{first}] takes every request"));
+        }
+    }
+    let has_token = config.admin.token.is_some() || config.admin.token_file.is_some();
+    if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && !has_token && !config.admin.open {
+        doubt(
+            "admin.listen".to_owned(),
+            "is not on the loopback, and without a token: who can connect can change limits",
+        );
+    }
+    for (path, secret) in secrets(config) {
+        if secret.expose().starts_with("${") {
+            doubt(path, "begins with `${`: variables are not replaced in this file, it is taken as it stands");
+        }
+    }
+    doubts
+}
+
+/// Whether not even the first request passes.
+fn never_admits(limit: &LimitSettings) -> bool {
+    let Ok(rule) = limit.numbers.rule(limit.soft) else { return false };
+    let unused = <Rule as tidegate_policy::Limiter>::State::default();
+    matches!(rule.decide(&unused, limit.cost, Timestamp::default()), Decision::Refuse { retry_after: None, .. })
+}
+
+fn takes_everything(route: &Route) -> bool {
+    let Route { host, path, prefix, pattern, methods, .. } = route;
+    let all_paths = prefix.as_deref().is_none_or(|prefix| prefix == "/");
+    host.is_none() && path.is_none() && pattern.is_none() && methods.is_empty() && all_paths
+}
+
+fn secrets(config: &Config) -> Vec<(String, &Secret)> {
+    let keys = config.identity.api_keys.iter().flat_map(|table| table.keys.iter().enumerate());
+    let keys = keys.filter_map(|(place, key): (usize, &model::ApiKey)| {
+        key.key.as_ref().map(|secret| (format!("identity.api_keys.keys[{place}].key"), secret))
+    });
+    let token = config.admin.token.as_ref().map(|token| ("admin.token".to_owned(), token));
+    let jwt = config.identity.jwt.as_ref().and_then(|jwt| jwt.secret.as_ref());
+    token.into_iter().chain(jwt.map(|secret| ("identity.jwt.secret".to_owned(), secret))).chain(keys).collect()
+}
