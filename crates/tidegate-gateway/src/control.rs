@@ -10,7 +10,7 @@ use tidegate_serve::Log;
 use tidegate_store::{Document, DocumentFault, Store, Topology};
 use tokio::sync::Mutex;
 
-use crate::config::model::{Config, Numbers};
+use crate::config::model::{self, Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers};
 use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
 use crate::gateway::Gateway;
@@ -67,10 +67,10 @@ struct Fixed {
     listeners: Vec<(std::net::SocketAddr, bool, bool)>,
     workers: Option<usize>,
     admin: Option<std::net::SocketAddr>,
-    /// The address with what its files hold, and the rest of its section.
-    redis: Option<(Topology, String)>,
-    log: String,
-    access_log: String,
+    /// The address with what its files hold, and its section as it is written.
+    redis: Option<(Topology, model::Redis)>,
+    log: model::Log,
+    access_log: Option<model::AccessLog>,
     max_connections: usize,
     drain_timeout: Duration,
 }
@@ -83,9 +83,9 @@ impl Fixed {
             listeners: settings.listeners.iter().map(listener).collect(),
             workers: settings.workers_written,
             admin: settings.admin_listen,
-            redis: settings.redis.as_ref().map(|redis| (redis.topology.clone(), format!("{:?}", redis.model))),
-            log: format!("{:?}", settings.log),
-            access_log: format!("{:?}", settings.access_log),
+            redis: settings.redis.as_ref().map(|redis| (redis.topology.clone(), redis.model.clone())),
+            log: settings.log.clone(),
+            access_log: settings.access_log.clone(),
             max_connections: settings.connections.max,
             drain_timeout: settings.connections.drain_timeout.get(),
         }

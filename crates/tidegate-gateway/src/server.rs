@@ -328,14 +328,23 @@ impl Handle {
     pub async fn reload(&self) -> Result<(), String> {
         reload(&self.gateway).await.map_err(|error| error.to_string())
     }
+
+    /// Opens the access log's file anew, which has been renamed or removed.
+    pub fn reopen_logs(&self) {
+        reopen_logs(&self.gateway);
+    }
+}
+
+fn reopen_logs(gateway: &Gateway) {
+    if let Some(log) = gateway.access_log() {
+        log.sink.reopen();
+    }
 }
 
 /// Reads the configuration anew, and says so.
 pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
     // Whatever becomes of the file: whoever has moved the log away waits for it.
-    if let Some(log) = gateway.access_log() {
-        log.sink.reopen();
-    }
+    reopen_logs(gateway);
     let reloaded = gateway.control.reload(gateway).await;
     match &reloaded {
         Ok(()) => {

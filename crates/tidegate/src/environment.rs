@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, bail};
 use tidegate_gateway::config::model::{Config, Limit, Listener, Numbers, Redis};
 use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_gateway::config::secret::Secret;
 
 fn variable(name: &str) -> Result<Option<String>> {
     match env::var(name) {
@@ -61,7 +62,7 @@ fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
     let (port, password) = (port("REDIS_PORT")?, variable("REDIS_PASSWORD")?);
     let (tls, ca) = (switch("REDIS_TLS")?, variable("REDIS_CA")?);
-    let configured = config.redis.as_ref().map(|redis| redis.url.as_str());
+    let configured = config.redis.as_ref().map(|redis| redis.url.expose());
     let (mut url, is_flag) = match (flag, configured, &host) {
         (Some(flag), ..) => (RedisUrl::split(flag), true),
         (None, Some(url), _) => (RedisUrl::split(url), false),
@@ -227,7 +228,7 @@ pub(crate) fn set_target(config: &mut Config, url: &str) -> Result<()> {
 /// Redis at this URL, otherwise as the file says.
 fn set_redis(config: &mut Config, url: String) -> &mut Redis {
     let redis = config.redis.get_or_insert_with(|| Redis::at(String::new()));
-    redis.url = url;
+    redis.url = Secret::new(url);
     redis
 }
 

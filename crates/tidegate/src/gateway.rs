@@ -24,7 +24,7 @@ use crate::environment;
 /// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, REDIS_TLS,
 /// REDIS_CA, ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE.
 ///
-/// SIGHUP reads the configuration anew; SIGTERM and Ctrl-C let requests under way end.
+/// SIGHUP reads the configuration anew; SIGUSR1 opens the access log anew; SIGTERM and Ctrl-C let requests under way end.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate gateway --target-url http://127.0.0.1:3000 --listen 127.0.0.1:8082")]
 pub(crate) struct Arguments {
@@ -143,8 +143,9 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
     let handle = server.handle();
-    let Signals { hang_up, terminate, interrupt } = signals;
+    let Signals { hang_up, user1, terminate, interrupt } = signals;
     tokio::spawn(reload(hang_up, handle.clone()));
+    tokio::spawn(reopen_logs(user1, handle.clone()));
     tokio::spawn(stop_on([terminate, interrupt], handle.clone(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
@@ -162,14 +163,19 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The signals that a gateway obeys.
 struct Signals {
     hang_up: Signal,
+    user1: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
     fn new() -> Result<Self> {
-        let (hang_up, terminate) = (signal(SignalKind::hangup())?, signal(SignalKind::terminate())?);
-        Ok(Self { hang_up, terminate, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            hang_up: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 }
 
@@ -178,6 +184,13 @@ async fn reload(mut hang_up: Signal, handle: Handle) {
     while hang_up.recv().await.is_some() {
         // What went wrong has been logged.
         let _reloaded = handle.reload().await;
+    }
+}
+
+/// SIGUSR1 opens the access log anew and changes nothing else, so that rotating it undoes no limit that was set while it ran.
+async fn reopen_logs(mut user1: Signal, handle: Handle) {
+    while user1.recv().await.is_some() {
+        handle.reopen_logs();
     }
 }
 

@@ -331,7 +331,7 @@ fn admin_token(admin: &model::Admin, problems: &mut Problems) -> Option<Option<S
 
 fn check_redis(redis: &model::Redis, problems: &mut Problems) -> Option<RedisSettings> {
     let files = TlsFiles { ca: redis.ca.clone(), certificate: redis.certificate.clone(), key: redis.key.clone() };
-    let topology = problems.ok("redis.url", redis.url.parse::<Topology>()).and_then(|topology| {
+    let topology = problems.ok("redis.url", redis.url.expose().parse::<Topology>()).and_then(|topology| {
         let topology = topology.with_tls(&files);
         topology.map_err(|error| problems.add(format!("redis.{}", error.field), error.reason)).ok()
     });

@@ -137,7 +137,7 @@ pub struct Admin {
 }
 
 /// The event log.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// `text`: `[time] LEVEL component - message`; `json`: one object a line. Default: `text`.
@@ -174,13 +174,13 @@ pub enum LogLevel {
 
 /// A line for each request. Lines are buffered; when the disk is too slow they are dropped and counted
 /// (`tidegate_access_log_dropped_total`).
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccessLog {
     /// `combined` (as nginx and Apache write it) or `json`. Default: `combined`.
     #[serde(default)]
     pub format: AccessLogFormat,
-    /// The file; it is opened anew on reload, so that it can be rotated. Default: standard output.
+    /// The file; it is opened anew on SIGUSR1 and on reload, so that it can be rotated. Default: standard output.
     #[serde(default)]
     pub file: Option<PathBuf>,
     /// Lines kept while the disk is busy. Default: 8192.
@@ -205,12 +205,12 @@ pub enum AccessLogFormat {
 }
 
 /// Redis, for limits that several gateways share. Its files are read at the start.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
     /// `redis://[user:password@]host[:port][/db]`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…`; the same with
     /// `rediss` for TLS, to sentinels and nodes alike.
-    pub url: String,
+    pub url: Secret,
     /// PEM file with the authorities to trust for TLS. Default: the system's.
     #[serde(default)]
     pub ca: Option<PathBuf>,
@@ -258,7 +258,7 @@ impl Redis {
     /// The usual settings for a server at `url`.
     pub fn at(url: String) -> Self {
         Self {
-            url,
+            url: Secret::new(url),
             ca: None,
             certificate: None,
             key: None,

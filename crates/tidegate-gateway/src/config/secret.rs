@@ -12,6 +12,11 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Secret(String);
 
 impl Secret {
+    /// Keeps `secret` from being shown.
+    pub fn new(secret: String) -> Self {
+        Self(secret)
+    }
+
     /// The secret itself.
     pub fn expose(&self) -> &str {
         &self.0
@@ -50,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_configuration_can_be_printed_without_its_secrets() {
-        let text = "admin: {token: hunter2-hunter2-hunter2}\nidentity:\n  jwt: {secret: hunter2}\n  api_keys: {keys: [{key: hunter2, user: ann}]}\n";
+        let text = "admin: {token: hunter2-hunter2-hunter2}\nidentity:\n  jwt: {secret: hunter2}\n  api_keys: {keys: [{key: hunter2, user: ann}]}\nredis: {url: \"redis://:hunter2@h\"}\n";
         let config = parse(text).expect("a good file");
         assert!(format!("{config:?}").contains("ann") && !format!("{config:?}").contains("hunter2"), "{config:?}");
         let json = serde_json::to_string(&config).expect("JSON");

@@ -1,55 +1,12 @@
 //! A master, a replica and a sentinel, made here.
 
-use std::process::{Child, Command, Stdio};
-
 use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
 use crate::secure::{Certificates, SecureServer};
-use crate::server::{Server, eventually, free_port};
+use crate::server::{Sentinel, Server, eventually, free_port};
 use crate::setup::{admitted, all_rules, ask, limit, patient};
 use crate::tls;
-
-struct Sentinel {
-    port: u16,
-    child: Child,
-    file: std::path::PathBuf,
-}
-
-impl Sentinel {
-    fn start(master: u16) -> Self {
-        Self::start_with(master, "")
-    }
-
-    /// Watches the master on this port, with more settings of its own.
-    fn start_with(master: u16, more: &str) -> Self {
-        let port = free_port();
-        let file = std::env::temp_dir().join(format!("tidegate-sentinel-{}-{port}.conf", std::process::id()));
-        let settings = format!(
-            "port {port}\nbind 127.0.0.1\n{more}sentinel monitor main 127.0.0.1 {master} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n"
-        );
-        std::fs::write(&file, settings).expect("a settings file");
-        let child = Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn();
-        Self { port, child: child.expect("redis-server is installed"), file }
-    }
-
-    fn knows_a_replica(&self) -> bool {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).expect("a url");
-        let Ok(mut connection) = client.get_connection() else { return false };
-        let replicas = redis::cmd("SENTINEL").arg("REPLICAS").arg("main").query::<Vec<redis::Value>>(&mut connection);
-        replicas.is_ok_and(|replicas| !replicas.is_empty())
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        // It may have ended already; either way it is gone now.
-        let _ended = self.child.kill();
-        let _status = self.child.wait();
-        let _removed = std::fs::remove_file(&self.file);
-    }
-}
 
 /// A master, its replica in step, and a sentinel that knows both.
 fn wait_until_in_step(replica: &Server, sentinel: &Sentinel) {
@@ -57,7 +14,7 @@ fn wait_until_in_step(replica: &Server, sentinel: &Sentinel) {
         let info = redis::cmd("INFO").arg("replication").query::<String>(&mut replica.connection());
         info.is_ok_and(|info| info.contains("master_link_status:up"))
     });
-    eventually("the sentinel knows the replica", || sentinel.knows_a_replica());
+    eventually("the sentinel knows the replica", || !sentinel.ask("REPLICAS").is_empty());
 }
 
 /// 60 of 100 are used, the master dies, the replica takes over: what was replicated still counts.

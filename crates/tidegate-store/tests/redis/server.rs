@@ -98,6 +98,48 @@ impl Drop for Server {
     }
 }
 
+/// A sentinel that watches a master by the name `main`.
+pub(crate) struct Sentinel {
+    pub(crate) port: u16,
+    child: Child,
+    file: PathBuf,
+}
+
+impl Sentinel {
+    pub(crate) fn start(master: u16) -> Self {
+        Self::start_with(master, "")
+    }
+
+    /// Watches the master on this port, with more settings of its own.
+    pub(crate) fn start_with(master: u16, more: &str) -> Self {
+        let port = free_port();
+        let file = std::env::temp_dir().join(format!("tidegate-sentinel-{}-{port}.conf", std::process::id()));
+        let settings = format!(
+            "port {port}\nbind 127.0.0.1\n{more}sentinel monitor main 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n"
+        );
+        std::fs::write(&file, settings).expect("a settings file");
+        let child = Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn();
+        Self { port, child: child.expect("redis-server is installed"), file }
+    }
+
+    /// What it says of `main`; nothing while it does not answer.
+    pub(crate) fn ask(&self, question: &str) -> Vec<redis::Value> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).expect("a url");
+        let Ok(mut connection) = client.get_connection() else { return Vec::new() };
+        redis::cmd("SENTINEL").arg(question).arg("main").query(&mut connection).unwrap_or_default()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        // It may have ended already; either way it is gone now.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+        let _removed = std::fs::remove_file(&self.file);
+    }
+}
+
 fn spawn(port: u16, directory: &std::path::Path, arguments: &[String]) -> Child {
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])

@@ -185,6 +185,22 @@ fn it_is_rotated_by_renaming_and_a_hang_up() {
     assert!(old.len() == 2 && old[0].contains("/first") && old[1].contains("/second"), "{old:?}");
 }
 
+/// A reload would take back what was set.
+#[test]
+fn a_user_signal_rotates_it_and_leaves_limits_as_they_are() {
+    let upstream = Upstream::start();
+    let (gateway, directory) = logging(&upstream, PLENTY, "combined");
+    let file = directory.0.join("access.log");
+    let set = r#"{"algorithm": "fixed", "limit": 77, "window": 60}"#;
+    assert_eq!(gateway.post("/config/limits", set).status, 200);
+    fs::rename(&file, directory.0.join("access.log.1")).expect("it can be moved");
+    gateway.signal("USR1");
+    wait_until("the new file", || file.exists());
+    assert_eq!(gateway.get("/config/limits").json()["limit"], 77);
+    gateway.get("/next");
+    assert!(wait_for_lines(&file, 1).iter().any(|line| line.contains("/next")));
+}
+
 #[test]
 fn it_is_rotated_also_when_the_file_can_not_be_reloaded() {
     let upstream = Upstream::start();

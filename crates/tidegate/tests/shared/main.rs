@@ -20,4 +20,5 @@ mod server;
 mod setup;
 mod sharing;
 mod shutdown;
+mod topologies;
 mod under_load;
