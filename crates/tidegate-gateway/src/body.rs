@@ -19,6 +19,8 @@ pub(crate) struct Body {
     ending: Option<Box<Ending>>,
     /// How long an HTTP/2 client may take nothing.
     stall: Option<Arc<Deadline>>,
+    /// The request was HEAD: nothing of it is sent.
+    is_head: bool,
 }
 
 enum Content {
@@ -32,11 +34,11 @@ impl Body {
     }
 
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(bytes), ending: None, stall: None }
+        Self { content: Content::Whole(bytes), ending: None, stall: None, is_head: false }
     }
 
     pub(crate) fn stream(stream: Box<AnswerStream>) -> Self {
-        Self { content: Content::Stream(stream), ending: None, stall: None }
+        Self { content: Content::Stream(stream), ending: None, stall: None, is_head: false }
     }
 
     /// The request ends when this body does. `is_head`: nothing of it is sent.
@@ -49,7 +51,12 @@ impl Body {
             ending.bytes = if is_head { 0 } else { bytes.len() as u64 };
             ending.is_whole = true;
         }
-        self.ending = Some(ending);
+        (self.ending, self.is_head) = (Some(ending), is_head);
+    }
+
+    /// Whether nothing of it is sent, because the request was HEAD.
+    pub(crate) fn is_for_head(&self) -> bool {
+        self.is_head
     }
 
     /// Gives back the places that the request holds.

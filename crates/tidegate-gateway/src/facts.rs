@@ -6,6 +6,7 @@ use crate::fields::Fields;
 use crate::identity::Caller;
 
 /// What policy may know of a request.
+#[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     /// The client's address, IPv4-mapped ones as IPv4.
     pub(crate) ip: IpAddr,

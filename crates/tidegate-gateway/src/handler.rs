@@ -14,7 +14,7 @@ use crate::ending::Ending;
 use crate::facts::Facts;
 use crate::forwarded::Told;
 use crate::limits::{Admission, Deciding, Denied, admit};
-use crate::plan::Plan;
+use crate::plan::{Plan, RouteLimits};
 use crate::refusal::{self, rejected};
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
@@ -67,6 +67,10 @@ impl Passage<'_> {
             self.ending.is_local = true;
             return Box::pin(admin::answer(gateway, self.client, &request, body, self.id.as_str())).await;
         }
+        if vetting::forwards_left(&request.method, &request.fields) == Some(0) {
+            self.note(&request, host.whole(), self.client.peer);
+            return refusal::end_of_the_way(&request.method, self.id.as_str());
+        }
         let from_trusted = site.is_trusted(self.client.peer);
         let ip =
             if from_trusted { vetting::client_ip(site, self.client.peer, &request.fields) } else { self.client.peer };
@@ -104,10 +108,19 @@ impl Passage<'_> {
             now: self.now,
             worker: self.worker.index,
         };
+        let (only, several);
+        let limits: &[RouteLimits<'_>] = if found.is_ambiguous() {
+            several = [route.limits()].into_iter().chain(found.other_limits(site)).collect::<Vec<_>>();
+            &several
+        } else {
+            only = [route.limits()];
+            &only
+        };
         if let Some(detail) = unidentified {
-            return self.refuse_unidentified(&detail, deciding, found.limits(site), &facts, place).await;
+            return self.refuse_unidentified(&detail, deciding, limits, &facts, place).await;
         }
-        let admission = match admitted(deciding, found.limits(site), &upstream.settings.limits, &facts).await {
+        let upstream_limits = RouteLimits { route: &route.name, limits: &upstream.settings.limits };
+        let admission = match admitted(deciding, limits, upstream_limits, &facts).await {
             Ok(admission) => admission,
             Err(denied) => {
                 self.count(place, false);
@@ -148,6 +161,7 @@ impl Passage<'_> {
             guarded: &self.plan.site.guarded,
             body: length,
             expects_continue: vetting::expects_continue(request) && body.is_some(),
+            forwards_left: vetting::forwards_left(&request.method, &request.fields).map(|left| left.saturating_sub(1)),
             upgrade,
         };
         let local = Local {
@@ -182,14 +196,13 @@ impl Passage<'_> {
         };
         let mut reply = Reply::new(status, body);
         reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
+        let mut tells = false;
         if let Some(admission) = &self.ending.admission {
-            // Where we have nothing to say of limits, the upstream may have.
-            let tells = !admission.asked().is_empty();
-            fields
-                .remove(|name| if tells { refusal::is_told(name) } else { name.eq_ignore_ascii_case(b"x-request-id") });
-            refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
+            tells = refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
             refusal::tell_dry_run(self.plan, &admission.would_refuse, &mut reply.lines);
         }
+        // Where we have nothing to say of limits, the upstream may have.
+        fields.remove(|name| if tells { refusal::is_told(name) } else { name.eq_ignore_ascii_case(b"x-request-id") });
         if let Some((connection, protocol)) = upgrade {
             reply.lines.add("connection", "upgrade");
             reply.lines.add("upgrade", protocol);
@@ -219,6 +232,10 @@ impl Passage<'_> {
     fn refuse(&mut self, denied: Denied, route: usize, tier: &str) -> Reply {
         let (plan, id) = (self.plan, &self.id);
         let (limit, response) = match denied {
+            Denied::TooMany => {
+                let detail = "this path can be read in several ways, with more limits than can be asked together";
+                return rejected(StatusCode::BAD_REQUEST, "ambiguous_path", detail, id.as_str());
+            }
             Denied::Limit { asked, by, retry_after } => {
                 let response = refusal::limited(plan, &asked, by, retry_after, self.since_1970(), id.as_bytes());
                 let limit = &plan.limits[asked[by].limit];
@@ -245,12 +262,14 @@ impl Passage<'_> {
         &mut self,
         detail: &str,
         deciding: Deciding<'_>,
-        limits: &[usize],
+        limits: &[RouteLimits<'_>],
         facts: &Facts<'_>,
         route: usize,
     ) -> Reply {
         let needs_no_caller = |limit: &&usize| !self.plan.limits[**limit].settings.key.needs_caller();
-        let limits: Vec<usize> = limits.iter().filter(needs_no_caller).copied().collect();
+        let kept = limits.iter().map(|of| (of.route, of.limits.iter().filter(needs_no_caller).copied().collect()));
+        let kept: Vec<(&str, Vec<usize>)> = kept.collect();
+        let limits: Vec<_> = kept.iter().map(|(route, limits)| RouteLimits { route, limits }).collect();
         match Box::pin(admit(deciding, &limits, facts)).await {
             Ok(mut admission) => admission.sent(),
             Err(denied @ Denied::Limit { .. }) => {
@@ -258,7 +277,7 @@ impl Passage<'_> {
                 return self.refuse(denied, route, facts.tier);
             }
             // Neither what else is missing nor a store that is away says more than that the credentials are wrong.
-            Err(Denied::NoKey { .. } | Denied::StoreAway { .. }) => {}
+            Err(Denied::NoKey { .. } | Denied::TooMany | Denied::StoreAway { .. }) => {}
         }
         let mut reply = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
         reply.lines.add("www-authenticate", "Bearer");
@@ -296,8 +315,8 @@ struct Outbound<'a> {
 /// took comes back: its admission is dropped unsent.
 async fn admitted(
     deciding: Deciding<'_>,
-    client: &[usize],
-    upstream: &[usize],
+    client: &[RouteLimits<'_>],
+    upstream: RouteLimits<'_>,
     facts: &Facts<'_>,
 ) -> Result<Admission, Denied> {
     let mut admission = admit(deciding, client, facts).await?;
@@ -305,9 +324,9 @@ async fn admitted(
     if !wait.is_zero() {
         Box::pin(tokio::time::sleep(wait)).await;
     }
-    if !upstream.is_empty() {
+    if !upstream.limits.is_empty() {
         let deciding = Deciding { now: deciding.clock.now(), ..deciding };
-        let more = Box::pin(admit(deciding, upstream, facts)).await?;
+        let more = Box::pin(admit(deciding, &[upstream], facts)).await?;
         let wait = more.wait();
         admission.join(more);
         if !wait.is_zero() {

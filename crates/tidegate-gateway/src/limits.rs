@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Decision, Keyed, Level, Rule, Ticket, Timestamp, check_all};
+use tidegate_policy::{Decision, Keyed, Level, MAX_LEVELS, Rule, Ticket, Timestamp, check_all};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
@@ -12,7 +12,7 @@ use crate::config::LimitSettings;
 use crate::facts::Facts;
 use crate::gateway::Returns;
 use crate::key::Account;
-use crate::plan::Plan;
+use crate::plan::{Plan, RouteLimits};
 use crate::told::Told;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.
@@ -84,6 +84,8 @@ pub(crate) enum Denied {
     Limit { asked: Vec<Asked>, by: usize, retry_after: Option<Duration> },
     /// A limit's key can't be built: it lacks this.
     NoKey { limit: usize, lacks: &'static str },
+    /// It falls under more limits than can be asked together, because its path can be read in several ways.
+    TooMany,
     /// Redis is away, and the mode is `closed`.
     StoreAway { limit: usize, retry_after: Duration },
 }
@@ -183,10 +185,14 @@ impl Admission {
     }
 }
 
-/// Asks all limits in `places` about a request.
-pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Facts<'_>) -> Result<Admission, Denied> {
+/// Asks all these limits about a request.
+pub(crate) async fn admit(
+    deciding: Deciding<'_>,
+    limits: &[RouteLimits<'_>],
+    facts: &Facts<'_>,
+) -> Result<Admission, Denied> {
     let Deciding { plan, store, returns, clock, worker, .. } = deciding;
-    let (asked, keyless) = accounts(plan, places, facts)?;
+    let (asked, keyless) = accounts(plan, limits, facts)?;
     let mut admission = Admission {
         plan: Arc::clone(plan),
         store: store.cloned(),
@@ -230,18 +236,29 @@ pub(crate) async fn admit(deciding: Deciding<'_>, places: &[usize], facts: &Fact
 
 /// On whose account a request goes at each of its limits. Enforced ones in memory come first, then those in Redis, then those that
 /// only watch. Apart: those that only watch, and would refuse because their key can't be built.
-fn accounts(plan: &Plan, places: &[usize], facts: &Facts<'_>) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
-    let (mut asked, mut keyless) = (Vec::with_capacity(places.len()), Vec::new());
-    for &place in places {
-        let limit = &plan.limits[place].settings;
-        let own = limit.tiers.iter().find(|(tier, _)| **tier == *facts.tier);
-        let Some(place) = own.map_or(Some(place), |(_, instead)| *instead) else { continue };
-        match limit.key.account(facts, limit.missing) {
-            Account::Of(key) => asked.push(Asked { limit: place, key, ticket: None, decision: None }),
-            Account::Exempt => {}
-            Account::Lacks(_) if limit.dry_run => keyless.push(place),
-            Account::Lacks(lacks) => return Err(Denied::NoKey { limit: place, lacks }),
+fn accounts(plan: &Plan, limits: &[RouteLimits<'_>], facts: &Facts<'_>) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
+    let most = limits.iter().map(|route| route.limits.len()).sum();
+    let (mut asked, mut keyless) = (Vec::<Asked>::with_capacity(most), Vec::new());
+    for (count, RouteLimits { route, limits }) in limits.iter().enumerate() {
+        let facts = Facts { route, ..*facts };
+        for &place in *limits {
+            let limit = &plan.limits[place].settings;
+            let own = limit.tiers.iter().find(|(tier, _)| **tier == *facts.tier);
+            let Some(place) = own.map_or(Some(place), |(_, instead)| *instead) else { continue };
+            match limit.key.account(&facts, limit.missing) {
+                // A limit of several of its routes counts it once, unless it counts by route.
+                Account::Of(key) if count > 0 && asked.iter().any(|other| other.limit == place && other.key == key) => {
+                }
+                Account::Of(key) => asked.push(Asked { limit: place, key, ticket: None, decision: None }),
+                Account::Exempt => {}
+                Account::Lacks(_) if limit.dry_run && keyless.contains(&place) => {}
+                Account::Lacks(_) if limit.dry_run => keyless.push(place),
+                Account::Lacks(lacks) => return Err(Denied::NoKey { limit: place, lacks }),
+            }
         }
+    }
+    if asked.len() > MAX_LEVELS {
+        return Err(Denied::TooMany);
     }
     asked.sort_by_key(|asked| group(&plan.limits[asked.limit]));
     Ok((asked, keyless))

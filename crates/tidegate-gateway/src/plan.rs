@@ -65,13 +65,32 @@ pub(crate) struct Found<'a> {
     /// The path in its normal form.
     pub(crate) path: Cow<'a, str>,
     pub(crate) route: usize,
-    /// The limits of all routes it may fall under, where there are several.
-    limits: Vec<usize>,
+    /// Others that it falls under, if its upstream reads the path in another way than we do: their limits count too.
+    others: Vec<usize>,
 }
 
 impl Found<'_> {
-    pub(crate) fn limits<'a>(&'a self, site: &'a Site) -> &'a [usize] {
-        if self.limits.is_empty() { &site.routes[self.route].limits } else { &self.limits }
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// The limits of the other routes.
+    pub(crate) fn other_limits<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = RouteLimits<'a>> {
+        self.others.iter().map(|route| site.routes[*route].limits())
+    }
+}
+
+/// Limits that a request falls under because of a route, by their places.
+#[derive(Clone, Copy)]
+pub(crate) struct RouteLimits<'a> {
+    /// The route's name.
+    pub(crate) route: &'a str,
+    pub(crate) limits: &'a [usize],
+}
+
+impl RoutePlan {
+    pub(crate) fn limits(&self) -> RouteLimits<'_> {
+        RouteLimits { route: &self.name, limits: &self.limits }
     }
 }
 
@@ -84,19 +103,13 @@ impl Site {
         let route_of = |path: &str| self.routes.iter().position(|route| route.matcher.matches(host, method, path));
         let (path, other_readings) = readings(path);
         let route = route_of(&path)?;
-        // Whichever way the upstream reads it: the limits of that route count too.
-        let mut others: Vec<usize> = other_readings.iter().filter_map(|reading| route_of(reading)).collect();
-        others.retain(|other| *other != route);
-        let mut limits = Vec::new();
-        if !others.is_empty() {
-            let all = [route].into_iter().chain(others).flat_map(|route| &self.routes[route].limits);
-            all.for_each(|limit| {
-                if !limits.contains(limit) {
-                    limits.push(*limit);
-                }
-            });
+        let mut others = Vec::new();
+        for other in other_readings.iter().filter_map(|reading| route_of(reading)) {
+            if other != route && !others.contains(&other) {
+                others.push(other);
+            }
         }
-        Some(Found { path, route, limits })
+        Some(Found { path, route, others })
     }
 
     pub(crate) fn is_trusted(&self, ip: IpAddr) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use tidegate_policy::Algorithm;
 
 use crate::body::Body;
@@ -43,6 +43,18 @@ pub(crate) fn problem(problem: &Problem<'_>) -> Reply {
 /// A request that can't be understood or is not allowed.
 pub(crate) fn rejected(status: StatusCode, reason: &str, detail: &str, request_id: &str) -> Reply {
     problem(&Problem { status, kind: "about:blank", reason, detail, request_id })
+}
+
+/// A request that may not be sent on any further (RFC 9110 §7.6.2). What it holds is not shown to whoever asked (TRACE): that may be a page
+/// which must not know it.
+pub(crate) fn end_of_the_way(method: &Method, request_id: &str) -> Reply {
+    let mut reply = if *method == Method::OPTIONS {
+        Reply::new(StatusCode::OK, Body::empty())
+    } else {
+        rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "TRACE is not answered here", request_id)
+    };
+    reply.lines.add("allow", "OPTIONS");
+    reply
 }
 
 /// An upstream that did not answer as it should.
@@ -106,14 +118,15 @@ pub(crate) fn keyless(limit: &Limit, lacks: &str, request_id: &str) -> Reply {
     rejected(StatusCode::BAD_REQUEST, "key_missing", &detail, request_id)
 }
 
-/// Says in an answer's headers how a client stands with its limits. `refused`: which of them refused, and when to come back.
+/// Says in an answer's headers how a client stands with its limits, and whether there was anything to say. `refused`: which of them refused,
+/// and when to come back.
 pub(crate) fn tell(
     plan: &Plan,
     asked: &[Asked],
     refused: Option<(usize, Option<u64>)>,
     now_unix: Duration,
     lines: &mut Lines,
-) {
+) -> bool {
     let standing = |(place, asked): (usize, &Asked)| Standing::of(&plan.limits[asked.limit], place, asked, refused);
     let (one, several);
     // Most requests have one limit.
@@ -125,7 +138,9 @@ pub(crate) fn tell(
         &several
     };
     let refusing = standings.iter().find(|standing| refused.is_some_and(|(by, _)| by == standing.place));
-    let Some(tightest) = refusing.or_else(|| standings.iter().min_by_key(|standing| standing.left)) else { return };
+    let Some(tightest) = refusing.or_else(|| standings.iter().min_by_key(|standing| standing.left)) else {
+        return false;
+    };
     lines.push(&tightest.limit.told.quota);
     lines.push_number(tightest.left);
     lines.push("\r\nx-ratelimit-reset: ");
@@ -146,6 +161,7 @@ pub(crate) fn tell(
         lines.push(&standing.limit.told.policy);
     }
     lines.push("\r\n");
+    true
 }
 
 /// How a client stands with one of its limits.

@@ -1,7 +1,7 @@
 //! An answer before it is put on a connection: what the upstream said, what we add, what follows.
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use crate::body::Body;
@@ -26,7 +26,7 @@ impl Reply {
     }
 
     /// The same for HTTP/2.
-    pub(crate) fn into_response(self) -> Response<Body> {
+    pub(crate) fn into_response(mut self) -> Response<Body> {
         let mut headers = HeaderMap::with_capacity(16);
         if let Some(fields) = &self.fields {
             for (name, value) in fields.iter_kept() {
@@ -41,6 +41,12 @@ impl Reply {
             }
         }
         self.lines.put_into(&mut headers);
+        // hyper would send it to whoever asked with HEAD, too.
+        if self.body.is_for_head()
+            && let Some(unsent) = self.body.take_whole().filter(|unsent| !unsent.is_empty())
+        {
+            headers.entry(CONTENT_LENGTH).or_insert(unsent.len().into());
+        }
         let mut response = Response::new(self.body);
         (*response.status_mut(), *response.headers_mut()) = (self.status, headers);
         response

@@ -28,7 +28,17 @@ fn bad(detail: &'static str) -> Fault {
 pub(crate) fn vet<'a>(request: &'a RequestHead, connections: &Connections) -> Result<Host<'a>, Fault> {
     if request.method == Method::CONNECT {
         let detail = "this is no forward proxy";
-        return Err(Fault { status: StatusCode::METHOD_NOT_ALLOWED, reason: "method_not_allowed", detail });
+        return Err(Fault { status: StatusCode::NOT_IMPLEMENTED, reason: "method_not_implemented", detail });
+    }
+    if request.method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
+        // Some upstreams take `get` for GET: it must not lead past what is meant for that.
+        return Err(bad("methods are written in capitals"));
+    }
+    let expects_else = |value: &[u8]| !value.eq_ignore_ascii_case(b"100-continue");
+    // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
+    if request.version != Version::HTTP_10 && request.fields.all("expect").any(expects_else) {
+        let (status, detail) = (StatusCode::EXPECTATION_FAILED, "only 100-continue can be expected");
+        return Err(Fault { status, reason: "bad_request", detail });
     }
     // RFC 9112 §3.2: an authority alone is for CONNECT, an asterisk for OPTIONS.
     let is_authority = request.uri.scheme().is_none() && request.uri.authority().is_some();
@@ -55,15 +65,8 @@ pub(crate) fn vet<'a>(request: &'a RequestHead, connections: &Connections) -> Re
     host(request)
 }
 
-/// Framing that HTTP/2 tolerates and HTTP/1 upstreams might read in another way; the length it tells.
+/// The length that a request tells, which HTTP/2 may tell in several ways and HTTP/1 upstreams would read in one.
 fn framing(fields: &Fields) -> Result<Option<u64>, Fault> {
-    let mut codings = fields.all("transfer-encoding");
-    if let Some(coding) = codings.next()
-        && (codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked"))
-    {
-        let detail = "of all transfer codings only `chunked` is understood";
-        return Err(Fault { status: StatusCode::NOT_IMPLEMENTED, reason: "transfer_coding", detail });
-    }
     let mut lengths = fields.all("content-length");
     match (lengths.next(), lengths.next()) {
         (None, _) => Ok(None),
@@ -170,9 +173,13 @@ pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
 }
 
 pub(crate) fn expects_continue(request: &RequestHead) -> bool {
-    // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
-    request.version != Version::HTTP_10
-        && request.fields.get("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+    request.version != Version::HTTP_10 && request.fields.has("expect")
+}
+
+/// How often a request may still be sent on, if it says so (RFC 9110 §7.6.2: only of those that ask for the way itself).
+pub(crate) fn forwards_left(method: &Method, fields: &Fields) -> Option<u64> {
+    let asks_for_the_way = matches!(*method, Method::OPTIONS | Method::TRACE);
+    if asks_for_the_way { fields.only("max-forwards").and_then(content_length) } else { None }
 }
 
 /// How a request's body is framed towards the upstream, and the body, if there is one.

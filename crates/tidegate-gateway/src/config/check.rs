@@ -556,6 +556,9 @@ fn check_upstream(
     let max_head_bytes = upstream.max_head_bytes.unwrap_or(65_536);
     problems.within(&format!("{path}.max_head_bytes"), max_head_bytes, 1_024, 1 << 20);
     let limits = named(&format!("{path}.limits"), &upstream.limits, places, problems);
+    if limits.len() > MAX_LEVELS {
+        problems.add(format!("{path}.limits"), format!("are {}; at most {MAX_LEVELS}", limits.len()));
+    }
     let url_path = format!("{path}.url");
     let (scheme, authority, base) = match parse_url(&upstream.url) {
         Ok(parts) => parts,

@@ -661,7 +661,7 @@ pub struct Route {
     pub prefix: Option<String>,
     /// Segments: `{name}` or `*` stands for one, `**` at the end for the rest: `/users/{id}/orders/**`.
     pub pattern: Option<String>,
-    /// Methods to match, in any case; `GET` includes `HEAD`. Default: any.
+    /// Methods to match, written in any case; `GET` includes `HEAD`. (Requests whose method is not in capitals are refused.) Default: any.
     pub methods: Vec<String>,
     /// Where to send it. Default: the only upstream.
     pub upstream: Option<String>,

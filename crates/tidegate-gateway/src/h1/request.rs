@@ -8,7 +8,7 @@ use http::{Method, StatusCode, Uri, Version};
 use super::io::Rest;
 use crate::fields::Unfinished;
 use crate::request_head::RequestHead;
-use crate::upstream::{Chunked, MOST_CONNECTION_WORDS, content_length, ends_in_crlf, words};
+use crate::upstream::{Chunked, MOST_CONNECTION_WORDS, content_length, ends_in_crlf, takes_trailers, words};
 
 /// The most headers that can be configured.
 pub(crate) const MOST_HEADERS: usize = 256;
@@ -39,6 +39,16 @@ const TOO_LARGE: BadHead =
 
 /// Takes a head out of `read`, if it is there as a whole.
 pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Result<Option<Head>, BadHead> {
+    match parse_head(read, longest, most_headers) {
+        // RFC 9110 §2.5: what speaks a later 1.x is spoken to as if it were 1.1.
+        Err(BadHead { status: StatusCode::HTTP_VERSION_NOT_SUPPORTED, .. }) if lower_to_known_version(read) => {
+            parse_head(read, longest, most_headers)
+        }
+        parsed => parsed,
+    }
+}
+
+fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Result<Option<Head>, BadHead> {
     // RFC 9112 §2.2: an empty line before a request is passed over.
     while read.starts_with(b"\r\n") {
         drop(read.split_to(2));
@@ -53,9 +63,9 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
             return if read.len() < longest { Ok(None) } else { Err(TOO_LARGE) };
         }
         Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
-        Err(httparse::Error::Version) if names_a_version(read) => {
+        Err(httparse::Error::Version) if version_at(read).is_some() => {
             let status = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
-            return Err(BadHead { status, detail: "only HTTP/1.0 and HTTP/1.1 are spoken here" });
+            return Err(BadHead { status, detail: "this version of HTTP is not spoken here" });
         }
         Err(_) => return Err(bad("the request's head is not HTTP/1")),
     };
@@ -90,12 +100,24 @@ pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize
     }))
 }
 
-/// Whether a request line has three words, the last of which is a version of HTTP.
-fn names_a_version(read: &[u8]) -> bool {
-    let line = read.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+/// Where the digits of the version stand, major and minor, if a request line has three words, the last of which is a version of HTTP.
+fn version_at(read: &[u8]) -> Option<(usize, usize)> {
+    let line = read.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    matches!(words[..], [_, _, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]]
-        if major.is_ascii_digit() && minor.is_ascii_digit())
+    let is_version = matches!(words[..], [_, _, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]]
+        if major.is_ascii_digit() && minor.is_ascii_digit());
+    is_version.then(|| (line.len() - 3, line.len() - 1))
+}
+
+/// Makes 1.1 of a later 1.x.
+fn lower_to_known_version(read: &mut [u8]) -> bool {
+    match version_at(read) {
+        Some((major, minor)) if read[major] == b'1' && read[minor] > b'1' => {
+            read[minor] = b'1';
+            true
+        }
+        _ => false,
+    }
 }
 
 fn check_lines(head: &[u8]) -> Result<(), BadHead> {
@@ -147,17 +169,9 @@ impl Facts {
                         return Err(bad("the Connection has too many words"));
                     }
                 }
-                6 if is("expect") => {
-                    if !field.value.eq_ignore_ascii_case(b"100-continue") {
-                        let detail = "only 100-continue can be expected";
-                        return Err(BadHead { status: StatusCode::EXPECTATION_FAILED, detail });
-                    }
-                    // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
-                    facts.expects_continue = version == Version::HTTP_11;
-                }
-                2 if is("te") => {
-                    facts.takes_trailers |= words(field.value).any(takes_trailers);
-                }
+                // What else it may expect is vetted later; an HTTP/1.0 client can't expect anything.
+                6 if is("expect") => facts.expects_continue = version == Version::HTTP_11,
+                2 if is("te") => facts.takes_trailers |= words(field.value).any(takes_trailers),
                 _ => {}
             }
         }
@@ -174,9 +188,4 @@ impl Facts {
             (false, Some(length)) => Rest::Length(length),
         }
     }
-}
-
-/// Whether a word of `TE` says that trailers are understood.
-fn takes_trailers(word: &str) -> bool {
-    word.split(';').next().is_some_and(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }

@@ -40,6 +40,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) guarded: &'a [HeaderName],
     pub(crate) body: BodyLength,
     pub(crate) expects_continue: bool,
+    /// How often those after us may send it on, if it says so.
+    pub(crate) forwards_left: Option<u64>,
     /// The protocol to upgrade to.
     pub(crate) upgrade: Option<&'a [u8]>,
 }
@@ -74,7 +76,7 @@ pub(super) fn is_ours(name: &[u8]) -> bool {
         3 => &[b"via"],
         4 => &[b"host"],
         6 => &[b"expect"],
-        9 => &[b"forwarded", b"x-real-ip"],
+        9 => &[b"forwarded"],
         12 => &[b"x-request-id"],
         14 => &[b"content-length"],
         15 => &[b"x-forwarded-for"],
@@ -83,6 +85,11 @@ pub(super) fn is_ours(name: &[u8]) -> bool {
         _ => &[],
     };
     names.iter().any(|other| name.eq_ignore_ascii_case(other)) || starts_with(name, b"x-tidegate-")
+}
+
+/// Whether a field is one that a proxy tells of its client, beside those that we write.
+fn is_of_proxies(name: &[u8]) -> bool {
+    starts_with(name, b"x-forwarded-") || name.eq_ignore_ascii_case(b"x-real-ip")
 }
 
 pub(super) fn starts_with(name: &[u8], start: &[u8]) -> bool {
@@ -157,6 +164,10 @@ impl Outgoing<'_> {
             }
             if name.eq_ignore_ascii_case(b"cookie") {
                 has_cookies = true;
+            } else if name.eq_ignore_ascii_case(b"max-forwards")
+                && let Some(left) = self.forwards_left
+            {
+                write_field(out, name, itoa::Buffer::new().format(left).as_bytes());
             } else {
                 write_field(out, name, value);
             }
@@ -174,9 +185,7 @@ impl Outgoing<'_> {
         let is_guarded = |name: &[u8]| {
             self.guarded.iter().any(|other| name.eq_ignore_ascii_case(&dashed(other.as_str().as_bytes())))
         };
-        is_hop_by_hop(name)
-            || is_ours(name)
-            || self.told.is_none() && (starts_with(name, b"x-forwarded-") || is_guarded(name))
+        is_hop_by_hop(name) || is_ours(name) || self.told.is_none() && (is_of_proxies(name) || is_guarded(name))
     }
 
     /// HTTP/2 may cut cookies into crumbs; HTTP/1 has them in one line (RFC 9113 §8.2.3).
@@ -203,7 +212,7 @@ impl Outgoing<'_> {
         if let Some(protocol) = self.upgrade {
             write_field(out, b"connection", b"upgrade");
             write_field(out, b"upgrade", protocol);
-        } else if self.fields.all("te").any(|te| te.eq_ignore_ascii_case(b"trailers")) {
+        } else if self.fields.all("te").flat_map(words).any(takes_trailers) {
             write_field(out, b"connection", b"te");
             write_field(out, b"te", b"trailers");
         }
@@ -392,9 +401,14 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The words of a list, as `Connection` has them.
+/// The words of a list, as `Connection` has them; what is no text is none.
 pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = &str> {
-    str::from_utf8(value).unwrap_or_default().split(',').map(str::trim)
+    value.split(|byte| *byte == b',').map(|word| str::from_utf8(word.trim_ascii()).unwrap_or_default())
+}
+
+/// Whether a word of `TE` says that trailers are understood.
+pub(crate) fn takes_trailers(word: &str) -> bool {
+    word.split(';').next().is_some_and(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
 /// Whether a word of `Connection` names a field.

@@ -201,6 +201,23 @@ routes:
     assert!(!outcome.out.contains("short"), "secrets are not repeated");
 }
 
+/// With more limits than can be asked together every request would fail.
+#[test]
+fn too_many_limits_of_a_route_or_an_upstream_are_told() {
+    let names: Vec<String> = (0..17).map(|n| format!("l{n}")).collect();
+    let limits: Vec<String> =
+        names.iter().map(|name| format!("{name}: {{algorithm: fixed, limit: 1, window: 1}}")).collect();
+    let (limits, names) = (limits.join(", "), names.join(", "));
+    let url = "url: \"http://127.0.0.1:1\"";
+    for (rest, path) in [
+        (format!("upstreams: {{app: {{{url}, limits: [{names}]}}}}\n"), "upstreams.app.limits"),
+        (format!("routes: [{{limits: [{names}]}}]\n"), "routes[0].limits"),
+    ] {
+        let outcome = check(&format!("limits: {{{limits}}}\n{rest}"));
+        assert!(outcome.code == 2 && outcome.out.contains(&format!("{path}: are 17")), "{outcome:?}");
+    }
+}
+
 #[test]
 fn mistakes_of_use_are_told() {
     let limit = "{algorithm: fixed, limit: 1, window: 1}";

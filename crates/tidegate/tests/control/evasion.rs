@@ -126,3 +126,56 @@ fn of_a_host_and_a_method() {
     }
     assert_eq!((status("GET", "one.example"), status("POST", "a.one.example")), (200, 200));
 }
+
+/// Some upstreams take `get` for GET.
+#[test]
+fn of_a_method_in_small_letters() {
+    let upstream = Upstream::start();
+    let gateway = limited(&upstream, "methods: [GET]");
+    let status = |method| Client::connect(gateway.address).request(method, "/", &[], b"").status;
+    assert_eq!((status("GET"), status("GET")), (200, 429));
+    assert_eq!(["get", "Get", "gET", "pUrge"].map(status), [400; 4]);
+    assert_eq!((status("PURGE"), upstream.count()), (200, 2), "a method of one's own is another one");
+}
+
+/// Each further route that the path may be of had its own account, and so one more request.
+#[test]
+fn of_keys_by_route_under_another_reading() {
+    let upstream = Upstream::start();
+    let limit = once(1).replace('}', ", key: endpoint}");
+    let routes = "[{name: search, prefix: /api/search, limits: [one]}, {name: a, prefix: /a}, {name: b, prefix: /b}, {name: rest}]";
+    let gateway = Gateway::start(&before(&upstream, &format!("limits: {{one: {limit}}}\nroutes: {routes}")));
+    assert_eq!(gateway.get("/api/search").status, 200);
+    for spelling in ["/api/search/../../x", "/api/search/../../a/x", "/api/search/../../b/x"] {
+        assert_eq!(gateway.get(spelling).status, 429, "{spelling}");
+    }
+    let common =
+        format!("limits: {{one: {limit}}}\ncommon_limits: [one]\nroutes: {}", routes.replace(", limits: [one]", ""));
+    let gateway = Gateway::start(&before(&upstream, &common));
+    assert_eq!(gateway.get("/a/../b").status, 200, "on both accounts");
+    assert_eq!((gateway.get("/a").status, gateway.get("/b").status), (429, 429));
+    assert_eq!(gateway.get("/api/search").status, 200);
+}
+
+/// It was a panic for each such request.
+#[test]
+fn of_more_limits_than_can_be_asked_together() {
+    let upstream = Upstream::start();
+    let names = |start: &str| (0..9).map(|n| format!("{start}{n}")).collect::<Vec<_>>().join(", ");
+    let limits: Vec<String> =
+        ["a", "b"].iter().flat_map(|start| (0..9).map(move |n| format!("{start}{n}: {}", once(5)))).collect();
+    let gateway = Gateway::start(&before(
+        &upstream,
+        &format!(
+            "limits: {{{}}}\nroutes: [{{prefix: /a, limits: [{}]}}, {{prefix: /b, limits: [{}]}}]",
+            limits.join(", "),
+            names("a"),
+            names("b")
+        ),
+    ));
+    let mut client = Client::connect(gateway.address);
+    let answer = client.request("GET", "/a/../b", &[], b"");
+    assert_eq!((answer.status, &answer.json()["error"]), (400, &"ambiguous_path".into()));
+    assert_eq!(client.request("GET", "/a", &[], b"").status, 200, "the connection goes on");
+    assert_eq!(upstream.count(), 1);
+}

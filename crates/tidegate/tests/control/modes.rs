@@ -8,6 +8,19 @@ fn degraded(upstream: &Upstream) -> Vec<Option<String>> {
     upstream.received().iter().map(|received| received.header("x-tidegate-degraded").map(str::to_owned)).collect()
 }
 
+/// A limit on trial says nothing of itself, so it must not silence the upstream either.
+#[test]
+fn the_upstreams_own_limits_are_told_under_a_dry_run() {
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nRateLimit: \"theirs\";r=7\r\nX-RateLimit-Limit: 9\r\nContent-Length: 0\r\n\r\n".into()
+    });
+    let trial = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d, dry_run: true}");
+    let answer = trial.get("/");
+    assert_eq!((answer.header("ratelimit"), answer.header("x-ratelimit-limit")), (Some("\"theirs\";r=7"), Some("9")));
+    let earnest = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d}");
+    assert_eq!(earnest.get("/").header("x-ratelimit-limit"), Some("2"), "where we have something to say, ours counts");
+}
+
 #[test]
 fn a_little_over_the_limit_passes_marked_for_the_upstream() {
     for numbers in [

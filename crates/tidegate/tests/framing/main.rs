@@ -8,6 +8,7 @@ mod server;
 
 mod ambiguity;
 mod cancellation;
+mod heads;
 mod hop_by_hop;
 mod judge;
 mod origin;

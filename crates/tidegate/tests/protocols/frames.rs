@@ -117,7 +117,8 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Whether the gateway refused, by whatever means.
     pub(crate) fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Status(..400 | 500..))
+        // 501 is what CONNECT gets.
+        !matches!(self, Self::Status(..400 | 500 | 502..))
     }
 }
 

@@ -10,6 +10,7 @@ mod h2_attacks;
 mod harness;
 mod http2;
 mod idle;
+mod own_answers;
 mod pattern;
 mod session;
 mod streaming;

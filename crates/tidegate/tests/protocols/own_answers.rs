@@ -1,0 +1,49 @@
+//! The gateway's own answers over HTTP/2.
+
+use http_body_util::BodyExt;
+
+use crate::harness::{Gateway, Upstream};
+use crate::session::{self, ask, request, run};
+
+fn nothing() -> session::RequestBody {
+    http_body_util::Empty::new().boxed()
+}
+
+/// They had a body, which clients take for a fault of the protocol.
+#[test]
+fn to_head_they_have_no_body_but_tell_its_length() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nupstreams: {{app: {{url: \"http://{}\"}}}}\n\
+         limits: {{default: {{algorithm: fixed, limit: 1, window: 30d}}}}\nroutes: [{{prefix: /known}}]\n",
+        upstream.address
+    ));
+    run(async {
+        let mut session = session::h2c(gateway.address).await;
+        assert_eq!(ask(&mut session, request("GET", "/known", nothing())).await.status, 200);
+        for (path, status) in [("/known", 429), ("/unknown", 404), ("/actuator/health", 200), ("/actuator/none", 404)] {
+            let head = ask(&mut session, request("HEAD", path, nothing())).await;
+            assert_eq!((head.status.as_u16(), head.body.len()), (status, 0), "{path}");
+            let length = head.header("content-length").and_then(|length| length.parse().ok());
+            assert!(length.is_some_and(|length: usize| length > 20), "{path}: {length:?}");
+            let get = ask(&mut session, request("GET", path, nothing())).await;
+            assert_eq!(get.status.as_u16(), status, "{path}");
+            assert!(get.body.len() > 20, "{path}");
+        }
+    });
+}
+
+#[test]
+fn what_can_not_be_expected_is_refused_here_too() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nupstreams: {{app: {{url: \"http://{}\"}}}}\n",
+        upstream.address
+    ));
+    run(async {
+        let mut session = session::h2c(gateway.address).await;
+        let mut asked = request("GET", "/", nothing());
+        asked.headers_mut().insert("expect", "miracles".parse().expect("a value"));
+        assert_eq!(ask(&mut session, asked).await.status, 417);
+    });
+}
