@@ -82,7 +82,8 @@ impl LimitNumbers {
         } else {
             let is_bucket =
                 |capacity, rate| exact_rate(rate).is_some_and(|rate| TokenBucket::new(capacity, rate).is_ok());
-            numbers.capacity.take_if(|capacity| !is_bucket(*capacity, 1.0));
+            // At one in a nanosecond whatever has a count can be counted.
+            numbers.capacity.take_if(|capacity| !is_bucket(*capacity, 1e9));
             numbers.fill_rate.take_if(|rate| !is_bucket(1, *rate));
             if let (Some(capacity), Some(rate)) = (numbers.capacity, numbers.fill_rate)
                 && !is_bucket(capacity, rate)
@@ -101,15 +102,7 @@ impl LimitNumbers {
 
     /// The numbers as written in a file.
     pub fn of_limit(limit: &Limit, soft: u64) -> Result<Self, InvalidNumbers> {
-        let numbers = Numbers {
-            algorithm: Some(limit.algorithm.clone()),
-            limit: limit.limit,
-            window: limit.window,
-            capacity: limit.capacity,
-            fill_rate: limit.fill_rate,
-            hold: limit.hold,
-        };
-        Self::new(numbers, soft)
+        Self::new(written(limit), soft)
     }
 
     /// The numbers as written in a file, under another algorithm. None if there are none that could be had where the limit keeps its
@@ -122,7 +115,8 @@ impl LimitNumbers {
             shared.map_err(|error| invalid("algorithm", error.to_string()))
         };
         let present = Self::of_limit(limit, soft).ok()?;
-        present.with_algorithm(algorithm.parse().ok()?, &Numbers::default(), soft, accepts).ok()
+        // What is written for that very algorithm is judged by it, though the present one has no use for it.
+        present.with_algorithm(algorithm.parse().ok()?, &written(limit), soft, accepts).ok()
     }
 
     /// Which algorithm they are for.
@@ -324,6 +318,17 @@ impl fmt::Display for LimitNumbers {
     }
 }
 
+fn written(limit: &Limit) -> Numbers {
+    Numbers {
+        algorithm: Some(limit.algorithm.clone()),
+        limit: limit.limit,
+        window: limit.window,
+        capacity: limit.capacity,
+        fill_rate: limit.fill_rate,
+        hold: limit.hold,
+    }
+}
+
 /// Whether an algorithm's numbers are a capacity and a rate.
 fn has_bucket(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
@@ -440,22 +445,20 @@ mod tests {
 
     #[test]
     fn numbers_of_other_algorithms_that_are_good_for_none_are_dropped() {
-        for (json, kept) in [
-            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "capacity": 0, "fillRate": 0, "hold": 0}"#, [None; 2]),
-            (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "capacity": 7, "fillRate": -1}"#, [Some(7), None]),
-            (
-                r#"{"algorithm": "fixed", "limit": 5, "window": 1, "capacity": 4294967295, "fillRate": 0.000001}"#,
-                [None; 2],
-            ),
+        for (fixed, kept) in [
+            (r#""capacity": 0, "fillRate": 0, "hold": 0"#, ""),
+            (r#""capacity": 7, "fillRate": -1"#, r#", "capacity": 7"#),
+            (r#""capacity": 4294967295, "fillRate": 1000000"#, r#", "capacity": 4294967295, "fillRate": 1000000"#),
+            (r#""capacity": 4294967295, "fillRate": 0.000001"#, ""),
         ] {
-            let made = LimitNumbers::new(numbers(json), 0).expect(json);
-            assert_eq!([made.all().capacity, made.all().hold.map(|_| 0)], kept, "{json}");
-            assert_eq!(made.all().fill_rate, None, "{json}");
+            let own = r#""algorithm": "fixed", "limit": 5, "window": 1"#;
+            let made = LimitNumbers::new(numbers(&format!("{{{own}, {fixed}}}")), 0).expect(fixed);
+            assert_eq!(*made.all(), numbers(&format!("{{{own}{kept}}}")), "{fixed}");
         }
-        let json = r#"{"algorithm": "leaky", "capacity": 0, "fillRate": 5, "limit": 0, "window": 0}"#;
-        let leaky = LimitNumbers::new(numbers(json), 0).expect(json);
-        let Numbers { limit, window, capacity, .. } = leaky.all();
-        assert_eq!((*limit, *window, *capacity), (None, None, Some(0)), "what its own algorithm has a use for stays");
+        let own = r#"{"algorithm": "leaky", "capacity": 0, "fillRate": 5}"#;
+        let leaky = own.replace('}', r#", "limit": 0, "window": 0}"#);
+        let leaky = LimitNumbers::new(numbers(&leaky), 0).expect("a queue of nothing is one");
+        assert_eq!(*leaky.all(), numbers(own), "what its own algorithm has a use for stays");
     }
 
     /// Redis counts up to 2^53 where memory counts further: one decimal less, and it holds the rate too.

@@ -293,7 +293,7 @@ fn tls_in_the_environment_must_not_contradict_the_flag() {
     wait_until("it is asked", || was_asked(&told));
 }
 
-/// Kubernetes sets REDIS_PORT in every pod beside a service named `redis`, and no gateway there started.
+/// Kubernetes sets `REDIS_PORT` in every pod beside a service named `redis`, and no gateway there started.
 #[test]
 fn the_port_of_a_kubernetes_service_is_no_wish_for_redis() {
     let (redis, told) = silent_redis();

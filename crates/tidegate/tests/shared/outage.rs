@@ -501,7 +501,7 @@ fn lost_lines(gateway: &Gateway) -> usize {
 
 #[test]
 fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each() {
-    const PLACES: usize = 12;
+    const PLACES: u32 = 12;
     let (server, upstream) = (Server::start(), Holding::start());
     let mut gateway = Gateway::start(&config(
         upstream.address(),
@@ -510,19 +510,19 @@ fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each()
         "{algorithm: concurrency, limit: 100}",
     ));
     let mut held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateway.address)).collect();
-    wait_until("all places are taken", || places_taken(&server) == PLACES);
+    wait_until("all places are taken", || places_taken(&server) == PLACES as usize);
     spoil_places(&server);
     upstream.let_go();
     for client in &mut held {
         assert_eq!(client.answer().status, 200);
     }
-    wait_until("all are given up", || gateway.metric("tidegate_places_lost_total") == Some(PLACES as f64));
-    assert!(lost_lines(&gateway) < PLACES / 2, "{:#?}", gateway.lines());
+    wait_until("all are given up", || gateway.metric("tidegate_places_lost_total") == Some(f64::from(PLACES)));
+    assert!(lost_lines(&gateway) < 6, "{:#?}", gateway.lines());
     gateway.signal("TERM");
     assert!(gateway.wait_for_end());
     let count = |line: &String| {
         let (before, _) = line.split_once("places in flight can't be given back")?;
-        before.split_whitespace().rev().find_map(|word| word.parse::<usize>().ok())
+        before.split_whitespace().rev().find_map(|word| word.parse::<u32>().ok())
     };
-    assert_eq!(gateway.lines().iter().filter_map(count).sum::<usize>(), PLACES, "{:#?}", gateway.lines());
+    assert_eq!(gateway.lines().iter().filter_map(count).sum::<u32>(), PLACES, "{:#?}", gateway.lines());
 }
