@@ -12,8 +12,9 @@ use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::client::Client;
+use crate::config::model::OnFailure;
 use crate::control::{NotChanged, describe};
-use crate::fields::{Fields, text};
+use crate::fields::bearer;
 use crate::gateway::Gateway;
 use crate::json;
 use crate::origin;
@@ -246,7 +247,7 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
 /// How the gateway, its store and its upstreams stand. It is not ready while it drains, or while it must refuse everything.
 fn health(gateway: &Gateway, always_up: bool) -> Reply {
     let store = gateway.store_state();
-    let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == "closed");
+    let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == OnFailure::Closed);
     let is_ready = !gateway.is_draining() && !refuses;
     let store = store.map_or_else(
         || json!({ "type": "memory", "status": "UP" }),
@@ -283,7 +284,8 @@ fn json(value: &Value) -> Reply {
 /// Whether whoever asks may see and change limits.
 fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, &'static str)> {
     if let Some(token) = &site.admin_token {
-        return if bearer(&request.fields).is_some_and(|given| is_same(given.as_bytes(), token.as_bytes())) {
+        let given = request.fields.get("authorization").and_then(bearer);
+        return if given.is_some_and(|given| is_same(given, token.as_bytes())) {
             Ok(())
         } else {
             Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token"))
@@ -315,12 +317,6 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     let detail =
         "this listener is not on the loopback: configure `admin.token` or `admin.listen` (or set ADMIN_OPEN=true)";
     Err((StatusCode::FORBIDDEN, detail))
-}
-
-fn bearer(fields: &Fields) -> Option<&str> {
-    let value = text(fields.get("authorization")?)?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Compares in a time that tells nothing of where they differ.

@@ -10,14 +10,17 @@ pub mod span;
 pub(crate) mod syntax;
 
 use std::fmt;
+use std::fs;
+use std::path::Path;
 
 pub use check::{
-    LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings, UpstreamSettings, upstream_at,
+    LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings, UpstreamSettings, default_limit,
+    upstream_at,
 };
 pub use reference::{reference, schema};
 
 use model::Config;
-use syntax::Place;
+use syntax::FieldPath;
 
 /// Something wrong in a configuration, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +40,7 @@ impl fmt::Display for Problem {
 /// Why a configuration can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidConfig {
-    /// It can't be read: the first syntax error, with its line. It repeats nothing of what stands there.
+    /// It can't be read: why the file can't, or the first syntax error, with its line. It repeats nothing of what stands there.
     Syntax(String),
     /// It can be read but makes no sense: everything that is wrong.
     Meaning(Vec<Problem>),
@@ -58,6 +61,12 @@ impl fmt::Display for InvalidConfig {
 
 impl std::error::Error for InvalidConfig {}
 
+/// Reads a configuration from a file.
+pub fn read(path: &Path) -> Result<Config, InvalidConfig> {
+    let text = fs::read_to_string(path).map_err(|error| InvalidConfig::Syntax(error.to_string()))?;
+    parse(&text)
+}
+
 /// Reads a configuration from JSON, if its text begins with `{`, or else from YAML.
 pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     if text.trim().is_empty() {
@@ -66,15 +75,15 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     if text.trim_start().starts_with('{') {
         // First for names that stand twice, then with the places of all other mistakes.
         crate::json::read(text.as_bytes())
-            .map_err(|error| InvalidConfig::Syntax(syntax::json(&error, &Place::default())))?;
+            .map_err(|error| InvalidConfig::Syntax(syntax::json(&error, &FieldPath::default())))?;
         let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
-        return read.map_err(|error| InvalidConfig::Syntax(syntax::json(error.inner(), &Place::of(error.path()))));
+        return read.map_err(|error| InvalidConfig::Syntax(syntax::json(error.inner(), &FieldPath::of(error.path()))));
     }
     let options = serde_saphyr::options! { with_snippet: false };
-    let mut place = Place::default();
+    let mut place = FieldPath::default();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
         serde_path_to_error::deserialize(yaml).map_err(|error| {
-            place = Place::of(error.path());
+            place = FieldPath::of(error.path());
             error.into_inner()
         })
     });

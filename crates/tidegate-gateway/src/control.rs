@@ -54,21 +54,36 @@ struct State {
     fixed: Fixed,
 }
 
-/// Numbers to put in force, and what is to be told of those that can't be.
-struct Found {
+/// Redis' text, judged: numbers to put in force, and what is to be told of those that can't be.
+struct Judged {
     overrides: Overrides,
     version: u64,
     warnings: Vec<String>,
+    remark: Option<String>,
 }
 
+impl Judged {
+    /// Tells of what can't be used, and what is in force `instead`.
+    fn tell(&self, log: &Log, instead: &str) {
+        tell_unusable(log, instead, &self.warnings);
+        if let Some(remark) = &self.remark {
+            log.warn("ConfigController", format_args!("the limits in Redis: {remark}"));
+        }
+    }
+}
+
+/// What is in force where numbers in Redis can't be: at the start, and later.
+const FILES_INSTEAD: &str = "those of the file are";
+const LAST_INSTEAD: &str = "the last valid ones stay";
+
 /// What only a restart changes.
-#[derive(PartialEq, Eq)]
 struct Fixed {
     listeners: Vec<(std::net::SocketAddr, bool, bool)>,
     workers: Option<usize>,
     admin: Option<std::net::SocketAddr>,
-    /// The address with what its files hold, and its section as it is written.
-    redis: Option<(Topology, model::Redis)>,
+    redis: Option<model::Redis>,
+    /// The same with what its files held when they were read.
+    redis_files: Option<Topology>,
     log: model::Log,
     access_log: Option<model::AccessLog>,
     max_connections: usize,
@@ -83,7 +98,8 @@ impl Fixed {
             listeners: settings.listeners.iter().map(listener).collect(),
             workers: settings.workers_written,
             admin: settings.admin_listen,
-            redis: settings.redis.as_ref().map(|redis| (redis.topology.clone(), redis.model.clone())),
+            redis: settings.redis.as_ref().map(|redis| redis.model.clone()),
+            redis_files: settings.redis.as_ref().map(|redis| redis.topology.clone()),
             log: settings.log.clone(),
             access_log: settings.access_log.clone(),
             max_connections: settings.connections.max,
@@ -104,6 +120,12 @@ impl Fixed {
         ]
         .into_iter()
         .find_map(|(field, same)| (!same).then_some(field))
+    }
+
+    /// Whether Redis' files, at the same paths, hold something else. Certificates are renewed in place, all the time and by others: no
+    /// reason to refuse whatever else a reload brings.
+    fn has_renewed_files(&self, other: &Self) -> bool {
+        self.redis_files != other.redis_files
     }
 }
 
@@ -161,14 +183,15 @@ impl From<InvalidNumbers> for NotChanged {
 }
 
 impl Control {
-    /// The first plan, where it is changed from then on, and what is to be told of Redis' numbers.
+    /// The first plan, and where it is changed from then on.
     pub(crate) async fn start(
         settings: Settings,
         source: Source,
         listeners: Vec<Arc<Listener>>,
         store: Option<&Store>,
         now: tidegate_policy::Timestamp,
-    ) -> Result<(Self, Plan, Vec<String>), String> {
+        log: &Log,
+    ) -> Result<(Self, Plan), String> {
         let name = tidegate_store::Name::new("config").map_err(|error| error.to_string())?;
         let mut state = State {
             base: settings.limits.clone(),
@@ -182,21 +205,21 @@ impl Control {
             listeners,
             fixed: Fixed::of(&settings),
         };
-        let (found, seen, fault) = state.look(&settings.limits, store).await;
-        let mut plan = Plan::build(settings, &found.overrides, &mut state.kept, store, now)?;
-        plan.version = found.version;
-        (state.overrides, state.version, state.seen, state.fault) = (found.overrides, found.version, seen, fault);
-        let control = Self { source: source.into(), reloading: Mutex::new(()), state: Mutex::new(state) };
-        Ok((control, plan, found.warnings))
+        let (judged, seen, fault) = state.look(&settings.limits, store).await;
+        let mut plan = Plan::build(settings, &judged.overrides, &mut state.kept, store, now)?;
+        judged.tell(log, FILES_INSTEAD);
+        plan.version = judged.version;
+        (state.overrides, state.version, state.seen, state.fault) = (judged.overrides, judged.version, seen, fault);
+        Ok((Self { source: source.into(), reloading: Mutex::new(()), state: Mutex::new(state) }, plan))
     }
 
     /// Sets the numbers of a limit.
     pub(crate) async fn set(&self, gateway: &Gateway, name: &str, numbers: Numbers) -> Result<(), NotChanged> {
         let mut state = self.state.lock().await;
         let base = state.base_of(name)?;
-        LimitNumbers::check_each(&numbers)?;
-        let numbers = LimitNumbers::new(numbers, base.soft)?.remembering(state.current(name)?);
-        state.change(gateway, name, Some(numbers)).await
+        let numbers = LimitNumbers::new(numbers, base.soft)?;
+        fits(base, &numbers, gateway.store())?;
+        state.change(gateway, name, |current| Ok(Some(numbers.clone().remembering(current)))).await
     }
 
     /// Sets the algorithm of a limit, with the numbers that were set before; those in `numbers` come first.
@@ -207,23 +230,20 @@ impl Control {
         numbers: Numbers,
     ) -> Result<(), NotChanged> {
         let mut state = self.state.lock().await;
-        let soft = state.base_of(name)?.soft;
-        LimitNumbers::check_each(&numbers)?;
+        let base = state.base_of(name)?.clone();
         let wanted =
-            numbers.algorithm.clone().ok_or_else(|| NotChanged::Invalid("`algorithm` is missing".to_owned()))?;
+            numbers.algorithm.as_deref().ok_or_else(|| NotChanged::Invalid("`algorithm` is missing".to_owned()))?;
         let algorithm: Algorithm =
             wanted.parse().map_err(|error| NotChanged::Invalid(format!("`algorithm`: {error}")))?;
-        let current = state.current(name)?;
-        let given = current.with(&numbers);
-        let numbers = given.with_algorithm(algorithm, soft)?;
-        state.change(gateway, name, Some(numbers)).await
+        let accepts = |numbers: &LimitNumbers| fits(&base, numbers, gateway.store());
+        let switched = |current: &LimitNumbers| current.with_algorithm(algorithm, &numbers, base.soft, accepts);
+        state.change(gateway, name, |current| switched(current).map(Some)).await
     }
 
     /// Takes back what was set while running: the file's numbers count again.
     pub(crate) async fn unset(&self, gateway: &Gateway, name: &str) -> Result<(), NotChanged> {
         let mut state = self.state.lock().await;
-        state.base_of(name)?;
-        state.change(gateway, name, None).await
+        state.change(gateway, name, |_| Ok(None)).await
     }
 
     /// Reads the configuration and Redis anew. A bad file changes nothing. Without Redis, or with a text there that can't be used, the
@@ -238,19 +258,25 @@ impl Control {
 
         let mut guard = self.state.lock().await;
         let state = &mut *guard;
-        if let Some(field) = state.fixed.difference(&Fixed::of(&settings)) {
+        let fixed = Fixed::of(&settings);
+        if let Some(field) = state.fixed.difference(&fixed) {
             return Err(NotChanged::Invalid(format!("{field}: can't be changed without a restart")));
         }
         settings.workers = state.workers;
-        let (found, seen, fault) = state.look(&settings.limits, gateway.store()).await;
+        let (judged, seen, fault) = state.look(&settings.limits, gateway.store()).await;
         let base = settings.limits.clone();
         let doubts = std::mem::take(&mut settings.doubts);
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
-        let plan = Plan::build(settings, &found.overrides, &mut state.kept, gateway.store(), gateway.now());
+        let plan = Plan::build(settings, &judged.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
-        tell_unusable(gateway, &found.warnings);
+        judged.tell(&gateway.log, LAST_INSTEAD);
         tell_doubts(&gateway.log, &doubts);
-        state.swap(gateway, plan, found.overrides, found.version);
+        if state.fixed.has_renewed_files(&fixed) {
+            let told =
+                "redis: its certificates or keys have been renewed; those read at the start stay until a restart";
+            gateway.log.warn("ConfigController", told);
+        }
+        state.swap(gateway, plan, judged.overrides, judged.version);
         (state.base, state.seen, state.fault) = (base, seen, fault);
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
         Ok(())
@@ -266,7 +292,7 @@ impl Control {
             Err(fault) => {
                 // An absent Redis has been told of, and a fault is told once.
                 if fault != DocumentFault::Away && state.fault.as_ref() != Some(&fault) {
-                    tell_unusable(gateway, &[at_fault(document, &fault)]);
+                    tell_unusable(&gateway.log, LAST_INSTEAD, &[at_fault(document, &fault)]);
                     state.fault = Some(fault);
                 }
                 return;
@@ -276,11 +302,11 @@ impl Control {
         if text == state.seen {
             return;
         }
-        let found = state.judge(&text, &state.base, gateway.store());
+        let judged = state.judge(&text, &state.base, gateway.store());
         state.seen = text;
-        tell_unusable(gateway, &found.warnings);
-        if let Err(error) = state.apply(gateway, found.overrides, found.version) {
-            tell_unusable(gateway, &[error]);
+        judged.tell(&gateway.log, LAST_INSTEAD);
+        if let Err(error) = state.apply(gateway, judged.overrides, judged.version) {
+            tell_unusable(&gateway.log, LAST_INSTEAD, &[error]);
         }
     }
 }
@@ -296,13 +322,16 @@ pub(crate) fn tell_doubts(log: &Log, doubts: &[Problem]) {
     }
 }
 
-fn tell_unusable(gateway: &Gateway, warnings: &[String]) {
+fn tell_unusable(log: &Log, instead: &str, warnings: &[String]) {
     for warning in warnings {
-        gateway.log.warn(
-            "ConfigController",
-            format_args!("the limits in Redis can't be used, the last valid ones stay: {warning}"),
-        );
+        log.warn("ConfigController", format_args!("the limits in Redis can't be used, {instead}: {warning}"));
     }
+}
+
+/// Whether a limit's counts can be kept, where they are kept, under these numbers.
+fn fits(limit: &LimitSettings, numbers: &LimitNumbers, store: Option<&Store>) -> Result<(), NotChanged> {
+    let checked = Plan::check_numbers(limit, numbers, store);
+    checked.map_err(|error| NotChanged::Invalid(format!("limits.{}: {error}", limit.name.as_str())))
 }
 
 impl State {
@@ -312,17 +341,19 @@ impl State {
         found.ok_or_else(|| NotChanged::NoSuchLimit { name: name.to_owned(), known: known() })
     }
 
-    fn current(&self, name: &str) -> Result<&LimitNumbers, NotChanged> {
+    /// A limit's numbers under these overrides.
+    fn current<'a>(&'a self, name: &str, overrides: &'a Overrides) -> Result<&'a LimitNumbers, NotChanged> {
         let base = self.base_of(name)?;
-        Ok(self.overrides.get(name).unwrap_or(&base.numbers))
+        Ok(overrides.get(name).unwrap_or(&base.numbers))
     }
 
     /// Looks into Redis, for limits as `base` has them: what is to be put in force, what was seen, and what kept us from looking.
-    async fn look(&self, base: &[LimitSettings], store: Option<&Store>) -> (Found, Vec<u8>, Option<DocumentFault>) {
+    async fn look(&self, base: &[LimitSettings], store: Option<&Store>) -> (Judged, Vec<u8>, Option<DocumentFault>) {
         let Some(document) = &self.document else {
             // Without Redis what was set while running lasts until here.
-            let found = Found { overrides: Overrides::new(), version: self.version, warnings: Vec::new() };
-            return (found, Vec::new(), None);
+            let version = self.version;
+            let nothing = Judged { overrides: Overrides::new(), version, warnings: Vec::new(), remark: None };
+            return (nothing, Vec::new(), None);
         };
         match document.read().await {
             Ok(text) => (self.judge(&text, base, store), text, None),
@@ -331,15 +362,16 @@ impl State {
     }
 
     /// What a text in Redis means. What can't be used of it leaves in force what was.
-    fn judge(&self, text: &[u8], base: &[LimitSettings], store: Option<&Store>) -> Found {
+    fn judge(&self, text: &[u8], base: &[LimitSettings], store: Option<&Store>) -> Judged {
         let check = |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, store);
         match Stored::read(text, base, check) {
             Ok(stored) => {
                 let warnings = stored.unusable.iter().map(|(name, reason)| format!("limit `{name}`: {reason}"));
-                Found {
+                Judged {
                     warnings: warnings.collect(),
                     version: stored.version,
-                    overrides: self.with_known(stored, base, store),
+                    overrides: self.with_known(&stored, base, store),
+                    remark: stored.remark,
                 }
             }
             Err(error) => self.known(base, store, error),
@@ -347,60 +379,65 @@ impl State {
     }
 
     /// What was in force before, as far as it can be, because of this trouble.
-    fn known(&self, base: &[LimitSettings], store: Option<&Store>, trouble: String) -> Found {
-        let mut found = Found { overrides: self.overrides.clone(), version: self.version, warnings: vec![trouble] };
+    fn known(&self, base: &[LimitSettings], store: Option<&Store>, trouble: String) -> Judged {
+        let (mut overrides, mut warnings) = (self.overrides.clone(), vec![trouble]);
         for limit in base {
-            let Some(numbers) = found.overrides.get(limit.name.as_str()) else { continue };
+            let Some(numbers) = overrides.get(limit.name.as_str()) else { continue };
             if let Err(reason) = Plan::check_numbers(limit, numbers, store) {
-                found.warnings.push(format!("limit `{}`: {reason}", limit.name.as_str()));
-                found.overrides.remove(limit.name.as_str());
+                warnings.push(format!("limit `{}`: {reason}", limit.name.as_str()));
+                overrides.remove(limit.name.as_str());
             }
         }
-        found
+        Judged { overrides, version: self.version, warnings, remark: None }
     }
 
     /// The numbers of a text, and the last known ones for what can't be used of it.
-    fn with_known(&self, stored: Stored, base: &[LimitSettings], store: Option<&Store>) -> Overrides {
-        let mut overrides = stored.overrides;
-        for (name, _) in stored.unusable {
+    fn with_known(&self, stored: &Stored, base: &[LimitSettings], store: Option<&Store>) -> Overrides {
+        let mut overrides = stored.overrides.clone();
+        for (name, _) in &stored.unusable {
             let limit = base.iter().find(|limit| limit.name.as_str() == name);
-            if let (Some(limit), Some(known)) = (limit, self.overrides.get(&name))
+            if let (Some(limit), Some(known)) = (limit, self.overrides.get(name))
                 && Plan::check_numbers(limit, known, store).is_ok()
             {
-                overrides.insert(name, known.clone());
+                overrides.insert(name.clone(), known.clone());
             }
         }
         overrides
     }
 
-    /// Sets or unsets a limit's numbers, in Redis first where it keeps them.
-    async fn change(&mut self, gateway: &Gateway, name: &str, numbers: Option<LimitNumbers>) -> Result<(), NotChanged> {
-        let check =
-            |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, gateway.store());
-        if let Some(numbers) = &numbers {
-            let fits = check(self.base_of(name)?, numbers);
-            fits.map_err(|error| NotChanged::Invalid(format!("limits.{name}: {error}")))?;
-        }
+    /// Sets or unsets a limit's numbers, in Redis first where it keeps them. `new` makes them of those that count in that moment: in Redis
+    /// others may have changed them since this gateway last looked, and their change must not be lost.
+    async fn change(
+        &mut self,
+        gateway: &Gateway,
+        name: &str,
+        new: impl Fn(&LimitNumbers) -> Result<Option<LimitNumbers>, NotChanged>,
+    ) -> Result<(), NotChanged> {
         let Some(document) = self.document.clone() else {
             let mut overrides = self.overrides.clone();
+            let numbers = new(self.current(name, &overrides)?)?;
             put(&mut overrides, name, numbers);
             let version = self.version.saturating_add(1);
             return self.apply(gateway, overrides, version).map_err(NotChanged::Invalid);
         };
+        self.base_of(name)?;
+        let check =
+            |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, gateway.store());
         for _ in 0..ATTEMPTS {
             let text = document.read().await?;
             // What is no document at all is replaced: an operator's new word mends it.
             let mut stored = Stored::read(&text, &self.base, check)
-                .unwrap_or_else(|_| Stored::anew(Stored::version_of(&text), self.overrides.clone()));
-            stored.put(name, numbers.clone());
+                .unwrap_or_else(|_| Stored::anew(Stored::version_of(&text), &self.overrides));
+            let mut overrides = self.with_known(&stored, &self.base, gateway.store());
+            let numbers = new(self.current(name, &overrides)?)?;
+            stored.put(name, numbers.as_ref());
+            put(&mut overrides, name, numbers);
             // Also over a text that somebody wrote without a version.
             stored.version = stored.version.max(self.version).saturating_add(1);
-            let new = stored.write().into_bytes();
-            if document.replace(&text, &new).await? {
-                self.seen = new;
-                let version = stored.version;
-                let overrides = self.with_known(stored, &self.base, gateway.store());
-                return self.apply(gateway, overrides, version).map_err(NotChanged::Invalid);
+            let written = stored.write().into_bytes();
+            if document.replace(&text, &written).await? {
+                self.seen = written;
+                return self.apply(gateway, overrides, stored.version).map_err(NotChanged::Invalid);
             }
         }
         Err(NotChanged::Contended)

@@ -10,6 +10,7 @@ use crate::access_log::Record;
 use crate::client::Client;
 use crate::h2_streams;
 use crate::limits::Admission;
+use crate::request_id::RequestId;
 use crate::server::Worker;
 use crate::sweep::Deadline;
 use crate::upstream::{Trouble, Upstream};
@@ -29,6 +30,8 @@ pub(crate) struct Ending {
     pub(crate) admission: Option<Admission>,
     pub(crate) upstream: Option<Arc<Upstream>>,
     pub(crate) record: Option<Box<Record>>,
+    /// What the request is known by, once it has been answered.
+    pub(crate) id: Option<RequestId>,
     /// A request for one of the gateway's own endpoints, which the limits' metrics leave out.
     pub(crate) is_local: bool,
 }
@@ -47,6 +50,7 @@ impl Ending {
             admission: None,
             upstream: None,
             record: None,
+            id: None,
             is_local: false,
         })
     }
@@ -64,7 +68,8 @@ impl Ending {
     pub(crate) fn broke(&mut self, trouble: &Trouble) {
         if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
             upstream.stats.metrics.failed(trouble.word());
-            self.worker.gateway.note_trouble(&upstream.settings.name, trouble);
+            let id = self.id.as_ref().map_or("", RequestId::as_str);
+            self.worker.gateway.note_trouble(&upstream.settings.name, trouble, id);
         }
     }
 }

@@ -17,17 +17,17 @@ pub(crate) struct Fields {
 /// Where a field stands.
 #[derive(Clone, Copy)]
 struct Field {
-    name: Place,
-    value: Place,
+    name: Part,
+    value: Part,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Part {
     start: u32,
     length: u32,
 }
 
-impl Place {
+impl Part {
     fn of(part: &[u8], origin: usize) -> Self {
         // A head's length is bounded far below 4 GiB.
         Self { start: (part.as_ptr() as usize - origin) as u32, length: part.len() as u32 }
@@ -58,7 +58,7 @@ impl Unfinished {
     /// Adds a field. Both parts are parts of the head.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
         self.lengths |= length_bit(name.len());
-        self.places.push(Field { name: Place::of(name, self.origin), value: Place::of(value, self.origin) });
+        self.places.push(Field { name: Part::of(name, self.origin), value: Part::of(value, self.origin) });
     }
 
     /// The fields, with the head they were found in.
@@ -152,6 +152,13 @@ impl From<&HeaderMap> for Fields {
 pub(crate) fn text(value: &[u8]) -> Option<&str> {
     let is_printable = value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
     if is_printable { str::from_utf8(value).ok() } else { None }
+}
+
+/// The token of an `Authorization` field, if its scheme is `Bearer`, in any case.
+pub(crate) fn bearer(credentials: &[u8]) -> Option<&[u8]> {
+    let end = credentials.iter().position(u8::is_ascii_whitespace).unwrap_or(credentials.len());
+    let (scheme, token) = credentials.split_at(end);
+    scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
+use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::metrics::{Metrics, StoreState};
 use crate::plan::Plan;
@@ -25,8 +26,7 @@ pub(crate) struct Gateway {
     plan: ArcSwap<Plan>,
     pub(crate) clock: Clock,
     store: Option<Store>,
-    /// `open`, `closed` or `local`.
-    store_mode: &'static str,
+    store_mode: OnFailure,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Log,
     access_log: Option<AccessLog>,
@@ -48,7 +48,7 @@ impl Gateway {
         plan: Plan,
         clock: Clock,
         store: Option<Store>,
-        store_mode: &'static str,
+        store_mode: OnFailure,
         metrics: Arc<Metrics>,
         log: Log,
         access_log: Option<AccessLog>,
@@ -131,11 +131,11 @@ impl Gateway {
         );
     }
 
-    /// An upstream did not answer as it should.
-    pub(crate) fn note_trouble(&self, upstream: &str, trouble: &Trouble) {
+    /// An upstream did not answer this request as it should: a line now and then, with the id of the last such request.
+    pub(crate) fn note_trouble(&self, upstream: &str, trouble: &Trouble, request_id: &str) {
         if let Some(count) = self.troubles.note(Instant::now()) {
-            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
-            self.log.error("ProxyHandler", format_args!("upstream `{upstream}`: {trouble}{times}"));
+            let which = if count == 1 { "request".to_owned() } else { format!("{count} times, last request") };
+            self.log.error("ProxyHandler", format_args!("upstream `{upstream}`: {trouble} ({which} {request_id})"));
         }
     }
 
@@ -156,6 +156,9 @@ impl Gateway {
         }
         if let Some(count) = rest(&self.metrics.store_troubles) {
             self.log.warn("RedisClient", format_args!("{count} more calls to Redis have failed"));
+        }
+        if let Some(count) = rest(&self.metrics.places_lost) {
+            tell_places_lost(&self.log, count, "more ");
         }
         if let Some(count) = rest(&self.troubles) {
             self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
@@ -212,12 +215,19 @@ impl Returns {
     }
 }
 
+fn tell_places_lost(log: &Log, count: u64, more: &str) {
+    log.warn(
+        "RedisClient",
+        format_args!("{count} {more}places in flight can't be given back: they stay taken for as long as `hold` says"),
+    );
+}
+
 /// Tells the log and the metrics what happens between us and Redis.
-pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> tidegate_store::Observer {
+pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure) -> tidegate_store::Observer {
     let entering = match mode {
-        "closed" => "entering fail-closed mode",
-        "local" => "entering local mode",
-        _ => "entering fail-open mode",
+        OnFailure::Open => "entering fail-open mode",
+        OnFailure::Closed => "entering fail-closed mode",
+        OnFailure::Local => "entering local mode",
     };
     Arc::new(move |event| {
         metrics.store_event(event);
@@ -232,12 +242,11 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: &'static str) -> t
             StoreEvent::Down { error } => {
                 log.warn("RedisClient", format_args!("Redis connection lost, {entering}: {error}"));
             }
-            StoreEvent::PlacesLost { places } => log.warn(
-                "RedisClient",
-                format_args!(
-                    "{places} places in flight can't be given back: they stay taken for as long as `hold` says"
-                ),
-            ),
+            StoreEvent::PlacesLost { places } => {
+                if let Some(count) = metrics.places_lost.note_many(places as u64, Instant::now()) {
+                    tell_places_lost(&log, count, "");
+                }
+            }
             StoreEvent::Up { after } => {
                 let seconds = after.as_secs_f64();
                 log.info(

@@ -36,6 +36,7 @@ pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: Re
     let Passage { mut ending, id, .. } = passage;
     ending.status = reply.status;
     reply.lines.add("x-request-id", id.as_bytes());
+    ending.id = Some(id);
     reply.body.ends(ending, is_head);
     reply
 }
@@ -220,7 +221,7 @@ impl Passage<'_> {
         }
         if !trouble.is_clients() {
             upstream.failed(trouble);
-            self.worker.gateway.note_trouble(&upstream.settings.name, trouble);
+            self.worker.gateway.note_trouble(&upstream.settings.name, trouble, self.id.as_str());
         }
         let mut reply = refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str());
         if let Some(admission) = self.ending.admission.as_ref().filter(|_| !matches!(trouble, Trouble::Full)) {

@@ -9,6 +9,7 @@ use tidegate_serve::{
 };
 use tidegate_store::StoreEvent;
 
+use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
 use crate::gateway::SUMMARY_EVERY;
 use crate::plan::Plan;
@@ -31,6 +32,8 @@ pub(crate) struct Metrics {
     /// Calls to Redis that failed, to be told now and then.
     pub(crate) store_troubles: Aggregate,
     lost_places: Counter,
+    /// The same, to be told now and then.
+    pub(crate) places_lost: Aggregate,
     process: Process,
     /// Where the event log goes.
     events: Option<Sink>,
@@ -147,6 +150,7 @@ impl Metrics {
             store_errors: Counter::new(),
             store_troubles: Aggregate::new(SUMMARY_EVERY, Instant::now()),
             lost_places: Counter::new(),
+            places_lost: Aggregate::new(SUMMARY_EVERY, Instant::now()),
             process: Process::new(),
             events,
             connections: AtomicI64::new(0),
@@ -187,8 +191,8 @@ impl Metrics {
         let mut mode = page.family("ratelimiter_mode", "1 for the mode that is in force.", Kind::Gauge);
         let failing = store.filter(|store| store.is_down).map(|store| store.mode);
         mode.sample(&[("type", "normal")], failing.is_none());
-        for (word, name) in [("open", "failopen"), ("closed", "failclosed"), ("local", "faillocal")] {
-            mode.sample(&[("type", name)], failing == Some(word));
+        for on_failure in [OnFailure::Open, OnFailure::Closed, OnFailure::Local] {
+            mode.sample(&[("type", &format!("fail{}", on_failure.word()))], failing == Some(on_failure));
         }
         write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
@@ -288,8 +292,8 @@ impl Metrics {
 /// How Redis stands.
 pub(crate) struct StoreState {
     pub(crate) is_down: bool,
-    /// `open`, `closed` or `local`.
-    pub(crate) mode: &'static str,
+    /// What happens to requests while it is away.
+    pub(crate) mode: OnFailure,
 }
 
 /// The seed's gauges mean the limit named `default`.
@@ -350,8 +354,7 @@ fn write_limits(plan: &Plan, page: &mut Exposition) {
     }
     let mut family =
         page.family("rate_limit_exceeded_total", "Requests that a limit refused, by route and tier.", Kind::Counter);
-    // Routes of the same name have one counter.
-    for ((route, tier), count) in plan.site.exceeded().collect::<std::collections::BTreeMap<_, _>>() {
+    for ((route, tier), count) in plan.site.exceeded() {
         family.sample(&[("endpoint", route), ("user_tier", tier)], count);
     }
 }

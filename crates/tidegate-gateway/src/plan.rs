@@ -13,7 +13,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tidegate_policy::{Keyed, Rule, Timestamp};
 use tidegate_serve::{Counter, Shard};
-use tidegate_store::{Sharing, Store};
+use tidegate_store::Store;
 
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
@@ -317,10 +317,10 @@ fn build_limits(
             }
             (counts, stats)
         } else {
-            let counts = match store.filter(|_| limit.state != State::Memory) {
+            let counts = match store.zip(limit.state.sharing()) {
                 None => Counts::Memory(Arc::new(Keyed::new(rule, limit.max_keys))),
-                Some(store) => {
-                    let shared = store.limit(limit.name.clone(), rule, sharing(limit.state), limit.max_keys);
+                Some((store, sharing)) => {
+                    let shared = store.limit(limit.name.clone(), rule, sharing, limit.max_keys);
                     Counts::Shared(shared.map_err(|error| format!("limits.{name}: {error}"))?)
                 }
             };
@@ -361,13 +361,8 @@ fn wanted(
 /// The rule that a limit has with these numbers, if it can be had where its counts are kept.
 fn rule(limit: &LimitSettings, numbers: &LimitNumbers, store: Option<&Store>) -> Result<Rule, String> {
     let rule = numbers.rule(limit.soft).map_err(|error| error.to_string())?;
-    if let Some(store) = store.filter(|_| limit.state != State::Memory) {
-        let trial = store.limit(limit.name.clone(), rule, sharing(limit.state), limit.max_keys);
-        trial.map_err(|error| error.to_string())?;
+    if let Some(sharing) = limit.state.sharing().filter(|_| store.is_some()) {
+        sharing.check(&rule).map_err(|error| error.to_string())?;
     }
     Ok(rule)
-}
-
-fn sharing(state: State) -> Sharing {
-    if state == State::Leased { Sharing::Leased } else { Sharing::Exact }
 }

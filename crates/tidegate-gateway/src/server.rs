@@ -20,7 +20,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
-use tidegate_store::{FailureMode, LeaseTerms, Store, StoreConfig};
+use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access_log::AccessLog;
 use crate::client::{Client, ClientIo};
-use crate::config::model::{Connections, OnFailure};
+use crate::config::model::Connections;
 use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, NotChanged, Source, tell_doubts};
 use crate::gateway::{Gateway, observer};
@@ -155,21 +155,13 @@ impl Worker {
     }
 }
 
-fn mode_name(mode: OnFailure) -> (&'static str, FailureMode) {
-    match mode {
-        OnFailure::Open => ("open", FailureMode::Open),
-        OnFailure::Closed => ("closed", FailureMode::Closed),
-        OnFailure::Local => ("local", FailureMode::Local),
-    }
-}
-
 async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Result<Store, NotStarted> {
-    let (mode, on_failure) = mode_name(redis.model.on_failure);
+    let on_failure = redis.model.on_failure;
     let config = StoreConfig {
         budget: redis.model.budget.get(),
-        on_failure,
+        on_failure: on_failure.into(),
         lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
-        observer: observer(Arc::clone(metrics), log.clone(), mode),
+        observer: observer(Arc::clone(metrics), log.clone(), on_failure),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
     Store::connect(config).await.map_err(|error| NotStarted::Limit(format!("redis: {error}")))
@@ -198,18 +190,11 @@ impl Server {
             Some(redis) => Some(connect(redis, &metrics, &log).await?),
             None => None,
         };
-        let mode = settings.redis.as_ref().map_or("open", |redis| mode_name(redis.model.on_failure).0);
+        let mode = settings.redis.as_ref().map(|redis| redis.model.on_failure).unwrap_or_default();
         let clock = Clock::start();
-        let (control, plan, warnings) =
-            Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now())
-                .await
-                .map_err(NotStarted::Limit)?;
-        for warning in warnings {
-            log.warn(
-                "ConfigController",
-                format_args!("the limits in Redis can't be used, those of the file are: {warning}"),
-            );
-        }
+        let (control, plan) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now(), &log)
+            .await
+            .map_err(NotStarted::Limit)?;
         metrics.config_version.store(plan.version, Ordering::Relaxed);
         let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
@@ -247,7 +232,7 @@ impl Server {
         let upstreams: Vec<String> = plan.site.upstreams.iter().map(upstream).collect();
         let state = match self.gateway.store_state() {
             None => "memory".to_owned(),
-            Some(store) => format!("redis, fail-{}", store.mode),
+            Some(store) => format!("redis, fail-{}", store.mode.word()),
         };
         let (limits, upstreams) = (limits.join(", "), upstreams.join(", "));
         format!("upstreams: {upstreams}; limits: {limits}; state: {state}; workers: {}", self.workers)

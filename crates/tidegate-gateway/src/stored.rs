@@ -7,16 +7,24 @@ use crate::config::numbers::LimitNumbers;
 use crate::config::{LimitSettings, syntax};
 use crate::plan::Overrides;
 
+/// The limit whose numbers stand at the top, where the seed had its only ones.
+const DEFAULT: &str = "default";
+
 /// What the text says.
 #[derive(Default)]
 pub(crate) struct Stored {
     /// Grows with each change.
     pub(crate) version: u64,
     pub(crate) overrides: Overrides,
-    /// What stays as it is: of limits that this gateway does not have (others may), and what it can't use of its own (others may).
-    others: Map<String, Value>,
     /// Limits whose numbers can't be used here, and why.
     pub(crate) unusable: Vec<(String, String)>,
+    /// What is said in two ways, and which of them counts.
+    pub(crate) remark: Option<String>,
+    /// The numbers of `default`, as they stand there. What nobody changes is written back as it was, down to fields that mean nothing here:
+    /// it is others' word, and other gateways have other files.
+    top: Map<String, Value>,
+    /// Those of all other limits.
+    limits: Map<String, Value>,
 }
 
 impl Stored {
@@ -32,35 +40,49 @@ impl Stored {
             return Ok(stored);
         }
         let document: Value = serde_json::from_slice(text).map_err(|error| format!("it is no JSON: {error}"))?;
-        let Value::Object(mut fields) = document else { return Err("it is no JSON object".to_owned()) };
-        stored.version = version(fields.remove("version").as_ref());
-        let mut limits = match fields.remove("limits") {
+        let Value::Object(mut top) = document else { return Err("it is no JSON object".to_owned()) };
+        stored.version = version(top.remove("version").as_ref());
+        stored.limits = match top.remove("limits") {
             None => Map::new(),
             Some(Value::Object(limits)) => limits,
             Some(_) => return Err("`limits` is no object".to_owned()),
         };
-        if !fields.is_empty() {
-            limits.insert("default".to_owned(), Value::Object(fields));
-        }
-        for (name, value) in limits {
-            let Some(limit) = base.iter().find(|limit| limit.name.as_str() == name) else {
-                stored.others.insert(name, value);
-                continue;
-            };
-            match usable(value.clone(), limit, &check) {
+        stored.top = top;
+        for (name, value) in stored.entries() {
+            let Some(limit) = base.iter().find(|limit| limit.name.as_str() == name) else { continue };
+            match usable(value, limit, &check) {
                 Ok(numbers) => _ = stored.overrides.insert(name, numbers),
-                Err(reason) => {
-                    stored.others.insert(name.clone(), value);
-                    stored.unusable.push((name, reason));
-                }
+                Err(reason) => stored.unusable.push((name, reason)),
             }
+        }
+        if !stored.top.is_empty() && stored.limits.contains_key(DEFAULT) {
+            let counts = if stored.is_top_default() { "the former counts" } else { "the latter counts" };
+            stored.remark = Some(format!("`{DEFAULT}` stands at the top and under `limits`; {counts}"));
         }
         Ok(stored)
     }
 
+    /// What it says of each limit.
+    fn entries(&self) -> Vec<(String, Value)> {
+        let is_top_default = self.is_top_default();
+        let below = self.limits.iter().filter(|(name, _)| !(is_top_default && *name == DEFAULT));
+        let top = is_top_default.then(|| (DEFAULT.to_owned(), Value::Object(self.top.clone())));
+        top.into_iter().chain(below.map(|(name, value)| (name.clone(), value.clone()))).collect()
+    }
+
+    /// Whether the numbers of `default` are those at the top. What names no algorithm there, such as somebody's remark, does not take the
+    /// place of numbers that stand below.
+    fn is_top_default(&self) -> bool {
+        !self.top.is_empty() && (self.top.contains_key("algorithm") || !self.limits.contains_key(DEFAULT))
+    }
+
     /// In the place of a text that says nothing.
-    pub(crate) fn anew(version: u64, overrides: Overrides) -> Self {
-        Self { version, overrides, ..Self::default() }
+    pub(crate) fn anew(version: u64, overrides: &Overrides) -> Self {
+        let mut stored = Self { version, overrides: overrides.clone(), ..Self::default() };
+        for (name, numbers) in overrides {
+            stored.put(name, Some(numbers));
+        }
+        stored
     }
 
     /// The version of a text that may be good for nothing else.
@@ -69,25 +91,24 @@ impl Stored {
         version(document.as_ref().and_then(|fields| fields.get("version")))
     }
 
-    /// Sets or unsets a limit's numbers, whatever stood there.
-    pub(crate) fn put(&mut self, name: &str, numbers: Option<LimitNumbers>) {
-        self.others.remove(name);
-        self.unusable.retain(|(unusable, _)| unusable != name);
-        put(&mut self.overrides, name, numbers);
+    /// Writes other numbers of a limit, or none, in the place of whatever stood there.
+    pub(crate) fn put(&mut self, name: &str, numbers: Option<&LimitNumbers>) {
+        let entry = numbers.map(|numbers| serde_json::to_value(numbers.all()).unwrap_or_default());
+        self.limits.remove(name);
+        match entry {
+            Some(Value::Object(fields)) if name == DEFAULT => self.top = fields,
+            _ if name == DEFAULT => self.top = Map::new(),
+            Some(entry) => _ = self.limits.insert(name.to_owned(), entry),
+            None => {}
+        }
     }
 
     /// The text.
     pub(crate) fn write(&self) -> String {
-        let numbers = |numbers: &LimitNumbers| serde_json::to_value(numbers.all()).unwrap_or_default();
-        let mut limits = self.others.clone();
-        limits.extend(self.overrides.iter().map(|(name, set)| (name.clone(), numbers(set))));
-        let mut document = match limits.remove("default") {
-            Some(Value::Object(fields)) => fields,
-            _ => Map::new(),
-        };
+        let mut document = self.top.clone();
         document.insert("version".to_owned(), self.version.into());
-        if !limits.is_empty() {
-            document.insert("limits".to_owned(), limits.into());
+        if !self.limits.is_empty() {
+            document.insert("limits".to_owned(), self.limits.clone().into());
         }
         Value::Object(document).to_string()
     }

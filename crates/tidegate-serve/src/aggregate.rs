@@ -26,7 +26,12 @@ impl Aggregate {
 
     /// Counts an event. If it is time to tell: how many there were since the last time, this one included.
     pub fn note(&self, now: Instant) -> Option<u64> {
-        self.untold.fetch_add(1, Relaxed);
+        self.note_many(1, now)
+    }
+
+    /// The same for so many events at once.
+    pub fn note_many(&self, events: u64, now: Instant) -> Option<u64> {
+        self.untold.fetch_add(events, Relaxed);
         self.take_due(now)
     }
 
@@ -67,6 +72,7 @@ mod tests {
         assert_eq!(refusals.note(start + SECOND), Some(1000));
         assert_eq!(refusals.note(start + SECOND), None);
         assert_eq!(refusals.note(start + SECOND * 60), Some(2));
+        assert_eq!(refusals.note_many(3, start + SECOND * 120), Some(3));
     }
 
     #[test]

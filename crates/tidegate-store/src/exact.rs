@@ -7,8 +7,9 @@ use tidegate_policy::{Algorithm, Decision};
 use tokio::sync::oneshot;
 
 use crate::limit::SharedLevel;
-use crate::link::Unavailable;
+use crate::link::{NoAnswer, Unavailable};
 use crate::numbers::Numbers;
+use crate::owed::Taken;
 use crate::script::Task;
 use crate::store::{Charged, Inner, Source, Verdict};
 
@@ -71,8 +72,12 @@ impl Question {
         let algorithms: Vec<_> = self.levels.iter().map(|(numbers, _)| numbers.algorithm).collect();
         let script = inner.scripts.get(Task::Check, &algorithms);
         let mut unanswered = Unanswered { inner, places: self.places(inner) };
-        let reply = inner.link.run(&script, &self.keys, &self.args, 1 + self.levels.len() * REPLY).await?;
-        unanswered.places.clear();
+        let reply = inner.link.run(&script, &self.keys, &self.args, 1 + self.levels.len() * REPLY).await;
+        // A script that ends with an error has read, and taken nothing: only without an answer nobody knows.
+        if reply.as_ref().err().is_none_or(|no_answer| !no_answer.may_be_done()) {
+            unanswered.places.clear();
+        }
+        let reply = reply?;
         let answers = reply[1..].chunks_exact(REPLY);
         let decisions: Vec<Decision> = answers.clone().map(decision).collect();
         if !self.commit || decisions.iter().any(|decision| !decision.is_admitted()) {
@@ -120,7 +125,7 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        self.inner.owe(std::mem::take(&mut self.places));
+        self.inner.owe(std::mem::take(&mut self.places), Taken::Perhaps);
     }
 }
 
@@ -169,14 +174,14 @@ impl Inner {
     pub(crate) async fn give_back_exact(self: &Arc<Self>, mut charges: Vec<Charge>) {
         if self.return_to_redis(charges.iter()).await.is_err() {
             charges.retain(Charge::is_place);
-            self.owe(charges);
+            self.owe(charges, Taken::Surely);
         }
     }
 
     pub(crate) async fn return_to_redis(
         &self,
         charges: impl ExactSizeIterator<Item = &Charge>,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<(), NoAnswer> {
         let (mut keys, mut algorithms) = (Vec::with_capacity(charges.len()), Vec::with_capacity(charges.len()));
         let mut args = vec![String::new()];
         for charge in charges {

@@ -1,3 +1,4 @@
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tidegate_policy::{Cost, Decision, Limiter, Receipt, Timestamp};
@@ -12,6 +13,13 @@ pub struct LeaseTerms {
     pub tokens: u32,
     /// How long they may be kept.
     pub span: Duration,
+}
+
+impl LeaseTerms {
+    /// What `tokens` may be.
+    pub const TOKENS: RangeInclusive<u32> = 1..=1 << 30;
+    /// What `span` may be.
+    pub const SPAN: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3_600);
 }
 
 impl Default for LeaseTerms {

@@ -52,6 +52,12 @@ pub type Observer = Arc<dyn Fn(StoreEvent<'_>) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unavailable;
 
+impl From<NoAnswer> for Unavailable {
+    fn from(_: NoAnswer) -> Self {
+        Self
+    }
+}
+
 /// Why a call has no answer, for those who want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
@@ -63,6 +69,16 @@ pub(crate) enum NoAnswer {
     Lost,
     /// There is no connection: nothing was asked.
     Away,
+}
+
+impl NoAnswer {
+    /// Whether what was asked for may have been done, or may be done yet.
+    pub(crate) fn may_be_done(&self) -> bool {
+        match self {
+            Self::Late | Self::Lost => true,
+            Self::Refused(_) | Self::Away => false,
+        }
+    }
 }
 
 /// After so many answers in a row that came too late, Redis counts as away.
@@ -148,7 +164,7 @@ impl Link {
         keys: &[String],
         args: &[String],
         count: usize,
-    ) -> Result<Vec<i64>, Unavailable> {
+    ) -> Result<Vec<i64>, NoAnswer> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let call = async |connection: &mut Connection| integers(evaluate(connection, script, keys, args).await?, count);
         match self.within(self.budget, call).await {
@@ -158,14 +174,14 @@ impl Link {
                 Ok(answer)
             }
             Err(no_answer) => {
-                match no_answer {
+                match &no_answer {
                     NoAnswer::Late if counts_up_to(&self.late, LATE_ANSWERS_TO_GO_DOWN) => {
                         self.go_down(&late_text(self.budget), epoch);
                     }
                     NoAnswer::Refused(_) if counts_up_to(&self.errors, ERRORS_TO_DOUBT) => self.doubt(epoch),
                     _ => {}
                 }
-                Err(Unavailable)
+                Err(no_answer)
             }
         }
     }

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,6 +51,9 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
+    /// What [`budget`](Self::budget) may be.
+    pub const BUDGET: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+
     /// The usual settings: 20 ms for a call, fail open, leases of up to 1000 tokens for a second.
     pub fn new(topology: Topology, namespace: Name) -> Self {
         Self {
@@ -161,14 +165,13 @@ impl std::error::Error for InvalidConfig {}
 
 impl StoreConfig {
     fn check(&self) -> Result<(), InvalidConfig> {
-        let (milli, minute, hour) = (Duration::from_millis(1), Duration::from_secs(60), Duration::from_secs(3_600));
-        if !(milli..=minute).contains(&self.budget) {
+        if !Self::BUDGET.contains(&self.budget) {
             return Err(InvalidConfig { field: "budget", allowed: "from 1 ms to 60 s" });
         }
-        if !(milli..=hour).contains(&self.lease.span) {
+        if !LeaseTerms::SPAN.contains(&self.lease.span) {
             return Err(InvalidConfig { field: "lease.span", allowed: "from 1 ms to 1 h" });
         }
-        if !(1..=1 << 30).contains(&self.lease.tokens) {
+        if !LeaseTerms::TOKENS.contains(&self.lease.tokens) {
             return Err(InvalidConfig { field: "lease.tokens", allowed: "from 1 to 2^30" });
         }
         Ok(())

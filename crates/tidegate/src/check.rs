@@ -1,10 +1,9 @@
 //! `tidegate check`
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use tidegate_gateway::config::{self, InvalidConfig, Settings};
 
@@ -36,8 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         print(config::reference().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let checked = config::parse(&text).and_then(|config| Settings::check(&config));
+    let checked = config::read(path).and_then(|config| Settings::check(&config));
     let path = path.display();
     let (told, code) = match checked {
         Ok(settings) => {

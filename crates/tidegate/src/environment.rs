@@ -4,7 +4,8 @@ use std::env;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
-use tidegate_gateway::config::model::{Config, Limit, Listener, Numbers, Redis};
+use tidegate_gateway::config::default_limit;
+use tidegate_gateway::config::model::{Config, Listener, Numbers, Redis};
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::config::secret::Secret;
 
@@ -13,7 +14,8 @@ fn variable(name: &str) -> Result<Option<String>> {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(error).with_context(|| name.to_owned()),
+        // Without its value, which may be a password.
+        Err(env::VarError::NotUnicode(_)) => bail!("{name} is not valid Unicode"),
     }
 }
 
@@ -27,7 +29,19 @@ fn number<T: std::str::FromStr>(name: &str, allowed: &str) -> Result<Option<T>> 
 const WHOLE: &str = "a whole number";
 
 fn port(name: &str) -> Result<Option<u16>> {
-    number(name, "a port from 0 to 65535")
+    number(name, A_PORT)
+}
+
+const A_PORT: &str = "a port from 0 to 65535";
+
+/// The port of Redis. Beside a service named `redis` Kubernetes sets it to `tcp://10.0.0.1:6379` in every pod, whether that wants a Redis
+/// or not: of such a value the port counts, and only for who names a host.
+fn redis_port(has_host: bool) -> Result<Option<u16>> {
+    let Some(text) = variable("REDIS_PORT")? else { return Ok(None) };
+    let link = text.strip_prefix("tcp://").and_then(|address| address.rsplit_once(':'));
+    let digits = link.map_or(text.as_str(), |(_, port)| port);
+    let port = digits.parse().ok().with_context(|| format!("REDIS_PORT is {text:?}; {A_PORT} is allowed"))?;
+    Ok(Some(port).filter(|_| link.is_none() || has_host))
 }
 
 /// None leaves it to the file.
@@ -60,7 +74,7 @@ pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<(
 /// too, unless that has one.
 fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
-    let (port, password) = (port("REDIS_PORT")?, variable("REDIS_PASSWORD")?);
+    let (port, password) = (redis_port(host.is_some())?, variable("REDIS_PASSWORD")?);
     let (tls, ca) = (switch("REDIS_TLS")?, variable("REDIS_CA")?);
     let configured = config.redis.as_ref().map(|redis| redis.url.expose());
     let (mut url, is_flag) = match (flag, configured, &host) {
@@ -89,8 +103,12 @@ fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     if let Some(password) = password.filter(|_| !is_flag || url.password.is_none()) {
         url.password = Some(encoded(&password));
     }
-    if let Some(tls) = tls.filter(|_| !is_flag) {
+    if let Some(tls) = tls {
+        let before = url.scheme.clone();
         url.set_tls(tls);
+        if is_flag && url.scheme != before {
+            bail!("REDIS_TLS is {tls}, but --redis says {before}://; leave one of them out, or let them agree");
+        }
     }
     let redis = set_redis(config, url.join());
     if let Some(ca) = ca {
@@ -106,7 +124,9 @@ fn host_in_url(host: &str) -> Result<String> {
         return Ok(format!("[{bare}]"));
     }
     if host.contains(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))) {
-        bail!("REDIS_HOST is {host:?}; a host name or an address is allowed, the port is REDIS_PORT");
+        // A user comes with a password.
+        let host = if host.contains('@') { ":".to_owned() } else { format!(" is {host:?};") };
+        bail!("REDIS_HOST{host} a host name or an address is allowed, the port is REDIS_PORT");
     }
     Ok(host.to_owned())
 }
@@ -183,7 +203,7 @@ pub(crate) fn unknown_wishes() -> Result<Vec<&'static str>> {
     Ok(wishes)
 }
 
-/// The port of the first listener. In a container the seed's services are reached from outside, so the address stays as it was.
+/// The port of the first listener, whose address stays as the file has it; without one it is the loopback's, which nobody outside reaches.
 fn set_port(config: &mut Config, port: u16) -> Result<()> {
     match config.listeners.first_mut() {
         None => config.listeners.push(listener(format!("127.0.0.1:{port}"))),
@@ -246,23 +266,17 @@ fn limit(config: &mut Config) -> Result<()> {
         Ok(window) => window,
         Err(error) => bail!("RATE_LIMIT_WINDOW: {error}"),
     };
+    let with_redis = config.redis.is_some();
     let limits = config.limits.get_or_insert_default();
-    let default = limits.entry("default".to_owned()).or_insert_with(|| Limit {
-        algorithm: "fixed".to_owned(),
-        limit: Some(100),
-        window: serde_json::from_value(60.into()).ok(),
-        ..Limit::default()
-    });
+    let default = limits.entry("default".to_owned()).or_insert_with(default_limit);
     default.limit = limit.or(default.limit);
     default.window = window.or(default.window);
     default.capacity = capacity.or(default.capacity);
     default.fill_rate = fill_rate.or(default.fill_rate);
     if let Some(algorithm) = algorithm {
         // With numbers that come closest, where it needs some that nobody has set; as a change while it runs has them.
-        let closest = algorithm.parse().ok().and_then(|algorithm| {
-            let numbers = LimitNumbers::of_limit(default, 0).and_then(|numbers| numbers.with_algorithm(algorithm, 0));
-            numbers.ok()
-        });
+        // What is wrong where there are none is told with all the rest.
+        let closest = LimitNumbers::of_limit_under(default, &algorithm, with_redis);
         if let Some(Numbers { limit, window, capacity, fill_rate, .. }) = closest.map(|closest| closest.all().clone()) {
             (default.limit, default.window, default.capacity, default.fill_rate) = (limit, window, capacity, fill_rate);
         }

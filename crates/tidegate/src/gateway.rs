@@ -1,7 +1,6 @@
 //! `tidegate gateway`
 #![allow(clippy::doc_markdown, rustdoc::bare_urls, reason = "doc comments here are the text of --help")]
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,10 +58,7 @@ impl Arguments {
     fn read(&self) -> Result<Config> {
         let mut config = match &self.config {
             None => Config::default(),
-            Some(path) => {
-                let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-                config::parse(&text).with_context(|| path.display().to_string())?
-            }
+            Some(path) => config::read(path).with_context(|| path.display().to_string())?,
         };
         environment::overlay(&mut config, self.redis.as_deref())?;
         if let Some(address) = &self.listen {

@@ -10,10 +10,10 @@ use http::StatusCode;
 use http::uri::{Authority, Scheme};
 use ipnet::IpNet;
 use tidegate_policy::{Cost, MAX_LEVELS};
-use tidegate_store::{Name, Sharing, TlsFiles, Topology, Unshareable};
+use tidegate_store::{LeaseTerms, Name, StoreConfig, TlsFiles, Topology, Unshareable};
 
 use super::doubts::doubts;
-use super::model::{self, Config, Missing, Numbers, Soft, State, TierNumbers};
+use super::model::{self, Config, Missing, Numbers, State, TierNumbers};
 use super::numbers::LimitNumbers;
 use super::span::Span;
 use super::{InvalidConfig, Problem};
@@ -181,7 +181,6 @@ impl Problems {
     }
 }
 
-const MILLI: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -211,7 +210,7 @@ impl Settings {
         let mut found = Vec::new();
         let identity = Identity::build(&config.identity, &mut found);
         problems.0.extend(found.into_iter().map(|(path, message)| Problem { path, message }));
-        let default_tier = config.identity.default_tier.clone().unwrap_or_else(|| "anonymous".to_owned());
+        let default_tier = identity.default_tier().to_owned();
         problems.ok("identity.default_tier", Name::new(&default_tier));
 
         let (limits, places) = check_limits(config, problems);
@@ -336,29 +335,31 @@ fn check_redis(redis: &model::Redis, problems: &mut Problems) -> Option<RedisSet
         topology.map_err(|error| problems.add(format!("redis.{}", error.field), error.reason)).ok()
     });
     let namespace = problems.ok("redis.namespace", Name::new(&redis.namespace));
-    problems.span("redis.budget", redis.budget, MILLI, Duration::from_secs(60));
-    problems.within("redis.lease_tokens", redis.lease_tokens, 1, 1 << 30);
-    problems.span("redis.lease_span", redis.lease_span, MILLI, HOUR);
+    let (budget, span, tokens) = (StoreConfig::BUDGET, LeaseTerms::SPAN, LeaseTerms::TOKENS);
+    problems.span("redis.budget", redis.budget, *budget.start(), *budget.end());
+    problems.within("redis.lease_tokens", redis.lease_tokens, *tokens.start(), *tokens.end());
+    problems.span("redis.lease_span", redis.lease_span, *span.start(), *span.end());
     Some(RedisSettings { topology: topology?, namespace: namespace?, model: redis.clone() })
 }
 
 /// The seed's default: 100 requests a minute for all clients together.
-fn default_limits() -> BTreeMap<String, model::Limit> {
-    let limit = model::Limit {
+pub fn default_limit() -> model::Limit {
+    model::Limit {
         algorithm: "fixed".to_owned(),
         limit: Some(100),
         window: Some(Span::from_secs(60)),
         ..model::Limit::default()
-    };
-    BTreeMap::from([("default".to_owned(), limit)])
+    }
 }
 
 /// All limits, those of tiers behind them, and the places of those that can be named.
 fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>, BTreeMap<String, usize>) {
-    let defaults = default_limits();
+    let defaults = BTreeMap::from([("default".to_owned(), default_limit())]);
     let written = config.limits.as_ref().unwrap_or(&defaults);
     let mut limits = Vec::new();
     let mut places = BTreeMap::new();
+    // Counts are kept by name: of two limits of one name each would count what the other lets through.
+    let mut names: BTreeSet<String> = written.keys().cloned().collect();
     for (name, limit) in written {
         let path = format!("limits.{name}");
         let Some(base) = check_limit(&path, name, limit, config.redis.is_some(), problems) else { continue };
@@ -371,12 +372,13 @@ fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>
         for (tier, numbers) in &limit.tiers {
             let path = format!("limits.{name}.tiers.{tier}");
             problems.ok(&path, Name::new(tier));
-            if places.contains_key(&format!("{name}.{tier}")) {
-                problems.add(&path, format!("is known as `{name}.{tier}`, but there is a limit of that name"));
-            }
             let instead = match numbers {
                 TierNumbers::Word(_) => None,
                 TierNumbers::Numbers(numbers) => {
+                    if !names.insert(format!("{name}.{tier}")) {
+                        let message = format!("is known as `{name}.{tier}`, but there is another limit of that name");
+                        problems.add(&path, message);
+                    }
                     let base = limits[place].clone();
                     let Some(own) = check_tier(&path, base, tier, numbers, problems) else { continue };
                     check_sharing(&path, &own, "algorithm", problems);
@@ -392,11 +394,7 @@ fn check_limits(config: &Config, problems: &mut Problems) -> (Vec<LimitSettings>
 
 /// Whether Redis can hold a limit's numbers, if it shall. `chosen` is the field that decides whether they are leased.
 fn check_sharing(path: &str, limit: &LimitSettings, chosen: &str, problems: &mut Problems) {
-    let sharing = match limit.state {
-        State::Memory => return,
-        State::Exact => Sharing::Exact,
-        State::Leased => Sharing::Leased,
-    };
+    let Some(sharing) = limit.state.sharing() else { return };
     // Numbers that make no rule have been told of already.
     let Ok(rule) = limit.numbers.rule(limit.soft) else { return };
     if let Err(error) = sharing.check(&rule) {
@@ -431,11 +429,7 @@ fn check_limit(
     with_redis: bool,
     problems: &mut Problems,
 ) -> Option<LimitSettings> {
-    let soft = match limit.soft {
-        Soft::Switch(false) => 0,
-        Soft::Switch(true) => 10,
-        Soft::Count(count) => problems.within(&format!("{path}.soft"), count, 0, 1 << 20),
-    };
+    let soft = problems.within(&format!("{path}.soft"), limit.soft.count(), 0, 1 << 20);
     let name = problems.ok(path, Name::new(name));
     let numbers = LimitNumbers::of_limit(limit, soft);
     let numbers = numbers.map_err(|error| problems.add(format!("{path}.{}", error.field), error.reason)).ok();
@@ -448,7 +442,7 @@ fn check_limit(
     }
     let status = limit.status.unwrap_or(429);
     problems.within(&format!("{path}.status"), status, 400, 599);
-    let state = limit.state.unwrap_or(if with_redis { State::Exact } else { State::Memory });
+    let state = limit.kept_in(with_redis);
     if state != State::Memory && !with_redis {
         problems.add(format!("{path}.state"), "needs Redis; configure `redis`, or take `memory`");
     }

@@ -10,6 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use tidegate_policy::Algorithm;
+use tidegate_store::{FailureMode, Sharing};
 
 use super::secret::Secret;
 use super::span::Span;
@@ -284,6 +285,27 @@ pub enum OnFailure {
     Local,
 }
 
+impl OnFailure {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Local => "local",
+        }
+    }
+}
+
+impl From<OnFailure> for FailureMode {
+    fn from(on_failure: OnFailure) -> Self {
+        match on_failure {
+            OnFailure::Open => Self::Open,
+            OnFailure::Closed => Self::Closed,
+            OnFailure::Local => Self::Local,
+        }
+    }
+}
+
 /// Who a caller is. Sources are asked in the order API key, token, header; the first that is there counts. An unknown key or a token
 /// that does not hold is answered with 401.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -431,6 +453,13 @@ pub struct Limit {
     #[serde(default)]
     #[schemars(range(min = 1, max = 100_000_000))]
     pub max_keys: Option<usize>,
+}
+
+impl Limit {
+    /// Where its counts are kept, as it says or as is usual.
+    pub fn kept_in(&self, with_redis: bool) -> State {
+        self.state.unwrap_or(if with_redis { State::Exact } else { State::Memory })
+    }
 }
 
 /// The schema of an algorithm's name.
@@ -585,6 +614,17 @@ impl Visitor<'_> for SoftVisitor {
     }
 }
 
+impl Soft {
+    /// How many requests above the limit.
+    pub fn count(self) -> u64 {
+        match self {
+            Self::Switch(false) => 0,
+            Self::Switch(true) => 10,
+            Self::Count(count) => count,
+        }
+    }
+}
+
 impl Default for Soft {
     fn default() -> Self {
         Self::Count(0)
@@ -601,6 +641,17 @@ pub enum State {
     Exact,
     /// In Redis, tokens taken in advance.
     Leased,
+}
+
+impl State {
+    /// How they are shared; none in memory.
+    pub fn sharing(self) -> Option<Sharing> {
+        match self {
+            Self::Memory => None,
+            Self::Exact => Some(Sharing::Exact),
+            Self::Leased => Some(Sharing::Leased),
+        }
+    }
 }
 
 /// A service behind the gateway.

@@ -67,46 +67,56 @@ impl LimitNumbers {
             .ok_or_else(|| invalid("algorithm", format!("is missing; one of {}", names())))?;
         let algorithm =
             name.parse().map_err(|_| invalid("algorithm", format!("is {name:?}; one of {} is allowed", names())))?;
-        let numbers = Self { algorithm, numbers };
+        let numbers = Self { algorithm, numbers }.without_nonsense();
         numbers.rule(soft)?;
         Ok(numbers)
     }
 
-    /// Whether each number could be one of some algorithm, also those that only a later switch will use: what makes no sense is told to
-    /// whoever says it, not to whoever switches.
-    pub fn check_each(numbers: &Numbers) -> Result<(), InvalidNumbers> {
-        let with = |algorithm: Algorithm| Self {
-            algorithm,
-            numbers: Numbers {
-                limit: numbers.limit.or(Some(1)),
-                window: numbers.window.or(Some(Span::from_secs(1))),
-                capacity: numbers.capacity.or(Some(1)),
-                fill_rate: numbers.fill_rate.or(Some(1.0)),
-                ..numbers.clone()
-            },
-        };
-        // Of those with a bucket only `leaky` has a use for an empty one.
-        let leaky = Algorithm::LeakyBucket;
-        let bucket = if numbers.algorithm.as_deref() == Some(leaky.name()) { leaky } else { Algorithm::TokenBucket };
-        with(Algorithm::FixedWindow).rule(0)?;
-        with(bucket).rule(0)?;
-        // A window may have more room than there can be places.
-        let hold = Numbers { limit: Some(1), ..numbers.clone() };
-        Self { algorithm: Algorithm::Concurrency, numbers: hold }.rule(0)?;
-        Ok(())
+    /// Without numbers of other algorithms that are good for none of them. Whoever sends one form for all algorithms leaves zeros there and
+    /// means nothing by them; kept, they would be in the way of whoever switches later.
+    fn without_nonsense(mut self) -> Self {
+        const SECOND: Duration = Duration::from_secs(1);
+        let numbers = &mut self.numbers;
+        if has_bucket(self.algorithm) {
+            numbers.limit.take_if(|limit| FixedWindow::new(*limit, SECOND).is_err());
+        } else {
+            let is_bucket =
+                |capacity, rate| exact_rate(rate).is_some_and(|rate| TokenBucket::new(capacity, rate).is_ok());
+            // At one in a nanosecond whatever has a count can be counted.
+            numbers.capacity.take_if(|capacity| !is_bucket(*capacity, 1e9));
+            numbers.fill_rate.take_if(|rate| !is_bucket(1, *rate));
+            if let (Some(capacity), Some(rate)) = (numbers.capacity, numbers.fill_rate)
+                && !is_bucket(capacity, rate)
+            {
+                (numbers.capacity, numbers.fill_rate) = (None, None);
+            }
+        }
+        if has_bucket(self.algorithm) || self.algorithm == Algorithm::Concurrency {
+            numbers.window.take_if(|window| FixedWindow::new(1, window.get()).is_err());
+        }
+        if self.algorithm != Algorithm::Concurrency {
+            numbers.hold.take_if(|hold| Concurrency::new(1, hold.get()).is_err());
+        }
+        self
     }
 
     /// The numbers as written in a file.
     pub fn of_limit(limit: &Limit, soft: u64) -> Result<Self, InvalidNumbers> {
-        let numbers = Numbers {
-            algorithm: Some(limit.algorithm.clone()),
-            limit: limit.limit,
-            window: limit.window,
-            capacity: limit.capacity,
-            fill_rate: limit.fill_rate,
-            hold: limit.hold,
+        Self::new(written(limit), soft)
+    }
+
+    /// The numbers as written in a file, under another algorithm. None if there are none that could be had where the limit keeps its
+    /// counts.
+    pub fn of_limit_under(limit: &Limit, algorithm: &str, with_redis: bool) -> Option<Self> {
+        let (soft, sharing) = (limit.soft.count(), limit.kept_in(with_redis).sharing());
+        let accepts = |numbers: &Self| {
+            let rule = numbers.rule(soft)?;
+            let shared = sharing.map_or(Ok(()), |sharing| sharing.check(&rule));
+            shared.map_err(|error| invalid("algorithm", error.to_string()))
         };
-        Self::new(numbers, soft)
+        let present = Self::of_limit(limit, soft).ok()?;
+        // What is written for that very algorithm is judged by it, though the present one has no use for it.
+        present.with_algorithm(algorithm.parse().ok()?, &written(limit), soft, accepts).ok()
     }
 
     /// Which algorithm they are for.
@@ -139,12 +149,22 @@ impl LimitNumbers {
         built.map_err(|error| named(&error))
     }
 
-    /// The same under another algorithm: with its numbers if they were set before, else with such as come closest to the present ones.
-    pub fn with_algorithm(&self, algorithm: Algorithm, soft: u64) -> Result<Self, InvalidNumbers> {
-        // Nothing is close to numbers that make no sense.
-        self.rule(soft)?;
-        let (quota, span) = (self.quota(), self.quota_span().max(Duration::from_millis(1)));
-        let mut numbers = self.numbers.clone();
+    /// The same under another algorithm, with the numbers that are `given`; what it needs besides are numbers set before, or else such as
+    /// come closest to the present ones and as `accepts` takes: not every place that keeps counts can hold all that makes a rule.
+    pub fn with_algorithm<E: From<InvalidNumbers>>(
+        &self,
+        algorithm: Algorithm,
+        given: &Numbers,
+        soft: u64,
+        accepts: impl Fn(&Self) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let given = Self { algorithm, numbers: given.clone() }.without_nonsense().numbers;
+        let laid_over = self.with(&given);
+        // Nothing is close to numbers that make no sense; and what is given may make sense under the new algorithm alone.
+        let present = if laid_over.rule(soft).is_ok() { &laid_over } else { self };
+        present.rule(soft)?;
+        let (quota, span) = (present.quota(), present.quota_span().max(Duration::from_millis(1)));
+        let mut numbers = laid_over.numbers.clone();
         numbers.algorithm = Some(algorithm.name().to_owned());
         match algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog => {
@@ -155,23 +175,32 @@ impl LimitNumbers {
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
                 numbers.capacity.get_or_insert(quota);
                 if numbers.fill_rate.is_none() {
-                    return Self::with_rate(&numbers, figure(quota) / span.as_secs_f64(), soft);
+                    return Self::with_rate(&numbers, figure(quota) / span.as_secs_f64(), soft, accepts);
                 }
             }
             Algorithm::Concurrency => {
                 numbers.limit.get_or_insert(quota);
             }
         }
-        Self::new(numbers, soft)
+        let found = Self::new(numbers, soft)?;
+        accepts(&found)?;
+        Ok(found)
     }
 
     /// With a rate as near to `rate` as can be kept exactly: from the thousandth (or the millionth, if it is slow) to the whole.
-    fn with_rate(numbers: &Numbers, rate: f64, soft: u64) -> Result<Self, InvalidNumbers> {
+    fn with_rate<E: From<InvalidNumbers>>(
+        numbers: &Numbers,
+        rate: f64,
+        soft: u64,
+        accepts: impl Fn(&Self) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let finest = if rate < 1.0 { 6 } else { 3 };
         let tries = (0..=finest).rev().map(|decimals| {
             let scale = 10_f64.powi(decimals);
             let fill_rate = Some((rate * scale).round() / scale);
-            Self::new(Numbers { fill_rate, ..numbers.clone() }, soft)
+            let built = Self::new(Numbers { fill_rate, ..numbers.clone() }, soft)?;
+            accepts(&built)?;
+            Ok(built)
         });
         let mut first = None;
         for built in tries {
@@ -180,7 +209,7 @@ impl LimitNumbers {
                 Err(error) => first = first.or(Some(error)),
             }
         }
-        Err(first.unwrap_or_else(|| invalid("fillRate", "is missing")))
+        Err(first.unwrap_or_else(|| invalid("fillRate", "is missing").into()))
     }
 
     /// The numbers, with those kept for other algorithms.
@@ -217,8 +246,7 @@ impl LimitNumbers {
     }
 
     /// These, and over them what `numbers` names.
-    #[must_use]
-    pub fn with(&self, numbers: &Numbers) -> Self {
+    fn with(&self, numbers: &Numbers) -> Self {
         let given = Self { algorithm: self.algorithm, numbers: numbers.clone() };
         given.remembering(self)
     }
@@ -246,9 +274,7 @@ impl LimitNumbers {
 
     /// Requests a second in the long run, for people; none for a concurrency limit.
     pub fn fill_rate(&self) -> Option<f64> {
-        matches!(self.algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
-            .then_some(self.numbers.fill_rate)
-            .flatten()
+        self.numbers.fill_rate.filter(|_| has_bucket(self.algorithm))
     }
 
     fn limit(&self) -> Result<u64, InvalidNumbers> {
@@ -290,6 +316,22 @@ impl fmt::Display for LimitNumbers {
         fill_rate.map_or(Ok(()), |rate| write!(f, ", fillRate={rate}"))?;
         hold.map_or(Ok(()), |hold| write!(f, ", hold={}", hold.get().as_secs_f64()))
     }
+}
+
+fn written(limit: &Limit) -> Numbers {
+    Numbers {
+        algorithm: Some(limit.algorithm.clone()),
+        limit: limit.limit,
+        window: limit.window,
+        capacity: limit.capacity,
+        fill_rate: limit.fill_rate,
+        hold: limit.hold,
+    }
+}
+
+/// Whether an algorithm's numbers are a capacity and a rate.
+fn has_bucket(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
 }
 
 /// A count as a figure to look at, or to derive a rate from.
@@ -365,27 +407,77 @@ mod tests {
     fn another_algorithm_has_the_numbers_set_before_or_the_closest() {
         let fixed =
             LimitNumbers::new(numbers(r#"{"algorithm": "fixed", "limit": 100, "window": 60}"#), 0).expect("fixed");
-        let token = fixed.with_algorithm(Algorithm::TokenBucket, 0).expect("token");
+        let switched = |from: &LimitNumbers, to| from.with_algorithm(to, &Numbers::default(), 0, any).expect("a rule");
+        let token = switched(&fixed, Algorithm::TokenBucket);
         assert_eq!(token.to_string(), "algorithm=token, capacity=100, fillRate=1.667");
-        let back = token.with_algorithm(Algorithm::FixedWindow, 0).expect("fixed");
+        let back = switched(&token, Algorithm::FixedWindow);
         assert_eq!(back.to_string(), fixed.to_string());
 
         let other =
             LimitNumbers::new(numbers(r#"{"algorithm": "token", "capacity": 50, "fillRate": 5}"#), 0).expect("token");
-        let both = other.remembering(&fixed).with_algorithm(Algorithm::SlidingCounter, 0).expect("sliding");
+        let both = switched(&other.remembering(&fixed), Algorithm::SlidingCounter);
         assert_eq!(both.to_string(), "algorithm=sliding, limit=100, window=60");
+    }
+
+    /// Everything is accepted that makes a rule.
+    #[expect(clippy::unnecessary_wraps, reason = "a test's stand-in for one that refuses")]
+    fn any(_: &LimitNumbers) -> Result<(), InvalidNumbers> {
+        Ok(())
     }
 
     /// A rate of nothing refills in no time that can be told; asked for from outside, it was a panic.
     #[test]
-    fn numbers_that_make_no_sense_lead_to_no_other_algorithm() {
+    fn a_rate_that_makes_no_sense_is_refused_by_those_that_need_one_and_dropped_by_others() {
         let token =
             LimitNumbers::new(numbers(r#"{"algorithm": "token", "capacity": 5, "fillRate": 1}"#), 0).expect("token");
         for json in [r#"{"fillRate": 0}"#, r#"{"fillRate": -3}"#, r#"{"fillRate": 1e-300}"#] {
             for algorithm in Algorithm::ALL {
-                let error = token.with(&numbers(json)).with_algorithm(*algorithm, 0).expect_err(json);
-                assert_eq!(error.field, "fillRate", "{json}: {error}");
+                let switched = token.with_algorithm(*algorithm, &numbers(json), 0, any);
+                if has_bucket(*algorithm) {
+                    let error = switched.expect_err(json);
+                    assert_eq!(error.field, "fillRate", "{json}: {error}");
+                } else {
+                    assert_eq!(switched.expect(json).all().fill_rate, Some(1.0), "{algorithm}: what was set before");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn numbers_of_other_algorithms_that_are_good_for_none_are_dropped() {
+        for (fixed, kept) in [
+            (r#""capacity": 0, "fillRate": 0, "hold": 0"#, ""),
+            (r#""capacity": 7, "fillRate": -1"#, r#", "capacity": 7"#),
+            (r#""capacity": 4294967295, "fillRate": 1000000"#, r#", "capacity": 4294967295, "fillRate": 1000000"#),
+            (r#""capacity": 4294967295, "fillRate": 0.000001"#, ""),
+        ] {
+            let own = r#""algorithm": "fixed", "limit": 5, "window": 1"#;
+            let made = LimitNumbers::new(numbers(&format!("{{{own}, {fixed}}}")), 0).expect(fixed);
+            assert_eq!(*made.all(), numbers(&format!("{{{own}{kept}}}")), "{fixed}");
+        }
+        let own = r#"{"algorithm": "leaky", "capacity": 0, "fillRate": 5}"#;
+        let leaky = own.replace('}', r#", "limit": 0, "window": 0}"#);
+        let leaky = LimitNumbers::new(numbers(&leaky), 0).expect("a queue of nothing is one");
+        assert_eq!(*leaky.all(), numbers(own), "what its own algorithm has a use for stays");
+    }
+
+    /// Redis counts up to 2^53 where memory counts further: one decimal less, and it holds the rate too.
+    #[test]
+    fn the_closest_rate_is_the_closest_that_is_accepted() {
+        for (limit, window) in [(8_000, 86_400), (5_000_000, 60)] {
+            let json = format!(r#"{{"algorithm": "fixed", "limit": {limit}, "window": {window}}}"#);
+            let fixed = LimitNumbers::new(numbers(&json), 0).expect("fixed");
+            let shareable = |numbers: &LimitNumbers| {
+                let rule = numbers.rule(0)?;
+                tidegate_store::Sharing::Exact.check(&rule).map_err(|error| invalid("fillRate", error.to_string()))
+            };
+            let token = |accepts: &dyn Fn(&LimitNumbers) -> Result<(), InvalidNumbers>| {
+                let token = fixed.with_algorithm(Algorithm::TokenBucket, &Numbers::default(), 0, accepts);
+                token.expect("one decimal less would do").fill_rate().expect("a rate")
+            };
+            let (finest, coarser, wanted) = (token(&any), token(&shareable), f64::from(limit) / f64::from(window));
+            assert!((finest - wanted).abs() < (coarser - wanted).abs(), "{finest}, {coarser} for {wanted}");
+            assert!((coarser / wanted - 1.0).abs() < 0.05, "{coarser} for {wanted}");
         }
     }
 }

@@ -8,9 +8,9 @@ use serde_saphyr::{Error as YamlError, MessageFormatter as _, UserMessageFormatt
 
 /// Where in the configuration a mistake is: `limits.search.window`. Empty if that is not known.
 #[derive(Default)]
-pub(crate) struct Place(String);
+pub(crate) struct FieldPath(String);
 
-impl Place {
+impl FieldPath {
     pub(crate) fn of(path: &Path) -> Self {
         let piece = |segment: &Segment| match segment {
             Segment::Seq { index } => Some(format!("[{index}]")),
@@ -24,14 +24,14 @@ impl Place {
 }
 
 /// With what comes between it and the reason.
-impl fmt::Display for Place {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "{}: ", self.0) }
     }
 }
 
 /// A mistake in YAML: line, column, place, reason.
-pub(super) fn yaml(error: &YamlError, place: &Place) -> String {
+pub(super) fn yaml(error: &YamlError, place: &FieldPath) -> String {
     let reason = yaml_reason(error);
     match error.location() {
         Some(at) if at.line() > 0 => format!("line {}, column {}: {place}{reason}", at.line(), at.column()),
@@ -61,7 +61,7 @@ fn yaml_reason(error: &YamlError) -> String {
 }
 
 /// A mistake in JSON: line, column, place, reason.
-pub(super) fn json(error: &serde_json::Error, place: &Place) -> String {
+pub(super) fn json(error: &serde_json::Error, place: &FieldPath) -> String {
     let (line, column, told) = (error.line(), error.column(), error.to_string());
     let reason = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
     format!("line {line}, column {column}: {place}{}", without_values(reason))

@@ -20,7 +20,7 @@ use jsonwebtoken::{decode, decode_header};
 
 use crate::config::model::Jwt;
 use crate::config::span::Span;
-use crate::fields::Fields;
+use crate::fields::{Fields, bearer};
 
 use self::claims::ClaimNames;
 use self::keys::KeySet;
@@ -93,13 +93,6 @@ impl Tokens {
     pub(super) fn remembered(&self) -> usize {
         self.verified.len()
     }
-}
-
-/// The token, if the scheme is `Bearer`, in any case.
-fn bearer(credentials: &[u8]) -> Option<&[u8]> {
-    let end = credentials.iter().position(u8::is_ascii_whitespace).unwrap_or(credentials.len());
-    let (scheme, token) = credentials.split_at(end);
-    scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
 /// Tells the token's sender what is wrong with it, and nothing of our keys.

@@ -382,3 +382,25 @@ async fn a_place_given_back_twice_frees_nobody_elses() {
     .await;
     assert_eq!(taken, 2);
 }
+
+/// A script that fails has taken nothing. Yet each such place was tried eight times, said to be lost, and held up those that were owed.
+#[tokio::test]
+async fn of_an_answer_that_is_an_error_no_place_is_owed() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
+    let places = limit(&store, "places", all_rules(5)[6], Sharing::Exact);
+    let verdict = ask(&store, &places, "ann", 1).await;
+    store.give_back(verdict.charged, now()).await;
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:concurrency:*").query(&mut connection).expect("keys");
+    assert!(!keys.is_empty());
+    for key in keys {
+        redis::cmd("DEL").arg(&key).exec(&mut connection).expect("deleted");
+        redis::cmd("LPUSH").arg(&key).arg("x").exec(&mut connection).expect("pushed");
+    }
+    for _ in 0..10 {
+        assert_eq!(ask(&store, &places, "ann", 1).await.source, Source::Failure(FailureMode::Open));
+        assert_eq!(store.owed(), 0);
+    }
+    assert!(!store.is_down());
+}

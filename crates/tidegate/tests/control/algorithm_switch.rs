@@ -130,16 +130,33 @@ fn a_named_limit_is_switched_and_the_others_are_not() {
     }
 }
 
-/// It was a panic: a rate of nothing never refills, and no window is as long as that.
+/// It was a panic: a rate of nothing never refills, and no window is as long as that. Whoever needs a rate refuses it, others drop it.
 #[test]
-fn numbers_that_make_no_sense_for_the_present_algorithm_are_refused_by_name() {
+fn a_rate_that_makes_no_sense_is_refused_by_name_or_dropped() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 5, fill_rate: 1}");
     for rate in ["0", "-1", "1e-300"] {
-        let body = format!(r#"{{"algorithm": "fixed", "fillRate": {rate}}}"#);
+        let body = format!(r#"{{"algorithm": "gcra", "fillRate": {rate}}}"#);
         let answer = gateway.post("/config/algorithm", &body);
         assert_eq!(answer.status, 400, "{body}");
         assert!(answer.text().contains("fillRate"), "{}", answer.text());
+        assert_eq!(gateway.get("/config/limits").json()["algorithm"], "token");
+        let body = format!(r#"{{"algorithm": "fixed", "fillRate": {rate}}}"#);
+        let fixed = gateway.post("/config/algorithm", &body).json();
+        assert_eq!(active(&fixed), json!({"algorithm": "fixed", "limit": 5, "window": 5}), "{body}");
+        let back = gateway.post("/config/algorithm?algorithm=token", "").json();
+        assert_eq!(back["fillRate"].as_f64(), Some(1.0), "{back}");
     }
-    assert_eq!(gateway.get("/config/limits").json()["algorithm"], "token");
+}
+
+/// A queue of nothing is one for `leaky` alone.
+#[test]
+fn numbers_that_come_with_it_are_judged_by_the_new_algorithm() {
+    let upstream = Upstream::start();
+    for body in [r#"{"algorithm": "leaky", "capacity": 0, "fillRate": 5}"#, r#"{"algorithm": "leaky", "capacity": 0}"#]
+    {
+        let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 9, fill_rate: 1}");
+        let answer = gateway.post("/config/algorithm", body);
+        assert_eq!((answer.status, &answer.json()["capacity"]), (200, &json!(0)), "{body}: {}", answer.text());
+    }
 }

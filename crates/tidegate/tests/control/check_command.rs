@@ -385,6 +385,13 @@ common_limits: [plan, plan.pro]
     ));
     assert_eq!(outcome.code, 2, "{outcome:?}");
     assert!(outcome.out.contains("plan.pro") || outcome.out.contains("plan.tiers.pro"), "{outcome:?}");
+
+    // Two tiers' limits, each of which counted by the other's numbers.
+    let tier = |name: &str| format!("{numbers}, tiers: {{{name}: {{limit: 2, window: 1}}}}");
+    let limits = format!("limits: {{a: {{{}}}, a.b: {{{}}}}}\ncommon_limits: [a, a.b]\n", tier("b.c"), tier("c"));
+    let outcome = check(&limits);
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    assert!(outcome.out.contains("limits.a.b.tiers.c: is known as `a.b.c`"), "{outcome:?}");
 }
 
 /// They come later; a file that names them would not get what it asks for.
@@ -418,7 +425,9 @@ fn a_file_that_is_not_there_is_told() {
     for command in [&["check", "/nonexistent/gateway.yaml"][..], &["gateway", "--config", "/nonexistent/gateway.yaml"]]
     {
         let outcome = run(command, &[]);
-        assert!(outcome.code != 0 && outcome.err.contains("/nonexistent/gateway.yaml"), "{outcome:?}");
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        let told = outcome.out + &outcome.err;
+        assert!(told.contains("/nonexistent/gateway.yaml: No such file"), "{told}");
     }
     let nothing = run(&["check"], &[]);
     assert!(nothing.code != 0 && !nothing.err.is_empty(), "{nothing:?}");

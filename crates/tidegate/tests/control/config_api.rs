@@ -107,6 +107,28 @@ fn numbers_of_other_algorithms_may_be_present() {
     assert!(token.json().get("limit").is_none(), "only what counts is told");
 }
 
+/// A client that sends one form for all algorithms leaves zeros in it. They are not kept for a later switch.
+#[test]
+fn numbers_of_other_algorithms_that_make_no_sense_are_ignored() {
+    let upstream = Upstream::start();
+    for (body, switch) in [
+        (r#"{"algorithm": "fixed", "limit": 120, "window": 60, "capacity": 0, "fillRate": 0}"#, "token"),
+        (r#"{"algorithm": "fixed", "limit": 120, "window": 60, "capacity": 120, "fillRate": -5, "hold": 0}"#, "gcra"),
+        (r#"{"algorithm": "token", "capacity": 120, "fillRate": 2, "limit": 0, "window": 0}"#, "fixed"),
+        (r#"{"algorithm": "sliding", "limit": 120, "window": 60, "capacity": 0}"#, "leaky"),
+    ] {
+        let gateway = Gateway::before(upstream.address, "{algorithm: concurrency, limit: 5}");
+        let posted = gateway.post("/config/limits", body);
+        assert_eq!(posted.status, 200, "{body}: {}", posted.text());
+        let switched = gateway.post(&format!("/config/algorithm?algorithm={switch}"), "");
+        assert_eq!(switched.status, 200, "{body}, then {switch}: {}", switched.text());
+        let quota = if switch == "fixed" { "limit" } else { "capacity" };
+        // What was set before, of which the limit is the file's.
+        let expected = if switch == "fixed" { 5 } else { 120 };
+        assert_eq!(switched.json()[quota], expected, "{body}, then {switch}: {}", switched.text());
+    }
+}
+
 #[test]
 fn a_change_of_numbers_keeps_what_was_used_and_another_algorithm_starts_anew() {
     let upstream = Upstream::start();

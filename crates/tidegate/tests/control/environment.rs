@@ -1,13 +1,15 @@
 //! Flags win over the environment, the environment over the file (SPEC Z, G9, G9a).
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
 use crate::harness::{Directory, Gateway, Upstream, tidegate, wait_until};
-use crate::outcome::run;
+use crate::outcome::{finish, run};
 use crate::setting::once;
 
 /// A gateway with this file, environment and flags, and nothing else.
@@ -20,6 +22,9 @@ fn start(config: &str, environment: &[(&str, &str)], flags: &[&str]) -> Gateway 
 }
 
 const FREE: [&str; 2] = ["--listen", "127.0.0.1:0"];
+
+/// Limits are kept in a Redis that is away.
+const NO_REDIS: (&str, &str) = ("REDIS_HOST", "nowhere.invalid");
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port()
@@ -114,6 +119,11 @@ fn the_first_limits() {
     }
     let closest = limits(&start("", &[("RATE_LIMIT_ALGORITHM", "token")], &FREE));
     assert_eq!((&closest["capacity"], &closest["fillRate"]), (&100.into(), &1.667.into()));
+    // Numbers that Redis can count, where it shall: with one decimal more it could not, and the gateway did not start.
+    let large =
+        [("RATE_LIMIT_ALGORITHM", "token"), ("RATE_LIMIT_LIMIT", "8000"), ("RATE_LIMIT_WINDOW", "86400"), NO_REDIS];
+    let large = limits(&start("", &large, &FREE));
+    assert_eq!((&large["algorithm"], &large["capacity"]), (&"token".into(), &8_000.into()));
     let alone = limits(&start("", &[("RATE_LIMIT_LIMIT", "7")], &FREE));
     assert_eq!((&alone["algorithm"], &alone["limit"], &alone["window"]), (&"fixed".into(), &7.into(), &60.into()));
     let nothing = limits(&start("", &[], &FREE));
@@ -253,6 +263,8 @@ fn variables_that_can_not_be_applied_are_refused() {
         ("", &[("REDIS_HOST", "somewhere:6380")], "REDIS_PORT"),
         (cluster, &[("REDIS_HOST", "c")], "several"),
         (cluster, &[("REDIS_PORT", "1")], "several"),
+        ("", &[("REDIS_HOST", "redis://:secret@h")], "REDIS_HOST"),
+        ("", &[("REDIS_HOST", "h"), ("REDIS_PORT", "tcp://10.0.0.1")], "REDIS_PORT"),
     ] {
         let directory = Directory::new();
         let file = directory.file("gateway.yaml", config).display().to_string();
@@ -260,6 +272,40 @@ fn variables_that_can_not_be_applied_are_refused() {
         assert!(outcome.code != 0 && outcome.err.contains(word), "{config}{variables:?}: {outcome:?}");
         assert!(!outcome.err.contains("secret"), "{outcome:?}");
     }
+    let mut command = tidegate();
+    command.arg("gateway").env("REDIS_PASSWORD", OsStr::from_bytes(b"secret\xff"));
+    let outcome = finish(command);
+    assert!(outcome.code != 0 && outcome.err.contains("REDIS_PASSWORD is not"), "{outcome:?}");
+    assert!(!outcome.err.contains("secret"), "{outcome:?}");
+}
+
+/// The connection was plain, whatever the variable said.
+#[test]
+fn tls_in_the_environment_must_not_contradict_the_flag() {
+    let (redis, told) = silent_redis();
+    for (url, tls) in [(format!("redis://{redis}"), "true"), (format!("rediss://{redis}"), "false")] {
+        let flags = ["gateway", "--listen", "127.0.0.1:0", "--redis", &url];
+        let outcome = run(&flags, &[("REDIS_TLS", tls)]);
+        assert!(outcome.code != 0 && outcome.err.contains("REDIS_TLS"), "{url} {tls}: {outcome:?}");
+    }
+    assert!(!was_asked(&told));
+    let _agree = start("", &[("REDIS_TLS", "false")], &[&FREE[..], &["--redis", &format!("redis://{redis}")]].concat());
+    wait_until("it is asked", || was_asked(&told));
+}
+
+/// Kubernetes sets `REDIS_PORT` in every pod beside a service named `redis`, and no gateway there started.
+#[test]
+fn the_port_of_a_kubernetes_service_is_no_wish_for_redis() {
+    let (redis, told) = silent_redis();
+    let link = format!("tcp://10.0.0.1:{}", redis.port());
+    let without = start("", &[("REDIS_PORT", &link)], &FREE);
+    assert_eq!(without.get("/actuator/health").json()["store"]["type"], "memory");
+    let file = format!("redis: {{url: \"redis://{redis}\", budget: 100ms}}\n");
+    let _by_file = start(&file, &[("REDIS_PORT", "tcp://10.0.0.1:1")], &FREE);
+    wait_until("the file's is asked", || was_asked(&told));
+    told.lock().expect("no panic").clear();
+    let _with_host = start("", &[("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", &link)], &FREE);
+    wait_until("its port is asked", || was_asked(&told));
 }
 
 /// Once only `true` was looked at, and a file's `open: true` could not be closed.

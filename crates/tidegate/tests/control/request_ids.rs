@@ -1,7 +1,9 @@
 //! A request's id links its answer, its lines in the logs and what the upstream saw.
 
-use crate::harness::{Gateway, Upstream};
-use crate::setting::once;
+use std::io::Write as _;
+
+use crate::harness::{Client, Gateway, Upstream};
+use crate::setting::{PLENTY, once};
 
 #[test]
 fn every_request_gets_an_id_of_its_own() {
@@ -53,5 +55,24 @@ fn a_harmful_id_is_replaced() {
         let at_upstream: Vec<_> =
             upstream.last().headers.iter().filter(|(name, _)| name == "x-request-id").cloned().collect();
         assert_eq!(at_upstream, [("x-request-id".to_owned(), given)], "and nothing else, for {id:?}");
+    }
+}
+
+/// SPEC: an id links the answer to the log, also where there is no access log.
+#[test]
+fn the_line_of_trouble_with_an_upstream_names_the_request() {
+    let broken = Upstream::behaving(|received, stream| {
+        let answer =
+            if received.line.contains("/half") { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf" } else { "" };
+        let _sent = stream.write_all(answer.as_bytes());
+        false
+    });
+    for (path, id) in [("/", "my-id-1"), ("/half", "my-id-2")] {
+        let gateway = Gateway::before(broken.address, PLENTY);
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: test.example\r\nX-Request-Id: {id}\r\n\r\n"));
+        let _answer = client.try_answer_to("GET");
+        let line = gateway.wait_for_line("upstream `app`: ");
+        assert!(line.contains(" ERROR ") && line.contains(&format!("(request {id})")), "{line}");
     }
 }

@@ -105,15 +105,27 @@ fn without_an_authority_of_its_own_the_systems_are_trusted() {
     assert!(strange.wait_for_line(LOST).contains("invalid peer certificate"));
 }
 
-/// They are read at the start: a reload that would go on with the old ones must not be believed.
+/// Certificates are renewed in place, by others and all the time: that blocked every reload, whatever else it was for.
 #[test]
-fn a_reload_with_other_files_is_refused() {
+fn a_reload_with_renewed_files_is_applied_and_warns_that_redis_keeps_the_old_ones() {
     let (certificates, others, upstream) = (Certificates::new(), Certificates::new(), Upstream::start());
     let server = SecureServer::start(&certificates, "no");
     let gateway = Gateway::start(&config(upstream.address, &server.url(), &ca(&certificates), FIVE));
     assert_eq!(gateway.post("/reload", "").status, 200);
+    assert!(!gateway.lines().iter().any(|line| line.contains("renewed")), "{:?}", gateway.lines());
     fs::copy(others.file("ca.pem"), certificates.file("ca.pem")).expect("a copy");
+    let six = "{algorithm: fixed, limit: 6, window: 30d}";
+    let file = |files: &str| config(upstream.address, &server.url(), files, six);
+    fs::write(&gateway.config, file(&ca(&certificates))).expect("written");
     let answer = gateway.post("/reload", "");
-    assert_eq!(answer.status, 400);
+    assert_eq!((answer.status, &answer.json()["limit"]), (200, &6.into()), "{}", answer.text());
+    let warning = gateway.wait_for_line("redis: its certificates or keys have been renewed");
+    assert!(warning.contains(" WARN ") && warning.contains("until a restart"), "{warning}");
+    assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(1.0));
+
+    // Other files are another thing: what is written can't be had without a restart.
+    fs::write(&gateway.config, file(&ca(&others))).expect("written");
+    let answer = gateway.post("/reload", "");
+    assert_eq!(answer.status, 400, "{}", answer.text());
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("redis")), "{}", answer.text());
 }

@@ -516,3 +516,107 @@ fn while_redis_is_away_the_file_can_be_reloaded_and_what_was_set_stays() {
     assert!(warning.contains(" WARN ") && warning.contains("away"), "{warning}");
     gateway.wait_for_line("Reloaded the configuration");
 }
+
+/// Both answered 200, and the first change was gone: the second was computed from numbers of half a second ago.
+#[test]
+fn a_switch_through_one_gateway_keeps_what_was_set_through_another_a_moment_before() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let text = config(upstream.address, &server.url(), STRICT, "{algorithm: fixed, limit: 100, window: 60}");
+    let gateways = [Gateway::start(&text), Gateway::start(&text)];
+    for round in 0..6 {
+        let (one, other) = (&gateways[round % 2], &gateways[(round + 1) % 2]);
+        let capacity = 50 + round;
+        let body = json!({ "algorithm": "token", "capacity": capacity, "fillRate": 5 }).to_string();
+        assert_eq!(one.post("/config/limits", &body).status, 200);
+        let switched = other.post("/config/algorithm?algorithm=gcra", "");
+        assert_eq!((switched.status, &switched.json()["capacity"]), (200, &json!(capacity)), "{switched:?}");
+        assert_eq!(
+            (&document(&server)["algorithm"], &document(&server)["capacity"]),
+            (&json!("gcra"), &json!(capacity))
+        );
+
+        // Those that are remembered for a later switch, too.
+        let fixed = json!({ "algorithm": "fixed", "limit": 7 + round, "window": 60 }).to_string();
+        assert_eq!(one.post("/config/limits", &fixed).status, 200);
+        assert_eq!(document(&server)["capacity"], json!(capacity), "{}", document(&server));
+    }
+}
+
+/// Redis counts up to 2^53 where memory counts further. The finest rate was taken, and refused.
+#[test]
+fn a_large_limit_in_redis_can_be_switched_too() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    for (limit, window) in [(8_000, 86_400), (5_000_000, 60)] {
+        let file = format!("{{algorithm: fixed, limit: {limit}, window: {window}}}");
+        for algorithm in ["token", "gcra", "leaky"] {
+            server.flush();
+            let gateway = Gateway::start(&config(upstream.address, &server.url(), STRICT, &file));
+            let answer = gateway.post(&format!("/config/algorithm?algorithm={algorithm}"), "");
+            assert_eq!(answer.status, 200, "{algorithm} from {file}: {}", answer.text());
+            let (wanted, got) = (f64::from(limit) / f64::from(window), answer.json()["fillRate"].as_f64());
+            assert!((got.unwrap_or_default() / wanted - 1.0).abs() < 0.05, "{algorithm}: {got:?} for {wanted}");
+        }
+    }
+}
+
+/// A forecaster that writes one form for all algorithms leaves zeros in it.
+#[test]
+fn numbers_of_other_algorithms_that_make_no_sense_are_in_nobodys_way() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), STRICT, FIVE));
+    write(&server, r#"{"algorithm":"fixed","limit":120,"window":60,"capacity":0,"fillRate":0,"hold":0}"#);
+    wait_soon("it follows", || limits(&gateway)["limit"] == 120);
+    let token = gateway.post("/config/algorithm?algorithm=token", "");
+    assert_eq!(token.status, 200, "{token:?}");
+    assert_eq!((&token.json()["capacity"], token.json()["fillRate"].as_f64()), (&json!(120), Some(2.0)));
+}
+
+/// They had this gateway's own file written into them: gateways with other files then followed that.
+#[test]
+fn a_change_leaves_the_entries_of_other_limits_as_they_stand() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let gateway = Gateway::start(&three_limits(&upstream, &server));
+    let search = json!({ "algorithm": "token", "capacity": 5, "fillRate": 1, "reason": "night" });
+    write(&server, &json!({ "limits": { "search": search } }).to_string());
+    wait_soon("it follows", || limits(&gateway)["limits"]["search"]["capacity"] == 5);
+    let body = r#"{"algorithm": "fixed", "limit": 9, "window": 2592000}"#;
+    for path in ["/config/limits", "/config/limits/export"] {
+        let posted = gateway.post(path, body);
+        assert_eq!(posted.status, 200, "{posted:?}");
+        assert_eq!(document(&server)["limits"]["search"], search, "{}", document(&server));
+    }
+    let top = json!({ "algorithm": "fixed", "limit": 8, "window": 60, "validFor": 30 });
+    write(&server, &top.to_string());
+    assert_eq!(gateway.post("/config/limits/export", body).status, 200);
+    let now = document(&server);
+    assert!(top.as_object().expect("an object").iter().all(|(field, value)| now[field] == *value), "{now}");
+}
+
+/// Somebody's remark at the top took the place of numbers that stand below, and the next change threw these away.
+#[test]
+fn a_remark_at_the_top_does_not_hide_the_numbers_below() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let below = json!({ "algorithm": "fixed", "limit": 3, "window": 60 });
+    write(&server, &json!({ "comment": "x", "limits": { "default": below } }).to_string());
+    let gateway = Gateway::start(&three_limits(&upstream, &server));
+    assert_eq!(limits(&gateway)["limit"], 3);
+    assert!(gateway.wait_for_line("stands at the top and under `limits`; the latter counts").contains(" WARN "));
+    let export = r#"{"algorithm": "fixed", "limit": 9, "window": 60}"#;
+    assert_eq!(gateway.post("/config/limits/export", export).status, 200);
+    let now = document(&server);
+    assert_eq!((&now["comment"], &now["limits"]["default"]), (&json!("x"), &below), "{now}");
+    assert_eq!(limits(&gateway)["limit"], 3);
+
+    write(
+        &server,
+        &json!({ "algorithm": "fixed", "limit": 4, "window": 60, "limits": { "default": below } }).to_string(),
+    );
+    wait_soon("it follows", || limits(&gateway)["limit"] == 4);
+    gateway.wait_for_line("stands at the top and under `limits`; the former counts");
+    assert_eq!(gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 6, "window": 60}"#).status, 200);
+    assert_eq!((&document(&server)["limit"], document(&server).get("limits")), (&json!(6), None), "one word of it");
+
+    write(&server, r#"{"limits": {"default": 5}}"#);
+    assert_eq!(gateway.post("/config/limits/export", export).status, 200);
+    assert_eq!(document(&server)["limits"]["default"], 5, "what is no object is kept, too");
+}

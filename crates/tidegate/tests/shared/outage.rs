@@ -13,12 +13,15 @@ use crate::setup::{FIVE, PLENTY, STRICT, admitted, config, one_path_each, places
 
 const LOST: &str = "WARN RedisClient - Redis connection lost, entering fail-open mode";
 const BACK: &str = "INFO RedisClient - Redis reconnected, resuming normal operation";
-const BUDGET: Duration = Duration::from_millis(20);
+/// Long enough that a busy machine's own pauses are short beside it.
+const BUDGET: Duration = Duration::from_millis(200);
+/// What a request may take while Redis is away: its budget, and something for the rest of its way.
+const MOST: Duration = Duration::from_millis(300);
 
 /// Limits are to be back within two seconds of Redis; the rest is for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
-/// The failure mode is part of `on_failure`, the budget the usual one.
+/// With the failure mode `on_failure`.
 fn gateway(upstream: &Upstream, redis_url: &str, on_failure: &str) -> Gateway {
     let redis = format!("budget: {}ms, on_failure: {on_failure}", BUDGET.as_millis());
     Gateway::start(&config(upstream.address, redis_url, &redis, FIVE))
@@ -85,7 +88,7 @@ fn when_redis_is_killed_requests_pass_and_limits_return_with_it() {
     exhaust(&gateway);
     server.kill();
     let times = all_pass(&gateway, 200);
-    assert!(p99(times.clone()) <= 10 * BUDGET, "{:?}", p99(times));
+    assert!(p99(times.clone()) <= MOST, "{:?}", p99(times));
     gateway.wait_for_line(LOST);
     is_open(&gateway);
     nobody_waits(&gateway);
@@ -121,7 +124,8 @@ fn no_longer_than_the_budget(gateway: &Gateway, go: impl Fn(), come_back: impl F
         times.append(&mut all_pass(gateway, 50));
         wait_until("the flag is set", || gateway.metric("ratelimiter_redis_connected") == Some(0.0));
     }
-    assert!(p99(times.clone()) <= 10 * BUDGET, "{:?}", p99(times));
+    let p99 = p99(times);
+    assert!((BUDGET / 2..=MOST).contains(&p99), "some wait for their budget, and none for longer: {p99:?}");
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn when_redis_is_slow_requests_wait_no_longer_than_the_budget_and_soon_not_at_al
     let (server, upstream) = (Server::start(), Upstream::start());
     let relay = Relay::start(&server);
     let gateway = gateway(&upstream, &relay.url(), "open");
-    no_longer_than_the_budget(&gateway, || relay.delay(Duration::from_millis(50)), || relay.delay(Duration::ZERO));
+    no_longer_than_the_budget(&gateway, || relay.delay(3 * BUDGET), || relay.delay(Duration::ZERO));
     gateway.wait_for_line(LOST);
     is_open(&gateway);
     nobody_waits(&gateway);
@@ -479,4 +483,46 @@ fn places_of_requests_that_end_while_redis_is_away_are_free_when_it_is_back() {
     wait_until("both places are free", || places_taken(&server) == 0);
     assert_eq!(gateway.get("/held").status, 200);
     assert_eq!(gateway.metric("tidegate_places_lost_total"), Some(0.0));
+}
+
+/// Puts somebody else's data under the keys of all places.
+fn spoil_places(server: &Server) {
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("tidegate:*:concurrency:*").query(&mut connection).expect("keys");
+    for key in keys.iter().filter(|key| !key.ends_with(":log")) {
+        redis::cmd("DEL").arg(key).exec(&mut connection).expect("deleted");
+        redis::cmd("LPUSH").arg(&[key, "x"]).exec(&mut connection).expect("pushed");
+    }
+}
+
+fn lost_lines(gateway: &Gateway) -> usize {
+    gateway.lines().iter().filter(|line| line.contains("can't be given back")).count()
+}
+
+#[test]
+fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each() {
+    const PLACES: u32 = 12;
+    let (server, upstream) = (Server::start(), Holding::start());
+    let mut gateway = Gateway::start(&config(
+        upstream.address(),
+        &server.url(),
+        "budget: 5s",
+        "{algorithm: concurrency, limit: 100}",
+    ));
+    let mut held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateway.address)).collect();
+    wait_until("all places are taken", || places_taken(&server) == PLACES as usize);
+    spoil_places(&server);
+    upstream.let_go();
+    for client in &mut held {
+        assert_eq!(client.answer().status, 200);
+    }
+    wait_until("all are given up", || gateway.metric("tidegate_places_lost_total") == Some(f64::from(PLACES)));
+    assert!(lost_lines(&gateway) < 6, "{:#?}", gateway.lines());
+    gateway.signal("TERM");
+    assert!(gateway.wait_for_end());
+    let count = |line: &String| {
+        let (before, _) = line.split_once("places in flight can't be given back")?;
+        before.split_whitespace().rev().find_map(|word| word.parse::<u32>().ok())
+    };
+    assert_eq!(gateway.lines().iter().filter_map(count).sum::<u32>(), PLACES, "{:#?}", gateway.lines());
 }
