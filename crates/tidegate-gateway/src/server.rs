@@ -49,6 +49,9 @@ const LAST_RETURNS: Duration = Duration::from_secs(3);
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
 
+/// Threads of a worker that wait for name servers.
+const LOOKUP_THREADS: usize = 8;
+
 /// A gateway that has its sockets and is ready to serve.
 pub struct Server {
     gateway: Arc<Gateway>,
@@ -405,7 +408,8 @@ impl Listener {
 
 /// A worker's thread. Returns how many connections were cut off at the end.
 fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], shutdown: Shutdown, drain: Duration) -> usize {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(LOOKUP_THREADS).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
