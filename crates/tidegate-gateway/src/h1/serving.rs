@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::Cursor;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -181,7 +181,8 @@ impl Connection<'_> {
         asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
         let date = self.worker.date();
         let (framing, keep_alive) = write_head(self.out(), &reply, asked, &date);
-        let mut writing = Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head };
+        let mut writing =
+            Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head, broke_off: false };
         let body = &mut reply.body;
         if let Some(whole) = body.take_whole() {
             writing.take_whole(self.out(), whole);
@@ -189,6 +190,7 @@ impl Connection<'_> {
         if poll_fn(|cx| self.poll_write(cx, body, &mut writing)).await.is_err() {
             return After::Gone;
         }
+        reply.body.is_handed_over();
         if let Some(upgrade) = reply.upgrade.take() {
             return After::Upgrade(Box::new(upgrade));
         }
@@ -213,8 +215,8 @@ impl Connection<'_> {
         loop {
             let mut waits = false;
             while !writing.ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
-                match Pin::new(&mut *body).poll_frame(cx) {
-                    Poll::Ready(frame) => writing.take(self.out(), frame, body)?,
+                match body.poll_piece(cx) {
+                    Poll::Ready(frame) => writing.take(self.out(), frame, body),
                     Poll::Pending => {
                         waits = true;
                         break;
@@ -249,7 +251,7 @@ impl Connection<'_> {
                 }
             }
             if writing.ended {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(if writing.broke_off { Err(()) } else { Ok(()) });
             }
             if waits {
                 let is_over = io.poll_gone(cx) || self.is_late(cx);
@@ -281,11 +283,12 @@ impl Connection<'_> {
         let mut reply = refusal::rejected(fault.status, "bad_request", fault.detail, id.as_str());
         reply.lines.add("x-request-id", id.as_bytes());
         self.worker.metrics().answered(fault.status);
-        if let Some(log) = self.worker.gateway.access_log() {
-            log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, true, Duration::ZERO);
-        }
         let asked = Asked { version: Version::HTTP_11, is_head: false, keep_alive: false };
-        if !matches!(self.answer(reply, asked, false).await, After::Gone) {
+        let is_whole = !matches!(self.answer(reply, asked, false).await, After::Gone);
+        if let Some(log) = self.worker.gateway.access_log() {
+            log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, is_whole, Duration::ZERO);
+        }
+        if is_whole {
             self.close().await;
         }
     }
@@ -316,6 +319,8 @@ struct Writing {
     /// A large piece, written by itself.
     data: Bytes,
     ended: bool,
+    /// It ended too early.
+    broke_off: bool,
 }
 
 impl Writing {
@@ -335,17 +340,21 @@ impl Writing {
         out: &mut Vec<u8>,
         frame: Option<Result<http_body::Frame<Bytes>, crate::upstream::Trouble>>,
         body: &Body,
-    ) -> Result<(), ()> {
+    ) {
         let is_chunked = self.framing == Framing::Chunked;
         let Some(frame) = frame else {
             if is_chunked {
                 write_end(out, None);
             }
             self.ended = true;
-            return Ok(());
+            return;
         };
-        // The connection ends in the middle of the answer: the client sees that it is not whole.
-        match frame.map_err(|_| ())?.into_data() {
+        let Ok(frame) = frame else {
+            // What there is goes out, and then the connection ends in the middle of the answer: the client sees that it is not whole.
+            (self.ended, self.broke_off) = (true, true);
+            return;
+        };
+        match frame.into_data() {
             Ok(data) => {
                 if is_chunked && !data.is_empty() {
                     write_size(out, data.len());
@@ -366,6 +375,5 @@ impl Writing {
                 self.ended = true;
             }
         }
-        Ok(())
     }
 }
