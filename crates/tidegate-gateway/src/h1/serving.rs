@@ -175,7 +175,9 @@ impl Connection<'_> {
         let is_unasked = {
             let mut io = self.shared.lock();
             // From here on there is an answer: nothing may come between its bytes.
-            std::mem::take(&mut io.owes_continue) || matches!(io.rest, Rest::Broken)
+            let is_unasked = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, Rest::Ended);
+            // What has come before our answer is the body: whoever has heard nothing can't have given it up.
+            is_unasked && io.read.is_empty() || matches!(io.rest, Rest::Broken)
         };
         let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
         asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
