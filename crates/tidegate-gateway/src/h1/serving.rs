@@ -25,7 +25,7 @@ use crate::refusal;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
-use crate::server::Worker;
+use crate::server::{FIRST_WORDS, Worker};
 use crate::stream::Stream;
 use crate::tunnel;
 use crate::upstream::{write_end, write_size};
@@ -41,7 +41,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Serves a client's connection until it ends. False if what came was not HTTP.
 pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
     let shared = Shared::new(stream, Arc::clone(client));
-    let mut connection = Connection { worker, client, bounds, shared, out: Cursor::default() };
+    let mut connection =
+        Connection { worker, client, bounds, shared, out: Cursor::default(), opening: Opening::Silent };
     loop {
         let head = match poll_fn(|cx| connection.poll_head(cx)).await {
             Some(Ok(head)) => head,
@@ -78,6 +79,32 @@ struct Connection<'a> {
     shared: Shared,
     /// What is to be written, and how much of it has been.
     out: Cursor<Vec<u8>>,
+    opening: Opening,
+}
+
+/// How a connection began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// No request has come yet …
+    Silent,
+    /// … and the gateway stops: one that is on its way has a moment to arrive.
+    Hurried,
+    Done,
+}
+
+impl Opening {
+    /// Whether a connection without a request ends because the gateway stops. A request that is already there is still served.
+    fn ends(&mut self, worker: &Worker, client: &Client, stream: &Stream) -> bool {
+        // Whether it still lives can be asked to the end.
+        if !worker.gateway.is_draining() || client.is_admin {
+            return false;
+        }
+        if *self == Self::Silent {
+            client.deadline.set(FIRST_WORDS);
+            *self = Self::Hurried;
+        }
+        *self == Self::Done && !stream.has_unread()
+    }
 }
 
 /// What happens after a request.
@@ -114,6 +141,7 @@ impl Connection<'_> {
             if !io.read.is_empty() {
                 let head = take_head(&mut io.read, self.bounds.max_head_bytes, self.bounds.max_headers);
                 if let Some(head) = head.transpose() {
+                    self.opening = Opening::Done;
                     return Poll::Ready(Some(head));
                 }
             }
@@ -121,10 +149,6 @@ impl Connection<'_> {
                 return Poll::Ready(None);
             }
             if io.read.is_empty() {
-                // Whether it still lives can be asked to the end.
-                if self.worker.gateway.is_draining() && !self.client.is_admin {
-                    return Poll::Ready(None);
-                }
                 io.rest();
                 if self.out.get_ref().capacity() > GATHERED {
                     self.out = Cursor::default();
@@ -135,6 +159,9 @@ impl Connection<'_> {
             match io.poll_read(cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
                 Poll::Ready(Ok(_)) => {}
+                Poll::Pending if io.read.is_empty() && self.opening.ends(self.worker, self.client, &io.stream) => {
+                    return Poll::Ready(None);
+                }
                 Poll::Pending if self.is_late(cx) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
             }
