@@ -3,12 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
-use crate::ending::Ending;
+use crate::ending::{Ending, Line};
 use crate::sweep::Deadline;
 use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
 
@@ -49,7 +50,8 @@ impl Body {
         }
         if let Content::Whole(bytes) = &self.content {
             ending.bytes = if is_head { 0 } else { bytes.len() as u64 };
-            ending.is_whole = true;
+            // Nobody asks for a body that is not there.
+            ending.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
         }
         (self.ending, self.is_head) = (Some(ending), is_head);
     }
@@ -57,6 +59,13 @@ impl Body {
     /// Whether nothing of it is sent, because the request was HEAD.
     pub(crate) fn is_for_head(&self) -> bool {
         self.is_head
+    }
+
+    /// All of the answer has been written.
+    pub(crate) fn is_handed_over(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.is_whole = true;
+        }
     }
 
     /// Gives back the places that the request holds.
@@ -74,6 +83,15 @@ impl Body {
         }
     }
 
+    /// The next piece, on whichever connection.
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+        match &mut self.content {
+            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Stream(_) => self.poll_stream(cx),
+        }
+    }
+
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
         let frame = std::task::ready!(stream.poll_frame(cx));
@@ -83,7 +101,6 @@ impl Body {
             Some(Err(trouble)) => ending.broke(trouble),
             None => {}
         }
-        ending.is_whole = stream.is_ended() && !matches!(frame, Some(Err(_)));
         Poll::Ready(frame.map(|frame| frame.map(fit)))
     }
 }
@@ -100,25 +117,58 @@ fn fit(frame: Frame<Bytes>) -> Frame<Bytes> {
     }
 }
 
+/// A piece on its way to an HTTP/2 client. Each byte that goes gives the rest another `write_timeout`: a piece is large for some lines.
+pub(crate) struct Moving {
+    bytes: Bytes,
+    stall: Option<Arc<Deadline>>,
+    write_timeout: Duration,
+    /// The last piece: the answer is whole when it has gone.
+    line: Option<Box<Line>>,
+}
+
+impl Buf for Moving {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(stall) = &self.stall {
+            stall.postpone(self.write_timeout);
+        }
+        if let (Some(line), true) = (&mut self.line, self.bytes.is_empty()) {
+            line.is_whole = true;
+        }
+    }
+}
+
+/// For HTTP/2; HTTP/1 takes its pieces without.
 impl http_body::Body for Body {
-    type Data = Bytes;
+    type Data = Moving;
     type Error = Trouble;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Moving>, Trouble>>> {
         let body = self.get_mut();
         if let Some(stall) = &body.stall {
             stall.clear();
         }
-        let frame = match &mut body.content {
-            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Content::Stream(_) => body.poll_stream(cx),
-        };
-        // Until it is asked again, it is the client that does not take what there is.
-        if let (Some(stall), Some(ending), true) = (&body.stall, &body.ending, frame.is_ready()) {
-            stall.set(ending.write_timeout());
+        let frame = std::task::ready!(body.poll_piece(cx));
+        let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
+        let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
+        let (mut write_timeout, mut line) = (Duration::ZERO, None);
+        if let Some(ending) = &mut body.ending {
+            // From here on it is the client that does not take what there is.
+            write_timeout = ending.write_timeout();
+            body.stall.iter().for_each(|stall| stall.set(write_timeout));
+            ending.is_whole = has_ended && !has_data;
+            line = if has_ended && has_data { ending.line() } else { None };
         }
-        frame
+        let moving = |bytes| Moving { bytes, stall: body.stall.clone(), write_timeout, line };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(moving))))
     }
 
     fn is_end_stream(&self) -> bool {

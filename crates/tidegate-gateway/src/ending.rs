@@ -64,6 +64,13 @@ impl Ending {
         h2_streams::deadline()
     }
 
+    /// Its line in the access log, for whoever knows better when its end has come.
+    pub(crate) fn line(&mut self) -> Option<Box<Line>> {
+        let record = self.record.take()?;
+        let (worker, status, bytes) = (Arc::clone(&self.worker), self.status, self.bytes);
+        Some(Box::new(Line { worker, record, status, bytes, is_whole: self.is_whole, started: self.started }))
+    }
+
     /// The answer broke off.
     pub(crate) fn broke(&mut self, trouble: &Trouble) {
         if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
@@ -86,5 +93,23 @@ impl Drop for Ending {
             log.write(&record, self.status, self.bytes, self.is_whole, took);
         }
         self.client.request_ended();
+    }
+}
+
+/// A line of the access log that is still to be written: when this is dropped.
+pub(crate) struct Line {
+    worker: Arc<Worker>,
+    record: Box<Record>,
+    status: StatusCode,
+    bytes: u64,
+    pub(crate) is_whole: bool,
+    started: Instant,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(log) = self.worker.gateway.access_log() {
+            log.write(&self.record, self.status, self.bytes, self.is_whole, self.started.elapsed());
+        }
     }
 }

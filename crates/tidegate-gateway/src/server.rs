@@ -24,7 +24,7 @@ use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -48,6 +48,9 @@ const LAST_RETURNS: Duration = Duration::from_secs(3);
 
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
+
+/// Threads of a worker that wait for name servers.
+const LOOKUP_THREADS: usize = 8;
 
 /// A gateway that has its sockets and is ready to serve.
 pub struct Server {
@@ -244,10 +247,12 @@ impl Server {
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
         for index in 0..self.workers {
             let worker = Worker::new(index, &self.gateway, &room);
-            let (listeners, shutdown, drain) =
-                (self.listeners.clone(), shutdown.clone(), self.connections.drain_timeout.get());
+            let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
+            // Taken here: an order to stop may come before the thread does anything, and clients before that.
+            let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
+            let sockets = sockets.map_err(NotStarted::Thread)?;
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-            let thread = thread.spawn(move || work(&worker, &listeners, shutdown, drain));
+            let thread = thread.spawn(move || work(&worker, sockets, shutdown, drain));
             threads.push(thread.map_err(NotStarted::Thread)?);
         }
         if self.gateway.store().is_some() {
@@ -260,7 +265,8 @@ impl Server {
             let owner = Arc::clone(&worker);
             tokio::spawn(Arc::clone(&worker.sweep).run(move |_| owner.set_date()));
             // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
-            tokio::spawn(accept(worker, listener, to_the_end.observer()));
+            let socket = Listener::socket(&listener).map_err(NotStarted::Thread)?;
+            tokio::spawn(accept(worker, socket, to_the_end.observer()));
         }
         shutdown.wanted().await;
         self.gateway.drain();
@@ -371,11 +377,11 @@ impl Listener {
         Ok(Self { socket: Mutex::new(Some(socket)), address, tls: ArcSwapOption::from(tls), h2c, is_admin })
     }
 
-    /// A handle on the socket for a worker's runtime.
-    fn socket(&self) -> io::Result<TcpListener> {
+    /// A handle on the socket for a worker.
+    fn socket(self: &Arc<Self>) -> io::Result<Socket> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        socket.try_clone().and_then(TcpListener::from_std)
+        Ok((Arc::clone(self), socket.try_clone()?))
     }
 
     fn close(&self) {
@@ -388,9 +394,13 @@ impl Listener {
     }
 }
 
+/// A listener and a worker's handle on its socket.
+type Socket = (Arc<Listener>, std::net::TcpListener);
+
 /// A worker's thread. Returns how many connections were cut off at the end.
-fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], shutdown: Shutdown, drain: Duration) -> usize {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+fn work(worker: &Arc<Worker>, sockets: Vec<Socket>, shutdown: Shutdown, drain: Duration) -> usize {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(LOOKUP_THREADS).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -398,7 +408,7 @@ fn work(worker: &Arc<Worker>, listeners: &[Arc<Listener>], shutdown: Shutdown, d
             return 0;
         }
     };
-    run_to_end(runtime, serve_and_drain(worker, listeners, shutdown, drain))
+    run_to_end(runtime, serve_and_drain(worker, sockets, shutdown, drain))
 }
 
 /// Runs `task`, and ends the runtime with it: whatever else was under way there is dropped, and nobody waits for a name server that does
@@ -409,12 +419,7 @@ fn run_to_end<T>(runtime: tokio::runtime::Runtime, task: impl Future<Output = T>
     done
 }
 
-async fn serve_and_drain(
-    worker: &Arc<Worker>,
-    listeners: &[Arc<Listener>],
-    mut shutdown: Shutdown,
-    drain: Duration,
-) -> usize {
+async fn serve_and_drain(worker: &Arc<Worker>, sockets: Vec<Socket>, mut shutdown: Shutdown, drain: Duration) -> usize {
     let owner = Arc::clone(worker);
     tokio::spawn(Arc::clone(&worker.sweep).run(move |is_second| {
         owner.set_date();
@@ -425,8 +430,8 @@ async fn serve_and_drain(
         plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
     }));
     let mut accepting = JoinSet::new();
-    for listener in listeners {
-        accepting.spawn(accept(Arc::clone(worker), Arc::clone(listener), shutdown.clone()));
+    for socket in sockets {
+        accepting.spawn(accept(Arc::clone(worker), socket, shutdown.clone()));
     }
     shutdown.wanted().await;
     // Everything from here on is within this time.
@@ -443,25 +448,23 @@ async fn serve_and_drain(
     worker.open.load(Ordering::Relaxed)
 }
 
-async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shutdown) {
-    let socket = match listener.socket() {
+async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut shutdown: Shutdown) {
+    let socket = match TcpListener::from_std(socket) {
         Ok(socket) => socket,
-        // The order to stop came before the first connection could.
-        Err(_) if worker.gateway.is_draining() => return,
         Err(error) => {
             worker.gateway.log.error("Gateway", format_args!("can't accept on {}: {error}", listener.address));
             return;
         }
     };
+    let mut waiting = Vec::new();
     loop {
-        // Whoever waits in the queue when the order to stop comes is still served.
         let accepted = tokio::select! {
             biased;
             accepted = socket.accept() => accepted,
-            () = shutdown.wanted() => return,
+            () = shutdown.wanted() => break,
         };
         match accepted {
-            Ok((tcp, peer)) => {
+            Ok(accepted) => {
                 // While there is no room nobody else is accepted: they wait in the kernel's queue.
                 if listener.is_admin && worker.room.available_permits() == 0 {
                     worker.send_an_idle_one_away();
@@ -469,23 +472,64 @@ async fn accept(worker: Arc<Worker>, listener: Arc<Listener>, mut shutdown: Shut
                 let room = tokio::select! {
                     biased;
                     room = Arc::clone(&worker.room).acquire_owned() => room,
-                    () = shutdown.wanted() => return,
+                    () = shutdown.wanted() => {
+                        waiting.push(accepted);
+                        break;
+                    }
                 };
                 let Ok(room) = room else { return };
-                let (worker, listener, open) = (Arc::clone(&worker), Arc::clone(&listener), Open::new(&worker));
-                tokio::spawn(async move {
-                    serve(&worker, &listener, tcp, peer).await;
-                    drop((open, room));
-                });
+                welcome(&worker, &listener, accepted, room);
             }
-            // Out of descriptors, or a client that left at once: neither is a reason to stop, the first one is to pause.
-            Err(error) if error.raw_os_error().is_some_and(|code| code == 23 || code == 24) => {
+            Err(error) if is_clients(&error) => {}
+            Err(error) => {
                 worker.gateway.log.error("Gateway", format_args!("no more connections can be accepted: {error}"));
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(500)) => {}
+                    () = shutdown.wanted() => break,
+                }
             }
-            Err(_) => {}
         }
     }
+    // Whoever is in the queue when the order to stop comes is still served, as soon as there is room. Those who come later are refused.
+    waiting.extend(queued(socket));
+    for accepted in waiting {
+        let Ok(room) = Arc::clone(&worker.room).acquire_owned().await else { return };
+        welcome(&worker, &listener, accepted, room);
+    }
+}
+
+/// Whether a client left before it could be accepted. Everything else would fail again at once, such as descriptors that have run out:
+/// there must be a pause.
+fn is_clients(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
+}
+
+/// Everyone in a listening socket's queue, which ends with it. The kernel is asked: tokio would only know what it has been told.
+fn queued(socket: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    let Ok(socket) = socket.into_std() else { return Vec::new() };
+    let accept = || {
+        let (tcp, peer) = socket.accept()?;
+        tcp.set_nonblocking(true)?;
+        Ok((TcpStream::from_std(tcp)?, peer))
+    };
+    let is_there = |accepted: &io::Result<_>| !accepted.as_ref().is_err_and(is_clients);
+    // No more than the queue can hold: others might come for ever.
+    let accepted = (0..=BACKLOG).map(|_| accept()).filter(is_there);
+    accepted.map_while(io::Result::ok).collect()
+}
+
+/// Serves a client that has connected.
+fn welcome(
+    worker: &Arc<Worker>,
+    listener: &Arc<Listener>,
+    (tcp, peer): (TcpStream, SocketAddr),
+    room: OwnedSemaphorePermit,
+) {
+    let (worker, listener, open) = (Arc::clone(worker), Arc::clone(listener), Open::new(worker));
+    tokio::spawn(async move {
+        serve(&worker, &listener, tcp, peer).await;
+        drop((open, room));
+    });
 }
 
 /// Counts a connection as long as it lives.
@@ -506,6 +550,8 @@ impl Drop for Open {
 
 /// How long a connection whose time is up has for its last words.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// How long a connection that has just been opened has for its first request when the order to stop comes: it may be on its way.
+pub(crate) const FIRST_WORDS: Duration = Duration::from_secs(1);
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
@@ -547,18 +593,25 @@ async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: 
     }
 }
 
-/// What comes before the first request, unless its time is up or the gateway drains.
+/// What comes before the first request, unless its time is up. When the gateway stops there is only a moment left.
 async fn in_time<T>(
     worker: &Worker,
     deadline: &Deadline,
     mut opening: impl Future<Output = io::Result<T>> + Unpin,
 ) -> Option<T> {
+    let mut is_hurried = false;
     poll_fn(|cx| {
         deadline.watch(cx);
-        if deadline.has_passed() || worker.gateway.is_draining() {
+        if let Poll::Ready(opened) = Pin::new(&mut opening).poll(cx) {
+            return Poll::Ready(opened.ok());
+        }
+        if deadline.has_passed() {
             return Poll::Ready(None);
         }
-        Pin::new(&mut opening).poll(cx).map(Result::ok)
+        if worker.gateway.is_draining() && !std::mem::replace(&mut is_hurried, true) {
+            deadline.set(FIRST_WORDS);
+        }
+        Poll::Pending
     })
     .await
 }
@@ -631,6 +684,10 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         }
         if (is_late || worker.gateway.is_draining()) && !std::mem::replace(&mut leaving, true) {
             connection.as_mut().graceful_shutdown();
+            if !is_late && client.is_idle() {
+                // Whoever neither asks nor takes leave is not waited for.
+                client.deadline.set(FIRST_WORDS);
+            }
         }
         connection.as_mut().poll(cx)
     });
@@ -642,6 +699,14 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    /// ENOMEM and ENOBUFS come back at once, too: a loop without a pause would take a core from those who are served.
+    #[test]
+    fn whatever_is_not_a_clients_own_doing_pauses_the_accepting() {
+        assert!(is_clients(&io::ErrorKind::ConnectionAborted.into()));
+        // ENOMEM, ENFILE, EMFILE, ENOBUFS
+        assert!(![12, 23, 24, 105].map(io::Error::from_raw_os_error).iter().any(is_clients));
+    }
 
     /// Looking up a host blocks a thread of the runtime's for as long as the name server likes.
     #[test]

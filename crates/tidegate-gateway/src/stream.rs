@@ -1,11 +1,12 @@
 //! A connection, plain or with TLS, on either side.
 
 use std::io;
-use std::pin::Pin;
+use std::os::fd::AsFd as _;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
@@ -15,6 +16,50 @@ pub(crate) enum Stream {
     /// What was read to find out what is spoken comes first.
     Prefixed(Bytes, TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) | Self::Prefixed(_, tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// A second handle on the socket.
+    fn handle(&self) -> io::Result<std::net::TcpStream> {
+        self.tcp().as_fd().try_clone_to_owned().map(Into::into)
+    }
+
+    /// Whether bytes have come that nobody has read. The kernel is asked, which costs a few calls: tokio would only know what it has been
+    /// told, and says of a new connection that nothing is there.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.handle().is_ok_and(|tcp| tcp.peek(&mut [0]).is_ok_and(|count| count > 0))
+    }
+
+    /// Something to see its end by, while nothing is read of it. An error if descriptors have run out.
+    pub(crate) fn end(&self) -> io::Result<End> {
+        self.handle().and_then(TcpStream::from_std).map(End)
+    }
+}
+
+/// The end of a connection, as its socket tells it: also while bytes that nobody wants yet lie before it. A handle of its own, so that
+/// what it is told is not taken from whoever reads.
+pub(crate) struct End(TcpStream);
+
+impl End {
+    /// Whether the other side has gone. Otherwise the task is woken when it does.
+    pub(crate) fn poll_has_come(&self, cx: &mut Context<'_>) -> bool {
+        while let Poll::Ready(ready) = self.0.poll_read_ready(cx) {
+            let told = pin!(self.0.ready(Interest::READABLE)).poll(cx);
+            if ready.is_err() || matches!(told, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
+                return true;
+            }
+            // More bytes, which stay where they are: only the word of them is taken.
+            let _forgotten = self.0.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        }
+        false
+    }
 }
 
 impl AsyncRead for Stream {

@@ -29,6 +29,13 @@ impl Deadline {
         self.at_millis.store(self.now_millis.load(Ordering::Relaxed).saturating_add(after), Ordering::Relaxed);
     }
 
+    /// Sets it anew, if there is one that has not passed.
+    pub(crate) fn postpone(&self, after: Duration) {
+        if self.at_millis.load(Ordering::Relaxed) != NONE {
+            self.set(after);
+        }
+    }
+
     /// Takes the deadline away.
     pub(crate) fn clear(&self) {
         self.passed.store(false, Ordering::Relaxed);

@@ -5,6 +5,7 @@ mod chunks;
 mod connection;
 mod exchange;
 mod head;
+mod lookup;
 mod pool;
 mod trouble;
 

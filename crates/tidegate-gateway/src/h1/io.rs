@@ -16,7 +16,7 @@ use super::response::write_interim;
 use crate::client::Client;
 use crate::fields::Fields;
 use crate::request_body::Broken;
-use crate::stream::Stream;
+use crate::stream::{End, Stream};
 use crate::upstream::{Chunked, Piece};
 
 /// What a read asks for at first; more when a body fills it.
@@ -43,6 +43,8 @@ pub(super) struct Io {
     unflushed: bool,
     /// The client has closed its side.
     pub(super) is_closed: bool,
+    /// How that is seen while nothing is read, once that was needed.
+    end: Option<Box<End>>,
     client: Arc<Client>,
 }
 
@@ -70,6 +72,7 @@ impl Shared {
             interim: BytesMut::new(),
             unflushed: false,
             is_closed: false,
+            end: None,
             client,
         })))
     }
@@ -159,12 +162,17 @@ impl Io {
         flushed
     }
 
-    /// Whether the client has gone. What it sends meanwhile is kept, up to a bound.
+    /// Whether the client has gone. What it sends meanwhile is kept, up to a bound; the rest stays with the kernel.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
         while !self.is_closed && self.read.len() < AHEAD {
             if self.poll_read(cx).is_pending() {
                 return false;
             }
+        }
+        if !self.is_closed {
+            // Without a descriptor for it, it is seen when there is room again.
+            self.end = self.end.take().or_else(|| self.stream.end().ok().map(Box::new));
+            self.is_closed = self.end.as_ref().is_some_and(|end| end.poll_has_come(cx));
         }
         self.is_closed
     }
@@ -173,6 +181,7 @@ impl Io {
     pub(super) fn rest(&mut self) {
         self.read_size = FIRST_READ;
         self.interim = BytesMut::new();
+        self.end = None;
         if self.read.is_empty() {
             self.read = BytesMut::new();
         }
@@ -201,6 +210,10 @@ impl Io {
                     }
                 }
             };
+            if !matches!(piece, Piece::Partial) {
+                // It came without being asked for: who sends does not wait.
+                self.owes_continue = false;
+            }
             match piece {
                 Piece::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                 Piece::Trailers(trailers) => {

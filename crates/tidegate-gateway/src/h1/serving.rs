@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::Cursor;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::refusal;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
-use crate::server::Worker;
+use crate::server::{FIRST_WORDS, Worker};
 use crate::stream::Stream;
 use crate::tunnel;
 use crate::upstream::{write_end, write_size};
@@ -41,7 +41,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Serves a client's connection until it ends. False if what came was not HTTP.
 pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
     let shared = Shared::new(stream, Arc::clone(client));
-    let mut connection = Connection { worker, client, bounds, shared, out: Cursor::default() };
+    let mut connection =
+        Connection { worker, client, bounds, shared, out: Cursor::default(), opening: Opening::Silent };
     loop {
         let head = match poll_fn(|cx| connection.poll_head(cx)).await {
             Some(Ok(head)) => head,
@@ -78,6 +79,32 @@ struct Connection<'a> {
     shared: Shared,
     /// What is to be written, and how much of it has been.
     out: Cursor<Vec<u8>>,
+    opening: Opening,
+}
+
+/// How a connection began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// No request has come yet …
+    Silent,
+    /// … and the gateway stops: one that is on its way has a moment to arrive.
+    Hurried,
+    Done,
+}
+
+impl Opening {
+    /// Whether a connection without a request ends because the gateway stops. A request that is already there is still served.
+    fn ends(&mut self, worker: &Worker, client: &Client, stream: &Stream) -> bool {
+        // Whether it still lives can be asked to the end.
+        if !worker.gateway.is_draining() || client.is_admin {
+            return false;
+        }
+        if *self == Self::Silent {
+            client.deadline.set(FIRST_WORDS);
+            *self = Self::Hurried;
+        }
+        *self == Self::Done && !stream.has_unread()
+    }
 }
 
 /// What happens after a request.
@@ -114,6 +141,7 @@ impl Connection<'_> {
             if !io.read.is_empty() {
                 let head = take_head(&mut io.read, self.bounds.max_head_bytes, self.bounds.max_headers);
                 if let Some(head) = head.transpose() {
+                    self.opening = Opening::Done;
                     return Poll::Ready(Some(head));
                 }
             }
@@ -121,10 +149,6 @@ impl Connection<'_> {
                 return Poll::Ready(None);
             }
             if io.read.is_empty() {
-                // Whether it still lives can be asked to the end.
-                if self.worker.gateway.is_draining() && !self.client.is_admin {
-                    return Poll::Ready(None);
-                }
                 io.rest();
                 if self.out.get_ref().capacity() > GATHERED {
                     self.out = Cursor::default();
@@ -135,6 +159,9 @@ impl Connection<'_> {
             match io.poll_read(cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
                 Poll::Ready(Ok(_)) => {}
+                Poll::Pending if io.read.is_empty() && self.opening.ends(self.worker, self.client, &io.stream) => {
+                    return Poll::Ready(None);
+                }
                 Poll::Pending if self.is_late(cx) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
             }
@@ -175,13 +202,16 @@ impl Connection<'_> {
         let is_unasked = {
             let mut io = self.shared.lock();
             // From here on there is an answer: nothing may come between its bytes.
-            std::mem::take(&mut io.owes_continue) || matches!(io.rest, Rest::Broken)
+            let is_unasked = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, Rest::Ended);
+            // What has come before our answer is the body: whoever has heard nothing can't have given it up.
+            is_unasked && io.read.is_empty() || matches!(io.rest, Rest::Broken)
         };
         let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
         asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
         let date = self.worker.date();
         let (framing, keep_alive) = write_head(self.out(), &reply, asked, &date);
-        let mut writing = Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head };
+        let mut writing =
+            Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head, broke_off: false };
         let body = &mut reply.body;
         if let Some(whole) = body.take_whole() {
             writing.take_whole(self.out(), whole);
@@ -189,6 +219,7 @@ impl Connection<'_> {
         if poll_fn(|cx| self.poll_write(cx, body, &mut writing)).await.is_err() {
             return After::Gone;
         }
+        reply.body.is_handed_over();
         if let Some(upgrade) = reply.upgrade.take() {
             return After::Upgrade(Box::new(upgrade));
         }
@@ -213,8 +244,8 @@ impl Connection<'_> {
         loop {
             let mut waits = false;
             while !writing.ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
-                match Pin::new(&mut *body).poll_frame(cx) {
-                    Poll::Ready(frame) => writing.take(self.out(), frame, body)?,
+                match body.poll_piece(cx) {
+                    Poll::Ready(frame) => writing.take(self.out(), frame, body),
                     Poll::Pending => {
                         waits = true;
                         break;
@@ -249,7 +280,7 @@ impl Connection<'_> {
                 }
             }
             if writing.ended {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(if writing.broke_off { Err(()) } else { Ok(()) });
             }
             if waits {
                 let is_over = io.poll_gone(cx) || self.is_late(cx);
@@ -281,11 +312,12 @@ impl Connection<'_> {
         let mut reply = refusal::rejected(fault.status, "bad_request", fault.detail, id.as_str());
         reply.lines.add("x-request-id", id.as_bytes());
         self.worker.metrics().answered(fault.status);
-        if let Some(log) = self.worker.gateway.access_log() {
-            log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, true, Duration::ZERO);
-        }
         let asked = Asked { version: Version::HTTP_11, is_head: false, keep_alive: false };
-        if !matches!(self.answer(reply, asked, false).await, After::Gone) {
+        let is_whole = !matches!(self.answer(reply, asked, false).await, After::Gone);
+        if let Some(log) = self.worker.gateway.access_log() {
+            log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, is_whole, Duration::ZERO);
+        }
+        if is_whole {
             self.close().await;
         }
     }
@@ -316,6 +348,8 @@ struct Writing {
     /// A large piece, written by itself.
     data: Bytes,
     ended: bool,
+    /// It ended too early.
+    broke_off: bool,
 }
 
 impl Writing {
@@ -335,17 +369,21 @@ impl Writing {
         out: &mut Vec<u8>,
         frame: Option<Result<http_body::Frame<Bytes>, crate::upstream::Trouble>>,
         body: &Body,
-    ) -> Result<(), ()> {
+    ) {
         let is_chunked = self.framing == Framing::Chunked;
         let Some(frame) = frame else {
             if is_chunked {
                 write_end(out, None);
             }
             self.ended = true;
-            return Ok(());
+            return;
         };
-        // The connection ends in the middle of the answer: the client sees that it is not whole.
-        match frame.map_err(|_| ())?.into_data() {
+        let Ok(frame) = frame else {
+            // What there is goes out, and then the connection ends in the middle of the answer: the client sees that it is not whole.
+            (self.ended, self.broke_off) = (true, true);
+            return;
+        };
+        match frame.into_data() {
             Ok(data) => {
                 if is_chunked && !data.is_empty() {
                     write_size(out, data.len());
@@ -366,6 +404,5 @@ impl Writing {
                 self.ended = true;
             }
         }
-        Ok(())
     }
 }

@@ -71,7 +71,7 @@ pub(crate) async fn send(
         let connection = match upstream.idle_connection(local.worker) {
             Some(connection) => connection,
             // Boxed, as other things that happen now and then: otherwise each request would carry their room with it.
-            None => Box::pin(Connection::open(upstream, local.sweep)).await?,
+            None => Box::pin(Connection::open(upstream, local.worker, local.sweep)).await?,
         };
         sending();
         // A kept connection may be closed by the other side in this very moment. What changes nothing can be sent again.

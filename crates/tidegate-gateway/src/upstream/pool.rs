@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::lookup::Lookup;
 use super::{Connection, Trouble};
 use crate::config::UpstreamSettings;
 use crate::metrics::UpstreamMetrics;
@@ -21,6 +22,8 @@ pub(crate) struct Pools {
     pub(crate) open: Arc<AtomicUsize>,
     /// A worker's idle connections, by the worker's number.
     idle: Box<[Pool]>,
+    /// Where it is, by the worker's number.
+    pub(super) lookups: Box<[Lookup]>,
     /// No configuration names the place any more: nothing is kept.
     closed: AtomicBool,
 }
@@ -51,7 +54,8 @@ impl Pool {
 impl Pools {
     pub(crate) fn new(workers: usize) -> Self {
         let idle = (0..workers).map(|_| Pool::default()).collect();
-        Self { open: Arc::default(), idle, closed: AtomicBool::new(false) }
+        let lookups = (0..workers).map(|_| Lookup::default()).collect();
+        Self { open: Arc::default(), idle, lookups, closed: AtomicBool::new(false) }
     }
 
     /// Closes what is idle, and what requests under way would still leave here.

@@ -26,13 +26,24 @@ const FREE: [&str; 2] = ["--listen", "127.0.0.1:0"];
 /// Limits are kept in a Redis that is away.
 const NO_REDIS: (&str, &str) = ("REDIS_HOST", "nowhere.invalid");
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port()
+/// A port for a gateway. It is bound, so that nobody else is given it, and can be listened on all the same: neither side minds sharing it,
+/// and nobody listens yet.
+struct Port {
+    _socket: tokio::net::TcpSocket,
+    number: u16,
+}
+
+fn free_port() -> Port {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("it can be shared");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    Port { number: socket.local_addr().expect("an address").port(), _socket: socket }
 }
 
 #[test]
 fn the_port() {
-    let (file, port, server_port, flag) = (free_port(), free_port(), free_port(), free_port());
+    let ports = [(); 4].map(|()| free_port());
+    let [file, port, server_port, flag] = ports.each_ref().map(|port| port.number);
     let config = format!("listeners: [{{address: \"127.0.0.1:{file}\"}}]\n");
     let (port_text, server_text) = (port.to_string(), server_port.to_string());
     let both = [("PORT", port_text.as_str()), ("SERVER_PORT", server_text.as_str())];
@@ -59,7 +70,8 @@ fn the_port() {
 /// The address of the file stays: in a container the service is reached from outside.
 #[test]
 fn the_port_of_the_environment_leaves_the_address_alone() {
-    let port = free_port().to_string();
+    let free = free_port();
+    let port = free.number.to_string();
     let gateway = start("listeners: [{address: \"0.0.0.0:1\"}]\n", &[("PORT", &port)], &[]);
     assert_eq!(gateway.address.to_string(), format!("0.0.0.0:{port}"));
 }

@@ -1,5 +1,7 @@
 //! Clients that leave while something is being waited for: one test an await. Nothing stays taken, nothing stays open.
 
+mod over_http2;
+
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,14 +11,16 @@ use crate::judge;
 use crate::origin::{Origin, Silent, Visit};
 use crate::server::Server;
 
-/// One request at a time; `more` are other settings, `limits` are other limits, all of which count for every request.
+/// One request at a time, one worker (another might open its own descriptors at any time); `more` are other settings, `limits` are other
+/// limits, all of which count for every request.
 fn gateway(upstream: SocketAddr, limits: &[(&str, &str)], more: &str) -> Gateway {
     let place = ("place", "{algorithm: concurrency, limit: 1}");
     let all = || [place].into_iter().chain(limits.iter().copied());
     let names: Vec<&str> = all().map(|(name, _)| name).collect();
     let limits: Vec<String> = all().map(|(name, numbers)| format!("{name}: {numbers}")).collect();
     Gateway::start(&format!(
-        "upstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: 60s}}}}\nlimits: {{{}}}\ncommon_limits: [{}]\n{more}",
+        "workers: 1\nupstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: 60s}}}}\n\
+         limits: {{{}}}\ncommon_limits: [{}]\n{more}",
         limits.join(", "),
         names.join(", ")
     ))
@@ -129,7 +133,11 @@ fn while_it_waits_in_a_queue() {
     let gateway = gateway(origin.address, &[QUEUE], "");
     assert_passes(&gateway, &origin);
     let (descriptors, first) = (Descriptors::of(&gateway), admitted(&gateway, "queue"));
-    for (round, framing) in (1..).zip(["\r\n", "Content-Length: 5\r\n\r\nhello", "Content-Length: 0\r\n\r\n"]) {
+    // More than is read ahead: the end behind it must be seen all the same.
+    let much = format!("Content-Length: 100000\r\n\r\n{}", "x".repeat(40_000));
+    for (round, framing) in
+        (1..).zip(["\r\n", "Content-Length: 5\r\n\r\nhello", "Content-Length: 0\r\n\r\n", much.as_str()])
+    {
         let mut client = Client::connect(gateway.address);
         client.send(format!("PUT /waits HTTP/1.1\r\nHost: a\r\n{framing}"));
         // Each gets the one place there is to wait in: those who left have given it back.
@@ -138,7 +146,7 @@ fn while_it_waits_in_a_queue() {
         client.close();
         wait_until("no request is under way", || in_flight(&gateway) == 0);
     }
-    descriptors.assert_closed(3);
+    descriptors.assert_closed(4);
     assert!(!origin.has_visitor(), "who left the queue was sent on");
 }
 
@@ -146,7 +154,7 @@ fn while_it_waits_in_a_queue() {
 fn while_it_waits_in_an_upstreams_queue() {
     let origin = Origin::new();
     let gateway = Gateway::start(&format!(
-        "upstreams: {{app: {{url: \"http://{}\", limits: [queue]}}}}\ncommon_limits: [place, once]\nlimits:\n  \
+        "workers: 1\nupstreams: {{app: {{url: \"http://{}\", limits: [queue]}}}}\ncommon_limits: [place, once]\nlimits:\n  \
          place: {{algorithm: concurrency, limit: 1}}\n  once: {{algorithm: token, capacity: 3, fillRate: 0.0001}}\n  \
          queue: {}\n",
         origin.address, QUEUE.1
@@ -165,7 +173,6 @@ fn while_it_waits_in_an_upstreams_queue() {
     assert!(!origin.has_visitor(), "who left the queue was sent on");
 }
 
-/// Its body is not read while it waits, so that it has gone is seen when its turn comes.
 #[test]
 fn while_it_waits_in_a_queue_with_half_a_body() {
     let origin = Origin::new();
@@ -273,6 +280,31 @@ fn while_the_answer_is_awaited() {
         assert_eq!(visit.read_to_end(), b"", "the upstream is told");
     });
     assert_eq!(count(&gateway, "ratelimiter_responses_total{status=\"499\"}"), 4);
+}
+
+/// A client that has sent more than is read ahead once could leave unseen: its place stayed taken until the upstream answered.
+#[test]
+fn while_the_answer_is_awaited_with_much_behind_the_request() {
+    let origin = Origin::new();
+    let gateway = gateway(origin.address, &[], "");
+    for reset in [false, true] {
+        rounds(&origin, &gateway, |gateway, origin| {
+            let mut client = send_get(gateway);
+            client.send(vec![b'x'; 40_000]);
+            let mut visit = origin.accept();
+            visit.head();
+            assert_taken(gateway);
+            if reset {
+                // What has come in and was not read makes it a reset.
+                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello");
+                client.stream.get_ref().peek(&mut [0]).expect("the answer has begun");
+                drop(client);
+            } else {
+                client.close();
+            }
+            assert_eq!(visit.read_to_end(), b"", "the upstream is told");
+        });
+    }
 }
 
 #[test]

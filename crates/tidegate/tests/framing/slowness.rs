@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Answer, Client, Gateway, OK, Upstream, wait_until};
+use crate::harness::{Answer, Client, Directory, Gateway, OK, Upstream, text, wait_until};
 use crate::judge;
 use crate::origin::Origin;
 
@@ -427,4 +427,33 @@ fn a_burst_of_clients_finds_room_in_the_queue() {
         .map(|_| TcpStream::connect_timeout(&gateway.address, Duration::from_millis(900)).expect("room"))
         .collect();
     assert_eq!(clients.len(), CLIENTS);
+}
+
+/// Many whole answers for a client that reads none: the last of them was never written, so it is not complete.
+#[test]
+fn an_answer_that_nobody_took_is_not_complete_in_the_access_log() {
+    let upstream = Upstream::answering(|_| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 7000\r\n\r\n{}", "x".repeat(7_000)).into_bytes()
+    });
+    let directory = Directory::new();
+    let log = directory.0.join("access.log");
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{}}\ncommon_limits: []\n\
+         connections: {{write_timeout: 300ms}}\naccess_log: {{format: json, file: \"{}\"}}\n",
+        upstream.address,
+        text(&log)
+    ));
+    let client = Client::connect(gateway.address);
+    let mut sender = client.stream.get_ref().try_clone().expect("a second handle");
+    // Far more than the system keeps for it.
+    let sending = thread::spawn(move || {
+        let _sent = sender.write_all("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(8_000).as_bytes());
+    });
+    let lines = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("one was not taken", || lines().contains("\"complete\":false"));
+    wait_until("it has ended", || gateway.metric("tidegate_requests_in_flight") == Some(1.0));
+    let incomplete = lines().lines().filter(|line| line.contains("\"complete\":false")).count();
+    assert_eq!(incomplete, 1, "those before it were taken");
+    drop(client);
+    sending.join().expect("no panic");
 }

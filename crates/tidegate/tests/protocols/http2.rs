@@ -20,7 +20,9 @@ use tokio::io::AsyncReadExt;
 use crate::authority::{Authority, Issued};
 use crate::depot::Depot;
 use crate::footprint::Footprint;
-use crate::frames::{DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Outcome, Wire, block};
+use crate::frames::{
+    DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, Outcome, RST_STREAM, Wire, block,
+};
 use crate::harness::{Client, Directory, Gateway, OK, PATIENCE, Upstream, read_head, text, tidegate, wait_until};
 use crate::pattern::{Pattern, PatternBody};
 use crate::session::{self, Http2, Whole, ask, for_http1, get, post, request, run};
@@ -559,9 +561,7 @@ fn requests_under_way_end_and_no_more_are_taken_when_it_stops() {
     let (upstream, gate) = gated();
     let mut gateway = clear(upstream.address, PLENTY, "");
     let mut wire = Wire::connect(gateway.address);
-    let fields: [(&str, &[u8]); 4] =
-        [(":method", b"GET"), (":scheme", b"http"), (":authority", b"test.example"), (":path", b"/")];
-    assert!(wire.send(&[Frame::request(1, &fields)]));
+    assert!(wire.send(&[Frame::request(1, &GET)]));
     wait_until("the request is under way", || upstream.count() == 1);
     gateway.signal("TERM");
     let goodbye = wire.read_until(GOAWAY).expect("it says that it goes");
@@ -572,6 +572,66 @@ fn requests_under_way_end_and_no_more_are_taken_when_it_stops() {
     wire.wait_for_end();
     assert!(gateway.wait_for_end());
     assert_eq!(upstream.count(), 1);
+}
+
+const GET: [(&str, &[u8]); 4] =
+    [(":method", b"GET"), (":scheme", b"http"), (":authority", b"test.example"), (":path", b"/")];
+
+/// Prefaces and handshakes that are there when the order comes are gone through with, and so are the requests behind them.
+#[test]
+fn who_has_begun_to_speak_when_it_stops_is_still_heard() {
+    let upstream = Upstream::start();
+    let mut gateway = clear(upstream.address, PLENTY, "");
+    gateway.signal("STOP");
+    let mut wires: Vec<Wire> = (0..20).map(|_| Wire::connect(gateway.address)).collect();
+    for wire in &mut wires {
+        assert!(wire.send(&[Frame::request(1, &GET)]));
+    }
+    gateway.signal("TERM");
+    gateway.signal("CONT");
+    for wire in &mut wires {
+        assert_eq!(wire.outcome(1), Outcome::Status(200));
+    }
+    assert!(gateway.wait_for_end());
+
+    let mut secured = Secured::before(upstream.address, PLENTY, "");
+    secured.gateway.signal("STOP");
+    run(async {
+        // On HTTP/2 it would be told to go before it asks, which costs it nothing.
+        let (address, config) = (secured.gateway.address, secured.authority.client(&["http/1.1"]));
+        let mut shaking = Box::pin(session::try_tls(address, config));
+        let hello = async {
+            // As soon as it is connected it says hello, and waits.
+            let until = Instant::now() + PATIENCE;
+            while unread(address) == 0 {
+                assert!(Instant::now() < until, "it says nothing");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            _ = &mut shaking => panic!("it stands still"),
+            () = hello => {}
+        }
+        secured.gateway.signal("TERM");
+        secured.gateway.signal("CONT");
+        let mut session = session::http1(shaking.await.expect("a handshake")).await;
+        let answer = session.send_request(for_http1(get("/"))).await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+    });
+    assert!(secured.gateway.wait_for_end());
+}
+
+/// Bytes that lie at this address and have not been read, by the kernel.
+fn unread(address: SocketAddr) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel tells");
+    let port = format!(":{:04X}", address.port());
+    let queued = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let of_port = fields.get(1).is_some_and(|local| local.ends_with(&port));
+        let queue = fields.get(4).and_then(|queues| queues.split_once(':')).filter(|_| of_port && fields[3] == "01");
+        queue.and_then(|(_, received)| u64::from_str_radix(received, 16).ok()).unwrap_or(0)
+    };
+    table.lines().skip(1).map(queued).sum()
 }
 
 #[test]
@@ -592,7 +652,7 @@ fn idle_connections_do_not_keep_it_from_stopping() {
     });
 }
 
-/// Who has connected and said nothing yet has no request under way, whatever the listener waits for: a preface, a handshake.
+/// Who has connected and asked for nothing has no request under way, whatever the listener waits for: a preface, a handshake, leave.
 #[test]
 fn silent_connections_do_not_keep_it_from_stopping() {
     let upstream = Upstream::start();
@@ -600,13 +660,17 @@ fn silent_connections_do_not_keep_it_from_stopping() {
     let mut gateway = clear(upstream.address, PLENTY, "");
     let silent = [Client::connect(gateway.address), Client::connect(secured.gateway.address)];
     assert_eq!(gateway.get("/").status, 200, "those before it have been accepted");
-    run(async { assert_eq!(ask(&mut secured.http2().await, get("/")).await.status, StatusCode::OK) });
-    let started = Instant::now();
-    gateway.signal("TERM");
-    assert!(gateway.wait_for_end());
-    secured.gateway.signal("TERM");
-    assert!(secured.gateway.wait_for_end());
-    assert!(started.elapsed() < Duration::from_secs(5), "it waited for {:?}", started.elapsed());
+    let mut deaf = Wire::connect(gateway.address);
+    assert!(deaf.settle());
+    run(async {
+        assert_eq!(ask(&mut secured.http2().await, get("/")).await.status, StatusCode::OK);
+        let _mute = session::tls(secured.gateway.address, secured.authority.client(&["h2"])).await;
+        let started = Instant::now();
+        gateway.signal("TERM");
+        secured.gateway.signal("TERM");
+        assert!(gateway.wait_for_end() && secured.gateway.wait_for_end());
+        assert!(started.elapsed() < Duration::from_secs(10), "it waited for {:?}", started.elapsed());
+    });
     for mut client in silent {
         assert!(client.is_closed());
     }
@@ -852,8 +916,10 @@ fn a_tls_connection_is_closed_as_tls_has_it() {
 
 #[test]
 fn an_upstream_that_fails_is_told_on_http_2_too() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
-    let gateway = clear(nobody, PLENTY, "");
+    // Bound, so that nobody else is given the port, and not listened on.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let gateway = clear(socket.local_addr().expect("an address"), PLENTY, "");
     let answer = run(async { ask(&mut session::h2c(gateway.address).await, get("/")).await });
     assert_eq!((answer.status, answer.json()["error"].as_str()), (StatusCode::BAD_GATEWAY, Some("connect_failed")));
 }
@@ -908,4 +974,56 @@ fn a_path_that_is_not_ascii_is_refused() {
     wire.send(&[Frame::request(1, &fields)]);
     assert!(wire.outcome(1).is_refusal());
     assert_eq!(upstream.count(), 0);
+}
+
+/// `write_timeout` is the longest pause, not the time for a piece of an answer: on a slow line a piece takes long.
+#[test]
+fn a_slow_reader_that_takes_bytes_is_not_cut_off() {
+    const LENGTH: usize = 200_000;
+    let upstream = Upstream::answering(|_| {
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n").as_bytes(), &vec![b'x'; LENGTH]].concat()
+    });
+    let gateway = clear(upstream.address, PLENTY, "connections: {write_timeout: 2s}");
+    let mut wire = Wire::connect_with(gateway.address, &[(INITIAL_WINDOW_SIZE, 100)]);
+    assert!(wire.send(&[Frame::request(1, &GET), Frame::window_update(0, 1_000_000)]));
+    let (started, mut taken) = (Instant::now(), 0);
+    while taken < LENGTH {
+        let frame = wire.read().expect("the connection goes on");
+        assert!(frame.kind != RST_STREAM && frame.kind != GOAWAY, "cut off after {taken} bytes: {frame:?}");
+        if frame.kind != DATA {
+            continue;
+        }
+        taken += frame.payload.len();
+        // A little at a time for longer than the timeout, which never comes to a pause of that length. Then all the rest.
+        let more = if started.elapsed() < Duration::from_secs(4) { 100 } else { LENGTH as u32 };
+        std::thread::sleep(Duration::from_millis(if more == 100 { 50 } else { 0 }));
+        assert!(wire.send(&[Frame::window_update(1, more)]));
+    }
+    assert_eq!(taken, LENGTH);
+}
+
+/// An answer is complete when its last byte has gone, not when there is somebody to give it to.
+#[test]
+fn an_answer_that_nobody_took_is_not_complete_in_the_access_log() {
+    let (upstream, directory) = (Upstream::start(), Directory::new());
+    let log = directory.0.join("access.log");
+    let more = format!("connections: {{write_timeout: 300ms}}\naccess_log: {{format: json, file: \"{}\"}}", text(&log));
+    let gateway = clear(upstream.address, PLENTY, &more);
+    let lines = |complete: bool| {
+        let lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines.lines().filter(|line| line.contains(&format!("\"complete\":{complete}"))).count()
+    };
+    // No room for a byte: one leaves, the other does nothing.
+    for (number, leaves) in [(1, true), (2, false)] {
+        let mut wire = Wire::connect_with(gateway.address, &[(INITIAL_WINDOW_SIZE, 0)]);
+        assert!(wire.send(&[Frame::request(1, &GET)]));
+        assert_eq!(wire.outcome(1), Outcome::Status(200));
+        if leaves {
+            assert!(wire.send(&[Frame::reset(1)]));
+        }
+        wait_until("it has been logged", || lines(false) + lines(true) == number);
+        assert_eq!(lines(false), number);
+    }
+    run(async { assert_eq!(ask(&mut session::h2c(gateway.address).await, get("/")).await.status, StatusCode::OK) });
+    wait_until("a whole one is logged", || lines(true) == 1);
 }

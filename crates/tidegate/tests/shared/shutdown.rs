@@ -126,6 +126,73 @@ fn bodies_under_way_are_carried_to_their_end() {
     assert!(ends_well(&mut gateway));
 }
 
+/// Stops the process in its tracks, so that what is sent meanwhile is there before anything else happens.
+fn halt(gateway: &Gateway) {
+    gateway.signal("STOP");
+    let is_halted = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+        stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T')))
+    };
+    wait_until("it stands still", || {
+        std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("it runs").all(is_halted)
+    });
+}
+
+fn order_and_continue(gateway: &Gateway) {
+    gateway.signal("TERM");
+    gateway.signal("CONT");
+    gateway.wait_for_line(STOPPING);
+}
+
+/// Whoever has sent a request before the order came must not lose it: neither on a connection that is kept, nor on one that waits to be
+/// accepted. Once the order was looked at first, and most of them were reset.
+#[test]
+fn requests_that_are_there_when_the_order_comes_are_answered() {
+    const CLIENTS: usize = 100;
+    for is_kept in [true, false] {
+        let upstream = Upstream::start();
+        let mut gateway = Gateway::start(&file(upstream.address, "workers: 2\n"));
+        let connect = || (0..CLIENTS).map(|_| Client::connect(gateway.address)).collect::<Vec<Client>>();
+        let mut clients = if is_kept { connect() } else { Vec::new() };
+        for client in &mut clients {
+            assert_eq!(client.request("GET", "/before", &[], b"").status, 200);
+        }
+        halt(&gateway);
+        if !is_kept {
+            clients = connect();
+        }
+        for client in &mut clients {
+            client.send("GET /there HTTP/1.1\r\nHost: test.example\r\n\r\n");
+        }
+        order_and_continue(&gateway);
+        for client in &mut clients {
+            assert_eq!(client.try_answer_to("GET").expect("an answer").status, 200);
+        }
+        assert!(ends_well(&mut gateway));
+        assert_eq!(upstream.received().iter().filter(|received| received.line.contains("/there")).count(), CLIENTS);
+    }
+}
+
+/// Those who wait for a place are served when there is one: connections without a request make room.
+#[test]
+fn with_all_places_taken_requests_that_are_there_are_answered() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::start(&file(upstream.address, "workers: 1\nconnections: {max: 2}\n"));
+    let mut idle = [0, 1].map(|_| Client::connect(gateway.address));
+    for client in &mut idle {
+        assert_eq!(client.request("GET", "/", &[], b"").status, 200, "it has a place");
+    }
+    let mut waiting: Vec<Client> = (0..6).map(|_| Client::connect(gateway.address)).collect();
+    for client in &mut waiting {
+        client.send("GET /there HTTP/1.1\r\nHost: test.example\r\n\r\n");
+    }
+    stop(&gateway, "TERM");
+    for client in &mut waiting {
+        assert_eq!(client.try_answer_to("GET").expect("an answer").status, 200);
+    }
+    assert!(ends_well(&mut gateway));
+}
+
 /// Two streams of one HTTP/2 connection: both end, then the connection does.
 #[test]
 fn http2_streams_under_way_end_well() {

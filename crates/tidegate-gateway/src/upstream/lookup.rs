@@ -1,0 +1,151 @@
+//! Where an upstream is. Its name is looked up by one for all who want to know: a name server that is slow must not cost a thread a request.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+/// How long the answer holds for those who come after.
+const HOLDS_MILLIS: u64 = 1_000;
+
+/// What is known of an upstream's addresses in one worker.
+#[derive(Default)]
+pub(crate) struct Lookup(Mutex<Option<watch::Receiver<Option<Found>>>>);
+
+/// What the name server said, and when.
+struct Found {
+    addresses: Result<Arc<[SocketAddr]>, (io::ErrorKind, String)>,
+    at_millis: u64,
+}
+
+impl Lookup {
+    /// The addresses. `resolve` is only called where nobody asks already, and nobody has just been told.
+    pub(super) async fn get<F>(
+        &self,
+        now_millis: impl Fn() -> u64 + Send + 'static,
+        resolve: impl FnOnce() -> F,
+    ) -> io::Result<Arc<[SocketAddr]>>
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        let mut found = self.under_way(now_millis, resolve);
+        // The task that asks ends with the worker alone.
+        let found = found.wait_for(Option::is_some).await.map_err(|_| io::ErrorKind::Interrupted)?;
+        match found.as_ref().map(|found| &found.addresses) {
+            Some(Ok(addresses)) => Ok(Arc::clone(addresses)),
+            Some(Err((kind, reason))) => Err(io::Error::new(*kind, reason.clone())),
+            None => Err(io::ErrorKind::Interrupted.into()),
+        }
+    }
+
+    fn under_way<F>(
+        &self,
+        now_millis: impl Fn() -> u64 + Send + 'static,
+        resolve: impl FnOnce() -> F,
+    ) -> watch::Receiver<Option<Found>>
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*last {
+            let is_fit = match &*last.borrow() {
+                Some(found) => now_millis().saturating_sub(found.at_millis) < HOLDS_MILLIS,
+                // Still under way, unless it died.
+                None => last.has_changed().is_ok(),
+            };
+            if is_fit {
+                return last.clone();
+            }
+        }
+        let (tell, told) = watch::channel(None);
+        let resolving = resolve();
+        // A task of its own: whoever asked first may leave, the others still wait for it.
+        tokio::spawn(async move {
+            let addresses = resolving.await.map(Into::into).map_err(|error| (error.kind(), error.to_string()));
+            tell.send_replace(Some(Found { addresses, at_millis: now_millis() }));
+        });
+        *last = Some(told.clone());
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A name server that answers when it is let, and counts.
+    struct Names {
+        lookup: Lookup,
+        now: Arc<AtomicU64>,
+        asked: Arc<AtomicUsize>,
+        answers: Arc<Semaphore>,
+        fails: bool,
+    }
+
+    impl Names {
+        fn new(fails: bool) -> Self {
+            let (now, asked, answers) = (Arc::default(), Arc::default(), Arc::new(Semaphore::new(0)));
+            Self { lookup: Lookup::default(), now, asked, answers, fails }
+        }
+
+        async fn get(&self) -> Result<Vec<SocketAddr>, String> {
+            let (now, asked, answers) = (Arc::clone(&self.now), Arc::clone(&self.asked), Arc::clone(&self.answers));
+            let fails = self.fails;
+            let resolve = || async move {
+                let number = asked.fetch_add(1, Ordering::Relaxed);
+                answers.acquire().await.expect("it stays open").forget();
+                let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(number).expect("few")));
+                if fails { Err(io::Error::other(format!("no {number}"))) } else { Ok(vec![address]) }
+            };
+            let found = self.lookup.get(move || now.load(Ordering::Relaxed), resolve).await;
+            found.map(|addresses| addresses.to_vec()).map_err(|error| error.to_string())
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test);
+    }
+
+    #[test]
+    fn one_asks_for_all_who_wait_and_for_who_comes_within_a_second() {
+        run(async {
+            for fails in [false, true] {
+                let names = Names::new(fails);
+                let let_answer = async { names.answers.add_permits(1) };
+                let (first, second, third, ()) = tokio::join!(names.get(), names.get(), names.get(), let_answer);
+                assert_eq!((&first, &second), (&second, &third));
+                assert_eq!(first.is_err(), fails);
+                names.now.store(HOLDS_MILLIS - 1, Ordering::Relaxed);
+                assert_eq!(names.get().await, first, "it still holds");
+                assert_eq!(names.asked.load(Ordering::Relaxed), 1);
+                names.now.store(HOLDS_MILLIS, Ordering::Relaxed);
+                names.answers.add_permits(1);
+                assert_ne!(names.get().await, first, "it is asked anew");
+                assert_eq!(names.asked.load(Ordering::Relaxed), 2);
+            }
+        });
+    }
+
+    #[test]
+    fn who_leaves_does_not_end_the_lookup_that_others_wait_for() {
+        run(async {
+            let names = Names::new(false);
+            {
+                let mut leaves = std::pin::pin!(names.get());
+                std::future::poll_fn(|cx| {
+                    assert!(leaves.as_mut().poll(cx).is_pending());
+                    std::task::Poll::Ready(())
+                })
+                .await;
+            }
+            names.answers.add_permits(1);
+            assert!(names.get().await.is_ok());
+            assert_eq!(names.asked.load(Ordering::Relaxed), 1);
+        });
+    }
+}
