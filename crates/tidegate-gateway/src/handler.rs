@@ -59,7 +59,7 @@ impl Passage<'_> {
         let host = match vetting::vet(&request, &site.connections) {
             Ok(host) => host,
             Err(fault) => {
-                self.note(&request, b"", self.client.peer);
+                self.note(&request, request.fields.get("host").unwrap_or_default(), self.client.peer);
                 return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
             }
         };

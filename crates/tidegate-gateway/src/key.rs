@@ -131,6 +131,12 @@ impl KeyParts {
         Self { parts, shared }
     }
 
+    /// Whether nothing in it holds a client that takes another value.
+    pub(crate) fn is_up_to_clients(&self) -> bool {
+        let is_free = |part: &Part| matches!(part, Part::Header(_) | Part::Host | Part::Method | Part::Resource);
+        self.parts.iter().any(is_free) && self.parts.iter().all(|part| is_free(part) || *part == Part::Endpoint)
+    }
+
     /// Whether it tells callers apart by who they are.
     pub(crate) fn needs_caller(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::User | Part::ApiKey | Part::ClientId))

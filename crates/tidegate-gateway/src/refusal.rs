@@ -183,9 +183,11 @@ impl<'a> Standing<'a> {
             // It was admitted here, refused elsewhere, and so not charged.
             left = left.saturating_add(limit.settings.cost.get().into()).min(limit.settings.numbers.quota());
         }
-        let reset = decision.reset_after();
+        let is_place = limit.settings.numbers.algorithm() == Algorithm::Concurrency;
+        // Places come back when requests end; the longest they may take says nothing.
+        let reset = if is_place { PLACE_PATIENCE } else { decision.reset_after() };
         let next = match refused {
-            _ if limit.settings.numbers.algorithm() == Algorithm::Concurrency => None,
+            _ if is_place => None,
             Some((by, seconds)) if by == place => seconds,
             _ => Some(whole_seconds(reset)),
         };

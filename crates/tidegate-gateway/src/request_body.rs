@@ -1,18 +1,56 @@
 //! The body of a request, whatever it comes over.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use crate::h1;
 
 /// The body of a request.
 pub(crate) enum RequestBody {
     H1(h1::Incoming),
-    H2(Incoming),
+    H2(H2Body),
+}
+
+/// How much of a body that nobody wants is read after its answer.
+const MOST_UNWANTED: usize = 1 << 20;
+/// For how long.
+const UNWANTED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A body that comes over HTTP/2. What nobody has wanted of it is read for a while after it was dropped: the stream would be reset at once,
+/// which RFC 9113 §8.1 allows behind a whole answer, but there are clients that then lose the answer too.
+pub(crate) struct H2Body(Option<Incoming>);
+
+impl H2Body {
+    pub(crate) fn new(body: Incoming) -> Self {
+        Self(Some(body))
+    }
+}
+
+impl Drop for H2Body {
+    fn drop(&mut self) {
+        let unwanted = self.0.take().filter(|body| !body.is_end_stream());
+        if let (Some(body), Ok(runtime)) = (unwanted, Handle::try_current()) {
+            runtime.spawn(timeout(UNWANTED_PATIENCE, discard(body)));
+        }
+    }
+}
+
+async fn discard(mut body: Incoming) {
+    let mut left = MOST_UNWANTED;
+    while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 /// A body that broke off, or is not what it should be.
@@ -24,7 +62,7 @@ impl RequestBody {
     pub(crate) fn is_ended(&self) -> bool {
         match self {
             Self::H1(body) => body.is_ended(),
-            Self::H2(body) => body.is_end_stream(),
+            Self::H2(body) => body.0.as_ref().is_none_or(Incoming::is_end_stream),
         }
     }
 
@@ -40,14 +78,17 @@ impl RequestBody {
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::H1(body) => body.length(),
-            Self::H2(body) => body.size_hint().exact(),
+            Self::H2(body) => body.0.as_ref().and_then(|body| body.size_hint().exact()),
         }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self {
             Self::H1(body) => body.poll_frame(cx),
-            Self::H2(body) => Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(|_| Broken))),
+            Self::H2(H2Body(Some(body))) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(|_| Broken)))
+            }
+            Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }
 }

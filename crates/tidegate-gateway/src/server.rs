@@ -38,7 +38,7 @@ use crate::h1;
 use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::metrics::{Metrics, WorkerMetrics};
-use crate::request_body::RequestBody;
+use crate::request_body::{H2Body, RequestBody};
 use crate::request_id::Ids;
 use crate::stream::Stream;
 use crate::sweep::{Deadline, Sweep, TICK};
@@ -279,9 +279,8 @@ impl Server {
         summaries.abort();
         self.gateway.summarize(true);
         if left > 0 {
-            self.gateway
-                .log
-                .warn("Gateway", format_args!("{left} connections were cut off when the time to drain was up"));
+            let why = if self.gateway.is_hurried() { "by the second order" } else { "when the time to drain was up" };
+            self.gateway.log.warn("Gateway", format_args!("{left} connections were cut off {why}"));
         }
         if let Some(log) = self.gateway.access_log() {
             // Not closed: on standard output it is the event log's too.
@@ -658,7 +657,11 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     let service = service_fn(|request: Request<Incoming>| {
         let (worker, client) = (Arc::clone(worker), Arc::clone(client));
         let (parts, body) = request.into_parts();
-        async move { Ok::<_, Infallible>(handle(worker, client, parts.into(), RequestBody::H2(body)).await.into_response()) }
+        async move {
+            Ok::<_, Infallible>(
+                handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await.into_response(),
+            )
+        }
     });
     let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.sweep)));
     builder

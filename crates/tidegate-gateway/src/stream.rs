@@ -31,12 +31,6 @@ impl Stream {
         self.tcp().as_fd().try_clone_to_owned().map(Into::into)
     }
 
-    /// Whether bytes have come that nobody has read. The kernel is asked, which costs a few calls: tokio would only know what it has been
-    /// told, and says of a new connection that nothing is there.
-    pub(crate) fn has_unread(&self) -> bool {
-        self.handle().is_ok_and(|tcp| tcp.peek(&mut [0]).is_ok_and(|count| count > 0))
-    }
-
     /// Something to see its end by, while nothing is read of it. An error if descriptors have run out.
     pub(crate) fn end(&self) -> io::Result<End> {
         self.handle().and_then(TcpStream::from_std).map(End)

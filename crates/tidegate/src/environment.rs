@@ -267,6 +267,10 @@ fn limit(config: &mut Config) -> Result<()> {
         Err(error) => bail!("RATE_LIMIT_WINDOW: {error}"),
     };
     let with_redis = config.redis.is_some();
+    let is_there = config.limits.as_ref().is_some_and(|limits| limits.contains_key("default"));
+    if !is_there && config.common_limits.as_ref().is_some_and(|common| !common.iter().any(|name| name == "default")) {
+        bail!("RATE_LIMIT_*: are for the limit `default`, which the file neither has nor names in `common_limits`");
+    }
     let limits = config.limits.get_or_insert_default();
     let default = limits.entry("default".to_owned()).or_insert_with(default_limit);
     default.limit = limit.or(default.limit);
@@ -281,6 +285,12 @@ fn limit(config: &mut Config) -> Result<()> {
             (default.limit, default.window, default.capacity, default.fill_rate) = (limit, window, capacity, fill_rate);
         }
         default.algorithm = algorithm;
+    }
+    let is_bucket = ["token", "gcra", "leaky"].contains(&default.algorithm.as_str());
+    let lonely = [(capacity.is_some(), "RATE_LIMIT_CAPACITY"), (fill_rate.is_some(), "RATE_LIMIT_FILL_RATE")];
+    if let Some((_, name)) = lonely.iter().find(|(is_set, _)| *is_set && !is_bucket) {
+        let algorithm = &default.algorithm;
+        bail!("{name} is for token, gcra and leaky, and the limit is `{algorithm}`: set RATE_LIMIT_ALGORITHM too");
     }
     Ok(())
 }

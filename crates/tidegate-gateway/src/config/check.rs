@@ -206,6 +206,7 @@ impl Settings {
         if let Some(log) = &config.access_log {
             problems.within("access_log.buffer", log.buffer, 1, 1 << 20);
         }
+        check_places(&listeners, admin_listen, config.access_log.as_ref(), problems);
         let redis = config.redis.as_ref().and_then(|redis| check_redis(redis, problems));
         let mut found = Vec::new();
         let identity = Identity::build(&config.identity, &mut found);
@@ -272,6 +273,30 @@ fn listeners(listeners: &[model::Listener], problems: &mut Problems) -> Vec<List
         checked.extend(address.map(|address| ListenerSettings { address, tls, h2c: listener.h2c }));
     }
     checked
+}
+
+/// What would only show at the start: an address that is listened on twice, a log that has nowhere to be.
+fn check_places(
+    listeners: &[ListenerSettings],
+    admin: Option<SocketAddr>,
+    access_log: Option<&model::AccessLog>,
+    problems: &mut Problems,
+) {
+    let is_taken = |address: SocketAddr, by: &[ListenerSettings]| {
+        address.port() != 0 && by.iter().any(|other| other.address == address)
+    };
+    for (place, listener) in listeners.iter().enumerate() {
+        if is_taken(listener.address, &listeners[..place]) {
+            problems.add(format!("listeners[{place}].address"), "is that of an earlier listener");
+        }
+    }
+    if admin.is_some_and(|address| is_taken(address, listeners)) {
+        problems.add("admin.listen", "is the address of a listener for clients; an own one is needed");
+    }
+    let directory = access_log.and_then(|log| log.file.as_deref()).and_then(std::path::Path::parent);
+    if let Some(directory) = directory.filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir()) {
+        problems.add("access_log.file", format!("{} is no directory", directory.display()));
+    }
 }
 
 fn check_connections(connections: &model::Connections, problems: &mut Problems) {

@@ -21,6 +21,11 @@ pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Op
         if never_admits(limit) {
             doubt(format!("limits.{name}.cost"), "is more than the limit ever holds: every request is refused");
         }
+        if limit.key.is_up_to_clients() {
+            let message =
+                "is made of what clients choose: whoever is refused takes another; join it with `ip` or `user`";
+            doubt(format!("limits.{name}.key"), message);
+        }
         let is_of_tier = config.limits.as_ref().is_some_and(|written| !written.contains_key(name));
         if limit.key.needs_caller() && !knows_callers && !is_of_tier {
             let without = match limit.missing {
@@ -31,6 +36,31 @@ pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Op
             };
             let message = format!("asks who the caller is, but `identity` names no way to know: {without}");
             doubt(format!("limits.{name}.key"), &message);
+        }
+    }
+    for (name, limit) in config.limits.iter().flatten() {
+        if !limit.tiers.is_empty() && !knows_callers {
+            let message = "are of no use: `identity` names no way to know a caller's tier";
+            doubt(format!("limits.{name}.tiers"), message);
+        }
+    }
+    for name in config.upstreams.keys() {
+        let is_used = |route: &Route| route.upstream.as_ref().is_none_or(|used| used == name);
+        if !config.routes.is_empty() && !config.routes.iter().any(is_used) {
+            doubt(format!("upstreams.{name}"), "is used by no route");
+        }
+    }
+    for (place, route) in config.routes.iter().enumerate() {
+        for (field, path) in [("path", &route.path), ("prefix", &route.prefix), ("pattern", &route.pattern)] {
+            let Some(path) = path else { continue };
+            if config.admin.listen.is_none() && crate::admin::is_local(path) {
+                let message = "is one of the gateway's own paths: the route is never reached without `admin.listen`";
+                doubt(format!("routes[{place}].{field}"), message);
+            }
+            if path.contains(['?', '#']) || field != "pattern" && path.contains('*') {
+                let message = "has a character that no path has as it is matched; queries are no part of it, and `*` is for `pattern`";
+                doubt(format!("routes[{place}].{field}"), message);
+            }
         }
     }
     if identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {

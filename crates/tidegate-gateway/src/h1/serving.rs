@@ -41,8 +41,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Serves a client's connection until it ends. False if what came was not HTTP.
 pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
     let shared = Shared::new(stream, Arc::clone(client));
-    let mut connection =
-        Connection { worker, client, bounds, shared, out: Cursor::default(), opening: Opening::Silent };
+    let mut connection = Connection { worker, client, bounds, shared, out: Cursor::default(), is_hurried: false };
     loop {
         let head = match poll_fn(|cx| connection.poll_head(cx)).await {
             Some(Ok(head)) => head,
@@ -79,32 +78,8 @@ struct Connection<'a> {
     shared: Shared,
     /// What is to be written, and how much of it has been.
     out: Cursor<Vec<u8>>,
-    opening: Opening,
-}
-
-/// How a connection began.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Opening {
-    /// No request has come yet …
-    Silent,
-    /// … and the gateway stops: one that is on its way has a moment to arrive.
-    Hurried,
-    Done,
-}
-
-impl Opening {
-    /// Whether a connection without a request ends because the gateway stops. A request that is already there is still served.
-    fn ends(&mut self, worker: &Worker, client: &Client, stream: &Stream) -> bool {
-        // Whether it still lives can be asked to the end.
-        if !worker.gateway.is_draining() || client.is_admin {
-            return false;
-        }
-        if *self == Self::Silent {
-            client.deadline.set(FIRST_WORDS);
-            *self = Self::Hurried;
-        }
-        *self == Self::Done && !stream.has_unread()
-    }
+    /// The gateway stops: a request that is on its way has a moment to arrive.
+    is_hurried: bool,
 }
 
 /// What happens after a request.
@@ -141,7 +116,7 @@ impl Connection<'_> {
             if !io.read.is_empty() {
                 let head = take_head(&mut io.read, self.bounds.max_head_bytes, self.bounds.max_headers);
                 if let Some(head) = head.transpose() {
-                    self.opening = Opening::Done;
+                    self.is_hurried = false;
                     return Poll::Ready(Some(head));
                 }
             }
@@ -159,11 +134,15 @@ impl Connection<'_> {
             match io.poll_read(cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
                 Poll::Ready(Ok(_)) => {}
-                Poll::Pending if io.read.is_empty() && self.opening.ends(self.worker, self.client, &io.stream) => {
-                    return Poll::Ready(None);
+                Poll::Pending => {
+                    // Whether it still lives can be asked to the end.
+                    let is_asked_to_leave = self.worker.gateway.is_draining() && !self.client.is_admin;
+                    if io.read.is_empty() && is_asked_to_leave && !std::mem::replace(&mut self.is_hurried, true) {
+                        // Not at once: whoever was not told that the connection ends may just be sending.
+                        self.client.deadline.set(FIRST_WORDS);
+                    }
+                    return if self.is_late(cx) { Poll::Ready(None) } else { Poll::Pending };
                 }
-                Poll::Pending if self.is_late(cx) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
             }
         }
     }

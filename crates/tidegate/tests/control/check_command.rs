@@ -85,6 +85,17 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
         (limit("key: user, missing: ip"), "limits.default.key", "counted by their address"),
         (limit("key: ip+apiKey, missing: skip"), "limits.default.key", "applies to no request"),
         (limit("key: clientId, missing: refuse"), "limits.default.key", "every request is refused"),
+        (limit("key: \"header:x-client\""), "limits.default.key", "whoever is refused takes another"),
+        (limit("key: endpoint+method"), "limits.default.key", "whoever is refused takes another"),
+        (limit("tiers: {pro: unlimited}"), "limits.default.tiers", "no way to know a caller's tier"),
+        (
+            "upstreams: {a: {url: \"http://h\"}, b: {url: \"http://h\"}}\nroutes: [{upstream: a}]\n".to_owned(),
+            "upstreams.b",
+            "is used by no route",
+        ),
+        ("routes: [{prefix: /config/x}]\n".to_owned(), "routes[0].prefix", "never reached without `admin.listen`"),
+        ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "queries are no part of it"),
+        ("routes: [{prefix: \"/a*\"}]\n".to_owned(), "routes[0].prefix", "`*` is for `pattern`"),
         ("identity: {trusted_headers: {user: x-user}}\n".to_owned(), "identity.trusted_headers", "there are none"),
         ("routes: [{prefix: /}, {path: /a}]\n".to_owned(), "routes[1]", "routes[0] takes every request"),
         ("admin: {listen: \"0.0.0.0:0\"}\n".to_owned(), "admin.listen", "can change limits"),
@@ -100,6 +111,10 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
         limit("cost: 5"),
         limit("soft: 1, cost: 6"),
         limit("key: ip+endpoint"),
+        limit("key: endpoint"),
+        limit("key: ip+method"),
+        "routes: [{pattern: \"/a/*\"}]\n".to_owned(),
+        "admin: {listen: \"127.0.0.1:0\"}\nroutes: [{prefix: /config/x}]\n".to_owned(),
         limit("key: user") + "identity: {api_keys: {keys: [{key: a-key, user: ann}]}}\n",
         "identity: {trusted_headers: {user: x-user}}\ntrusted_proxies: [10.0.0.1]\n".to_owned(),
         "routes: [{path: /a}, {methods: [GET]}, {host: a.example}, {}]\n".to_owned(),
@@ -110,6 +125,23 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
         let outcome = check(&config);
         assert!(outcome.code == 0 && !outcome.out.contains("warning"), "{config:?}: {outcome:?}");
     }
+}
+
+/// These would only show at the start.
+#[test]
+fn what_could_not_be_started_is_told() {
+    for (config, path) in [
+        ("listeners: [{address: \"127.0.0.1:9\"}, {address: \"127.0.0.1:9\"}]\n", "listeners[1].address"),
+        ("listeners: [{address: \"127.0.0.1:9\"}]\nadmin: {listen: \"127.0.0.1:9\"}\n", "admin.listen"),
+        ("admin: {listen: \"127.0.0.1:8082\"}\n", "admin.listen"),
+        ("access_log: {file: /nonexistent/directory/access.log}\n", "access_log.file"),
+    ] {
+        let outcome = check(config);
+        assert!(outcome.code == 2 && outcome.out.contains(&format!("gateway.yaml: {path}: ")), "{config}: {outcome:?}");
+    }
+    let free =
+        check("listeners: [{address: \"127.0.0.1:0\"}, {address: \"127.0.0.1:0\"}]\naccess_log: {file: access.log}\n");
+    assert_eq!(free.code, 0, "{free:?}");
 }
 
 #[test]
