@@ -15,7 +15,8 @@ use tidegate_store::{FailureMode, Sharing};
 use super::secret::Secret;
 use super::span::Span;
 
-/// The gateway's configuration: YAML or JSON. Every setting has a default; an empty file is service C of the seed.
+/// The gateway's configuration: YAML or JSON. An empty file has one listener on `127.0.0.1:8082`, one upstream at `http://127.0.0.1:8081` and one
+/// limit of 100 requests a minute for all clients together. What has no default in these tables and is no list must be set where its section is.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {

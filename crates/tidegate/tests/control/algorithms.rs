@@ -110,6 +110,7 @@ fn a_concurrency_limit_counts_those_in_flight_and_lets_others_in_when_they_are_d
         let told = told(&refused);
         assert_eq!(told.policies[0].text("qu"), Some("concurrent-requests"));
         assert_eq!(told.policies[0].integer("w"), None, "places have no window");
+        assert!(told.reset_in <= 10, "a place may come back any moment, not after `hold`: {}", told.reset_in);
         gate.open();
         for held in held {
             assert_eq!(held.join().expect("no panic").status, 200);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::harness::{Directory, Gateway, Upstream, tidegate, wait_until};
+use crate::harness::{Directory, Gateway, Upstream, text, tidegate, wait_until};
 use crate::outcome::{finish, run};
 use crate::setting::once;
 
@@ -351,6 +351,8 @@ fn values_that_make_no_sense_are_refused_by_name() {
         ("RATE_LIMIT_WINDOW", "-5"),
         ("RATE_LIMIT_CAPACITY", "many"),
         ("RATE_LIMIT_FILL_RATE", "fast"),
+        ("RATE_LIMIT_CAPACITY", "20"),
+        ("RATE_LIMIT_FILL_RATE", "2"),
         ("ADMIN_OPEN", "maybe"),
         ("ADAPTIVE_MODE", "maybe"),
     ] {
@@ -364,6 +366,11 @@ fn values_that_make_no_sense_are_refused_by_name() {
         };
         assert!(outcome.err.contains(word), "{name}={value}: {outcome:?}");
     }
+    let directory = Directory::new();
+    let file =
+        directory.file("gateway.yaml", "limits: {a: {algorithm: fixed, limit: 1, window: 1}}\ncommon_limits: [a]\n");
+    let other = run(&["gateway", "--config", &text(&file)], &[("PORT", "0"), ("RATE_LIMIT_LIMIT", "7")]);
+    assert!(other.code != 0 && other.err.contains("RATE_LIMIT_*: are for the limit `default`"), "{other:?}");
     for value in ["NaN", "inf", "0", "-1"] {
         let environment = [
             ("PORT", "0"),

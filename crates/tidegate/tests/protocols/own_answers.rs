@@ -2,6 +2,7 @@
 
 use http_body_util::BodyExt;
 
+use crate::frames::{DATA, END_HEADERS, END_STREAM, Frame, HEADERS, RST_STREAM, Wire, block};
 use crate::harness::{Gateway, Upstream};
 use crate::session::{self, ask, request, run};
 
@@ -46,4 +47,37 @@ fn what_can_not_be_expected_is_refused_here_too() {
         asked.headers_mut().insert("expect", "miracles".parse().expect("a value"));
         assert_eq!(ask(&mut session, asked).await.status, 417);
     });
+}
+
+/// RFC 9113 lets a server reset what it does not want to read, behind its whole answer; but there are clients that lose the answer then.
+#[test]
+fn an_upload_that_is_refused_is_read_and_not_reset() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nupstreams: {{app: {{url: \"http://{}\"}}}}\n\
+         limits: {{default: {{algorithm: fixed, limit: 1, window: 30d}}}}\n",
+        upstream.address
+    ));
+    assert_eq!(gateway.get("/").status, 200);
+    let mut wire = Wire::connect(gateway.address);
+    let fields: [(&str, &[u8]); 4] =
+        [(":method", b"POST"), (":scheme", b"http"), (":authority", b"test.example"), (":path", b"/")];
+    wire.send(&[Frame::new(HEADERS, END_HEADERS, 1, block(&fields)), Frame::new(DATA, 0, 1, [7; 10_000])]);
+    let mut ended = false;
+    while !ended {
+        let frame = wire.read().expect("the answer");
+        assert_ne!(frame.kind, RST_STREAM, "the stream was reset");
+        ended = frame.stream == 1 && matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
+    }
+    // The rest of it comes when the answer is there.
+    wire.send(&[Frame::new(DATA, 0, 1, [7; 10_000]), Frame::new(DATA, END_STREAM, 1, [7; 10_000])]);
+    wire.send(&[Frame::request(3, &[(":method", b"GET"), fields[1], fields[2], (":path", b"/actuator/health")])]);
+    loop {
+        let frame = wire.read().expect("the next answer");
+        assert_ne!((frame.kind, frame.stream), (RST_STREAM, 1), "the stream was reset");
+        if frame.kind == HEADERS && frame.stream == 3 {
+            break;
+        }
+    }
+    assert_eq!(upstream.count(), 1);
 }

@@ -491,3 +491,18 @@ fn a_gateway_that_stops_while_redis_is_away_still_gives_places_back_if_redis_ret
     assert!(ends_well(&mut gateway));
     assert_eq!(places_taken(&server), 0);
 }
+
+/// Whoever was told by its last answer that the connection stays may just be sending the next request.
+#[test]
+fn a_kept_connection_may_ask_once_more() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::start(&file(upstream.address, ""));
+    let mut client = Client::connect(gateway.address);
+    let first = client.request("GET", "/first", &[], b"");
+    assert_eq!((first.status, first.header("connection")), (200, None));
+    stop(&gateway, "TERM");
+    let last = client.request("GET", "/last", &[], b"");
+    assert_eq!((last.status, last.header("connection")), (200, Some("close")));
+    assert!(ends_well(&mut gateway));
+    assert_eq!(upstream.count(), 2);
+}
