@@ -1,0 +1,20 @@
+//! Load with a plan: how many requests a second ([`Profile`]), when each of them is due ([`Schedule`]), what is sent, by whom ([`Plan`]).
+//!
+//! All of it is pure: the same plan and seed give the same arrivals, whoever is asked to bear them.
+
+mod assignment;
+mod heads;
+mod plan;
+mod profile;
+mod record;
+mod schedule;
+
+pub use assignment::Assignment;
+pub use heads::Heads;
+pub use plan::{
+    Class, Figure, Group, InvalidPlan, InvalidThreshold, Outcome, Plan, Politeness, Problem, Request, Target,
+    Threshold, Times,
+};
+pub use profile::{Profile, Shape};
+pub use record::{Cause, Counts, End, Missed, NotAlike, Record, Sample, Step, StepTally, Tally};
+pub use schedule::{Arrivals, Schedule};

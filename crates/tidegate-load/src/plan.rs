@@ -1,0 +1,234 @@
+//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its path.
+
+mod clients;
+mod object;
+mod profiles;
+mod request;
+mod thresholds;
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+pub use clients::{Class, Group, Politeness};
+pub use object::Problem;
+pub use request::{Request, Target};
+pub use thresholds::{Figure, InvalidThreshold, Outcome, Threshold};
+
+use crate::profile::Profile;
+use crate::schedule::{Arrivals, Schedule};
+use object::{Allowed, Object, Problems};
+use profiles::{Read, SOME_TIME};
+
+/// A plan that has been checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where requests go.
+    pub target: Target,
+    /// What is sent.
+    pub request: Request,
+    /// The type of its profile, as it is written; `phases` for several.
+    pub kind: &'static str,
+    /// How long it lasts.
+    pub duration: Duration,
+    /// When requests are due.
+    pub times: Times,
+    /// Who they come from.
+    pub clients: Vec<Group>,
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// How many requests may be in flight at once.
+    pub concurrency: usize,
+    /// How late a request may still be sent.
+    pub max_lag: Duration,
+    /// What the 99th percentile of its lag may be, for the result to be valid.
+    pub lag_budget: Duration,
+    /// When it starts, if that was agreed on.
+    pub start_at: Option<SystemTime>,
+    /// What it must keep to.
+    pub thresholds: Vec<Threshold>,
+}
+
+/// When requests are due.
+#[derive(Clone, Debug)]
+pub enum Times {
+    /// By a rate.
+    Rate(Profile, Arrivals),
+    /// As they were recorded.
+    Recorded(Vec<Duration>),
+}
+
+impl Times {
+    /// All of them, in their order.
+    pub fn all(&self) -> Box<dyn Iterator<Item = Duration> + Send + '_> {
+        match self {
+            Self::Rate(profile, arrivals) => Box::new(Schedule::new(profile.clone(), arrivals)),
+            Self::Recorded(times) => Box::new(times.iter().copied()),
+        }
+    }
+}
+
+/// A plan that can't be used: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPlan(pub Vec<Problem>);
+
+impl fmt::Display for InvalidPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut problems = self.0.iter();
+        problems.next().map_or(Ok(()), |first| write!(f, "{first}"))?;
+        problems.try_for_each(|problem| write!(f, "\n{problem}"))
+    }
+}
+
+impl std::error::Error for InvalidPlan {}
+
+const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds from 0 to 60 are allowed");
+
+impl Plan {
+    /// Reads a plan.
+    pub fn read(text: &[u8]) -> Result<Self, InvalidPlan> {
+        let problems = Problems::default();
+        let plan = match serde_json::from_slice::<Value>(text) {
+            Ok(value) => Object::new("", value, &problems).and_then(Self::build),
+            Err(error) => {
+                problems.add("", format!("this is no JSON: {error}"));
+                None
+            }
+        };
+        let problems = problems.all();
+        plan.filter(|_| problems.is_empty()).ok_or(InvalidPlan(problems))
+    }
+
+    fn build(mut plan: Object<'_>) -> Option<Self> {
+        plan.alias("limiterUrl", "url");
+        plan.alias("concurrency", "requestsPerThread");
+        let target = request::target(&mut plan);
+        let seed = plan.whole_or("seed", 0..=u64::MAX, 1);
+        let timing = timing(&mut plan, seed.unwrap_or_default());
+        let request = request::read(&mut plan);
+        let concurrency = plan.whole_or("concurrency", 1..=100_000, 1_024);
+        let (max_lag, lag_budget) = (plan.number_or("maxLag", &LAG, 1.0), plan.number_or("lagBudget", &LAG, 0.01));
+        let start_at = start_at(&mut plan);
+        let clients = clients(&mut plan);
+        let thresholds = thresholds(&mut plan);
+        plan.end();
+        let (kind, duration, times) = timing?;
+        let (target, path_and_query) = target?;
+        Some(Self {
+            target,
+            request: request?.to(&path_and_query),
+            kind,
+            duration,
+            times,
+            clients: clients?,
+            seed: seed?,
+            concurrency: usize::try_from(concurrency?).ok()?,
+            max_lag: Duration::from_secs_f64(max_lag?),
+            lag_budget: Duration::from_secs_f64(lag_budget?),
+            start_at: start_at?,
+            thresholds: thresholds?,
+        })
+    }
+}
+
+/// One profile for the whole duration, or phases with one each.
+fn timing(plan: &mut Object<'_>, seed: u64) -> Option<(&'static str, Duration, Times)> {
+    let is_random = match plan.text("arrivals").as_deref() {
+        None => None,
+        Some("even") => Some(false),
+        Some("poisson") => Some(true),
+        Some(other) => {
+            plan.wrong("arrivals", format!("is {other:?}; `even` or `poisson` is allowed"));
+            return None;
+        }
+    };
+    let arrivals = |kind: &str| {
+        if is_random.unwrap_or(kind == "poisson") { Arrivals::Poisson { seed } } else { Arrivals::Even }
+    };
+    if let Some(phases) = plan.list("phases", 1_000) {
+        let _none = (plan.take("profile"), plan.take("duration"));
+        return phased(plan, phases, seed).map(|profile| {
+            let duration = profile.length();
+            ("phases", duration, Times::Rate(profile, arrivals("phases")))
+        });
+    }
+    let duration = plan.number("duration", &SOME_TIME);
+    let Some(profile) = plan.object("profile") else {
+        plan.wrong("profile", "is missing; an object with `type` and `params` is allowed");
+        return None;
+    };
+    // What is wrong with the profile is told even if the duration is wrong too.
+    let (kind, read) = profiles::read(profile, duration.unwrap_or(1.0), seed)?;
+    let duration = Duration::from_secs_f64(duration?);
+    let times = match read {
+        Read::Shapes(shapes) => Times::Rate(Profile::sequence(shapes), arrivals(kind)),
+        Read::Times(times) => Times::Recorded(times),
+    };
+    Some((kind, duration, times))
+}
+
+fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<Profile> {
+    if phases.is_empty() {
+        plan.wrong("phases", "is empty; a list of objects with `duration` and `profile` is allowed");
+        return None;
+    }
+    let (mut shapes, mut is_good) = (Vec::new(), true);
+    for (place, phase) in phases.into_iter().enumerate() {
+        let Some(mut phase) = Object::new(format!("phases[{place}]"), phase, plan.problems) else {
+            is_good = false;
+            continue;
+        };
+        let duration = phase.number("duration", &SOME_TIME);
+        let profile = phase.object("profile");
+        if profile.is_none() {
+            phase.wrong("profile", "is missing; an object with `type` and `params` is allowed");
+        }
+        // Each phase draws its own chances.
+        let seed = seed.wrapping_add(place as u64);
+        match profile.and_then(|profile| profiles::read(profile, duration.unwrap_or(1.0), seed)) {
+            Some((_, Read::Shapes(more))) if duration.is_some() => shapes.extend(more),
+            Some((_, Read::Times(_))) => {
+                phase.wrong("profile", "is of recorded times, which can't be a phase; `rates` can");
+                is_good = false;
+            }
+            _ => is_good = false,
+        }
+        phase.end();
+    }
+    is_good.then(|| Profile::sequence(shapes))
+}
+
+/// The outer `None` is a problem.
+#[expect(clippy::option_option, reason = "a problem is not the absence of a time")]
+fn start_at(plan: &mut Object<'_>) -> Option<Option<SystemTime>> {
+    let Some(value) = plan.take("startAt") else { return Some(None) };
+    let seconds = value.as_f64().filter(|seconds| (0.0..=1e11).contains(seconds));
+    if seconds.is_none() {
+        plan.wrong("startAt", format!("is {}; seconds since 1970 are allowed", object::shown(&value)));
+    }
+    Some(Some(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds?)))
+}
+
+fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
+    let Some(groups) = plan.list("clients", 1_000) else { return Some(vec![Group::default()]) };
+    let read = |(place, group): (usize, Value)| {
+        Object::new(format!("clients[{place}]"), group, plan.problems).and_then(clients::read)
+    };
+    let read: Vec<Option<Group>> = groups.into_iter().enumerate().map(read).collect();
+    if read.is_empty() {
+        plan.wrong("clients", "is empty; leave it out for one client");
+    }
+    read.into_iter().collect()
+}
+
+fn thresholds(plan: &mut Object<'_>) -> Option<Vec<Threshold>> {
+    let texts = plan.list("thresholds", 100).unwrap_or_default();
+    let read = |(place, text): (usize, &Value)| {
+        let threshold = text.as_str().ok_or_else(|| "text is allowed".to_owned());
+        let threshold = threshold.and_then(|text| text.parse().map_err(|error: InvalidThreshold| error.to_string()));
+        threshold.map_err(|reason| plan.wrong(&format!("thresholds[{place}]"), reason)).ok()
+    };
+    let read: Vec<Option<Threshold>> = texts.iter().enumerate().map(read).collect();
+    read.into_iter().collect()
+}

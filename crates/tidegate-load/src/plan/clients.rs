@@ -1,0 +1,160 @@
+//! Who the requests come from.
+
+use std::net::IpAddr;
+
+use http::{HeaderName, HeaderValue};
+
+use super::object::{Allowed, Object};
+
+/// Whether a client means well, so that results can be told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Those for whom the service is there.
+    #[default]
+    Honest,
+    /// Those it must be protected from.
+    Attacker,
+}
+
+impl Class {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Honest => "honest",
+            Self::Attacker => "attacker",
+        }
+    }
+}
+
+/// How a polite client comes back after a 429.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Politeness {
+    /// How often at most.
+    pub retries: u32,
+    /// The first pause, in seconds; each further one is twice as long, with full jitter. `Retry-After` counts over it.
+    pub base: f64,
+    /// The longest pause, in seconds. Whoever is told to wait longer gives up.
+    pub longest: f64,
+}
+
+/// Clients of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name in results.
+    pub name: String,
+    /// What they are.
+    pub class: Class,
+    /// How many there are.
+    pub count: u64,
+    /// How many of all requests are theirs, relative to the other groups.
+    pub weight: f64,
+    /// Whether and how they come back after a 429.
+    pub politeness: Option<Politeness>,
+    pub(crate) headers: Vec<(HeaderName, Template)>,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        let (name, class) = ("all".to_owned(), Class::Honest);
+        Self { name, class, count: 1, weight: 1.0, politeness: None, headers: Vec::new() }
+    }
+}
+
+/// A header's value, which may differ from client to client.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Template {
+    Text(HeaderValue),
+    /// What stands before and after the client's number.
+    Numbered(HeaderValue, HeaderValue),
+    /// The client's address: this one and those that follow.
+    Address(IpAddr),
+}
+
+impl Template {
+    fn read(text: &str) -> Option<Self> {
+        let value = |text: &str| HeaderValue::from_str(text).ok();
+        match text.split_once("{n}") {
+            None => value(text).map(Self::Text),
+            Some((before, after)) => Some(Self::Numbered(value(before)?, value(after)?)),
+        }
+    }
+
+    pub(crate) fn write(&self, client: u64, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Self::Numbered(before, after) => {
+                out.extend_from_slice(before.as_bytes());
+                out.extend_from_slice(itoa::Buffer::new().format(client).as_bytes());
+                out.extend_from_slice(after.as_bytes());
+            }
+            Self::Address(first) => {
+                let address = match first {
+                    IpAddr::V4(first) => IpAddr::V4(u32::from(*first).wrapping_add(client as u32).into()),
+                    IpAddr::V6(first) => IpAddr::V6(u128::from(*first).wrapping_add(client.into()).into()),
+                };
+                out.extend_from_slice(address.to_string().as_bytes());
+            }
+        }
+    }
+}
+
+const WEIGHT: Allowed = Allowed::new(1e-9..=1e9, "a weight from 0.000000001 to 1000000000 is allowed");
+const PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600 are allowed");
+
+/// Reads a group of clients.
+pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
+    let usual = Group::default();
+    let name = group.text("name");
+    let class = match group.text("class").as_deref() {
+        None | Some("honest") => Some(Class::Honest),
+        Some("attacker") => Some(Class::Attacker),
+        Some(other) => {
+            group.wrong("class", format!("is {other:?}; `honest` or `attacker` is allowed"));
+            None
+        }
+    };
+    let count = group.whole_or("count", 1..=10_000_000, usual.count);
+    let weight = group.number_or("weight", &WEIGHT, usual.weight);
+    let politeness = politeness(&mut group);
+    let mut headers = Vec::new();
+    for (name, value) in group.texts("headers") {
+        add(&group, &mut headers, "headers", &name, &value);
+    }
+    for (field, name) in [("apiKey", "x-api-key"), ("user", "x-user"), ("tier", "x-user-tier")] {
+        if let Some(value) = group.text(field) {
+            add(&group, &mut headers, field, name, &value);
+        }
+    }
+    if let Some(text) = group.text("forwardedFor") {
+        match text.parse::<IpAddr>() {
+            Ok(first) => headers.push((HeaderName::from_static("x-forwarded-for"), Template::Address(first))),
+            Err(_) => group.wrong("forwardedFor", format!("is {text:?}; an address is allowed: the first client's")),
+        }
+    }
+    let name = name.unwrap_or_else(|| class.unwrap_or_default().name().to_owned());
+    group.end();
+    Some(Group { name, class: class?, count: count?, weight: weight?, politeness: politeness?, headers })
+}
+
+fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &str, name: &str, value: &str) {
+    match (HeaderName::from_bytes(name.as_bytes()), Template::read(value)) {
+        (Ok(name), Some(template)) => headers.push((name, template)),
+        _ => group.wrong(field, format!("has {name:?}, which is no header, or has a value that none can have")),
+    }
+}
+
+/// The outer `None` is a problem, the inner one impoliteness.
+#[expect(clippy::option_option, reason = "a problem is not impoliteness")]
+fn politeness(group: &mut Object<'_>) -> Option<Option<Politeness>> {
+    match group.take("polite") {
+        None | Some(serde_json::Value::Bool(false)) => Some(None),
+        Some(serde_json::Value::Bool(true)) => Some(Some(Politeness { retries: 3, base: 0.1, longest: 60.0 })),
+        Some(value) => {
+            let mut polite = Object::new(group.at("polite"), value, group.problems)?;
+            let retries = polite.whole_or("retries", 1..=100, 3);
+            let (base, longest) = (polite.number_or("base", &PAUSE, 0.1), polite.number_or("longest", &PAUSE, 60.0));
+            polite.end();
+            Some(Some(Politeness { retries: u32::try_from(retries?).ok()?, base: base?, longest: longest? }))
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! JSON objects, read field by field: what is wrong is told with its path, all of it at once.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+/// Something wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: `profile.params.rps`; empty for the whole.
+    pub path: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let colon = if self.path.is_empty() { "" } else { ": " };
+        write!(f, "{}{colon}{}", self.path, self.message)
+    }
+}
+
+/// All that is wrong.
+#[derive(Default)]
+pub(super) struct Problems(RefCell<Vec<Problem>>);
+
+impl Problems {
+    pub(super) fn add(&self, path: impl Into<String>, message: impl Into<String>) {
+        self.0.borrow_mut().push(Problem { path: path.into(), message: message.into() });
+    }
+
+    pub(super) fn all(self) -> Vec<Problem> {
+        self.0.into_inner()
+    }
+}
+
+/// A number that a field may be.
+#[derive(Clone)]
+pub(super) struct Allowed {
+    range: RangeInclusive<f64>,
+    what: &'static str,
+}
+
+impl Allowed {
+    pub(super) const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
+        Self { range, what }
+    }
+}
+
+/// An object whose fields are taken one by one; what is left over in the end is unknown.
+pub(super) struct Object<'a> {
+    path: String,
+    fields: Map<String, Value>,
+    /// The fields that it may have.
+    known: Vec<&'static str>,
+    pub(super) problems: &'a Problems,
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn new(path: impl Into<String>, value: Value, problems: &'a Problems) -> Option<Self> {
+        let path = path.into();
+        match value {
+            Value::Object(fields) => Some(Self { path, fields, known: Vec::new(), problems }),
+            other => {
+                problems.add(path, format!("is {}; an object is allowed", shown(&other)));
+                None
+            }
+        }
+    }
+
+    /// Where a field of it is.
+    pub(super) fn at(&self, field: &str) -> String {
+        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+    }
+
+    pub(super) fn wrong(&self, field: &str, message: impl Into<String>) {
+        self.problems.add(self.at(field), message);
+    }
+
+    /// Takes a field; `null` is none.
+    pub(super) fn take(&mut self, field: &'static str) -> Option<Value> {
+        self.known.push(field);
+        self.fields.remove(field).filter(|value| !value.is_null())
+    }
+
+    /// Another name of a field, where that is not there itself.
+    pub(super) fn alias(&mut self, field: &'static str, other: &str) {
+        if let Some(value) = self.fields.remove(other)
+            && self.fields.insert(field.to_owned(), value).is_some()
+        {
+            self.wrong(field, format!("is there twice: `{other}` is the same"));
+        }
+    }
+
+    pub(super) fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
+        let Some(value) = self.take(field) else {
+            self.wrong(field, format!("is missing; {}", allowed.what));
+            return None;
+        };
+        let number = value.as_f64().filter(|number| allowed.range.contains(number));
+        if number.is_none() {
+            self.wrong(field, format!("is {}; {}", shown(&value), allowed.what));
+        }
+        number
+    }
+
+    pub(super) fn number_or(&mut self, field: &'static str, allowed: &Allowed, usual: f64) -> Option<f64> {
+        if self.fields.get(field).is_none_or(Value::is_null) {
+            self.known.push(field);
+            return Some(usual);
+        }
+        self.number(field, allowed)
+    }
+
+    /// A whole number, which JSON holds exactly.
+    pub(super) fn whole_or(&mut self, field: &'static str, allowed: RangeInclusive<u64>, usual: u64) -> Option<u64> {
+        let Some(value) = self.take(field) else { return Some(usual) };
+        let number = value.as_u64().filter(|number| allowed.contains(number));
+        if number.is_none() {
+            let (least, most) = allowed.into_inner();
+            self.wrong(field, format!("is {}; a whole number from {least} to {most} is allowed", shown(&value)));
+        }
+        number
+    }
+
+    /// Some text, if it is there.
+    pub(super) fn text(&mut self, field: &'static str) -> Option<String> {
+        match self.take(field)? {
+            Value::String(text) => Some(text),
+            other => {
+                self.wrong(field, format!("is {}; text is allowed", shown(&other)));
+                None
+            }
+        }
+    }
+
+    pub(super) fn list(&mut self, field: &'static str, most: usize) -> Option<Vec<Value>> {
+        match self.take(field)? {
+            Value::Array(values) if values.len() <= most => Some(values),
+            Value::Array(values) => {
+                self.wrong(field, format!("has {} entries; at most {most} are allowed", values.len()));
+                None
+            }
+            other => {
+                self.wrong(field, format!("is {}; a list is allowed", shown(&other)));
+                None
+            }
+        }
+    }
+
+    /// Texts by name, such as headers.
+    pub(super) fn texts(&mut self, field: &'static str) -> Vec<(String, String)> {
+        let Some(value) = self.take(field) else { return Vec::new() };
+        let Value::Object(fields) = value else {
+            self.wrong(field, format!("is {}; an object of texts is allowed", shown(&value)));
+            return Vec::new();
+        };
+        let mut texts = Vec::new();
+        for (name, value) in fields {
+            match value {
+                Value::String(text) => texts.push((name, text)),
+                Value::Number(number) => texts.push((name, number.to_string())),
+                Value::Bool(flag) => texts.push((name, flag.to_string())),
+                other => self.wrong(field, format!("has {name:?} as {}; text is allowed", shown(&other))),
+            }
+        }
+        texts
+    }
+
+    pub(super) fn object(&mut self, field: &'static str) -> Option<Object<'a>> {
+        let value = self.take(field)?;
+        Object::new(self.at(field), value, self.problems)
+    }
+
+    /// Tells of everything that nobody has asked for.
+    pub(super) fn end(self) {
+        for field in self.fields.keys() {
+            let known = self.known.join(", ");
+            self.problems.add(self.at(field), format!("is unknown; there are: {known}"));
+        }
+    }
+}
+
+/// A value as it is repeated to whoever wrote it, shortened.
+pub(super) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= 60 { text } else { text.chars().take(60).chain(['…']).collect() }
+}

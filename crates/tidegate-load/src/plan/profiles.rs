@@ -1,0 +1,207 @@
+//! Profiles as plans write them: a type and its numbers.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::Value;
+
+use super::object::{Allowed, Object, shown};
+use crate::profile::Shape;
+
+/// More than any machine sends.
+const HIGHEST_RATE: f64 = 10_000_000.0;
+/// The longest test, in seconds.
+const LONGEST: f64 = 604_800.0;
+/// The most pieces that a profile may consist of.
+const MOST_PIECES: usize = 1_000_000;
+
+const RATE: Allowed = Allowed::new(0.0..=HIGHEST_RATE, "requests a second from 0 to 10000000 are allowed");
+const SOME_RATE: Allowed = Allowed::new(1e-6..=HIGHEST_RATE, "requests a second from 0.000001 to 10000000 are allowed");
+const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds from 0 to 604800 are allowed");
+pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds from 0.001 to 604800 are allowed");
+const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor from 0.000001 to 1000000 is allowed");
+
+/// The names that a profile's type may have.
+const TYPES: [&str; 8] = ["constant", "burst", "sinusoidal", "poisson", "ddos", "ramp", "steps", "trace"];
+
+/// A profile that has been read.
+pub(super) enum Read {
+    /// Shapes, one after the other.
+    Shapes(Vec<(Shape, Duration)>),
+    /// When each request is due, as it was recorded.
+    Times(Vec<Duration>),
+}
+
+/// Reads a profile that lasts for `duration` seconds, and says its type.
+pub(super) fn read(mut profile: Object<'_>, duration: f64, seed: u64) -> Option<(&'static str, Read)> {
+    let kind = profile.text("type");
+    let params = profile.object("params");
+    let known = kind.as_deref().and_then(|kind| TYPES.into_iter().find(|known| *known == kind));
+    let Some(kind) = known else {
+        let said = kind.map_or("is missing".to_owned(), |kind| format!("is {kind:?}"));
+        profile.wrong("type", format!("{said}; one of {} is allowed", TYPES.join(", ")));
+        return None;
+    };
+    let Some(params) = params else {
+        profile.wrong("params", format!("is missing; the numbers of `{kind}` stand there"));
+        return None;
+    };
+    profile.end();
+    let whole = |shape| Read::Shapes(vec![(shape, Duration::from_secs_f64(duration))]);
+    let read = match kind {
+        "constant" => constant(params, "rps").map(whole),
+        "poisson" => constant(params, "averageRps").map(whole),
+        "burst" => burst(params).map(whole),
+        "sinusoidal" => sine(params).map(whole),
+        "ramp" => ramp(params, duration).map(whole),
+        "ddos" => ddos(params, duration, seed).map(Read::Shapes),
+        "steps" => steps(params, duration).map(Read::Shapes),
+        _ => trace(params, duration),
+    };
+    read.map(|read| (kind, read))
+}
+
+fn constant(mut params: Object<'_>, field: &'static str) -> Option<Shape> {
+    let rate = params.number(field, &SOME_RATE);
+    params.end();
+    Some(Shape::Constant { rate: rate? })
+}
+
+fn burst(mut params: Object<'_>) -> Option<Shape> {
+    let (base, spike) = (params.number("baseRps", &RATE), params.number("spikeRps", &SOME_RATE));
+    let spike_length = params.number("spikeDuration", &SOME_TIME);
+    let period = params.number("spikePeriod", &SOME_TIME);
+    not_above(&params, ("spikeDuration", spike_length), ("spikePeriod", period));
+    params.end();
+    Some(Shape::Burst { base: base?, spike: spike?, spike_length: spike_length?, period: period? })
+}
+
+fn sine(mut params: Object<'_>) -> Option<Shape> {
+    let (least, most) = (params.number("minRps", &RATE), params.number("maxRps", &SOME_RATE));
+    let period = params.number("period", &SOME_TIME);
+    not_above(&params, ("minRps", least), ("maxRps", most));
+    params.end();
+    Some(Shape::Sine { least: least?, most: most?, period: period? })
+}
+
+fn ramp(mut params: Object<'_>, length: f64) -> Option<Shape> {
+    let (from, to) = (params.number("fromRps", &RATE), params.number("toRps", &RATE));
+    params.end();
+    Some(Shape::Ramp { from: from?, to: to?, length })
+}
+
+fn not_above(params: &Object<'_>, (field, low): (&str, Option<f64>), (other, high): (&str, Option<f64>)) {
+    if let (Some(low), Some(high)) = (low, high)
+        && low > high
+    {
+        params.wrong(field, format!("is {low}; at most `{other}`, which is {high}, is allowed"));
+    }
+}
+
+/// Attacks of random height and length between random silences, all drawn from the seed before anything is sent.
+fn ddos(mut params: Object<'_>, duration: f64, seed: u64) -> Option<Vec<(Shape, Duration)>> {
+    let (least, most) = (params.number("minRps", &RATE), params.number("maxRps", &SOME_RATE));
+    let longest = params.number("maxSpikeDuration", &SOME_TIME);
+    let (short, long) = (params.number("minIdleTime", &TIME), params.number("maxIdleTime", &TIME));
+    not_above(&params, ("minRps", least), ("maxRps", most));
+    not_above(&params, ("minIdleTime", short), ("maxIdleTime", long));
+    let (least, most, longest, short, long) = (least?, most?, longest?, short?, long?);
+    let mut rng = Rng::with_seed(seed);
+    // Never 0 itself: an attack has some length and some height.
+    let mut share = || 1.0 - rng.f64();
+    let (mut pieces, mut time) = (Vec::new(), 0.0);
+    while time < duration {
+        let idle = (short + (long - short) * share()).min(duration - time);
+        let length = (longest * share()).min(duration - time - idle);
+        let height = least + (most - least) * share();
+        for (rate, length) in [(least, idle), (height, length)] {
+            if length > 0.0 {
+                pieces.push((Shape::Constant { rate }, Duration::from_secs_f64(length)));
+            }
+        }
+        time += idle + length;
+        if pieces.len() > MOST_PIECES {
+            let reason = "and the idle times are so short that the test would have more than 500000 attacks";
+            params.wrong("maxSpikeDuration", reason);
+            return None;
+        }
+    }
+    params.end();
+    Some(pieces)
+}
+
+/// Rates that follow each other, each for its time; the last one stays to the end.
+fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>> {
+    let what = "a list of steps is allowed, each as {\"rps\": 50, \"duration\": 10}";
+    let steps = params.list("steps", MOST_PIECES).unwrap_or_default();
+    let Some(last) = steps.len().checked_sub(1) else {
+        params.wrong("steps", format!("is missing or empty; {what}"));
+        return None;
+    };
+    let (mut pieces, mut left) = (Vec::new(), duration);
+    for (place, step) in steps.into_iter().enumerate() {
+        let mut step = Object::new(params.at(&format!("steps[{place}]")), step, params.problems)?;
+        let rate = step.number("rps", &RATE);
+        let length = step.number_or("duration", &SOME_TIME, LONGEST);
+        if place < last && length == Some(LONGEST) {
+            step.wrong("duration", "is missing; only the last step lasts to the end by itself");
+        }
+        step.end();
+        let length = if place == last { left } else { length?.min(left) };
+        left -= length;
+        pieces.push((Shape::Constant { rate: rate? }, Duration::from_secs_f64(length)));
+    }
+    params.end();
+    Some(pieces)
+}
+
+/// What was recorded: rates, each for a step of time, or the times of requests. A file has been read into the plan before.
+fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
+    let scale = params.number_or("scale", &SCALE, 1.0);
+    let step = params.number_or("step", &SOME_TIME, 1.0);
+    let (rates, times) = (numbers(&mut params, "rates"), numbers(&mut params, "timestamps"));
+    let read = match (rates, times) {
+        (Some(rates), None) => {
+            let (scale, step) = (scale?, step?);
+            let mut left = duration;
+            let piece = |rate: f64| {
+                let length = step.min(left);
+                left -= length;
+                (Shape::Constant { rate: (rate * scale).min(HIGHEST_RATE) }, Duration::from_secs_f64(length))
+            };
+            Read::Shapes(rates.into_iter().map(piece).collect())
+        }
+        (None, Some(times)) => {
+            if let Some(place) = times.windows(2).position(|pair| pair[0] > pair[1]) {
+                params.wrong(&format!("timestamps[{}]", place + 1), "is before the one that it follows");
+                return None;
+            }
+            let (first, scale) = (times.first().copied().unwrap_or_default(), scale?);
+            // Scaled, they come so many times as fast.
+            let due = times.iter().map(|time| (time - first) / scale).take_while(|due| *due < duration);
+            Read::Times(due.map(Duration::from_secs_f64).collect())
+        }
+        _ => {
+            let what = "one is needed: `rates` (requests a second, each for `step` seconds) or `timestamps` (seconds)";
+            params.wrong("rates", what);
+            return None;
+        }
+    };
+    params.end();
+    Some(read)
+}
+
+fn numbers(params: &mut Object<'_>, field: &'static str) -> Option<Vec<f64>> {
+    let values = params.list(field, MOST_PIECES)?;
+    if values.is_empty() {
+        params.wrong(field, "is empty");
+    }
+    let number = |(place, value): (usize, &Value)| {
+        let number = value.as_f64().filter(|number| (0.0..=1e12).contains(number));
+        if number.is_none() {
+            params.wrong(&format!("{field}[{place}]"), format!("is {}; a number from 0 on is allowed", shown(value)));
+        }
+        number
+    };
+    values.iter().enumerate().map(number).collect::<Option<Vec<f64>>>().filter(|numbers| !numbers.is_empty())
+}

@@ -1,0 +1,173 @@
+//! What a run must keep to: `p99<50ms`, `errors<1%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A bound on one figure of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    text: String,
+    /// What is bounded.
+    pub figure: Figure,
+    /// Whether the figure must be below the bound; otherwise above it.
+    pub is_upper: bool,
+    /// The bound, in seconds, as a share from 0 to 1, or in requests a second.
+    pub bound: f64,
+}
+
+/// A figure of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// Latency from the intended time, at this percentile.
+    Latency(f64),
+    /// Its mean.
+    MeanLatency,
+    /// Its highest.
+    MaxLatency,
+    /// The share of requests that ended so.
+    Share(Outcome),
+    /// Requests sent, a second.
+    Rate,
+}
+
+/// How a request that was due ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// 2xx.
+    Success,
+    /// 429.
+    RateLimited,
+    /// Anything else.
+    Error,
+    /// It was never sent.
+    Missed,
+}
+
+/// Text that is no threshold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidThreshold(String);
+
+impl fmt::Display for InvalidThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no threshold; write a figure, `<` or `>`, and a bound: p99<50ms (also p50 to p99.99, avg, max; s, ms or us), \
+             errors<1% (also success, rate_limited, missed), rps>100",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidThreshold {}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Threshold {
+    type Err = InvalidThreshold;
+
+    fn from_str(text: &str) -> Result<Self, InvalidThreshold> {
+        parse(text).ok_or_else(|| InvalidThreshold(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Threshold> {
+    let at = text.find(['<', '>'])?;
+    let (name, bound) = (text[..at].trim(), text[at + 1..].trim_start_matches('=').trim());
+    let figure = match name {
+        "avg" | "mean" => Figure::MeanLatency,
+        "max" => Figure::MaxLatency,
+        "rps" | "rate" => Figure::Rate,
+        "success" => Figure::Share(Outcome::Success),
+        "rate_limited" => Figure::Share(Outcome::RateLimited),
+        "errors" => Figure::Share(Outcome::Error),
+        "missed" => Figure::Share(Outcome::Missed),
+        _ => {
+            let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
+            Figure::Latency((0.0..=100.0).contains(&percent).then_some(percent)?)
+        }
+    };
+    let bound = match figure {
+        Figure::Latency(_) | Figure::MeanLatency | Figure::MaxLatency => seconds(bound)?,
+        Figure::Share(_) => share(bound)?,
+        Figure::Rate => number(bound)?,
+    };
+    Some(Threshold { text: text.to_owned(), figure, is_upper: text.as_bytes()[at] == b'<', bound })
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    let (scale, digits) = if let Some(digits) = text.strip_suffix("ms") {
+        (1e-3, digits)
+    } else if let Some(digits) = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")) {
+        (1e-6, digits)
+    } else {
+        (1.0, text.strip_suffix('s')?)
+    };
+    number(digits.trim()).map(|number| number * scale)
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => number(percent.trim())? / 100.0,
+        None => number(text)?,
+    };
+    (share <= 1.0).then_some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_read() {
+        for (text, figure, is_upper, bound) in [
+            ("p99<50ms", Figure::Latency(99.0), true, 0.05),
+            ("p99.9 <= 1.5s", Figure::Latency(99.9), true, 1.5),
+            ("p50<800us", Figure::Latency(50.0), true, 0.0008),
+            ("avg < 2ms", Figure::MeanLatency, true, 0.002),
+            ("max<3s", Figure::MaxLatency, true, 3.0),
+            ("errors<1%", Figure::Share(Outcome::Error), true, 0.01),
+            ("rate_limited<0.05", Figure::Share(Outcome::RateLimited), true, 0.05),
+            ("success > 99.5%", Figure::Share(Outcome::Success), false, 0.995),
+            ("missed<=0%", Figure::Share(Outcome::Missed), true, 0.0),
+            ("rps>100", Figure::Rate, false, 100.0),
+        ] {
+            let threshold: Threshold = text.parse().expect(text);
+            assert_eq!((threshold.figure, threshold.is_upper), (figure, is_upper), "{text}");
+            assert!((threshold.bound - bound).abs() < 1e-12, "{text}: {}", threshold.bound);
+            assert_eq!(threshold.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "",
+            "p99",
+            "<",
+            "p99<",
+            "p99<50",
+            "p99<50m",
+            "p101<1s",
+            "p-1<1s",
+            "px<1s",
+            "errors<2",
+            "errors<101%",
+            "errors<-1%",
+            "errors<1ms",
+            "rps>many",
+            "rps>NaN",
+            "latency<1s",
+            "p99=1s",
+        ] {
+            assert!(text.parse::<Threshold>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! When each request is due.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::profile::Profile;
+
+/// How requests are spread over a profile.
+#[derive(Clone, Debug)]
+pub enum Arrivals {
+    /// As evenly as the rate allows: request `i` is due when the integral of the rate has reached `i`.
+    Even,
+    /// As if many clients came independently of each other: a Poisson process of that rate.
+    Poisson {
+        /// The same seed gives the same times.
+        seed: u64,
+    },
+}
+
+/// The intended send times of a profile, in their order, counted from its start.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    profile: Profile,
+    /// How much of the integral has passed when the next request is due.
+    next: f64,
+    rng: Option<Rng>,
+}
+
+impl Schedule {
+    /// The schedule of a profile.
+    pub fn new(profile: Profile, arrivals: &Arrivals) -> Self {
+        let mut rng = match arrivals {
+            Arrivals::Even => None,
+            Arrivals::Poisson { seed } => Some(Rng::with_seed(*seed)),
+        };
+        let next = rng.as_mut().map_or(0.0, exponential);
+        Self { profile, next, rng }
+    }
+}
+
+/// Exponentially distributed, with mean 1.
+fn exponential(rng: &mut Rng) -> f64 {
+    // 1 − u is never 0.
+    -(1.0 - rng.f64()).ln()
+}
+
+impl Iterator for Schedule {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let due = self.profile.due(self.next)?;
+        self.next += self.rng.as_mut().map_or(1.0, exponential);
+        Some(due)
+    }
+}

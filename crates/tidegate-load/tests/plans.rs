@@ -1,0 +1,270 @@
+//! Plans: what they mean, and what is said of those that mean nothing.
+#![allow(clippy::float_cmp, reason = "numbers that are set are compared, not computed ones")]
+#![allow(clippy::too_many_lines, reason = "a table of cases")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_load::{Arrivals, Class, Plan, Profile, Shape, Times};
+
+fn read(plan: &Value) -> Plan {
+    Plan::read(plan.to_string().as_bytes()).unwrap_or_else(|error| panic!("{plan}: {error}"))
+}
+
+/// Everything that is wrong, a line each.
+fn faults(plan: &Value) -> String {
+    Plan::read(plan.to_string().as_bytes()).err().unwrap_or_else(|| panic!("{plan} is good")).to_string()
+}
+
+fn with_profile(kind: &str, params: &Value) -> Value {
+    json!({"limiterUrl": "http://127.0.0.1:8082/api/test", "duration": 60, "profile": {"type": kind, "params": params}})
+}
+
+fn profile_of(plan: &Plan) -> &Profile {
+    match &plan.times {
+        Times::Rate(profile, _) => profile,
+        Times::Recorded(_) => panic!("recorded"),
+    }
+}
+
+/// The seed's own examples.
+#[test]
+fn the_seeds_profiles_are_read() {
+    for (kind, params, shape) in [
+        ("constant", json!({"rps": 50}), Shape::Constant { rate: 50.0 }),
+        (
+            "burst",
+            json!({"baseRps": 100, "spikeRps": 500, "spikeDuration": 5, "spikePeriod": 60}),
+            Shape::Burst { base: 100.0, spike: 500.0, spike_length: 5.0, period: 60.0 },
+        ),
+        (
+            "sinusoidal",
+            json!({"minRps": 50, "maxRps": 150, "period": 120}),
+            Shape::Sine { least: 50.0, most: 150.0, period: 120.0 },
+        ),
+        ("poisson", json!({"averageRps": 20}), Shape::Constant { rate: 20.0 }),
+        ("ramp", json!({"fromRps": 0, "toRps": 80.5}), Shape::Ramp { from: 0.0, to: 80.5, length: 60.0 }),
+    ] {
+        let plan = read(&with_profile(kind, &params));
+        assert_eq!(*profile_of(&plan), Profile::of(shape, Duration::from_secs(60)), "{kind}");
+        assert_eq!((plan.kind, plan.duration), (kind, Duration::from_secs(60)));
+        let is_random = matches!(plan.times, Times::Rate(_, Arrivals::Poisson { .. }));
+        assert_eq!(is_random, kind == "poisson", "{kind}");
+    }
+}
+
+/// Heights, lengths and pauses lie within what was asked for, and differ from seed to seed.
+#[test]
+fn attacks_are_drawn_from_the_seed() {
+    let params = json!({"minRps": 7, "maxRps": 1000, "maxSpikeDuration": 10, "minIdleTime": 20, "maxIdleTime": 60});
+    let with_seed = |seed: u64| {
+        let mut plan = with_profile("ddos", &params);
+        (plan["seed"], plan["duration"]) = (seed.into(), 3_600.into());
+        read(&plan)
+    };
+    let plan = with_seed(3);
+    let profile = profile_of(&plan);
+    assert_eq!(profile.length().as_secs_f64().round(), 3_600.0);
+    let rates: Vec<f64> = (0..3_600_000).map(|milli| profile.rate(Duration::from_millis(milli))).collect();
+    let stretches = rates.chunk_by(|one, other| one == other);
+    let (calm, attacks): (Vec<&[f64]>, Vec<&[f64]>) = stretches.partition(|stretch| stretch[0] == 7.0);
+    assert!(attacks.len() > 3_600 / 70, "{}", attacks.len());
+    for stretch in &calm[1..calm.len() - 1] {
+        assert!((19_999..=60_001).contains(&stretch.len()), "{} ms of calm", stretch.len());
+    }
+    for attack in &attacks {
+        assert!(attack.len() <= 10_001 && attack[0] > 7.0 && attack[0] <= 1_000.0, "{} at {}", attack.len(), attack[0]);
+    }
+    let heights = attacks.iter().map(|attack| attack[0]);
+    assert!(heights.clone().fold(0.0, f64::max) > 900.0 && heights.fold(1e9, f64::min) < 110.0);
+    assert_eq!(profile, profile_of(&with_seed(3)));
+    assert_ne!(profile, profile_of(&with_seed(4)));
+}
+
+#[test]
+fn steps_phases_and_traces_follow_each_other() {
+    let rate = |plan: &Plan, second: f64| profile_of(plan).rate(Duration::from_secs_f64(second));
+    let steps = read(&with_profile(
+        "steps",
+        &json!({"steps": [{"rps": 5, "duration": 10}, {"rps": 9, "duration": 5}, {"rps": 1}]}),
+    ));
+    assert_eq!([9.9, 10.1, 14.9, 15.1, 59.9].map(|second| rate(&steps, second)), [5.0, 9.0, 9.0, 1.0, 1.0]);
+
+    let trace = read(&with_profile("trace", &json!({"rates": [10, 20, 0, 5], "step": 2, "scale": 0.5})));
+    assert_eq!([1.0, 3.0, 5.0, 7.0, 9.0].map(|second| rate(&trace, second)), [5.0, 10.0, 0.0, 2.5, 0.0]);
+
+    let times = read(&with_profile("trace", &json!({"timestamps": [1000.5, 1001, 1001, 1080]})));
+    let due: Vec<f64> = times.times.all().map(|due| due.as_secs_f64()).collect();
+    assert_eq!(due, [0.0, 0.5, 0.5], "from the first on, as long as the test lasts");
+
+    let phase = |duration: u64, kind: &str, params: Value| json!({"duration": duration, "profile": {"type": kind, "params": params}});
+    let plan = read(&json!({"limiterUrl": "http://a", "phases": [
+        phase(10, "constant", json!({"rps": 3})),
+        phase(20, "ramp", json!({"fromRps": 3, "toRps": 5})),
+    ]}));
+    assert_eq!((plan.kind, plan.duration), ("phases", Duration::from_secs(30)));
+    assert_eq!([5.0, 20.0].map(|second| rate(&plan, second)), [3.0, 4.0]);
+}
+
+#[test]
+fn everything_else_a_plan_may_say() {
+    let mut plan = with_profile("constant", &json!({"rps": 1}));
+    for (field, value) in [
+        ("concurrency", json!(10)),
+        ("seed", json!(18_446_744_073_709_551_615_u64)),
+        ("maxLag", json!(0.5)),
+        ("arrivals", json!("poisson")),
+        ("startAt", json!(1_800_000_000.25)),
+        ("thresholds", json!(["p99<50ms", "errors<1%"])),
+        (
+            "requestOptions",
+            json!({"method": "post", "headers": {"X-A": "b"}, "query": {"q": "a b"}, "body": {"x": 1}, "timeout": 2.5,
+                   "auth": {"user": "ann", "password": "secret"}}),
+        ),
+        (
+            "clients",
+            json!([{"name": "good", "count": 5, "apiKey": "key-{n}", "polite": true},
+                   {"class": "attacker", "weight": 9, "forwardedFor": "10.0.0.1", "tier": "free"}]),
+        ),
+    ] {
+        plan[field] = value;
+    }
+    let plan = read(&plan);
+    assert_eq!((plan.concurrency, plan.seed, plan.max_lag), (10, u64::MAX, Duration::from_millis(500)));
+    assert!(matches!(plan.times, Times::Rate(_, Arrivals::Poisson { seed: u64::MAX })));
+    assert_eq!((plan.request.method.as_str(), plan.request.path.as_str()), ("POST", "/api/test?q=a%20b"));
+    assert_eq!(plan.request.body, br#"{"x":1}"#);
+    let headers: Vec<(&str, &str)> =
+        plan.request.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text"))).collect();
+    assert_eq!(
+        headers,
+        [("x-a", "b"), ("content-type", "application/json"), ("authorization", "Basic YW5uOnNlY3JldA==")]
+    );
+    assert_eq!((plan.clients[0].class, plan.clients[0].count, plan.clients[0].weight), (Class::Honest, 5, 1.0));
+    assert!(plan.clients[0].politeness.is_some() && plan.clients[1].politeness.is_none());
+    assert_eq!((plan.clients[1].name.as_str(), plan.clients[1].class), ("attacker", Class::Attacker));
+    assert_eq!(plan.thresholds.len(), 2);
+    assert!(!format!("{plan:?}").contains("YW5u"), "what is secret is not shown");
+
+    let alias = json!({"url": "https://a.example", "duration": 1, "requestsPerThread": 3, "profile": {"type": "constant", "params": {"rps": 1}}});
+    let plan = read(&alias);
+    assert_eq!(
+        (plan.concurrency, plan.target.port, plan.target.is_tls, plan.request.path.as_str()),
+        (3, 443, true, "/")
+    );
+}
+
+/// Each rule of the seed, and ours: the field is named, and what is allowed.
+#[test]
+fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
+    let good = with_profile("constant", &json!({"rps": 1}));
+    let with = |field: &str, value: Value| {
+        let mut plan = good.clone();
+        plan[field] = value;
+        plan
+    };
+    let burst = json!({"baseRps": 1, "spikeRps": 2, "spikeDuration": 5, "spikePeriod": 60});
+    let ddos = json!({"minRps": 0, "maxRps": 9, "maxSpikeDuration": 1, "minIdleTime": 1, "maxIdleTime": 2});
+    let changed = |base: &Value, field: &str, value: Value| {
+        let mut params = base.clone();
+        params[field] = value;
+        params
+    };
+    for (plan, path, allowed) in [
+        (with("limiterUrl", Value::Null), "limiterUrl", "is missing; http://"),
+        (with("limiterUrl", json!("127.0.0.1:8082")), "limiterUrl", "http://host"),
+        (with("limiterUrl", json!("ftp://a")), "limiterUrl", "has another scheme"),
+        (with("limiterUrl", json!("http://a:99999")), "limiterUrl", "no usable host or port"),
+        (with("limiterUrl", json!("http://u:p@a")), "limiterUrl", "carries a user"),
+        (with("limiterUrl", json!(5)), "limiterUrl", "text is allowed"),
+        (with("duration", json!(0)), "duration", "seconds from 0.001 to 604800"),
+        (with("duration", json!(-5)), "duration", "seconds from"),
+        (with("duration", json!("60")), "duration", "seconds from"),
+        (with("duration", Value::Null), "duration", "is missing; seconds from"),
+        (with("profile", Value::Null), "profile", "is missing"),
+        (with("profile", json!("burst")), "profile", "an object is allowed"),
+        (with("profile", json!({"type": "burst"})), "profile.params", "is missing"),
+        (with("profile", json!({"params": {}})), "profile.type", "is missing; one of constant, burst"),
+        (with_profile("storm", &json!({})), "profile.type", "is \"storm\"; one of constant, burst"),
+        (with_profile("constant", &json!({})), "profile.params.rps", "is missing; requests a second"),
+        (with_profile("constant", &json!({"rps": -1})), "profile.params.rps", "is -1; requests a second from"),
+        (with_profile("constant", &json!({"rps": 0})), "profile.params.rps", "from 0.000001"),
+        (with_profile("constant", &json!({"rps": 1e9})), "profile.params.rps", "to 10000000"),
+        (with_profile("constant", &json!({"rps": "50"})), "profile.params.rps", "is \"50\""),
+        (
+            with_profile("constant", &json!({"rps": 1, "spike": 2})),
+            "profile.params.spike",
+            "is unknown; there are: rps",
+        ),
+        (with_profile("poisson", &json!({"averageRps": null})), "profile.params.averageRps", "is missing"),
+        (
+            with_profile("burst", &changed(&burst, "spikeDuration", json!(61))),
+            "profile.params.spikeDuration",
+            "at most `spikePeriod`",
+        ),
+        (
+            with_profile("burst", &changed(&burst, "spikePeriod", json!(0))),
+            "profile.params.spikePeriod",
+            "seconds from",
+        ),
+        (
+            with_profile("sinusoidal", &json!({"minRps": 5, "maxRps": 4, "period": 9})),
+            "profile.params.minRps",
+            "at most `maxRps`",
+        ),
+        (
+            with_profile("ddos", &changed(&ddos, "minIdleTime", json!(3))),
+            "profile.params.minIdleTime",
+            "at most `maxIdleTime`",
+        ),
+        (with_profile("ddos", &changed(&ddos, "minRps", json!(10))), "profile.params.minRps", "at most `maxRps`"),
+        (with_profile("steps", &json!({"steps": []})), "profile.params.steps", "a list of steps"),
+        (with_profile("steps", &json!({"steps": [{"rps": -1}]})), "profile.params.steps[0].rps", "requests a second"),
+        (
+            with_profile("steps", &json!({"steps": [{"rps": 1}, {"rps": 1}]})),
+            "profile.params.steps[0].duration",
+            "is missing",
+        ),
+        (with_profile("trace", &json!({})), "profile.params.rates", "one is needed"),
+        (with_profile("trace", &json!({"timestamps": [2, 1]})), "profile.params.timestamps[1]", "is before"),
+        (with_profile("trace", &json!({"rates": [1, -1]})), "profile.params.rates[1]", "a number from 0"),
+        (with("phases", json!([])), "phases", "is empty"),
+        (with("phases", json!([{"duration": 1}])), "phases[0].profile", "is missing"),
+        (with("arrivals", json!("odd")), "arrivals", "`even` or `poisson`"),
+        (with("seed", json!(-1)), "seed", "a whole number from 0"),
+        (with("concurrency", json!(0)), "concurrency", "a whole number from 1 to 100000"),
+        (with("concurrency", json!(1.5)), "concurrency", "a whole number"),
+        (with("requestsPerThread", json!(0)), "concurrency", "a whole number from 1"),
+        (with("maxLag", json!(61)), "maxLag", "seconds from 0 to 60"),
+        (with("startAt", json!("soon")), "startAt", "seconds since 1970"),
+        (with("thresholds", json!(["p99"])), "thresholds[0]", "p99<50ms"),
+        (with("thresholds", json!([5])), "thresholds[0]", "text is allowed"),
+        (with("clients", json!([])), "clients", "is empty"),
+        (with("clients", json!([{"class": "evil"}])), "clients[0].class", "`honest` or `attacker`"),
+        (with("clients", json!([{"count": 0}])), "clients[0].count", "a whole number from 1"),
+        (with("clients", json!([{"weight": 0}])), "clients[0].weight", "a weight from"),
+        (with("clients", json!([{"forwardedFor": "here"}])), "clients[0].forwardedFor", "an address is allowed"),
+        (with("clients", json!([{"headers": {"a b": "c"}}])), "clients[0].headers", "no header"),
+        (with("clients", json!([{"polite": {"retries": 0}}])), "clients[0].polite.retries", "a whole number from 1"),
+        (with("requestOptions", json!({"method": "G T"})), "requestOptions.method", "is none"),
+        (with("requestOptions", json!({"headers": {"Host": "x"}})), "requestOptions.headers", "set by itself"),
+        (with("requestOptions", json!({"timeout": 0})), "requestOptions.timeout", "seconds from"),
+        (with("requestOptions", json!({"auth": {}})), "requestOptions.auth.token", "is needed"),
+        (with("durations", json!(5)), "durations", "is unknown; there are: limiterUrl"),
+    ] {
+        let faults = faults(&plan);
+        let line = faults.lines().find(|line| line.starts_with(&format!("{path}: ")));
+        assert!(line.is_some_and(|line| line.contains(allowed)), "{plan}\n{faults}");
+    }
+    for text in ["", "{", "[]", "5", "\"a\"", "null", "{\"duration\": 1,}"] {
+        assert!(Plan::read(text.as_bytes()).is_err(), "{text}");
+    }
+    let password = faults(&with("limiterUrl", json!("http://u:hunter2@a")));
+    assert!(!password.contains("hunter2"), "{password}");
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let plan = json!({"limiterUrl": "x", "duration": -1, "concurrency": 0, "profile": {"type": "constant", "params": {"rps": -1}}});
+    assert_eq!(faults(&plan).lines().count(), 4, "{}", faults(&plan));
+}
