@@ -306,6 +306,16 @@ async fn with_two_places(server: &Server) -> (Store, tidegate_store::SharedLimit
     (store, places)
 }
 
+/// Waits until Redis has all of Ann's places back.
+async fn both_are_free(store: &Store, places: &tidegate_store::SharedLimit) {
+    until("nothing is owed", async || store.owed() == 0).await;
+    until("both are free", async || {
+        let verdict = ask(store, places, "ann", 2).await;
+        verdict.source == Source::Shared && verdict.admitted
+    })
+    .await;
+}
+
 /// A client was locked out for an hour, as long as a request may hold its place, because Redis had stood still for three seconds.
 #[tokio::test]
 async fn places_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
@@ -327,12 +337,7 @@ async fn places_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
     }
     assert_eq!(store.owed(), 2);
     server.freeze(false);
-    until("nothing is owed", async || store.owed() == 0).await;
-    until("both are free", async || {
-        let verdict = ask(&store, &places, "ann", 2).await;
-        verdict.source == Source::Shared && verdict.admitted
-    })
-    .await;
+    both_are_free(&store, &places).await;
 }
 
 /// Redis takes a place for a question whose answer nobody waits for any more: it went on with what it had received.
@@ -346,12 +351,7 @@ async fn places_taken_by_answers_that_came_too_late_are_given_back() {
         assert_eq!(ask(&store, &places, "ann", 1).await.source, Source::Failure(FailureMode::Open));
     }
     server.freeze(false);
-    until("nothing is owed", async || store.owed() == 0).await;
-    until("both are free", async || {
-        let verdict = ask(&store, &places, "ann", 2).await;
-        verdict.source == Source::Shared && verdict.admitted
-    })
-    .await;
+    both_are_free(&store, &places).await;
 }
 
 /// A give-back whose answer was late has been carried out and is sent again: the place may be another's by then.

@@ -204,6 +204,16 @@ fn while_it_waits_in_a_queue_with_half_a_body() {
     assert_passes(&gateway, &origin);
 }
 
+/// Redis has charged those who left, or will: all of it comes back, the place and the token.
+fn redis_has_it_all_back(gateway: &Gateway) {
+    wait_until("the place is free again", || gateway.get("/second").status == 200);
+    wait_until("the second request has left its place", || {
+        let answer = gateway.get("/third");
+        assert_eq!(answer.status, 429, "two tokens, two requests");
+        answer.header("x-tidegate-refused-by") == Some("once")
+    });
+}
+
 #[test]
 fn while_redis_is_asked() {
     let redis = Server::start();
@@ -223,13 +233,7 @@ fn while_redis_is_asked() {
     }
     descriptors.assert_closed(3);
     assert_eq!(upstream.count(), 1, "who left was sent on");
-    // Redis has charged them, or will: all of it comes back, the place and the token.
-    wait_until("the place is free again", || gateway.get("/second").status == 200);
-    wait_until("the second request has left its place", || {
-        let answer = gateway.get("/third");
-        assert_eq!(answer.status, 429, "two tokens, two requests");
-        answer.header("x-tidegate-refused-by") == Some("once")
-    });
+    redis_has_it_all_back(&gateway);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     Descriptors, Gateway, Origin, QUEUE, Server, Silent, SocketAddr, Upstream, admitted, assert_taken, in_flight,
-    refused, rounds, upstream_connections, wait_until,
+    redis_has_it_all_back, refused, rounds, upstream_connections, wait_until,
 };
 use crate::frames::{Frame, Wire};
 
@@ -68,13 +68,7 @@ fn while_redis_is_asked() {
         redis.freeze(false);
     }
     assert_eq!(upstream.count(), 1, "who left was sent on");
-    // Redis has charged them, or will: all of it comes back, the place and the token.
-    wait_until("the place is free again", || gateway.get("/second").status == 200);
-    wait_until("the second request has left its place", || {
-        let answer = gateway.get("/third");
-        assert_eq!(answer.status, 429, "two tokens, two requests");
-        answer.header("x-tidegate-refused-by") == Some("once")
-    });
+    redis_has_it_all_back(&gateway);
 }
 
 /// Nothing of it was sent on, so it has cost nothing.

@@ -1,0 +1,183 @@
+//! A client's connection, from its first byte: TLS or not, HTTP/1 or HTTP/2.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioTimer;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Listener, Worker};
+use crate::client::{Client, ClientIo};
+use crate::config::model::Connections;
+use crate::gateway::Gateway;
+use crate::h1;
+use crate::h2_streams::Streams;
+use crate::handler::handle;
+use crate::request_body::{H2Body, RequestBody};
+use crate::stream::Stream;
+use crate::sweep::Deadline;
+
+/// How long a connection whose time is up has for its last words.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
+pub(crate) const FIRST_WORDS: Duration = Duration::from_secs(1);
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Serves a connection to its end.
+pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
+    // A connection that is already gone shows itself when it is read.
+    let _set = tcp.set_nodelay(true);
+    // Not the plan: a connection may outlive many, and must not keep what is in them.
+    let connections = &worker.gateway.plan().site.connections.clone();
+    let tls = listener.tls.load_full();
+    let is_tls = tls.is_some();
+    let deadline = worker.sweep.deadline();
+    let opened = match tls {
+        Some(config) => {
+            deadline.set(connections.head_timeout.get());
+            let handshake = Box::pin(TlsAcceptor::from(config).accept(tcp));
+            in_time(worker, &deadline, handshake).await.map(|tls| {
+                let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Stream::Tls(Box::new(tls.into())), is_h2)
+            })
+        }
+        None if listener.h2c => {
+            deadline.set(connections.idle_timeout.get());
+            in_time(worker, &deadline, pin!(sniff(tcp, &deadline, connections.head_timeout.get()))).await
+        }
+        None => Some((Stream::Plain(tcp), false)),
+    };
+    let Some((stream, is_h2)) = opened else { return };
+    let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
+    let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
+    if listener.is_admin {
+        worker.remember(&client.client);
+    }
+    let is_http = if is_h2 {
+        Box::pin(serve_h2(worker, &client.client, stream, connections)).await
+    } else {
+        h1::serve(worker, &client.client, stream, connections).await
+    };
+    if !is_http {
+        worker.gateway.metrics.bad_requests.inc();
+    }
+}
+
+/// What comes before the first request, unless its time is up. When the gateway stops there is only a moment left.
+async fn in_time<T>(
+    worker: &Worker,
+    deadline: &Deadline,
+    mut opening: impl Future<Output = io::Result<T>> + Unpin,
+) -> Option<T> {
+    let mut is_hurried = false;
+    poll_fn(|cx| {
+        deadline.watch(cx);
+        if let Poll::Ready(opened) = Pin::new(&mut opening).poll(cx) {
+            return Poll::Ready(opened.ok());
+        }
+        if deadline.has_passed() {
+            return Poll::Ready(None);
+        }
+        if worker.gateway.is_draining() && !std::mem::replace(&mut is_hurried, true) {
+            deadline.set(FIRST_WORDS);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// A client in the gauge of connections.
+struct Counted {
+    gateway: Arc<Gateway>,
+    client: Arc<Client>,
+}
+
+impl Counted {
+    fn new(gateway: Arc<Gateway>, client: Arc<Client>) -> Self {
+        gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        Self { gateway, client }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.gateway.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Reads as much as is needed to tell HTTP/2 from HTTP/1.
+async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) -> io::Result<(Stream, bool)> {
+    let mut read = BytesMut::with_capacity(H2_PREFACE.len());
+    loop {
+        if read.starts_with(H2_PREFACE) || !H2_PREFACE.starts_with(&read) {
+            let is_h2 = read.starts_with(H2_PREFACE);
+            return Ok((Stream::Prefixed(read.freeze(), tcp), is_h2));
+        }
+        let is_first = read.is_empty();
+        if tcp.read_buf(&mut read).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if is_first {
+            deadline.set(head_timeout);
+        }
+    }
+}
+
+/// Serves HTTP/2, which is hyper's. False if what came was not HTTP/2.
+async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (worker, client) = (Arc::clone(worker), Arc::clone(client));
+        let (parts, body) = request.into_parts();
+        async move {
+            Ok::<_, Infallible>(
+                handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await.into_response(),
+            )
+        }
+    });
+    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.sweep)));
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(30))
+        .max_concurrent_streams(connections.max_streams)
+        .max_header_list_size(u32::try_from(connections.max_head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(4 * 1024 * 1024)
+        .max_send_buf_size(64 * 1024);
+    let io = ClientIo::new(stream, Arc::clone(client));
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let (mut leaving, mut has_been_late) = (false, false);
+    let ended = poll_fn(|cx| {
+        client.deadline.watch(cx);
+        let is_late = client.deadline.take_passed();
+        if is_late && std::mem::replace(&mut has_been_late, true) {
+            return Poll::Ready(Ok(()));
+        }
+        if is_late {
+            // It is told how far we have come before it ends (RFC 9113 §6.8).
+            client.deadline.set(FAREWELL);
+        }
+        if (is_late || worker.gateway.is_draining()) && !std::mem::replace(&mut leaving, true) {
+            connection.as_mut().graceful_shutdown();
+            if !is_late && client.is_idle() {
+                // Whoever neither asks nor takes leave is not waited for.
+                client.deadline.set(FIRST_WORDS);
+            }
+        }
+        connection.as_mut().poll(cx)
+    });
+    !ended.await.is_err_and(|error| error.is_parse())
+}
