@@ -16,7 +16,6 @@ use crate::config::model::OnFailure;
 use crate::control::{NotChanged, describe};
 use crate::fields::bearer;
 use crate::gateway::Gateway;
-use crate::json;
 use crate::origin;
 use crate::plan::Site;
 use crate::refusal::rejected;
@@ -150,7 +149,8 @@ fn is_read(method: &Method) -> bool {
 /// The numbers in a body. What else `known` tells of the limit may stand beside them, so that what was read can be sent back; it can't
 /// be changed.
 fn numbers(body: &[u8], limit: &str, known: &Value) -> Result<crate::config::model::Numbers, Fault> {
-    let value = json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+    let value =
+        tidegate_serve::json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
     if fields.remove("name").is_some_and(|name| name != limit) {
         return Err(Fault::bad(format!(
@@ -171,7 +171,7 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
-        match json::read(body) {
+        match tidegate_serve::json::read(body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
             Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),

@@ -18,24 +18,10 @@ pub use check::{
     upstream_at,
 };
 pub use reference::{reference, schema};
+pub use tidegate_serve::Problem;
 
 use model::Config;
 use syntax::FieldPath;
-
-/// Something wrong in a configuration, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Where: `routes[2].upstream`.
-    pub path: String,
-    /// What is wrong, and what is allowed.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
-    }
-}
 
 /// Why a configuration can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +60,7 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     }
     if text.trim_start().starts_with('{') {
         // First for names that stand twice, then with the places of all other mistakes.
-        crate::json::read(text.as_bytes())
+        tidegate_serve::json::read(text.as_bytes())
             .map_err(|error| InvalidConfig::Syntax(syntax::json(&error, &FieldPath::default())))?;
         let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
         return read.map_err(|error| InvalidConfig::Syntax(syntax::json(error.inner(), &FieldPath::of(error.path()))));

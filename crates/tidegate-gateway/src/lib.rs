@@ -18,7 +18,6 @@ mod h1;
 mod h2_streams;
 mod handler;
 mod identity;
-mod json;
 mod key;
 mod limits;
 mod metrics;

@@ -12,8 +12,7 @@ mod schedule;
 pub use assignment::Assignment;
 pub use heads::Heads;
 pub use plan::{
-    Class, Figure, Group, InvalidPlan, InvalidThreshold, Outcome, Plan, Politeness, Problem, Request, Target,
-    Threshold, Times,
+    Class, Figure, Group, InvalidPlan, InvalidThreshold, Outcome, Plan, Politeness, Request, Threshold, Times,
 };
 pub use profile::{Profile, Shape};
 pub use record::{Cause, Counts, End, Missed, NotAlike, Record, Sample, Step, StepTally, Tally};

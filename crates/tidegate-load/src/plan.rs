@@ -10,10 +10,10 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
+use tidegate_serve::{HttpUrl, Problem, json};
 
 pub use clients::{Class, Group, Politeness};
-pub use object::Problem;
-pub use request::{Request, Target};
+pub use request::Request;
 pub use thresholds::{Figure, InvalidThreshold, Outcome, Threshold};
 
 use crate::profile::Profile;
@@ -25,7 +25,7 @@ use profiles::{Read, SOME_TIME};
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Where requests go.
-    pub target: Target,
+    pub target: HttpUrl,
     /// What is sent.
     pub request: Request,
     /// The type of its profile, as it is written; `phases` for several.
@@ -89,7 +89,7 @@ impl Plan {
     /// Reads a plan.
     pub fn read(text: &[u8]) -> Result<Self, InvalidPlan> {
         let problems = Problems::default();
-        let plan = match serde_json::from_slice::<Value>(text) {
+        let plan = match json::read(text) {
             Ok(value) => Object::new("", value, &problems).and_then(Self::build),
             Err(error) => {
                 problems.add("", format!("this is no JSON: {error}"));
@@ -114,10 +114,10 @@ impl Plan {
         let thresholds = thresholds(&mut plan);
         plan.end();
         let (kind, duration, times) = timing?;
-        let (target, path_and_query) = target?;
+        let target = target?;
         Some(Self {
+            request: request?.to(&target.path_and_query),
             target,
-            request: request?.to(&path_and_query),
             kind,
             duration,
             times,

@@ -173,7 +173,7 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
     for (plan, path, allowed) in [
         (with("limiterUrl", Value::Null), "limiterUrl", "is missing; http://"),
         (with("limiterUrl", json!("127.0.0.1:8082")), "limiterUrl", "http://host"),
-        (with("limiterUrl", json!("ftp://a")), "limiterUrl", "has another scheme"),
+        (with("limiterUrl", json!("ftp://a")), "limiterUrl", "has a scheme other than http and https"),
         (with("limiterUrl", json!("http://a:99999")), "limiterUrl", "no usable host or port"),
         (with("limiterUrl", json!("http://u:p@a")), "limiterUrl", "carries a user"),
         (with("limiterUrl", json!(5)), "limiterUrl", "text is allowed"),

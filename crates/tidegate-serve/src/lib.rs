@@ -1,6 +1,7 @@
 //! What every server of Tidegate needs besides its own work: lines that are written without ever blocking a request
-//! ([`Sink`], [`Log`], [`Aggregate`]), metrics ([`Counter`], [`Histogram`], [`Exposition`], [`Process`]), enough open
-//! files ([`raise_open_files`]) and a signal to stop ([`ShutdownHandle`]).
+//! ([`Sink`], [`Log`], [`Aggregate`]), metrics ([`Counter`], [`Histogram`], [`Exposition`], [`Process`]), small HTTP
+//! services ([`rest`]), whom to trust ([`tls`]), enough open files ([`raise_open_files`]) and a signal to stop
+//! ([`ShutdownHandle`]).
 //!
 //! Nothing here is global. Several services run in one process (and in one test), so each is handed its own handles.
 //!
@@ -26,20 +27,29 @@
 mod aggregate;
 mod exposition;
 mod histogram;
+mod http_url;
+pub mod json;
 mod log;
+mod loopback;
 mod nanos;
 mod open_files;
+mod problem;
 mod process;
+pub mod rest;
 mod shard;
 mod shutdown;
 mod sink;
+pub mod tls;
 mod utc;
 
 pub use aggregate::Aggregate;
 pub use exposition::{Exposition, Family, Kind, Number};
 pub use histogram::{Buckets, Histogram, HistogramSnapshot};
+pub use http_url::HttpUrl;
 pub use log::{Log, LogFormat, LogLevel};
+pub use loopback::is_loopback;
 pub use open_files::{OpenFiles, raise_open_files};
+pub use problem::Problem;
 pub use process::Process;
 pub use shard::{Counter, Shard};
 pub use shutdown::{Shutdown, ShutdownHandle};

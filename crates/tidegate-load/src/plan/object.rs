@@ -1,26 +1,10 @@
 //! JSON objects, read field by field: what is wrong is told with its path, all of it at once.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
-
-/// Something wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Where: `profile.params.rps`; empty for the whole.
-    pub path: String,
-    /// What is wrong, and what is allowed.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let colon = if self.path.is_empty() { "" } else { ": " };
-        write!(f, "{}{colon}{}", self.path, self.message)
-    }
-}
+use tidegate_serve::Problem;
 
 /// All that is wrong.
 #[derive(Default)]

@@ -4,24 +4,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Method, Uri};
 use serde_json::Value;
+use tidegate_serve::HttpUrl;
 
 use super::object::{Allowed, Object};
-
-/// Where requests go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Over TLS.
-    pub is_tls: bool,
-    /// Name or address, without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// Host and port as `Host` has them.
-    pub authority: String,
-}
 
 /// What is sent.
 #[derive(Clone, Debug)]
@@ -53,44 +41,25 @@ impl Request {
     }
 }
 
-/// The target, and the path and query to ask for there.
-pub(super) fn target(plan: &mut Object<'_>) -> Option<(Target, String)> {
+/// The target.
+pub(super) fn target(plan: &mut Object<'_>) -> Option<HttpUrl> {
     let Some(url) = plan.text("limiterUrl") else {
         plan.wrong("limiterUrl", "is missing; http://host:port/path or https://… is allowed");
         return None;
     };
-    match read_url(&url) {
+    match HttpUrl::read(&url) {
         Ok(target) => Some(target),
         Err(reason) => {
             // A user comes with a password.
-            let url = if url.contains('@') { String::new() } else { format!("{url:?} ") };
-            plan.wrong("limiterUrl", format!("{url}{reason}; http://host:port/path or https://… is allowed"));
+            let (url, hint) = if url.contains('@') {
+                (String::new(), "; `requestOptions.auth` is for that")
+            } else {
+                (format!("{url:?} "), "")
+            };
+            plan.wrong("limiterUrl", format!("{url}{reason}{hint}; http://host:port/path or https://… is allowed"));
             None
         }
     }
-}
-
-fn read_url(url: &str) -> Result<(Target, String), &'static str> {
-    let uri: Uri = url.parse().map_err(|_| "is no URL")?;
-    let is_tls = match uri.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        Some(_) => return Err("has another scheme"),
-        None => return Err("has no scheme"),
-    };
-    let authority = uri.authority().ok_or("has no host")?;
-    if authority.as_str().contains('@') {
-        return Err("carries a user; `requestOptions.auth` is for that");
-    }
-    let after_host = authority.as_str().rsplit_once(authority.host()).map_or("", |(_, after)| after);
-    let has_bad_port = !after_host.is_empty() && authority.port_u16().is_none_or(|port| port == 0);
-    if authority.host().is_empty() || has_bad_port {
-        return Err("has no usable host or port");
-    }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-    let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
-    Ok((Target { is_tls, host, port, authority: authority.as_str().to_owned() }, path))
 }
 
 const TIMEOUT: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600 are allowed");

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::uri::{Authority, Scheme};
 use tidegate_policy::MAX_LEVELS;
+use tidegate_serve::HttpUrl;
+use tidegate_serve::tls::SystemRoots;
 use tidegate_store::Name;
 
 use super::limits::{Places, named};
@@ -16,7 +17,7 @@ use crate::tls;
 pub(super) fn check_upstreams(config: &Config, places: &Places<'_>, problems: &mut Problems) -> Vec<UpstreamSettings> {
     let seed = BTreeMap::from([("default".to_owned(), upstream_at("http://127.0.0.1:8081"))]);
     let written = if config.upstreams.is_empty() { &seed } else { &config.upstreams };
-    let system = tls::SystemRoots::default();
+    let system = SystemRoots::default();
     let checked =
         written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, places, &system, problems));
     checked.collect()
@@ -44,7 +45,7 @@ fn check_upstream(
     name: &str,
     upstream: &model::Upstream,
     places: &Places<'_>,
-    system: &tls::SystemRoots,
+    system: &SystemRoots,
     problems: &mut Problems,
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
@@ -67,8 +68,8 @@ fn check_upstream(
         problems.add(format!("{path}.limits"), format!("are {}; at most {MAX_LEVELS}", limits.len()));
     }
     let url_path = format!("{path}.url");
-    let (scheme, authority, base) = match parse_url(&upstream.url) {
-        Ok(parts) => parts,
+    let url = match read_url(&upstream.url) {
+        Ok(url) => url,
         Err(reason) => {
             // A user comes with a password.
             let url = if upstream.url.contains('@') { String::new() } else { format!("{:?} ", upstream.url) };
@@ -76,13 +77,11 @@ fn check_upstream(
             return None;
         }
     };
-    let is_tls = scheme == Scheme::HTTPS;
-    if !is_tls && (upstream.ca.is_some() || upstream.server_name.is_some()) {
+    if !url.is_tls && (upstream.ca.is_some() || upstream.server_name.is_some()) {
         problems.add(&url_path, "is not https, but `ca` or `server_name` is set");
     }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let server_name = upstream.server_name.as_deref().unwrap_or(host);
-    let tls = if is_tls {
+    let server_name = upstream.server_name.as_deref().unwrap_or(&url.host);
+    let tls = if url.is_tls {
         match tls::client(upstream.ca.as_deref(), system, server_name) {
             Ok(tls) => Some(tls),
             Err((field, error)) => {
@@ -95,10 +94,10 @@ fn check_upstream(
     };
     Some(UpstreamSettings {
         name: name.into(),
-        host: host.into(),
-        port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
-        base: base.into(),
-        authority: http::HeaderValue::from_str(authority.as_str()).ok()?,
+        host: url.host.into(),
+        port: url.port,
+        base: url.path_and_query.trim_end_matches('/').into(),
+        authority: http::HeaderValue::from_str(&url.authority).ok()?,
         tls,
         connect_timeout,
         answer_timeout,
@@ -112,27 +111,8 @@ fn check_upstream(
     })
 }
 
-/// Scheme, authority and base path of an upstream's URL.
-fn parse_url(url: &str) -> Result<(Scheme, Authority, String), &'static str> {
-    let uri: http::Uri = url.parse().map_err(|_| "is no URL")?;
-    let parts = uri.into_parts();
-    let scheme = parts.scheme.ok_or("has no scheme")?;
-    if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
-        return Err("has a scheme other than http and https");
-    }
-    let authority = parts.authority.ok_or("has no host")?;
-    if authority.as_str().contains('@') {
-        return Err("carries a user");
-    }
-    // What is no port is none to the parser: what follows the host must be one.
-    let after_host = authority.as_str().rsplit_once(authority.host()).map_or("", |(_, after)| after);
-    let has_bad_port = !after_host.is_empty() && authority.port_u16().is_none_or(|port| port == 0);
-    if authority.host().is_empty() || has_bad_port {
-        return Err("has no usable host or port");
-    }
-    let path = parts.path_and_query.map(|path| path.to_string()).unwrap_or_default();
-    if path.contains('?') {
-        return Err("has a query");
-    }
-    Ok((scheme, authority, path.trim_end_matches('/').to_owned()))
+/// Where an upstream is, and the path that everything asked of it begins with.
+fn read_url(url: &str) -> Result<HttpUrl, &'static str> {
+    let url = HttpUrl::read(url)?;
+    if url.path_and_query.contains('?') { Err("has a query") } else { Ok(url) }
 }

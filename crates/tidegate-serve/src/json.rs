@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// Reads a value; two fields of the same name in one object are an error.
-pub(crate) fn read(text: &[u8]) -> Result<Value, serde_json::Error> {
+pub fn read(text: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice::<Unique>(text).map(|unique| unique.0)
 }
 

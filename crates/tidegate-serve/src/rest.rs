@@ -1,0 +1,140 @@
+//! Small HTTP services: a request comes as a whole, the answer goes as a whole, and both are bounded.
+
+mod answer;
+mod asked;
+
+pub use answer::Answer;
+pub use asked::Asked;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::Shutdown;
+
+/// What a service bears.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections at once; who comes when there are so many waits in the kernel.
+    pub connections: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// From the beginning of a body to its end.
+    pub body_timeout: Duration,
+    /// From the end of a request to the end of the next one's head.
+    pub idle_timeout: Duration,
+    /// What requests under way have left when the service shall stop.
+    pub grace: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 1_024,
+            body_bytes: 1 << 20,
+            body_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Pause after a connection that could not be accepted: the reason, mostly too many open files, does not pass at once.
+const AFTER_TROUBLE: Duration = Duration::from_millis(20);
+
+/// Answers everyone who connects, until the service shall stop; then lets requests under way end within their grace.
+///
+/// `answer` is dropped where it waits when its client goes away.
+pub async fn serve<A, F>(listener: TcpListener, bounds: Bounds, mut shutdown: Shutdown, answer: A)
+where
+    A: Fn(Asked) -> F + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let (answer, places) = (Arc::new(answer), Arc::new(Semaphore::new(bounds.connections)));
+    loop {
+        let next = next(&listener, &places);
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            () = shutdown.wanted() => break,
+        };
+        match accepted {
+            Ok((stream, peer, place)) => {
+                let (answer, shutdown) = (Arc::clone(&answer), shutdown.clone());
+                tokio::spawn(async move {
+                    connection(stream, peer, bounds, shutdown, answer).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(AFTER_TROUBLE).await,
+        }
+    }
+    drop(listener);
+    // All places are free when all connections have ended. Those that would not are dropped with the runtime.
+    let _ended = timeout(bounds.grace, places.acquire_many(bounds.connections as u32)).await;
+}
+
+async fn next(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, peer, place))
+}
+
+async fn connection<A, F>(stream: TcpStream, peer: SocketAddr, bounds: Bounds, mut shutdown: Shutdown, answer: Arc<A>)
+where
+    A: Fn(Asked) -> F + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = Arc::clone(&answer);
+        async move {
+            let answer = match whole(request, peer, &bounds).await {
+                Ok(asked) => answer(asked).await,
+                Err(refusal) => refusal,
+            };
+            Ok::<Response<Full<Bytes>>, Infallible>(answer.into())
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(bounds.idle_timeout).max_headers(100).max_buf_size(65_536);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // What goes wrong on a connection is its client's affair: there is nobody else to tell.
+    tokio::select! {
+        _ended = serving.as_mut() => return,
+        () = shutdown.wanted() => serving.as_mut().graceful_shutdown(),
+    }
+    let _ended = timeout(bounds.grace, serving).await;
+}
+
+/// The request with its whole body.
+async fn whole(request: Request<Incoming>, peer: SocketAddr, bounds: &Bounds) -> Result<Asked, Answer> {
+    let (head, body) = request.into_parts();
+    let body = match timeout(bounds.body_timeout, Limited::new(body, bounds.body_bytes).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let reason = format!("the body is larger than {} bytes", bounds.body_bytes);
+            return Err(Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &reason).and_close());
+        }
+        Ok(Err(_)) => return Err(Answer::error(StatusCode::BAD_REQUEST, "the body broke off").and_close()),
+        Err(_) => return Err(Answer::error(StatusCode::REQUEST_TIMEOUT, "the body took too long").and_close()),
+    };
+    Ok(Asked { method: head.method, uri: head.uri, headers: head.headers, body, peer })
+}
