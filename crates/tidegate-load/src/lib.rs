@@ -15,5 +15,5 @@ pub use plan::{
     Class, Figure, Group, InvalidPlan, InvalidThreshold, Outcome, Plan, Politeness, Request, Threshold, Times,
 };
 pub use profile::{Profile, Shape};
-pub use record::{Cause, Counts, End, Missed, NotAlike, Record, Sample, Step, StepTally, Tally};
+pub use record::{Cause, Coarse, Counts, End, Fine, Missed, NotAlike, Record, Sample, Spread, Step, StepTally, Tally};
 pub use schedule::{Arrivals, Schedule};

@@ -1,17 +1,25 @@
 //! What became of the requests: counted and timed, by group and by second.
+//!
+//! A request that timed out has waited at least that long, so its time stands among the latencies: percentiles of the answers alone would
+//! hide the very worst. A failure of another kind says nothing about how long an answer takes (a refused connection is quick) and is only
+//! counted, and so is what a stop left unfinished.
 
 mod counts;
+mod spread;
 
 pub use counts::{Cause, Counts, End, Missed};
+pub use spread::{Coarse, Fine, Spread};
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use crate::plan::Class;
 
-/// The most steps that a run is divided into: those of a longer one are longer than a second.
-const MOST_STEPS: u64 = 7_200;
-/// What is longer counts as so long.
-const LONGEST: Duration = Duration::from_secs(3_600);
+/// The most steps that a run is divided into: those of a longer one are longer than a second. A step's times take some kilobytes.
+pub(crate) const MOST_STEPS: u64 = 3_600;
+/// The most requests that a record holds: sums of such numbers are far from the end of what a count can be.
+pub(crate) const MOST_REQUESTS: u64 = 1_000_000_000_000_000;
+/// The most requests of a step.
+pub(crate) const MOST_A_STEP: u64 = u32::MAX as u64;
 
 /// A request that has ended. Times are counted from the start of the run.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +37,12 @@ pub struct Sample {
 }
 
 /// What became of the requests of a run, or of several runs together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// How long a step is.
     pub step: Duration,
+    /// The class of each group.
+    pub classes: Vec<Class>,
     /// By group, in the plan's order.
     pub groups: Vec<Tally>,
     /// By group, what polite clients sent again: none of it was planned, so it is counted apart.
@@ -40,100 +50,109 @@ pub struct Record {
     /// By step of the intended time.
     pub steps: Vec<Step>,
     /// How much later than intended requests were sent.
-    pub lag: Histogram<u64>,
+    pub lag: Fine,
 }
 
 /// What became of some requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// How they ended.
     pub counts: Counts,
-    /// From the intended time to the end, in microseconds, of those that were answered.
-    pub latency: Histogram<u64>,
-    /// From sending to the end, in microseconds, of those that were answered.
-    pub service: Histogram<u64>,
+    /// From the intended time to the end, of those that were answered or timed out.
+    pub latency: Fine,
+    /// From sending to the end, of the same.
+    pub service: Fine,
 }
 
-/// A second of a run, or some.
-#[derive(Clone, Debug)]
+/// A second of a run, or some: by class and not by group, so that what is kept does not grow with the groups.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// By group.
-    pub groups: Vec<StepTally>,
+    /// Those for whom the service is there.
+    pub honest: StepTally,
+    /// Those it must be protected from.
+    pub attacker: StepTally,
 }
 
-/// What became of the requests of one group that were due in one step.
-#[derive(Clone, Debug)]
+/// What became of the requests of one class that were due in one step.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTally {
     /// How they ended.
     pub counts: Counts,
-    /// From the intended time to the end, in microseconds, coarser than that of the whole run.
-    pub latency: Histogram<u32>,
+    /// From the intended time to the end, of those that were answered or timed out; coarser than that of the whole run.
+    pub latency: Coarse,
 }
 
 impl Tally {
-    fn new() -> Self {
-        Self { counts: Counts::default(), latency: fine(), service: fine() }
-    }
-
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
-        add(&mut self.latency, &other.latency);
-        add(&mut self.service, &other.service);
+        self.latency.add(&other.latency);
+        self.service.add(&other.service);
+    }
+
+    fn note(&mut self, sample: &Sample) {
+        self.counts.note(sample.end);
+        if has_waited(sample.end) {
+            self.latency.note(sample.finished.saturating_sub(sample.intended));
+            self.service.note(sample.finished.saturating_sub(sample.sent));
+        }
     }
 }
 
-/// To three digits.
-fn fine() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are allowed")
+/// Whether the time until this end is one that a client had to wait.
+fn has_waited(end: End) -> bool {
+    matches!(end, End::Answered(_) | End::Failed(Cause::TimedOut))
 }
 
-fn add<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, other: &Histogram<C>) {
-    histogram.add(other).expect("histograms grow by themselves");
-}
+impl Step {
+    /// Of a class.
+    pub fn of(&self, class: Class) -> &StepTally {
+        match class {
+            Class::Honest => &self.honest,
+            Class::Attacker => &self.attacker,
+        }
+    }
 
-/// At least one: zero has no place in a histogram of this kind.
-fn micros(time: Duration) -> u64 {
-    (time.min(LONGEST).as_micros() as u64).max(1)
-}
-
-fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, time: Duration) {
-    histogram.record(micros(time)).expect("histograms grow by themselves");
+    pub(crate) fn of_mut(&mut self, class: Class) -> &mut StepTally {
+        match class {
+            Class::Honest => &mut self.honest,
+            Class::Attacker => &mut self.attacker,
+        }
+    }
 }
 
 impl Record {
-    /// Of a run of this length, with so many groups of clients.
-    pub fn new(length: Duration, groups: usize) -> Self {
-        let step = length.as_secs().div_ceil(MOST_STEPS).max(1);
-        let tallies = || (0..groups).map(|_| Tally::new()).collect();
-        Self { step: Duration::from_secs(step), groups: tallies(), retries: tallies(), steps: Vec::new(), lag: fine() }
+    /// Of a run of this length, with groups of these classes.
+    pub fn new(length: Duration, classes: &[Class]) -> Self {
+        let seconds = length.as_secs() + u64::from(length.subsec_nanos() > 0);
+        Self {
+            step: Duration::from_secs(seconds.div_ceil(MOST_STEPS).max(1)),
+            classes: classes.to_vec(),
+            groups: vec![Tally::default(); classes.len()],
+            retries: vec![Tally::default(); classes.len()],
+            steps: Vec::new(),
+            lag: Fine::default(),
+        }
     }
 
     /// Counts a request that was planned.
     pub fn add(&mut self, sample: &Sample) {
-        let Sample { group, intended, sent, finished, end } = *sample;
-        let latency = finished.saturating_sub(intended);
-        note(&mut self.lag, sent.saturating_sub(intended));
-        let tally = &mut self.groups[group];
-        tally.counts.note(end);
-        if matches!(end, End::Answered(_)) {
-            note(&mut tally.latency, latency);
-            note(&mut tally.service, finished.saturating_sub(sent));
-        }
-        let step = self.step_at(intended, group);
-        step.counts.note(end);
-        if matches!(end, End::Answered(_)) {
-            note(&mut step.latency, latency);
+        self.lag.note(sample.sent.saturating_sub(sample.intended));
+        self.groups[sample.group].note(sample);
+        let step = self.step_at(sample.intended, sample.group);
+        step.counts.note(sample.end);
+        if has_waited(sample.end) {
+            step.latency.note(sample.finished.saturating_sub(sample.intended));
         }
     }
 
     /// Counts a request that a polite client sent once more.
     pub fn add_retry(&mut self, sample: &Sample) {
-        let tally = &mut self.retries[sample.group];
-        tally.counts.note(sample.end);
-        if matches!(sample.end, End::Answered(_)) {
-            note(&mut tally.latency, sample.finished.saturating_sub(sample.intended));
-            note(&mut tally.service, sample.finished.saturating_sub(sample.sent));
-        }
+        self.retries[sample.group].note(sample);
+    }
+
+    /// Counts a retry that was owed and never sent.
+    pub fn give_up(&mut self, group: usize) {
+        self.retries[group].counts.given_up += 1;
     }
 
     /// Counts a request that was due and never sent.
@@ -143,49 +162,89 @@ impl Record {
     }
 
     fn step_at(&mut self, intended: Duration, group: usize) -> &mut StepTally {
-        let place = (intended.as_secs() / self.step.as_secs()) as usize;
-        let groups = self.groups.len();
-        while self.steps.len() <= place {
-            let coarse = || Histogram::new(2).expect("two digits are allowed");
-            let tally = |_| StepTally { counts: Counts::default(), latency: coarse() };
-            self.steps.push(Step { groups: (0..groups).map(tally).collect() });
+        // Nothing is due after the end; if it were, it would count to the last step.
+        let place = (intended.as_secs() / self.step.as_secs()).min(MOST_STEPS - 1) as usize;
+        if self.steps.len() <= place {
+            self.steps.resize(place + 1, Step::default());
         }
-        &mut self.steps[place].groups[group]
+        self.steps[place].of_mut(self.classes[group])
     }
 
     /// Adds what another instance recorded of the same plan, exactly: as if one had recorded both.
     pub fn merge(&mut self, other: &Self) -> Result<(), NotAlike> {
-        if self.step != other.step || self.groups.len() != other.groups.len() {
-            return Err(NotAlike);
+        if self.step != other.step || self.classes != other.classes {
+            return Err(NotAlike::Shape);
+        }
+        if self.is_too_much_with(other) {
+            return Err(NotAlike::TooMuch);
         }
         let pairs = self.groups.iter_mut().chain(&mut self.retries).zip(other.groups.iter().chain(&other.retries));
         pairs.for_each(|(ours, theirs)| ours.add(theirs));
-        for (place, theirs) in other.steps.iter().enumerate() {
-            for (group, theirs) in theirs.groups.iter().enumerate() {
-                let ours = self.step_at(self.step * place as u32, group);
-                ours.counts.add(&theirs.counts);
-                add(&mut ours.latency, &theirs.latency);
+        let length = self.steps.len().max(other.steps.len());
+        self.steps.resize(length, Step::default());
+        for (ours, theirs) in self.steps.iter_mut().zip(&other.steps) {
+            for class in Class::ALL {
+                ours.of_mut(class).counts.add(&theirs.of(class).counts);
+                ours.of_mut(class).latency.add(&theirs.of(class).latency);
             }
         }
-        add(&mut self.lag, &other.lag);
+        self.lag.add(&other.lag);
         Ok(())
+    }
+
+    fn is_too_much_with(&self, other: &Self) -> bool {
+        let is_too_much = |ours: &Counts, theirs: &Counts, most: u64| ours.due() + theirs.due() > most;
+        let steps = self.steps.iter().zip(&other.steps);
+        let mut steps = steps.flat_map(|(ours, theirs)| Class::ALL.map(|class| (ours.of(class), theirs.of(class))));
+        is_too_much(&self.all().counts, &other.all().counts, MOST_REQUESTS)
+            || is_too_much(&self.all_retries().counts, &other.all_retries().counts, MOST_REQUESTS)
+            || steps.any(|(ours, theirs)| is_too_much(&ours.counts, &theirs.counts, MOST_A_STEP))
     }
 
     /// All groups together.
     pub fn all(&self) -> Tally {
-        let mut all = Tally::new();
-        self.groups.iter().for_each(|group| all.add(group));
-        all
+        sum(&self.groups)
+    }
+
+    /// What was sent again, by all groups together.
+    pub fn all_retries(&self) -> Tally {
+        sum(&self.retries)
+    }
+
+    /// The groups of one class together; nothing if there are none.
+    pub fn class(&self, class: Class) -> Option<Tally> {
+        let mut tallies = self.groups.iter().zip(&self.classes).filter(|(_, of)| **of == class).map(|(tally, _)| tally);
+        let first = tallies.next()?.clone();
+        Some(tallies.fold(first, |mut all, tally| {
+            all.add(tally);
+            all
+        }))
     }
 }
 
-/// Records of plans that differ.
+fn sum(tallies: &[Tally]) -> Tally {
+    let mut all = Tally::default();
+    for tally in tallies {
+        all.add(tally);
+    }
+    all
+}
+
+/// Records that can't be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAlike;
+pub enum NotAlike {
+    /// They are of plans that differ.
+    Shape,
+    /// Together they would hold more than can be counted exactly.
+    TooMuch,
+}
 
 impl std::fmt::Display for NotAlike {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the results are of plans that differ in their groups or their length")
+        f.write_str(match self {
+            Self::Shape => "the results are of plans that differ in their groups or their length",
+            Self::TooMuch => "the results together have more requests than can be counted exactly",
+        })
     }
 }
 

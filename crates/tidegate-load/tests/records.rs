@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_load::{Cause, End, Missed, NotAlike, Record, Sample};
+use tidegate_load::{Cause, Class, End, Missed, NotAlike, Record, Sample};
+
+const CLASSES: [Class; 3] = [Class::Honest, Class::Attacker, Class::Honest];
 
 fn sample(number: u64) -> Sample {
     let intended = Duration::from_millis(number * 7);
@@ -12,40 +14,25 @@ fn sample(number: u64) -> Sample {
         0 => End::Failed(Cause::TimedOut),
         1 | 2 => End::Answered(429),
         3 => End::Answered(503),
+        4 => End::Unfinished,
+        5 => End::Failed(Cause::Closed),
         _ => End::Answered(200),
     };
     Sample { group: (number % 3) as usize, intended, sent, finished, end }
 }
 
 fn record(numbers: impl Iterator<Item = u64>) -> Record {
-    let mut record = Record::new(Duration::from_secs(60), 3);
+    let mut record = Record::new(Duration::from_secs(60), &CLASSES);
     for number in numbers {
         match number % 17 {
             0 => record.miss(0, sample(number).intended, Missed::NoRoom),
             1 => record.miss(1, sample(number).intended, Missed::TooLate),
             2 => record.add_retry(&sample(number)),
+            3 => record.give_up(2),
             _ => record.add(&sample(number)),
         }
     }
     record
-}
-
-/// Everything in a record, to compare by.
-fn told(record: &Record) -> String {
-    let tallies = record.groups.iter().chain(&record.retries);
-    let tallies: Vec<String> = tallies
-        .map(|tally| {
-            let of = |histogram: &hdrhistogram::Histogram<u64>| {
-                histogram.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect::<Vec<_>>()
-            };
-            format!("{:?} {:?} {:?}", tally.counts, of(&tally.latency), of(&tally.service))
-        })
-        .collect();
-    let steps = record.steps.iter().flat_map(|step| &step.groups).map(|tally| {
-        let latency = tally.latency.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()));
-        format!("{:?} {:?}", tally.counts, latency.collect::<Vec<_>>())
-    });
-    format!("{tallies:#?} {:#?} {:?}", steps.collect::<Vec<_>>(), record.lag.len())
 }
 
 #[test]
@@ -55,9 +42,11 @@ fn records_of_several_instances_merge_exactly() {
     for rest in [2, 0] {
         merged.merge(&record((0..8_000).filter(|number| number % 3 == rest))).expect("the same plan");
     }
-    assert_eq!(told(&merged), told(&whole));
-    assert_eq!(record(0..10).merge(&Record::new(Duration::from_secs(60), 2)), Err(NotAlike));
-    assert_eq!(record(0..10).merge(&Record::new(Duration::from_secs(86_400), 3)), Err(NotAlike));
+    assert_eq!(merged, whole);
+    for (length, classes) in [(60, &CLASSES[..2]), (60, &[Class::Honest; 3]), (86_400, &CLASSES)] {
+        let other = Record::new(Duration::from_secs(length), classes);
+        assert_eq!(record(0..10).merge(&other), Err(NotAlike::Shape));
+    }
 }
 
 #[test]
@@ -65,19 +54,24 @@ fn requests_are_counted_by_how_they_ended() {
     let whole = record(0..17_000);
     let all = whole.all().counts;
     assert_eq!((all.too_late, all.no_room, all.missed()), (1_000, 1_000, 2_000));
-    let retried: u64 = whole.retries.iter().map(|tally| tally.counts.sent()).sum();
-    assert_eq!((all.sent(), retried), (14_000, 1_000));
-    assert_eq!(all.success() + all.rate_limited() + all.errors(), all.sent());
-    let by_step: u64 = whole.steps.iter().flat_map(|step| &step.groups).map(|tally| tally.counts.sent()).sum();
-    assert_eq!(by_step, all.sent());
-    assert_eq!(all.statuses.keys().copied().collect::<Vec<_>>(), [200, 429, 503]);
-    assert_eq!(all.failures.keys().copied().collect::<Vec<_>>(), [Cause::TimedOut]);
+    let retried = whole.all_retries().counts;
+    assert_eq!((all.sent(), retried.sent(), retried.given_up), (13_000, 1_000, 1_000));
+    assert_eq!(all.success() + all.rate_limited() + all.errors() + all.unfinished, all.sent());
+    assert_eq!((all.due(), all.unfinished), (15_000, 1_300));
+    let tallies = whole.steps.iter().flat_map(|step| [&step.honest, &step.attacker]);
+    assert_eq!(tallies.map(|tally| tally.counts.sent()).sum::<u64>(), all.sent());
+    assert_eq!(all.statuses().map(|(status, _)| status).collect::<Vec<_>>(), [200, 429, 503]);
+    assert_eq!(all.failures().collect::<Vec<_>>(), [(Cause::Closed, 1_300), (Cause::TimedOut, 1_300)]);
+    let of = |class| whole.class(class).expect("it is there").counts.sent();
+    assert_eq!(of(Class::Honest) + of(Class::Attacker), all.sent());
+    assert_eq!(of(Class::Attacker), whole.groups[1].counts.sent());
+    assert_eq!(Record::new(Duration::from_secs(1), &[Class::Honest]).class(Class::Attacker), None);
 }
 
 /// Times are from the intended time, whoever was late.
 #[test]
 fn latency_counts_from_the_intended_time_and_service_from_sending() {
-    let mut record = Record::new(Duration::from_secs(10), 1);
+    let mut record = Record::new(Duration::from_secs(10), &[Class::Honest]);
     let (intended, sent, finished) =
         (Duration::from_secs(1), Duration::from_millis(1_400), Duration::from_millis(1_500));
     record.add(&Sample { group: 0, intended, sent, finished, end: End::Answered(200) });
@@ -87,17 +81,51 @@ fn latency_counts_from_the_intended_time_and_service_from_sending() {
         near(tally.latency.max(), 500_000) && near(tally.service.max(), 100_000) && near(record.lag.max(), 400_000)
     );
     assert_eq!(record.steps.len(), 2);
-    assert_eq!(record.steps[1].groups[0].counts.success(), 1, "in the second it was due in");
+    assert_eq!(record.steps[1].honest.counts.success(), 1, "in the second it was due in");
+    assert_eq!(record.steps[1].honest.latency.len(), 1);
 }
 
-/// A long run has longer steps, not more of them.
+/// A client that waited in vain waited; one that was turned away at once did not.
+#[test]
+fn timeouts_stand_among_the_latencies_and_other_failures_do_not() {
+    for (end, has_waited) in [
+        (End::Answered(200), true),
+        (End::Answered(503), true),
+        (End::Failed(Cause::TimedOut), true),
+        (End::Failed(Cause::NotConnected), false),
+        (End::Failed(Cause::Tls), false),
+        (End::Failed(Cause::Closed), false),
+        (End::Failed(Cause::NotHttp), false),
+        (End::Unfinished, false),
+    ] {
+        let mut record = Record::new(Duration::from_secs(10), &[Class::Attacker]);
+        let (due, finished) = (Duration::ZERO, Duration::from_secs(5));
+        let sample = Sample { group: 0, intended: due, sent: due, finished, end };
+        record.add(&sample);
+        record.add_retry(&sample);
+        let expected = u64::from(has_waited);
+        for tally in [&record.groups[0], &record.retries[0]] {
+            assert_eq!(
+                (tally.latency.len(), tally.service.len(), tally.counts.sent()),
+                (expected, expected, 1),
+                "{end:?}"
+            );
+        }
+        assert_eq!((record.steps[0].attacker.latency.len(), record.lag.len()), (expected, 1), "{end:?}");
+    }
+}
+
+/// A long run has longer steps, not more of them, and groups add none.
 #[test]
 fn what_is_kept_is_bounded() {
-    let mut record = Record::new(Duration::from_secs(604_800), 1);
-    for minute in 0..10_080 {
-        let time = Duration::from_secs(minute * 60);
-        record.add(&Sample { group: 0, intended: time, sent: time, finished: time * 2, end: End::Answered(200) });
+    for length in [1.0, 3_599.5, 3_600.0, 3_600.5, 7_200.0, 604_800.0] {
+        let mut record = Record::new(Duration::from_secs_f64(length), &[Class::Honest; 100]);
+        for part in 0..10_000 {
+            let time = Duration::from_secs_f64(length * f64::from(part) / 10_000.0);
+            record.add(&Sample { group: 0, intended: time, sent: time, finished: time * 2, end: End::Answered(200) });
+        }
+        assert!(record.steps.len() <= 3_600, "{length}: {}", record.steps.len());
+        assert!(length > 3_600.0 || record.step == Duration::from_secs(1), "{length}: {:?}", record.step);
+        assert_eq!(record.groups[0].latency.len(), 10_000);
     }
-    assert!(record.steps.len() <= 7_200, "{}", record.steps.len());
-    assert_eq!(record.groups[0].latency.len(), 10_080);
 }

@@ -17,6 +17,9 @@ pub enum Class {
 }
 
 impl Class {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Honest, Self::Attacker];
+
     /// As it is written.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,5 @@
 //! How requests ended.
 
-use std::collections::BTreeMap;
-
 /// How a request that was sent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -9,13 +7,13 @@ pub enum End {
     Answered(u16),
     /// Without an answer.
     Failed(Cause),
+    /// The run was stopped before the answer came.
+    Unfinished,
 }
 
 /// Why a request had no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The host's name leads nowhere.
-    NoSuchHost,
     /// The connection was refused, or could not be made.
     NotConnected,
     /// The other side's certificate, or its TLS, is no good.
@@ -29,10 +27,12 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::NotConnected, Self::Tls, Self::Closed, Self::TimedOut, Self::NotHttp];
+
     /// As results name it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::NoSuchHost => "no_such_host",
             Self::NotConnected => "not_connected",
             Self::Tls => "tls",
             Self::Closed => "closed",
@@ -54,21 +54,26 @@ pub enum Missed {
 /// How requests ended, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Answers by status.
-    pub statuses: BTreeMap<u16, u64>,
-    /// Failures by cause.
-    pub failures: BTreeMap<Cause, u64>,
+    /// Answers by status, in the statuses' order: a run sees a few, and finding one among them is cheap.
+    statuses: Vec<(u16, u64)>,
+    /// Failures by cause, in the order of `Cause::ALL`.
+    failures: [u64; Cause::ALL.len()],
+    /// Sent, and not answered when the run was stopped.
+    pub unfinished: u64,
     /// Never sent: they would have been too late.
     pub too_late: u64,
     /// Never sent: too many were in flight.
     pub no_room: u64,
+    /// Retries that a polite client owed itself and did not send: it was told to wait too long, had tried often enough, or found no place.
+    pub given_up: u64,
 }
 
 impl Counts {
     pub(super) fn note(&mut self, end: End) {
         match end {
-            End::Answered(status) => *self.statuses.entry(status).or_default() += 1,
-            End::Failed(cause) => *self.failures.entry(cause).or_default() += 1,
+            End::Answered(status) => self.add_status(status, 1),
+            End::Failed(cause) => self.add_failures(cause, 1),
+            End::Unfinished => self.unfinished += 1,
         }
     }
 
@@ -79,39 +84,77 @@ impl Counts {
         }
     }
 
+    pub(crate) fn add_status(&mut self, status: u16, count: u64) {
+        match self.statuses.binary_search_by_key(&status, |(status, _)| *status) {
+            Ok(place) => self.statuses[place].1 += count,
+            Err(place) => self.statuses.insert(place, (status, count)),
+        }
+    }
+
+    pub(crate) fn add_failures(&mut self, cause: Cause, count: u64) {
+        self.failures[cause as usize] += count;
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         for (status, count) in &other.statuses {
-            *self.statuses.entry(*status).or_default() += count;
+            self.add_status(*status, *count);
         }
-        for (cause, count) in &other.failures {
-            *self.failures.entry(*cause).or_default() += count;
+        for (ours, theirs) in self.failures.iter_mut().zip(other.failures) {
+            *ours += theirs;
         }
+        self.unfinished += other.unfinished;
         self.too_late += other.too_late;
         self.no_room += other.no_room;
+        self.given_up += other.given_up;
+    }
+
+    /// Answers by status, in the statuses' order.
+    pub fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.statuses.iter().copied()
+    }
+
+    /// Failures by cause; causes that none had are not there.
+    pub fn failures(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
+        Cause::ALL.into_iter().zip(self.failures).filter(|(_, count)| *count > 0)
+    }
+
+    /// Those that had no answer in time.
+    pub fn timed_out(&self) -> u64 {
+        self.failures[Cause::TimedOut as usize]
+    }
+
+    /// Those that were answered.
+    pub fn answered(&self) -> u64 {
+        self.statuses.iter().map(|(_, count)| count).sum()
     }
 
     /// Answers of 2xx.
     pub fn success(&self) -> u64 {
-        self.statuses.range(200..300).map(|(_, count)| count).sum()
+        self.statuses().filter(|(status, _)| (200..300).contains(status)).map(|(_, count)| count).sum()
     }
 
     /// Answers of 429.
     pub fn rate_limited(&self) -> u64 {
-        self.statuses.get(&429).copied().unwrap_or_default()
+        self.statuses().find(|(status, _)| *status == 429).map_or(0, |(_, count)| count)
     }
 
-    /// All else that was sent: other answers, and none.
+    /// All else that has ended: other answers, and none.
     pub fn errors(&self) -> u64 {
-        self.sent() - self.success() - self.rate_limited()
+        self.sent() - self.unfinished - self.success() - self.rate_limited()
     }
 
     /// Requests that were sent.
     pub fn sent(&self) -> u64 {
-        self.statuses.values().sum::<u64>() + self.failures.values().sum::<u64>()
+        self.answered() + self.failures.iter().sum::<u64>() + self.unfinished
     }
 
     /// Requests that were due and never sent.
     pub fn missed(&self) -> u64 {
         self.too_late + self.no_room
+    }
+
+    /// Requests that were due.
+    pub fn due(&self) -> u64 {
+        self.sent() + self.missed()
     }
 }
