@@ -287,7 +287,9 @@ fn what_is_in_the_file_already_counts() {
 fn a_line_that_no_file_could_take_has_one_of_its_own() {
     let folder = Folder::new("rotating-long");
     let sink = Sink::rotating(folder.file("log"), 10, 10, 5).expect("a sink");
-    ["short", "much longer than ten", "short"].iter().for_each(|line| sink.send(line));
+    for line in ["short", "much longer than ten", "short"] {
+        sink.send(line);
+    }
     drop(sink);
     assert_eq!(text(&folder, "log.2"), "short\n");
     assert_eq!(text(&folder, "log.1"), "much longer than ten\n");
@@ -298,7 +300,9 @@ fn a_line_that_no_file_could_take_has_one_of_its_own() {
 fn none_are_kept_if_none_shall_be() {
     let folder = Folder::new("rotating-none");
     let sink = Sink::rotating(folder.file("log"), 10, 10, 0).expect("a sink");
-    ["first", "second"].iter().for_each(|line| sink.send(line));
+    for line in ["first", "second"] {
+        sink.send(line);
+    }
     drop(sink);
     assert_eq!((names(&folder), text(&folder, "log")), (vec!["log".to_owned()], "second\n".to_owned()));
 }
@@ -332,7 +336,9 @@ fn a_file_that_rotates_can_be_reopened_and_its_new_size_counts() {
     fs::rename(folder.file("log"), folder.file("elsewhere")).expect("the file moves");
     sink.reopen();
     assert!(sink.flush(LONG));
-    ["12345678", "new"].iter().for_each(|line| sink.send(line));
+    for line in ["12345678", "new"] {
+        sink.send(line);
+    }
     assert!(sink.flush(LONG));
     assert_eq!(names(&folder), ["elsewhere", "log", "log.1"]);
     assert_eq!((text(&folder, "log.1"), text(&folder, "log")), ("12345678\n".to_owned(), "new\n".to_owned()));
