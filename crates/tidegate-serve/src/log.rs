@@ -8,6 +8,8 @@ use crate::{Sink, Utc};
 #[derive(Clone, Debug)]
 pub struct Log {
     sink: Option<Sink>,
+    /// Where every line goes besides.
+    file: Option<Sink>,
     format: LogFormat,
     level: LogLevel,
 }
@@ -39,24 +41,28 @@ pub enum LogLevel {
 impl Log {
     /// A log into `sink` of everything from `level` up.
     pub fn new(sink: Sink, format: LogFormat, level: LogLevel) -> Self {
-        Self { sink: Some(sink), format, level }
+        Self { sink: Some(sink), file: None, format, level }
     }
 
     /// A log that says nothing, for tests.
     pub fn discard() -> Self {
-        Self { sink: None, format: LogFormat::Text, level: LogLevel::Error }
+        Self { sink: None, file: None, format: LogFormat::Text, level: LogLevel::Error }
     }
 
-    /// Where it writes.
+    /// The same log, whose lines go to this sink besides.
+    #[must_use]
+    pub fn and_file(self, file: Sink) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
+    /// Where it writes in the first place.
     pub fn sink(&self) -> Option<&Sink> {
         self.sink.as_ref()
     }
 
     /// Says what whoever started the service waits for, whatever the level.
     pub fn announce(&self, component: &str, message: impl Display) {
-        if let Some(sink) = &self.sink {
-            sink.send(line(self.format, Utc::now(), LogLevel::Info, component, &message));
-        }
+        self.write(LogLevel::Info, component, &message);
     }
 
     /// Says something of use to those who look for a fault. The message is formatted only if it is wanted.
@@ -80,9 +86,17 @@ impl Log {
     }
 
     fn say(&self, level: LogLevel, component: &str, message: &dyn Display) {
-        if let Some(sink) = self.sink.as_ref().filter(|_| level >= self.level) {
-            sink.send(line(self.format, Utc::now(), level, component, message));
+        if level >= self.level {
+            self.write(level, component, message);
         }
+    }
+
+    fn write(&self, level: LogLevel, component: &str, message: &dyn Display) {
+        if self.sink.is_none() && self.file.is_none() {
+            return;
+        }
+        let line = line(self.format, Utc::now(), level, component, message);
+        self.sink.iter().chain(&self.file).for_each(|sink| sink.send(&line));
     }
 }
 
@@ -215,6 +229,22 @@ mod tests {
         assert_eq!(formatted.get(), 2);
         let ends: Vec<_> = text.lines().map(|line| line.split_once("] ").expect("a time").1).collect();
         assert_eq!(ends, ["WARN T - counted", "ERROR T - counted"]);
+    }
+
+    #[test]
+    fn a_second_sink_gets_the_same_lines() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let file = Sink::stream(writer, 100).expect("a sink");
+        let text = written(LogLevel::Info, |log| {
+            let log = log.clone().and_file(file);
+            log.debug("T", "nobody hears");
+            log.announce("T", "both hear");
+            log.error("T", "both hear again");
+        });
+        let mut copy = String::new();
+        reader.read_to_string(&mut copy).expect("text");
+        assert!(text.ends_with("ERROR T - both hear again\n") && text.lines().count() == 2, "{text}");
+        assert_eq!(copy, text);
     }
 
     #[test]

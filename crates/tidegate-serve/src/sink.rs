@@ -9,9 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use queue::{Pushed, Queue};
+use rotation::Rotation;
 use writer::{Target, Writer};
 
 mod queue;
+mod rotation;
 mod writer;
 
 /// How long the last handle, when dropped, waits for what was accepted to be written.
@@ -59,7 +61,20 @@ impl Sink {
     /// Lines to the end of the file at `path`, which is created if need be; up to `capacity_lines` (of 1 KiB on
     /// average) may wait.
     pub fn file(path: impl Into<PathBuf>, capacity_lines: usize) -> io::Result<Self> {
-        Self::start(Target::open(path.into())?, capacity_lines)
+        Self::start(Target::open(path.into(), None)?, capacity_lines)
+    }
+
+    /// The same for a file that does not grow without end: before a line would make it larger than `largest_bytes`, it
+    /// becomes `path.1`, what was that becomes `path.2`, and so on; `kept` of them stay. A line is never torn apart. If
+    /// that fails, the error is noted and the file grows.
+    pub fn rotating(
+        path: impl Into<PathBuf>,
+        capacity_lines: usize,
+        largest_bytes: u64,
+        kept: usize,
+    ) -> io::Result<Self> {
+        let rotation = Rotation { largest_bytes, kept };
+        Self::start(Target::open(path.into(), Some(rotation))?, capacity_lines)
     }
 
     /// Lines to anything else, for example a pipe; up to `capacity_lines` (of 1 KiB on average) may wait.
@@ -108,12 +123,12 @@ impl Sink {
         self.owner.shared.dropped.load(Relaxed)
     }
 
-    /// How often writing or reopening failed. The writer goes on after each.
+    /// How often writing, reopening or rotating failed. The writer goes on after each.
     pub fn errors(&self) -> u64 {
         self.owner.shared.errors.load(Relaxed)
     }
 
-    /// What the last error of writing or reopening was.
+    /// What the last of these errors was.
     pub fn last_error(&self) -> Option<String> {
         lock(&self.owner.shared.last_error).clone()
     }

@@ -226,3 +226,121 @@ fn a_reopening_that_fails_keeps_the_old_file_and_says_so() {
     assert!(sink.last_error().expect("an error").starts_with("reopening "));
     assert_eq!(fs::read_to_string(folder.file("log.1")).expect("text"), "still here\n");
 }
+
+/// The text of a file.
+fn text(folder: &Folder, name: &str) -> String {
+    fs::read_to_string(folder.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The names in a folder.
+fn names(folder: &Folder) -> Vec<String> {
+    let entries = fs::read_dir(&folder.0).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_full_file_makes_room_and_so_do_those_before_it() {
+    let folder = Folder::new("rotating");
+    let sink = Sink::rotating(folder.file("log"), 100, 10, 2).expect("a sink");
+    for line in ["a123", "b123", "c12345678", "d123", "e1234", "f12345678"] {
+        sink.send(line);
+    }
+    assert!(sink.flush(LONG));
+    // "a123\nb123\n" was the first, and is more than is kept.
+    assert_eq!(names(&folder), ["log", "log.1", "log.2"]);
+    assert_eq!(text(&folder, "log.2"), "d123\n");
+    assert_eq!(text(&folder, "log.1"), "e1234\n");
+    assert_eq!(text(&folder, "log"), "f12345678\n");
+    assert_eq!((sink.errors(), sink.dropped()), (0, 0));
+}
+
+#[test]
+fn a_file_is_full_to_the_byte_before_it_makes_room() {
+    let folder = Folder::new("rotating-exact");
+    let sink = Sink::rotating(folder.file("log"), 100_000, 1_000, 1_000).expect("a sink");
+    let lines: Vec<String> = (0..20_000).map(|number| format!("{number:09}")).collect();
+    for (number, line) in lines.iter().enumerate() {
+        sink.send(line);
+        // Batches of all sizes.
+        assert!(number % 777 != 0 || sink.flush(LONG));
+    }
+    assert!(sink.flush_and_close(LONG));
+    assert_eq!(names(&folder).len(), 200, "of a hundred lines each");
+    assert_eq!(fs::metadata(folder.file("log")).expect("a file").len(), 1_000);
+    let oldest_first = (1..200).rev().map(|number| format!("log.{number}")).chain(["log".to_owned()]);
+    let all: String = oldest_first.map(|name| text(&folder, &name)).collect();
+    assert!(all.lines().eq(&lines), "no line is lost, torn or out of order");
+    assert_eq!((sink.errors(), sink.dropped()), (0, 0));
+}
+
+#[test]
+fn what_is_in_the_file_already_counts() {
+    let folder = Folder::new("rotating-start");
+    fs::write(folder.file("log"), "before\n").expect("a file");
+    Sink::rotating(folder.file("log"), 10, 10, 3).expect("a sink").send("after");
+    assert_eq!((text(&folder, "log.1"), text(&folder, "log")), ("before\n".to_owned(), "after\n".to_owned()));
+}
+
+#[test]
+fn a_line_that_no_file_could_take_has_one_of_its_own() {
+    let folder = Folder::new("rotating-long");
+    let sink = Sink::rotating(folder.file("log"), 10, 10, 5).expect("a sink");
+    for line in ["short", "much longer than ten", "short"] {
+        sink.send(line);
+    }
+    drop(sink);
+    assert_eq!(text(&folder, "log.2"), "short\n");
+    assert_eq!(text(&folder, "log.1"), "much longer than ten\n");
+    assert_eq!(text(&folder, "log"), "short\n");
+}
+
+#[test]
+fn none_are_kept_if_none_shall_be() {
+    let folder = Folder::new("rotating-none");
+    let sink = Sink::rotating(folder.file("log"), 10, 10, 0).expect("a sink");
+    for line in ["first", "second"] {
+        sink.send(line);
+    }
+    drop(sink);
+    assert_eq!((names(&folder), text(&folder, "log")), (vec!["log".to_owned()], "second\n".to_owned()));
+}
+
+#[test]
+fn a_rotation_that_fails_loses_nothing_and_says_so() {
+    let folder = Folder::new("rotating-fails");
+    fs::create_dir_all(folder.file("log.1").join("in the way")).expect("a folder");
+    let sink = Sink::rotating(folder.file("log"), 10, 10, 1).expect("a sink");
+    for line in ["first", "second", "third"] {
+        sink.send(line);
+        assert!(sink.flush(LONG));
+    }
+    assert_eq!((sink.errors(), sink.dropped()), (2, 0));
+    let error = sink.last_error().expect("an error");
+    assert!(error.starts_with("rotating ") && error.contains("log: "), "{error}");
+    assert_eq!(text(&folder, "log"), "first\nsecond\nthird\n");
+    fs::remove_dir_all(folder.file("log.1")).expect("it goes");
+    sink.send("fourth");
+    assert!(sink.flush(LONG));
+    assert_eq!(text(&folder, "log.1"), "first\nsecond\nthird\n", "it tries again");
+    assert_eq!(text(&folder, "log"), "fourth\n");
+}
+
+#[test]
+fn a_file_that_rotates_can_be_reopened_and_its_new_size_counts() {
+    let folder = Folder::new("rotating-reopen");
+    let sink = Sink::rotating(folder.file("log"), 10, 10, 3).expect("a sink");
+    sink.send("12345678");
+    assert!(sink.flush(LONG));
+    fs::rename(folder.file("log"), folder.file("elsewhere")).expect("the file moves");
+    sink.reopen();
+    assert!(sink.flush(LONG));
+    for line in ["12345678", "new"] {
+        sink.send(line);
+    }
+    assert!(sink.flush(LONG));
+    assert_eq!(names(&folder), ["elsewhere", "log", "log.1"]);
+    assert_eq!((text(&folder, "log.1"), text(&folder, "log")), ("12345678\n".to_owned(), "new\n".to_owned()));
+    assert_eq!(sink.errors(), 0);
+}

@@ -28,8 +28,10 @@ fn number<T: std::str::FromStr>(name: &str, allowed: &str) -> Result<Option<T>> 
 /// What numbers of requests may be.
 const WHOLE: &str = "a whole number";
 
-fn port(name: &str) -> Result<Option<u16>> {
-    number(name, A_PORT)
+/// The port to listen on.
+pub(crate) fn port() -> Result<Option<u16>> {
+    let (port, server_port) = (number("PORT", A_PORT)?, number("SERVER_PORT", A_PORT)?);
+    Ok(port.or(server_port))
 }
 
 const A_PORT: &str = "a port from 0 to 65535";
@@ -57,7 +59,7 @@ fn switch(name: &str) -> Result<Option<bool>> {
 /// Puts what the environment says over what the file says. What can't be applied is refused, never ignored. `redis_flag` is the URL of the
 /// command line, if it has one.
 pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<()> {
-    if let Some(port) = port("PORT")?.or(port("SERVER_PORT")?) {
+    if let Some(port) = port()? {
         set_port(config, port)?;
     }
     if let Some(url) = variable("TARGET_URL")? {

@@ -6,14 +6,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tidegate_gateway::config::model::Config;
 use tidegate_gateway::config::{self, InvalidConfig, Settings, model};
 use tidegate_gateway::{Handle, Server};
-use tidegate_serve::{Log, LogFormat, LogLevel, ShutdownHandle, Sink, raise_open_files};
+use tidegate_serve::{Log, LogFormat, LogLevel, ShutdownHandle, Sink};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::environment;
+use crate::orders::{CUT_OFF, Orders};
+use crate::service::{Format, open_many_files};
 
 /// Run the gateway: a reverse proxy that limits
 ///
@@ -45,12 +47,6 @@ pub(crate) struct Arguments {
     /// How events are written to standard output [default: text]
     #[arg(long, value_enum)]
     log_format: Option<Format>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 impl Arguments {
@@ -123,13 +119,7 @@ fn log_level(level: model::LogLevel) -> LogLevel {
 
 /// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.
 async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
-    match raise_open_files() {
-        Ok(files) if files.now < 4_096 => {
-            log.warn("Gateway", format_args!("only {} files can be open at once", files.now));
-        }
-        Ok(_) => {}
-        Err(error) => log.warn("Gateway", format_args!("the number of open files can't be raised: {error}")),
-    }
+    open_many_files("Gateway", &log);
     for wish in environment::unknown_wishes()? {
         log.warn("Gateway", format_args!("{wish} is set, but this version does not adapt its limits"));
     }
@@ -139,10 +129,10 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
     let handle = server.handle();
-    let Signals { hang_up, user1, terminate, interrupt } = signals;
+    let Signals { hang_up, user1, orders } = signals;
     tokio::spawn(reload(hang_up, handle.clone()));
     tokio::spawn(reopen_logs(user1, handle.clone()));
-    tokio::spawn(stop_on([terminate, interrupt], handle.clone(), stop, log.clone()));
+    tokio::spawn(stop_on(orders, handle.clone(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
     log.announce("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
@@ -151,8 +141,6 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     Ok(if handle.is_hurried() { ExitCode::from(CUT_OFF) } else { ExitCode::SUCCESS })
 }
 
-/// The exit code after a second order to stop.
-const CUT_OFF: u8 = 130;
 /// How long the end may take after a second order to stop.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -160,8 +148,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 struct Signals {
     hang_up: Signal,
     user1: Signal,
-    terminate: Signal,
-    interrupt: Signal,
+    orders: Orders,
 }
 
 impl Signals {
@@ -169,8 +156,7 @@ impl Signals {
         Ok(Self {
             hang_up: signal(SignalKind::hangup())?,
             user1: signal(SignalKind::user_defined1())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            orders: Orders::new()?,
         })
     }
 }
@@ -191,26 +177,13 @@ async fn reopen_logs(mut user1: Signal, handle: Handle) {
 }
 
 /// SIGTERM and Ctrl-C stop, a second one stops at once.
-async fn stop_on([mut terminate, mut interrupt]: [Signal; 2], handle: Handle, stop: ShutdownHandle, log: Log) {
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        if stopping {
-            log.warn("Gateway", "stopping at once: requests under way are cut off");
-            handle.hurry();
-            // Redis is told which places are free; that has its own bound, and a third order does not wait for it.
-            tokio::select! {
-                () = tokio::time::sleep(LAST_PATIENCE) => {}
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            std::process::exit(CUT_OFF.into());
-        }
-        stopping = true;
-        log.info("Gateway", "stopping: requests under way may end");
-        stop.fire();
+async fn stop_on(mut orders: Orders, handle: Handle, stop: ShutdownHandle, log: Log) {
+    orders.obey("Gateway", &stop, &log).await;
+    handle.hurry();
+    // Redis is told which places are free; that has its own bound, and a third order does not wait for it.
+    tokio::select! {
+        () = tokio::time::sleep(LAST_PATIENCE) => {}
+        () = orders.next() => {}
     }
+    std::process::exit(CUT_OFF.into());
 }

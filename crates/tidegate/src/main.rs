@@ -3,6 +3,9 @@
 mod check;
 mod environment;
 mod gateway;
+mod orders;
+#[allow(dead_code, reason = "the first small server is yet to come")]
+mod service;
 
 use std::io::Write;
 use std::process::ExitCode;

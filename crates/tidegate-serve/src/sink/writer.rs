@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::queue::{Batch, WriterState};
+use super::rotation::Rotation;
 
 /// How long a busy sink gathers lines between two writes.
 const LINGER: Duration = Duration::from_millis(100);
@@ -20,7 +21,7 @@ const KEPT_BYTES: usize = 64 * 1024;
 
 /// Where the lines go.
 pub(super) enum Target {
-    File { path: PathBuf, file: File },
+    File { path: PathBuf, file: File, rotation: Option<Rotation> },
     Stream(Box<dyn Write + Send>),
 }
 
@@ -33,13 +34,32 @@ pub(super) struct Writer {
 }
 
 impl Target {
-    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(path: PathBuf, rotation: Option<Rotation>) -> io::Result<Self> {
         let file = open_for_append(&path)?;
-        Ok(Self::File { path, file })
+        Ok(Self::File { path, file, rotation })
+    }
+
+    /// How many bytes of these lines go into the file before it must make room for another.
+    fn fitting(&self, lines: &[u8]) -> usize {
+        match self {
+            // The system is asked, rather than counting: others may truncate the file. What is no file has no size.
+            Self::File { file, rotation: Some(rotation), .. } => {
+                rotation.fitting(file.metadata().map_or(0, |file| file.len()), lines)
+            }
+            Self::File { .. } | Self::Stream(_) => lines.len(),
+        }
+    }
+
+    /// Puts the file aside and begins a new one.
+    fn rotate(&mut self) -> Result<(), String> {
+        let Self::File { path, file, rotation: Some(rotation) } = self else { return Ok(()) };
+        let rotated = rotation.make_room(path).and_then(|()| open_for_append(path));
+        *file = rotated.map_err(|error| format!("rotating {}: {error}", path.display()))?;
+        Ok(())
     }
 
     fn reopen(&mut self) -> Result<(), String> {
-        if let Self::File { path, file } = self {
+        if let Self::File { path, file, .. } = self {
             *file = open_for_append(path).map_err(|error| format!("reopening {}: {error}", path.display()))?;
         }
         Ok(())
@@ -95,7 +115,26 @@ impl Writer {
         queue.writer = WriterState::Busy;
     }
 
-    fn write(&mut self, batch: &[u8]) {
+    fn write(&mut self, mut batch: &[u8]) {
+        while !batch.is_empty() {
+            let mut fitting = self.target.fitting(batch);
+            if fitting == 0 {
+                match self.target.rotate() {
+                    Ok(()) => self.torn = false,
+                    Err(error) => {
+                        // Better too large a file than lost lines. The next batch tries again.
+                        self.shared.note_error(error);
+                        fitting = batch.len();
+                    }
+                }
+            }
+            let (now, later) = batch.split_at(fitting);
+            self.write_lines(now);
+            batch = later;
+        }
+    }
+
+    fn write_lines(&mut self, batch: &[u8]) {
         if self.torn && !batch.is_empty() {
             self.torn = write_whole(self.target.out(), b"\n").is_err();
         }
