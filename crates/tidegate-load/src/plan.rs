@@ -2,22 +2,30 @@
 
 mod clients;
 mod object;
+mod overrides;
+mod part;
 mod profiles;
 mod request;
+mod shown;
 mod thresholds;
 
 use std::fmt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tidegate_serve::{HttpUrl, Problem, json};
 
 pub use clients::{Class, Group, Politeness};
+pub(crate) use clients::{MOST_GROUPS, is_name};
+pub use overrides::Overrides;
+pub use part::{InvalidPart, Part};
 pub use request::Request;
 pub use thresholds::{Figure, InvalidThreshold, Outcome, Threshold};
 
 use crate::profile::Profile;
 use crate::schedule::{Arrivals, Schedule};
+use crate::trace;
 use object::{Allowed, Object, Problems};
 use profiles::{Read, SOME_TIME};
 
@@ -48,6 +56,10 @@ pub struct Plan {
     pub start_at: Option<SystemTime>,
     /// What it must keep to.
     pub thresholds: Vec<Threshold>,
+    /// Which of its requests are sent here, if not all of them.
+    pub part: Option<Part>,
+    shown: Value,
+    digest: u64,
 }
 
 /// When requests are due.
@@ -85,19 +97,50 @@ impl std::error::Error for InvalidPlan {}
 
 const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds from 0 to 60 are allowed");
 
+/// The most bytes of a plan's file.
+const MOST_BYTES: u64 = 64 << 20;
+
 impl Plan {
-    /// Reads a plan.
+    /// Reads a plan that came from anywhere: it can't make us read files.
     pub fn read(text: &[u8]) -> Result<Self, InvalidPlan> {
-        let problems = Problems::default();
-        let plan = match json::read(text) {
-            Ok(value) => Object::new("", value, &problems).and_then(Self::build),
-            Err(error) => {
-                problems.add("", format!("this is no JSON: {error}"));
-                None
-            }
-        };
-        let problems = problems.all();
-        plan.filter(|_| problems.is_empty()).ok_or(InvalidPlan(problems))
+        Self::read_with(text, &Overrides::default())
+    }
+
+    /// The same, with what shall be said instead.
+    pub fn read_with(text: &[u8], overrides: &Overrides) -> Result<Self, InvalidPlan> {
+        checked(|problems| Self::interpret(text, overrides, None, problems))
+    }
+
+    /// Reads the plan in a file. The files of its traces are looked for beside it.
+    pub fn open(path: &Path, overrides: &Overrides) -> Result<Self, InvalidPlan> {
+        checked(|problems| {
+            let text = trace::bytes(path, MOST_BYTES).map_err(|reason| problems.add("", reason)).ok()?;
+            let directory = path.parent().unwrap_or(Path::new(""));
+            Self::interpret(&text, overrides, Some(directory), problems)
+        })
+    }
+
+    fn interpret(text: &[u8], overrides: &Overrides, directory: Option<&Path>, problems: &Problems) -> Option<Self> {
+        let told = |error| problems.add("", format!("this is no JSON: {error}"));
+        let mut value = json::read(text).map_err(told).ok()?;
+        overrides.apply(&mut value, problems);
+        let shown = shown::shown(&value);
+        if let Some(directory) = directory {
+            trace::resolve(&mut value, directory, |path, reason| problems.add(path, reason));
+        }
+        let digest = shown::digest(&value);
+        let plan = Object::new("", value, problems).and_then(Self::build)?;
+        Some(Self { shown, digest, ..plan })
+    }
+
+    /// The plan as it was given, without its secrets; long lists are told by their length.
+    pub fn shown(&self) -> &Value {
+        &self.shown
+    }
+
+    /// The same number for plans that say the same, but for their part and their secrets.
+    pub fn digest(&self) -> u64 {
+        self.digest
     }
 
     fn build(mut plan: Object<'_>) -> Option<Self> {
@@ -112,6 +155,7 @@ impl Plan {
         let start_at = start_at(&mut plan);
         let clients = clients(&mut plan);
         let thresholds = thresholds(&mut plan);
+        let part = part(&mut plan);
         plan.end();
         let (kind, duration, times) = timing?;
         let target = target?;
@@ -128,8 +172,19 @@ impl Plan {
             lag_budget: Duration::from_secs_f64(lag_budget?),
             start_at: start_at?,
             thresholds: thresholds?,
+            part: part?,
+            shown: Value::Null,
+            digest: 0,
         })
     }
+}
+
+/// What was read, if nothing was wrong with it.
+fn checked(read: impl FnOnce(&Problems) -> Option<Plan>) -> Result<Plan, InvalidPlan> {
+    let problems = Problems::default();
+    let plan = read(&problems);
+    let problems = problems.all();
+    plan.filter(|_| problems.is_empty()).ok_or(InvalidPlan(problems))
 }
 
 /// One profile for the whole duration, or phases with one each.
@@ -210,8 +265,16 @@ fn start_at(plan: &mut Object<'_>) -> Option<Option<SystemTime>> {
     Some(Some(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds?)))
 }
 
+/// The outer `None` is a problem.
+#[expect(clippy::option_option, reason = "a problem is not the whole plan")]
+fn part(plan: &mut Object<'_>) -> Option<Option<Part>> {
+    let Some(value) = plan.take("part") else { return Some(None) };
+    let text = value.as_str().map_or_else(|| object::shown(&value), str::to_owned);
+    text.parse().map(Some).map_err(|error: InvalidPart| plan.wrong("part", error.to_string())).ok()
+}
+
 fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
-    let Some(groups) = plan.list("clients", 1_000) else { return Some(vec![Group::default()]) };
+    let Some(groups) = plan.list("clients", MOST_GROUPS) else { return Some(vec![Group::default()]) };
     let read = |(place, group): (usize, Value)| {
         Object::new(format!("clients[{place}]"), group, plan.problems).and_then(clients::read)
     };
@@ -219,7 +282,9 @@ fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
     if read.is_empty() {
         plan.wrong("clients", "is empty; leave it out for one client");
     }
-    read.into_iter().collect()
+    let mut groups = read.into_iter().collect::<Option<Vec<Group>>>()?;
+    clients::name(&mut groups, |place, reason| plan.wrong(&format!("clients[{place}].name"), reason));
+    Some(groups)
 }
 
 fn thresholds(plan: &mut Object<'_>) -> Option<Vec<Threshold>> {

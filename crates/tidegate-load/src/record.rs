@@ -8,6 +8,7 @@ mod counts;
 mod spread;
 
 pub use counts::{Cause, Counts, End, Missed};
+pub(crate) use spread::rank;
 pub use spread::{Coarse, Fine, Spread};
 
 use std::time::Duration;
@@ -193,7 +194,7 @@ impl Record {
     }
 
     fn is_too_much_with(&self, other: &Self) -> bool {
-        let is_too_much = |ours: &Counts, theirs: &Counts, most: u64| ours.due() + theirs.due() > most;
+        let is_too_much = |ours: &Counts, theirs: &Counts, most: u64| ours.total() + theirs.total() > most;
         let steps = self.steps.iter().zip(&other.steps);
         let mut steps = steps.flat_map(|(ours, theirs)| Class::ALL.map(|class| (ours.of(class), theirs.of(class))));
         is_too_much(&self.all().counts, &other.all().counts, MOST_REQUESTS)

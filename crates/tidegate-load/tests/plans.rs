@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_load::{Arrivals, Class, Plan, Profile, Shape, Times};
+use tidegate_load::{Arrivals, Class, Overrides, Plan, Profile, Shape, Times};
 
 fn read(plan: &Value) -> Plan {
     Plan::read(plan.to_string().as_bytes()).unwrap_or_else(|error| panic!("{plan}: {error}"))
@@ -228,6 +228,16 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
         (with_profile("trace", &json!({})), "profile.params.rates", "one is needed"),
         (with_profile("trace", &json!({"timestamps": [2, 1]})), "profile.params.timestamps[1]", "is before"),
         (with_profile("trace", &json!({"rates": [1, -1]})), "profile.params.rates[1]", "a number from 0"),
+        (
+            with_profile("trace", &json!({"rates": [1, 2e7]})),
+            "profile.params.rates[1]",
+            "is 20000000 with its `scale`; at most 10000000",
+        ),
+        (
+            with_profile("trace", &json!({"file": "/etc/passwd"})),
+            "profile.params.file",
+            "is only read for a plan in a file, on the command line",
+        ),
         (with("phases", json!([])), "phases", "is empty"),
         (with("phases", json!([{"duration": 1}])), "phases[0].profile", "is missing"),
         (with("arrivals", json!("odd")), "arrivals", "`even` or `poisson`"),
@@ -239,7 +249,20 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
         (with("startAt", json!("soon")), "startAt", "seconds since 1970"),
         (with("thresholds", json!(["p99"])), "thresholds[0]", "p99<50ms"),
         (with("thresholds", json!([5])), "thresholds[0]", "text is allowed"),
+        (with("part", json!("0/3")), "part", "is \"0/3\"; `2/3` is allowed"),
+        (with("part", json!("4/3")), "part", "`2/3` is allowed"),
+        (with("part", json!(2)), "part", "is \"2\"; `2/3` is allowed"),
+        (with("part", json!("1/1001")), "part", "for up to 1000"),
         (with("clients", json!([])), "clients", "is empty"),
+        (with("clients", json!(vec![json!({}); 101])), "clients", "has 101 entries; at most 100"),
+        (
+            with("clients", json!([{"name": "a"}, {}, {"name": "a"}])),
+            "clients[2].name",
+            "is \"a\", as another's; each group needs its own",
+        ),
+        (with("clients", json!([{"name": ""}])), "clients[0].name", "1 to 60 characters"),
+        (with("clients", json!([{"name": "a".repeat(61)}])), "clients[0].name", "1 to 60 characters"),
+        (with("clients", json!([{"name": "a\u{1b}[31m"}])), "clients[0].name", "that can be printed"),
         (with("clients", json!([{"class": "evil"}])), "clients[0].class", "`honest` or `attacker`"),
         (with("clients", json!([{"count": 0}])), "clients[0].count", "a whole number from 1"),
         (with("clients", json!([{"weight": 0}])), "clients[0].weight", "a weight from"),
@@ -267,4 +290,127 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
 fn all_that_is_wrong_is_told_at_once() {
     let plan = json!({"limiterUrl": "x", "duration": -1, "concurrency": 0, "profile": {"type": "constant", "params": {"rps": -1}}});
     assert_eq!(faults(&plan).lines().count(), 4, "{}", faults(&plan));
+}
+
+#[test]
+fn a_plan_may_be_for_one_of_several_instances() {
+    let mut plan = with_profile("constant", &json!({"rps": 1}));
+    assert_eq!(read(&plan).part, None);
+    plan["part"] = json!("2/3");
+    let part = read(&plan).part.expect("it is there");
+    assert_eq!((part.index(), part.of(), part.to_string().as_str()), (2, 3, "2/3"));
+}
+
+#[test]
+fn groups_without_a_name_are_called_by_their_class() {
+    let mut plan = with_profile("constant", &json!({"rps": 1}));
+    plan["clients"] = json!([{}, {"class": "attacker"}, {"name": "honest 2"}, {}, {"class": "attacker"}]);
+    let plan = read(&plan);
+    let names: Vec<&str> = plan.clients.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(names, ["honest", "attacker", "honest 2", "honest 3", "attacker 2"]);
+}
+
+/// What a report or `GET /test/config` may show to anybody.
+#[test]
+fn a_plan_is_shown_as_it_was_given_without_its_secrets() {
+    let mut plan = with_profile("trace", &json!({"rates": vec![5; 101], "scale": 2}));
+    plan["limiterUrl"] = json!("http://a/b?page=2&access_token=hunter2&x");
+    plan["requestOptions"] = json!({
+        "auth": {"user": "ann", "password": "hunter2"}, "query": {"q": "1", "apiKey": "hunter2"},
+        "headers": {"Authorization": "hunter2", "COOKIE": "hunter2", "X-Api-Key": "hunter2", "Accept": "a"},
+        "body": {"text": "b".repeat(2_000), "password": "hunter2"},
+    });
+    plan["clients"] = json!([{"name": "a", "apiKey": "hunter2-{n}", "headers": {"x-auth-token": "hunter2", "x-b": "c"}, "user": "u-{n}"}]);
+    plan["seed"] = Value::Null;
+    let shown = read(&plan).shown().clone();
+    for (pointer, expected) in [
+        ("/limiterUrl", json!("http://a/b?page=2&access_token=***&x")),
+        ("/duration", json!(60)),
+        ("/seed", Value::Null),
+        ("/profile", json!({"type": "trace", "params": {"rates": "101 entries", "scale": 2}})),
+        ("/requestOptions/auth", json!("***")),
+        ("/requestOptions/query", json!({"q": "1", "apiKey": "***"})),
+        (
+            "/requestOptions/headers",
+            json!({"Authorization": "***", "COOKIE": "***", "X-Api-Key": "***", "Accept": "a"}),
+        ),
+        ("/requestOptions/body/text", json!(format!("{}…", "b".repeat(1_000)))),
+        (
+            "/clients",
+            json!([{"name": "a", "apiKey": "***", "headers": {"x-auth-token": "***", "x-b": "c"}, "user": "u-{n}"}]),
+        ),
+    ] {
+        assert_eq!(shown.pointer(pointer), Some(&expected), "{pointer}");
+    }
+    assert!(!shown.to_string().contains("hunter2"));
+}
+
+#[test]
+fn a_digest_is_of_what_a_plan_says() {
+    let plan = with_profile("constant", &json!({"rps": 1}));
+    let with = |field: &str, value: Value| {
+        let mut plan = plan.clone();
+        plan[field] = value;
+        read(&plan).digest()
+    };
+    let digest = read(&plan).digest();
+    assert_eq!(with("part", json!("1/2")), digest, "whichever part of it");
+    let other_order = r#"{"profile": {"params": {"rps": 1}, "type": "constant"}, "duration": 60, "limiterUrl": "http://127.0.0.1:8082/api/test"}"#;
+    assert_eq!(Plan::read(other_order.as_bytes()).expect("a good plan").digest(), digest, "in whichever order");
+    for (field, value) in [
+        ("duration", json!(61)),
+        ("limiterUrl", json!("http://127.0.0.1:8082/api/tes")),
+        ("seed", json!(2)),
+        ("clients", json!([{}])),
+        ("thresholds", json!(["p99<1s"])),
+        ("profile", json!({"type": "constant", "params": {"rps": 2}})),
+    ] {
+        assert_ne!(with(field, value), digest, "{field}");
+    }
+}
+
+#[test]
+fn the_command_line_may_say_otherwise() {
+    let all = Overrides {
+        url: Some("http://other:81/x".to_owned()),
+        duration: Some(5.5),
+        rate: Some(7.0),
+        seed: Some(9),
+        part: Some("1/2".to_owned()),
+        start_at: Some(1_800_000_000.5),
+    };
+    for (kind, field) in [("constant", "rps"), ("poisson", "averageRps")] {
+        let mut plan = with_profile(kind, &json!({field: 1}));
+        plan["url"] = plan["limiterUrl"].take();
+        plan.as_object_mut().expect("an object").remove("limiterUrl");
+        let plan = Plan::read_with(plan.to_string().as_bytes(), &all).expect("a good plan");
+        assert_eq!((plan.target.authority.as_str(), plan.duration), ("other:81", Duration::from_millis(5_500)));
+        assert_eq!((profile_of(&plan).total(), plan.seed), (38.5, 9));
+        assert_eq!(plan.part.map(|part| part.to_string()).as_deref(), Some("1/2"));
+        assert_eq!(plan.start_at, Some(std::time::UNIX_EPOCH + Duration::from_millis(1_800_000_000_500)));
+        assert_eq!(plan.shown()["profile"]["params"][field], 7.0, "it is shown as it was run");
+    }
+    let faults = |plan: &Value, overrides: &Overrides| {
+        Plan::read_with(plan.to_string().as_bytes(), overrides).expect_err("bad").to_string()
+    };
+    let constant = with_profile("constant", &json!({"rps": 1}));
+    let rate = Overrides { rate: Some(5.0), ..Overrides::default() };
+    let sine = with_profile("sinusoidal", &json!({"minRps": 1, "maxRps": 2, "period": 9}));
+    assert!(faults(&sine, &rate).starts_with("profile: has no single rate"), "{}", faults(&sine, &rate));
+    let phases = json!({"limiterUrl": "http://a", "phases": [{"duration": 1, "profile": {"type": "constant", "params": {"rps": 1}}}]});
+    assert!(faults(&phases, &rate).contains("profile: has no single rate"));
+    let duration = Overrides { duration: Some(5.0), ..Overrides::default() };
+    assert!(faults(&phases, &duration).contains("duration: can't be given for a plan of phases"));
+    let bad = Overrides {
+        url: Some("x".to_owned()),
+        duration: Some(-1.0),
+        rate: Some(-1.0),
+        part: Some("x".to_owned()),
+        ..Overrides::default()
+    };
+    let told = faults(&constant, &bad);
+    for path in ["limiterUrl: ", "duration: is -1.0", "profile.params.rps: is -1.0", "part: is \"x\""] {
+        assert!(told.lines().any(|line| line.starts_with(path)), "{path}: {told}");
+    }
+    assert!(faults(&json!([]), &all).contains("an object is allowed"));
 }

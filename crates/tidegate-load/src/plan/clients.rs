@@ -1,10 +1,21 @@
 //! Who the requests come from.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue};
 
 use super::object::{Allowed, Object};
+
+/// The most groups of a plan: each has histograms of its own.
+pub(crate) const MOST_GROUPS: usize = 100;
+/// The most characters of a group's name.
+pub(crate) const LONGEST_NAME: usize = 60;
+
+/// Whether a group may be called so: it stands in tables, on terminals too.
+pub(crate) fn is_name(text: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
 
 /// Whether a client means well, so that results can be told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -134,9 +145,31 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
             Err(_) => group.wrong("forwardedFor", format!("is {text:?}; an address is allowed: the first client's")),
         }
     }
-    let name = name.unwrap_or_else(|| class.unwrap_or_default().name().to_owned());
+    if name.as_deref().is_some_and(|name| !is_name(name)) {
+        group.wrong("name", format!("is no name; 1 to {LONGEST_NAME} characters that can be printed are allowed"));
+    }
     group.end();
+    // Those without a name get one when it is known what the others are called.
+    let name = name.unwrap_or_default();
     Some(Group { name, class: class?, count: count?, weight: weight?, politeness: politeness?, headers })
+}
+
+/// Calls those without a name by their class, and tells of those that have another's.
+pub(super) fn name(groups: &mut [Group], wrong: impl Fn(usize, String)) {
+    let mut taken = HashSet::new();
+    for (place, group) in groups.iter().enumerate() {
+        if !group.name.is_empty() && !taken.insert(group.name.clone()) {
+            wrong(place, format!("is {:?}, as another's; each group needs its own", group.name));
+        }
+    }
+    for group in groups {
+        let class = group.class.name();
+        let mut names = (1..).map(|number| if number == 1 { class.to_owned() } else { format!("{class} {number}") });
+        if group.name.is_empty() {
+            // There are more numbers than groups.
+            group.name = names.find(|name| taken.insert(name.clone())).unwrap_or_default();
+        }
+    }
 }
 
 fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &str, name: &str, value: &str) {

@@ -157,17 +157,30 @@ fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>
 
 /// What was recorded: rates, each for a step of time, or the times of requests. A file has been read into the plan before.
 fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
+    if params.take("file").is_some() {
+        let reason = "is only read for a plan in a file, on the command line; `rates` or `timestamps` are allowed here";
+        params.wrong("file", reason);
+        return None;
+    }
     let scale = params.number_or("scale", &SCALE, 1.0);
     let step = params.number_or("step", &SOME_TIME, 1.0);
     let (rates, times) = (numbers(&mut params, "rates"), numbers(&mut params, "timestamps"));
     let read = match (rates, times) {
         (Some(rates), None) => {
             let (scale, step) = (scale?, step?);
+            if let Some(place) = rates.iter().position(|rate| rate * scale > HIGHEST_RATE) {
+                let rate = rates[place] * scale;
+                params.wrong(
+                    &format!("rates[{place}]"),
+                    format!("is {rate} with its `scale`; at most 10000000 are allowed"),
+                );
+                return None;
+            }
             let mut left = duration;
             let piece = |rate: f64| {
                 let length = step.min(left);
                 left -= length;
-                (Shape::Constant { rate: (rate * scale).min(HIGHEST_RATE) }, Duration::from_secs_f64(length))
+                (Shape::Constant { rate: rate * scale }, Duration::from_secs_f64(length))
             };
             Read::Shapes(rates.into_iter().map(piece).collect())
         }

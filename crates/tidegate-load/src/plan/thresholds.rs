@@ -11,6 +11,8 @@ pub struct Threshold {
     pub figure: Figure,
     /// Whether the figure must be below the bound; otherwise above it.
     pub is_upper: bool,
+    /// Whether the figure may also be the bound itself.
+    pub is_inclusive: bool,
     /// The bound, in seconds, as a share from 0 to 1, or in requests a second.
     pub bound: f64,
 }
@@ -60,6 +62,17 @@ impl fmt::Display for InvalidThreshold {
 
 impl std::error::Error for InvalidThreshold {}
 
+impl Threshold {
+    /// Whether a figure of this value keeps to it.
+    pub fn holds(&self, value: f64) -> bool {
+        let is_beyond = if self.is_upper { value < self.bound } else { value > self.bound };
+        // The bound itself was written, and so is the same number.
+        #[expect(clippy::float_cmp, reason = "0 is 0")]
+        let is_bound = value == self.bound;
+        is_beyond || self.is_inclusive && is_bound
+    }
+}
+
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -76,7 +89,9 @@ impl FromStr for Threshold {
 
 fn parse(text: &str) -> Option<Threshold> {
     let at = text.find(['<', '>'])?;
-    let (name, bound) = (text[..at].trim(), text[at + 1..].trim_start_matches('=').trim());
+    let (name, rest) = (text[..at].trim(), &text[at + 1..]);
+    let (bound, is_inclusive) = rest.strip_prefix('=').map_or((rest, false), |rest| (rest, true));
+    let bound = bound.trim();
     let figure = match name {
         "avg" | "mean" => Figure::MeanLatency,
         "max" => Figure::MaxLatency,
@@ -95,7 +110,7 @@ fn parse(text: &str) -> Option<Threshold> {
         Figure::Share(_) => share(bound)?,
         Figure::Rate => number(bound)?,
     };
-    Some(Threshold { text: text.to_owned(), figure, is_upper: text.as_bytes()[at] == b'<', bound })
+    Some(Threshold { text: text.to_owned(), figure, is_upper: text.as_bytes()[at] == b'<', is_inclusive, bound })
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -143,6 +158,9 @@ mod tests {
             assert_eq!((threshold.figure, threshold.is_upper), (figure, is_upper), "{text}");
             assert!((threshold.bound - bound).abs() < 1e-12, "{text}: {}", threshold.bound);
             assert_eq!(threshold.to_string(), text);
+            assert_eq!(threshold.is_inclusive, text.contains('='), "{text}");
+            assert_eq!(threshold.holds(bound), text.contains('='), "{text}");
+            assert_eq!((threshold.holds(bound - 0.1), threshold.holds(bound + 0.1)), (is_upper, !is_upper), "{text}");
         }
     }
 
@@ -166,6 +184,7 @@ mod tests {
             "rps>NaN",
             "latency<1s",
             "p99=1s",
+            "p99<==1s",
         ] {
             assert!(text.parse::<Threshold>().is_err(), "{text}");
         }

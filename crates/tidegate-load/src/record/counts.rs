@@ -95,7 +95,7 @@ impl Counts {
         self.failures[cause as usize] += count;
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (status, count) in &other.statuses {
             self.add_status(*status, *count);
         }
@@ -156,5 +156,10 @@ impl Counts {
     /// Requests that were due.
     pub fn due(&self) -> u64 {
         self.sent() + self.missed()
+    }
+
+    /// Everything that is counted.
+    pub(crate) fn total(&self) -> u64 {
+        self.due() + self.given_up
     }
 }

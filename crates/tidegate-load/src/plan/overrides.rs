@@ -1,0 +1,65 @@
+//! What the command line may say instead of the plan.
+
+use serde_json::{Map, Value};
+
+use super::object::Problems;
+
+/// Put in the place of what a plan says, before it is read: so it is checked as if it had stood there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    /// `limiterUrl`
+    pub url: Option<String>,
+    /// `duration`, in seconds.
+    pub duration: Option<f64>,
+    /// The rate of a `constant` or `poisson` profile: the others have more than one.
+    pub rate: Option<f64>,
+    /// `seed`
+    pub seed: Option<u64>,
+    /// `part`
+    pub part: Option<String>,
+    /// `startAt`, in seconds since 1970.
+    pub start_at: Option<f64>,
+}
+
+impl Overrides {
+    pub(super) fn apply(&self, plan: &mut Value, problems: &Problems) {
+        // What is no object is told by whoever reads it.
+        let Value::Object(plan) = plan else { return };
+        let mut set = |field: &str, other: Option<&str>, value: Option<Value>| {
+            if let Some(value) = value {
+                other.map(|other| plan.remove(other));
+                plan.insert(field.to_owned(), value);
+            }
+        };
+        set("limiterUrl", Some("url"), self.url.clone().map(Value::from));
+        set("seed", None, self.seed.map(Value::from));
+        set("part", None, self.part.clone().map(Value::from));
+        set("startAt", None, self.start_at.map(Value::from));
+        if let Some(duration) = self.duration {
+            if plan.get("phases").is_some_and(|phases| !phases.is_null()) {
+                problems.add("duration", "can't be given for a plan of phases: each has its own");
+            } else {
+                plan.insert("duration".to_owned(), duration.into());
+            }
+        }
+        if let Some(rate) = self.rate {
+            set_rate(plan, rate, problems);
+        }
+    }
+}
+
+fn set_rate(plan: &mut Map<String, Value>, rate: f64, problems: &Problems) {
+    let profile = plan.get_mut("profile").and_then(Value::as_object_mut);
+    let field = match profile.as_ref().and_then(|profile| profile.get("type")).and_then(Value::as_str) {
+        Some("constant") => Some("rps"),
+        Some("poisson") => Some("averageRps"),
+        _ => None,
+    };
+    let params = profile.and_then(|profile| profile.get_mut("params")).and_then(Value::as_object_mut);
+    match (params, field) {
+        (Some(params), Some(field)) => {
+            params.insert(field.to_owned(), rate.into());
+        }
+        _ => problems.add("profile", "has no single rate that could be given; `constant` and `poisson` have one"),
+    }
+}

@@ -1,0 +1,297 @@
+//! Reports as files: the figures, and behind them all that was recorded, so that reports can be read again and merged exactly.
+//!
+//! Of a file that is read only the record counts, and the plan as it is shown; figures are computed anew. Nothing of it is believed: what a
+//! record can't be is an error, and so is one whose parts don't fit each other.
+
+mod counted;
+
+use std::fmt;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::figures::FORMAT;
+use super::instance::{Instance, LONGEST_ID};
+use super::setting::{LONGEST_TARGET, Setting};
+use super::{Ended, Report};
+use crate::plan::{Class, MOST_GROUPS, Part, Threshold, is_name};
+use crate::record::{Counts, Fine, MOST_A_STEP, MOST_REQUESTS, MOST_STEPS, Record, Step};
+use counted::{StepTallyText, TallyText};
+
+/// The most bytes of a file.
+const MOST_BYTES: usize = 256 << 20;
+/// The most runs that are merged.
+pub(super) const MOST_INSTANCES: usize = 1_000;
+/// The longest plan, in microseconds: a week.
+const LONGEST_MICROS: u64 = 604_800_000_000;
+
+/// A file that is no report: why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidReport(String);
+
+impl fmt::Display for InvalidReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "is no result of tidegate load: {}", self.0)
+    }
+}
+
+impl std::error::Error for InvalidReport {}
+
+fn invalid(reason: impl Into<String>) -> InvalidReport {
+    // Reasons may repeat what the file says, and are printed.
+    let printable = |character: char| if character.is_control() { '?' } else { character };
+    InvalidReport(reason.into().chars().take(300).map(printable).collect())
+}
+
+/// What is read of a file; the rest is for people.
+#[derive(Deserialize)]
+struct Document {
+    format: String,
+    plan: Value,
+    record: RecordText,
+}
+
+/// A record as it is written.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RecordText {
+    plan_digest: String,
+    target: String,
+    profile: String,
+    duration_micros: u64,
+    timeout_micros: u64,
+    lag_budget_micros: u64,
+    max_lag_micros: u64,
+    concurrency: u64,
+    thresholds: Vec<String>,
+    instances: Vec<InstanceText>,
+    groups: Vec<GroupText>,
+    steps: Vec<StepText>,
+    lag: Vec<(u64, u64)>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct InstanceText {
+    test_id: String,
+    part: Option<String>,
+    is_stopped: bool,
+    started_millis: u64,
+    elapsed_micros: u64,
+    sent: u64,
+    too_late: u64,
+    lag_p99_micros: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GroupText {
+    name: String,
+    is_attacker: bool,
+    requests: TallyText,
+    retries: TallyText,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StepText {
+    #[serde(default, skip_serializing_if = "StepTallyText::is_empty")]
+    honest: StepTallyText,
+    #[serde(default, skip_serializing_if = "StepTallyText::is_empty")]
+    attacker: StepTallyText,
+}
+
+impl Report {
+    /// As a file.
+    pub fn write(&self) -> Vec<u8> {
+        let figures = serde_json::to_string_pretty(&self.figures()).expect("names are text, and numbers finite");
+        let record = serde_json::to_string(&self.text()).expect("names are text");
+        // The figures are for people too; of the record a line each number would be too long for anybody.
+        let figures = figures.trim_end().strip_suffix('}').unwrap_or(&figures).trim_end();
+        format!("{figures},\n  \"record\": {record}\n}}\n").into_bytes()
+    }
+
+    /// Reads what [`write`](Self::write) wrote, and believes none of it.
+    pub fn read(bytes: &[u8]) -> Result<Self, InvalidReport> {
+        if bytes.len() > MOST_BYTES {
+            return Err(invalid(format!("it is longer than {} MiB", MOST_BYTES >> 20)));
+        }
+        let document: Document = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
+        if document.format != FORMAT {
+            return Err(invalid(format!("its format is {:?}; {FORMAT:?} can be read", document.format)));
+        }
+        if !document.plan.is_object() {
+            return Err(invalid("`plan` is no object"));
+        }
+        document.record.report(document.plan)
+    }
+
+    fn text(&self) -> RecordText {
+        let (setting, record) = (&self.setting, &self.record);
+        let micros = |time: Duration| time.as_micros() as u64;
+        let tallies = record.groups.iter().zip(&record.retries);
+        let groups = setting.groups.iter().zip(tallies).map(|((name, class), (requests, retries))| GroupText {
+            name: name.clone(),
+            is_attacker: *class == Class::Attacker,
+            requests: requests.into(),
+            retries: retries.into(),
+        });
+        let instances = self.instances.iter().map(|instance| InstanceText {
+            test_id: instance.test_id.clone(),
+            part: instance.part.map(|part| part.to_string()),
+            is_stopped: instance.ended == Ended::Stopped,
+            started_millis: instance.started_millis,
+            elapsed_micros: micros(instance.elapsed),
+            sent: instance.sent,
+            too_late: instance.too_late,
+            lag_p99_micros: instance.lag_p99_micros,
+        });
+        let step = |step: &Step| StepText { honest: (&step.honest).into(), attacker: (&step.attacker).into() };
+        RecordText {
+            plan_digest: format!("{:016x}", setting.digest),
+            target: setting.target.clone(),
+            profile: setting.profile.clone(),
+            duration_micros: micros(setting.duration),
+            timeout_micros: micros(setting.timeout),
+            lag_budget_micros: micros(setting.lag_budget),
+            max_lag_micros: micros(setting.max_lag),
+            concurrency: setting.concurrency,
+            thresholds: setting.thresholds.iter().map(ToString::to_string).collect(),
+            instances: instances.collect(),
+            groups: groups.collect(),
+            steps: record.steps.iter().map(step).collect(),
+            lag: record.lag.pairs().collect(),
+        }
+    }
+}
+
+impl RecordText {
+    fn report(self, plan: Value) -> Result<Report, InvalidReport> {
+        let setting = self.setting(plan)?;
+        let classes: Vec<Class> = setting.groups.iter().map(|(_, class)| *class).collect();
+        let mut record = Record::new(setting.duration, &classes);
+        for (place, group) in self.groups.iter().enumerate() {
+            let told = |part: &str, reason: &str| invalid(format!("`groups[{place}].{part}` {reason}"));
+            record.groups[place] = group.requests.tally().map_err(|reason| told("requests", reason))?;
+            record.retries[place] = group.retries.tally().map_err(|reason| told("retries", reason))?;
+        }
+        if self.steps.len() as u64 > MOST_STEPS {
+            return Err(invalid(format!(
+                "`steps` has {} entries; at most {MOST_STEPS} are possible",
+                self.steps.len()
+            )));
+        }
+        for (place, step) in self.steps.iter().enumerate() {
+            let told = |part: &str, reason: &str| invalid(format!("`steps[{place}].{part}` {reason}"));
+            record.steps.push(Step {
+                honest: step.honest.tally().map_err(|reason| told("honest", reason))?,
+                attacker: step.attacker.tally().map_err(|reason| told("attacker", reason))?,
+            });
+        }
+        record.lag = Fine::from_pairs(&self.lag).map_err(|reason| invalid(format!("`lag` {reason}")))?;
+        let instances = self.instances.into_iter().map(InstanceText::instance).collect::<Result<Vec<_>, _>>()?;
+        let report = Report { setting, record, instances };
+        report.check_fit()?;
+        Ok(report)
+    }
+
+    fn setting(&self, plan: Value) -> Result<Setting, InvalidReport> {
+        let is_line = |text: &str, longest| text.chars().count() <= longest && !text.chars().any(char::is_control);
+        let times = [self.timeout_micros, self.lag_budget_micros, self.max_lag_micros];
+        let problem = if !(1..=LONGEST_MICROS).contains(&self.duration_micros) {
+            "`durationMicros` is not within a week"
+        } else if times.iter().any(|micros| *micros > LONGEST_MICROS) {
+            "`timeoutMicros`, `lagBudgetMicros` or `maxLagMicros` is not within a week"
+        } else if !is_line(&self.target, LONGEST_TARGET) || !is_line(&self.profile, LONGEST_ID) {
+            "`target` or `profile` is too long, or can't be printed"
+        } else if !(1..=MOST_GROUPS).contains(&self.groups.len()) {
+            "`groups` has none or more than 100 entries"
+        } else if !self.groups.iter().all(|group| is_name(&group.name)) {
+            "`groups` has a name that none can have"
+        } else if !(1..=MOST_INSTANCES).contains(&self.instances.len()) {
+            "`instances` has none or more than 1000 entries"
+        } else if self.thresholds.len() > 100 {
+            "`thresholds` has more than 100 entries"
+        } else {
+            ""
+        };
+        if !problem.is_empty() {
+            return Err(invalid(problem));
+        }
+        let digest = u64::from_str_radix(&self.plan_digest, 16).map_err(|_| invalid("`planDigest` is none"))?;
+        let thresholds = self.thresholds.iter().map(|text| Threshold::from_str(text));
+        let thresholds = thresholds.collect::<Result<_, _>>().map_err(|error| invalid(error.to_string()))?;
+        let class = |group: &GroupText| if group.is_attacker { Class::Attacker } else { Class::Honest };
+        Ok(Setting {
+            digest,
+            target: self.target.clone(),
+            profile: self.profile.clone(),
+            duration: Duration::from_micros(self.duration_micros),
+            timeout: Duration::from_micros(self.timeout_micros),
+            lag_budget: Duration::from_micros(self.lag_budget_micros),
+            max_lag: Duration::from_micros(self.max_lag_micros),
+            concurrency: self.concurrency,
+            thresholds,
+            groups: self.groups.iter().map(|group| (group.name.clone(), class(group))).collect(),
+            plan,
+        })
+    }
+}
+
+impl InstanceText {
+    fn instance(self) -> Result<Instance, InvalidReport> {
+        let part = self.part.as_deref().map(Part::from_str).transpose();
+        if self.test_id.chars().count() > LONGEST_ID || self.test_id.chars().any(char::is_control) {
+            return Err(invalid("`testId` is too long, or can't be printed"));
+        }
+        // Beyond is no year that a date can be written with; and sums of such numbers fit.
+        if self.started_millis > 253_402_300_799_999 || self.elapsed_micros > 10 * LONGEST_MICROS {
+            return Err(invalid("an instance's `startedMillis` or `elapsedMicros` is beyond what is possible"));
+        }
+        if self.sent > MOST_REQUESTS || self.too_late > MOST_REQUESTS {
+            return Err(invalid("an instance's `sent` or `tooLate` is beyond what is possible"));
+        }
+        Ok(Instance {
+            started_millis: self.started_millis,
+            part: part.map_err(|error| invalid(format!("`part` {error}")))?,
+            test_id: self.test_id,
+            ended: if self.is_stopped { Ended::Stopped } else { Ended::Completed },
+            elapsed: Duration::from_micros(self.elapsed_micros),
+            sent: self.sent,
+            too_late: self.too_late,
+            lag_p99_micros: self.lag_p99_micros,
+        })
+    }
+}
+
+impl Report {
+    /// Whether the parts of a record that was read are of one and the same.
+    fn check_fit(&self) -> Result<(), InvalidReport> {
+        let record = &self.record;
+        let sums =
+            [&record.groups, &record.retries].map(|tallies| tallies.iter().map(|tally| tally.counts.total()).sum());
+        if sums.iter().any(|sum: &u64| *sum > MOST_REQUESTS) {
+            return Err(invalid("it has more requests than can be counted exactly"));
+        }
+        for class in Class::ALL {
+            let mut by_step = Counts::default();
+            for step in &record.steps {
+                if step.of(class).counts.total() > MOST_A_STEP {
+                    return Err(invalid("a step has more requests than can be counted exactly"));
+                }
+                by_step.add(&step.of(class).counts);
+            }
+            if by_step != record.class(class).unwrap_or_default().counts {
+                return Err(invalid(format!("the requests of its steps and of its groups differ ({})", class.name())));
+            }
+        }
+        let counts = record.all().counts;
+        let sums = self.instances.iter().fold((0, 0), |(sent, late), one| (sent + one.sent, late + one.too_late));
+        if record.lag.len() != counts.sent() || sums != (counts.sent(), counts.too_late) {
+            return Err(invalid("the requests of its lags, of its instances and of its groups differ"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Several reports as one.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::Report;
+use super::file::MOST_INSTANCES;
+use super::instance::Instance;
+
+/// Reports that can't be one: which, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CannotMerge(String);
+
+impl fmt::Display for CannotMerge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CannotMerge {}
+
+impl Report {
+    /// All of these together, exactly as if one instance had recorded everything; each comes with its name, for errors. They must be of the
+    /// same plan: of parts of it that have no request in common, or of the whole of it, each of which is load of its own.
+    pub fn merge(reports: impl IntoIterator<Item = (String, Self)>) -> Result<Self, CannotMerge> {
+        let mut reports = reports.into_iter();
+        let Some((first, mut all)) = reports.next() else {
+            return Err(CannotMerge("there is nothing to merge".to_owned()));
+        };
+        let mut names = vec![first.clone(); all.instances.len()];
+        for (name, report) in reports {
+            let refused = |reason: String| CannotMerge(format!("{name}: {reason}"));
+            if report.setting.digest != all.setting.digest || report.setting.groups != all.setting.groups {
+                return Err(refused(format!("is of another plan than {first}")));
+            }
+            for (place, other) in all.instances.iter().enumerate() {
+                let clash = report.instances.iter().find_map(|instance| clash(instance, other));
+                if let Some(reason) = clash {
+                    return Err(refused(format!("{reason} {}", names[place])));
+                }
+            }
+            if all.instances.len() + report.instances.len() > MOST_INSTANCES {
+                return Err(refused(format!("is one too many; at most {MOST_INSTANCES} can be merged")));
+            }
+            all.record.merge(&report.record).map_err(|error| refused(error.to_string()))?;
+            names.extend(std::iter::repeat_n(name, report.instances.len()));
+            all.instances.extend(report.instances);
+        }
+        all.instances.sort_by(|one, other| one.order().cmp(&other.order()));
+        if all.instances.len() > 1
+            && let Value::Object(plan) = &mut all.setting.plan
+        {
+            plan.remove("part");
+        }
+        Ok(all)
+    }
+}
+
+/// Why two runs can't be counted together, before the name of the other.
+fn clash(one: &Instance, other: &Instance) -> Option<String> {
+    match (one.part, other.part) {
+        (Some(part), Some(same)) if part == same => Some(format!("is of part {part}, and so is")),
+        (Some(part), Some(other)) if part.overlaps(other) => {
+            Some(format!("is of part {part}, which has requests of part {other} too, as in"))
+        }
+        (Some(part), None) => Some(format!("is of part {part}, and of the whole plan is")),
+        (None, Some(part)) => Some(format!("is of the whole plan, and of part {part} is")),
+        (None, None) if one.test_id == other.test_id && one.started_millis == other.started_millis => {
+            Some("is of the same run as".to_owned())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,63 @@
+//! Percentiles that say when they are only bounds.
+
+use std::time::Duration;
+
+use hdrhistogram::Counter;
+
+use super::numbers::seconds;
+use crate::record::{Counts, Spread, rank};
+
+/// A figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// A time in seconds, a share from 0 to 1, or requests a second.
+    pub value: f64,
+    /// Whether all that is known is that it is not below.
+    pub is_at_least: bool,
+}
+
+/// Times of requests, some of which may be unknown.
+pub(super) struct Percentiles<'a, C: Counter, const DIGITS: u8> {
+    known: &'a Spread<C, DIGITS>,
+    /// How many are slower than all of them.
+    unknown: u64,
+    /// In microseconds, if some timed out.
+    timeout: Option<u64>,
+}
+
+impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
+    /// From when requests were due: what was never sent is slower than all others.
+    pub(super) fn latency(known: &'a Spread<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
+        Self { unknown: counts.missed() + counts.unfinished, ..Self::service(known, counts, timeout) }
+    }
+
+    /// From when requests were sent.
+    pub(super) fn service(known: &'a Spread<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
+        let timeout = (counts.timed_out() > 0).then_some(timeout.as_micros() as u64);
+        Self { known, unknown: counts.unfinished, timeout }
+    }
+
+    /// Nothing if nothing is known.
+    pub(super) fn at(&self, percent: f64) -> Option<Reading> {
+        let known = self.known.len();
+        let rank = rank(percent, known + self.unknown);
+        if rank > known {
+            return self.max();
+        }
+        let micros = self.known.at_rank(rank);
+        let is_at_least = self.timeout.is_some_and(|timeout| micros >= timeout);
+        Some(Reading { value: seconds(micros), is_at_least })
+    }
+
+    pub(super) fn max(&self) -> Option<Reading> {
+        let is_at_least = self.unknown > 0 || self.timeout.is_some();
+        (!self.known.is_empty()).then(|| Reading { value: seconds(self.known.max()), is_at_least })
+    }
+
+    pub(super) fn mean(&self) -> Option<Reading> {
+        let is_at_least = self.unknown > 0 || self.timeout.is_some();
+        // To the microsecond: what is beyond is below what a histogram knows.
+        let micros = self.known.mean().round() as u64;
+        (!self.known.is_empty()).then(|| Reading { value: seconds(micros), is_at_least })
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether a run can be believed, and how far.
+
+use std::collections::BTreeSet;
+
+use super::instance::Instance;
+use super::numbers::{count, seconds, share, time};
+use super::percentiles::{Percentiles, Reading};
+use super::{Ended, Report};
+
+/// The percentiles that reports tell.
+pub(super) const PERCENTS: [(&str, f64); 5] =
+    [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9)];
+
+/// Whether a run can be believed, and how far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it can't; none if it can.
+    pub reasons: Vec<String>,
+    /// What to bear in mind.
+    pub qualifications: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether it can be believed.
+    pub fn is_valid(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+impl Report {
+    /// Whether this can be believed, and how far.
+    pub fn verdict(&self) -> Verdict {
+        let are_several = self.instances.len() > 1;
+        let reasons = self.instances.iter().flat_map(|instance| {
+            let prefix = if are_several { format!("{}: ", instance.name()) } else { String::new() };
+            self.reasons(instance).into_iter().map(move |reason| format!("{prefix}{reason}"))
+        });
+        Verdict { reasons: reasons.collect(), qualifications: self.qualifications() }
+    }
+
+    fn reasons(&self, instance: &Instance) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if instance.sent == 0 {
+            reasons.push("nothing was sent".to_owned());
+        }
+        let (lag, budget) = (instance.lag_p99_micros, self.setting.lag_budget);
+        // A histogram's least time is a microsecond.
+        if lag > (budget.as_micros() as u64).max(1) {
+            let (lag, budget) = (time(seconds(lag)), time(budget.as_secs_f64()));
+            reasons.push(format!("requests were sent late: the lag's 99th percentile is {lag}, its budget {budget}"));
+        }
+        if instance.too_late > 0 {
+            let (missed, most) = (requests(instance.too_late), time(self.setting.max_lag.as_secs_f64()));
+            reasons.push(format!("{missed} never sent: the generator was more than {most} behind"));
+        }
+        reasons
+    }
+
+    fn qualifications(&self) -> Vec<String> {
+        let tally = self.record.all();
+        let (counts, setting) = (&tally.counts, &self.setting);
+        let of_all = |part: u64| format!("{} ({})", requests(part), share(part, counts.due()));
+        let mut told = Vec::new();
+        if self.ended() == Ended::Stopped {
+            let (window, whole) = (time(self.window().as_secs_f64()), time(setting.duration.as_secs_f64()));
+            told.push(format!("the run was stopped after {window} of {whole}"));
+        }
+        if counts.no_room > 0 {
+            let (missed, most) = (of_all(counts.no_room), count(setting.concurrency));
+            told.push(format!("{missed} never sent, with {most} in flight; counted as slower than all others"));
+        }
+        if counts.unfinished > 0 {
+            let unfinished = of_all(counts.unfinished);
+            told.push(format!("{unfinished} unanswered when the run was stopped; counted as slower than all others"));
+        }
+        if counts.timed_out() > 0 {
+            let (timeouts, timeout) = (of_all(counts.timed_out()), time(setting.timeout.as_secs_f64()));
+            told.push(format!("{timeouts} without an answer within {timeout}; counted with the time waited"));
+        }
+        let latency = Percentiles::latency(&tally.latency, counts, setting.timeout);
+        let bound =
+            |(name, percent): (&'static str, f64)| latency.at(percent).filter(|at| at.is_at_least).map(|at| (name, at));
+        let bounds: Vec<(&str, Reading)> = PERCENTS.into_iter().filter_map(bound).collect();
+        if let [(name, at), ..] = bounds[..] {
+            told.push(format!("latencies from {name} on are bounds: {name} is at least {}", time(at.value)));
+        }
+        told.extend(self.missing_parts());
+        told
+    }
+
+    /// Tells of the parts of the plan that are not here, if it was divided evenly.
+    fn missing_parts(&self) -> Option<String> {
+        let parts: Option<Vec<_>> = self.instances.iter().map(|instance| instance.part).collect();
+        let parts = parts?;
+        let of = parts.first()?.of();
+        let here: BTreeSet<u64> = parts.iter().filter(|part| part.of() == of).map(|part| part.index()).collect();
+        if here.len() < parts.len() {
+            return Some(
+                "the parts are of divisions that differ: whether they are all of the plan is not told".to_owned(),
+            );
+        }
+        let missing = of - here.len() as u64;
+        (missing > 0).then(|| {
+            format!("{missing} of the plan's {of} parts are not here: the load was more than these figures tell")
+        })
+    }
+}
+
+fn requests(number: u64) -> String {
+    format!("{} request{}", count(number), if number == 1 { "" } else { "s" })
+}

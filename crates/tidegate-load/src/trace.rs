@@ -1,0 +1,227 @@
+//! Traces in files: a plan on the command line names a CSV file, whose column of rates or of timestamps is put into the plan before it is
+//! read.
+//!
+//! `{"file": "traffic.csv", "column": "rps", "values": "rates", "step": 60}`: `column` is a name of the first line, or a number from 1 on.
+//! Without it rates stand in the last column, timestamps in the first. Without `step` the first column says when each rate begins, at equal
+//! distances; where there is only one column, a rate lasts a second.
+
+mod csv;
+mod moment;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+/// The most entries of a trace.
+const MOST_ENTRIES: usize = 1_000_000;
+/// The most bytes of a trace's file.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// All of a file, if it is not too long.
+pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    let told = |reason: String| format!("{}: {reason}", path.display());
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| told(format!("can't be opened: {error}")))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| told(format!("can't be read: {error}")))?;
+    if bytes.len() as u64 > most {
+        return Err(told(format!("is longer than {} MiB", most >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Puts what stands in a plan's files into the plan; `wrong` is told a path and a reason.
+pub(crate) fn resolve(plan: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {
+    if let Some(phases) = plan.get_mut("phases").and_then(Value::as_array_mut) {
+        for (place, phase) in phases.iter_mut().enumerate() {
+            resolve_profile(phase, directory, |path, reason| wrong(format!("phases[{place}].{path}"), reason));
+        }
+    }
+    resolve_profile(plan, directory, wrong);
+}
+
+fn resolve_profile(holder: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {
+    let Some(profile) = holder.get_mut("profile").filter(|profile| profile["type"] == "trace") else { return };
+    let Some(params) = profile.get_mut("params").and_then(Value::as_object_mut) else { return };
+    if params.get("file").is_none_or(Value::is_null) {
+        return;
+    }
+    if let Err((field, reason)) = resolve_params(params, directory) {
+        wrong(format!("profile.params.{field}"), reason);
+    }
+    // Whatever was wrong with them has been told.
+    for field in ["file", "column", "values"] {
+        params.remove(field);
+    }
+}
+
+/// Which of a file's columns.
+enum Column {
+    Named(String),
+    /// From 0 on.
+    At(usize),
+    First,
+    Last,
+}
+
+type Wrong = (&'static str, String);
+
+fn resolve_params(params: &mut Map<String, Value>, directory: &Path) -> Result<(), Wrong> {
+    let given = |field: &str| params.get(field).filter(|value| !value.is_null());
+    let Some(name) = given("file").and_then(Value::as_str) else {
+        return Err(("file", "is no text; a path beside the plan's is allowed".to_owned()));
+    };
+    if given("rates").or(given("timestamps")).is_some() {
+        return Err(("file", "is there, and `rates` or `timestamps` too; one of them is allowed".to_owned()));
+    }
+    let are_rates = match given("values").map(Value::as_str) {
+        None | Some(Some("rates")) => true,
+        Some(Some("timestamps")) => false,
+        _ => return Err(("values", "is none that is known; `rates` or `timestamps` is allowed".to_owned())),
+    };
+    let column = match given("column") {
+        None if are_rates => Column::Last,
+        None => Column::First,
+        Some(Value::String(name)) => Column::Named(name.clone()),
+        Some(value) => {
+            let reason = "is no column; its name in the first line, or a number from 1 to 1000, is allowed";
+            let number = value.as_u64().filter(|number| (1..=1_000).contains(number));
+            Column::At(number.ok_or_else(|| ("column", reason.to_owned()))? as usize - 1)
+        }
+    };
+    let has_step = given("step").is_some();
+    let path = directory.join(name);
+    let text = bytes(&path, MOST_BYTES).map_err(|reason| ("file", reason))?;
+    let told = |(line, reason): (usize, String)| ("file", format!("{}:{line}: {reason}", path.display()));
+    let rows = rows(&text, &column).map_err(told)?;
+    if rows.is_empty() {
+        return Err(("file", format!("{}: has no entries", path.display())));
+    }
+    if are_rates {
+        if !has_step && let Some(step) = step(&rows).map_err(told)? {
+            params.insert("step".to_owned(), step.into());
+        }
+        params.insert("rates".to_owned(), rates(&rows).map_err(told)?);
+    } else {
+        params.insert("timestamps".to_owned(), timestamps(&rows).map_err(told)?);
+    }
+    Ok(())
+}
+
+/// A line of a file that has an entry.
+struct Row {
+    line: usize,
+    value: String,
+    /// The first column, if that is another one.
+    first: Option<String>,
+}
+
+/// A line and what is wrong with it.
+type BadLine = (usize, String);
+
+fn rows(text: &[u8], column: &Column) -> Result<Vec<Row>, BadLine> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let (mut rows, mut place) = (Vec::new(), None);
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate().map(|(place, line)| (place + 1, line)) {
+        let line = str::from_utf8(line).map_err(|_| (number, "is not UTF-8".to_owned()))?.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let fields = csv::fields(line).map_err(|reason| (number, reason.to_owned()))?;
+        let Some(place) = place else {
+            let found = find(&fields, column).map_err(|reason| (number, reason))?;
+            place = Some(found);
+            // A first line that is no entry names the columns.
+            let is_entry = |value: &String| value.parse::<f64>().is_ok() || moment::nanos(value).is_some();
+            let is_entry = fields.get(found).is_some_and(is_entry);
+            if !matches!(column, Column::Named(_)) && is_entry {
+                rows.push(row(number, fields, found)?);
+            }
+            continue;
+        };
+        if rows.len() == MOST_ENTRIES {
+            return Err((number, format!("is one entry too many; at most {MOST_ENTRIES} are allowed")));
+        }
+        rows.push(row(number, fields, place)?);
+    }
+    Ok(rows)
+}
+
+fn find(fields: &[String], column: &Column) -> Result<usize, String> {
+    match column {
+        Column::First => Ok(0),
+        Column::Last => Ok(fields.len() - 1),
+        Column::At(place) => Ok(*place),
+        Column::Named(name) => fields
+            .iter()
+            .position(|field| field == name)
+            .ok_or_else(|| format!("has no column {name:?}; there are: {}", shortened(&fields.join(", ")))),
+    }
+}
+
+fn row(line: usize, mut fields: Vec<String>, place: usize) -> Result<Row, BadLine> {
+    if place >= fields.len() {
+        return Err((line, format!("has {} columns; the entry is in number {}", fields.len(), place + 1)));
+    }
+    let first = (place > 0).then(|| std::mem::take(&mut fields[0]));
+    Ok(Row { line, value: fields.swap_remove(place), first })
+}
+
+fn rates(rows: &[Row]) -> Result<Value, BadLine> {
+    let rate = |row: &Row| {
+        let rate = row.value.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
+        rate.map(Value::from)
+            .ok_or_else(|| (row.line, format!("{:?} is no rate; a number from 0 on is allowed", shortened(&row.value))))
+    };
+    rows.iter().map(rate).collect()
+}
+
+/// How long each rate lasts, by the column of times before it, if there is one.
+fn step(rows: &[Row]) -> Result<Option<f64>, BadLine> {
+    let time = |row: &Row| row.first.as_deref().map(|text| moment_of(row.line, text)).transpose();
+    let [first, second, ..] = rows else { return Ok(None) };
+    let (Some(begin), Some(next)) = (time(first)?, time(second)?) else { return Ok(None) };
+    let (step, mut last) = (next - begin, begin);
+    for row in &rows[1..] {
+        let due = time(row)?.unwrap_or(last);
+        // A millisecond is what rounding in the file may have cost.
+        if due <= last || (due - last - step).abs() > 1_000_000 {
+            let reason = "is not as far from the line before as the others; give `step`, or a profile of `steps`";
+            return Err((row.line, reason.to_owned()));
+        }
+        last = due;
+    }
+    Ok(Some(seconds(step)))
+}
+
+fn timestamps(rows: &[Row]) -> Result<Value, BadLine> {
+    let Some(first) = rows.first() else { return Ok(Value::Array(Vec::new())) };
+    let begin = moment_of(first.line, &first.value)?;
+    let mut last = begin;
+    let since = |row: &Row| {
+        let time = moment_of(row.line, &row.value)?;
+        if time < last {
+            return Err((row.line, "is before the line that it follows".to_owned()));
+        }
+        last = time;
+        // From the first one on: nothing is lost to the size of the numbers.
+        Ok(Value::from(seconds(time - begin)))
+    };
+    rows.iter().map(since).collect()
+}
+
+fn moment_of(line: usize, text: &str) -> Result<i128, BadLine> {
+    let reason = || format!("{:?} is no time; seconds or 2026-01-19T16:30:00.125Z are allowed", shortened(text));
+    moment::nanos(text).ok_or_else(|| (line, reason()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of some years are exact")]
+fn seconds(nanos: i128) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// As it is repeated to whoever wrote it.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain(['…']).collect() }
+}

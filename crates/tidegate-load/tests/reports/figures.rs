@@ -1,0 +1,81 @@
+//! The figures of a file, for scripts.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_load::{Cause, End, Missed, Sample};
+
+use crate::run::{Run, millis, plan, report_of, written};
+
+#[test]
+fn a_file_tells_everything_by_name() {
+    let mut run =
+        Run::new(&plan(&json!({"thresholds": ["errors<50%"], "requestOptions": {"auth": {"token": "hunter2"}}})));
+    run.add(5, End::Answered(200), Duration::from_micros(1_000));
+    run.add(2, End::Answered(429), Duration::from_micros(500));
+    run.add(1, End::Failed(Cause::Tls), millis(1));
+    run.miss(1, Missed::NoRoom);
+    let due = Duration::from_secs(2);
+    let attack = Sample { group: 1, intended: due, sent: due, finished: due + millis(2), end: End::Answered(503) };
+    run.record.add(&attack);
+    run.record.add_retry(&Sample { group: 2, ..attack });
+    run.record.give_up(2);
+    let file = written(&run.report());
+    for (pointer, expected) in [
+        ("/format", json!("tidegate-load-result/1")),
+        ("/version", json!(env!("CARGO_PKG_VERSION"))),
+        ("/valid", json!(true)),
+        ("/testId", json!("a1")),
+        ("/ended", json!("completed")),
+        ("/startedAt", json!("2026-01-19T16:30:05.125Z")),
+        ("/elapsedSeconds", json!(60.0)),
+        ("/durationSeconds", json!(60.0)),
+        ("/target", json!("http://127.0.0.1:8082/api/test")),
+        ("/profile", json!("constant")),
+        (
+            "/requests",
+            json!({"planned": 10, "sent": 9, "success": 5, "rateLimited": 2, "errors": 2, "unfinished": 0,
+                   "missed": {"tooLate": 0, "noRoom": 1}, "statuses": {"200": 5, "429": 2, "503": 1}, "failures": {"tls": 1}}),
+        ),
+        ("/offeredPerSecond", json!(10.0 / 60.0)),
+        ("/achievedPerSecond", json!(9.0 / 60.0)),
+        ("/lagSeconds", json!({"p50": 0.000_001, "p99": 0.000_001, "max": 0.000_001})),
+        ("/retries/sent", json!(1)),
+        ("/retries/errors", json!(1)),
+        ("/retries/givenUp", json!(1)),
+        ("/classes/honest/requests/sent", json!(8)),
+        ("/classes/attacker/requests/statuses", json!({"503": 1})),
+        ("/groups/0/name", json!("web")),
+        ("/groups/0/requests/rateLimited", json!(2)),
+        ("/groups/1/class", json!("attacker")),
+        ("/groups/2/retries/statuses", json!({"503": 1})),
+        ("/stepSeconds", json!(1)),
+        ("/series/0/second", json!(0)),
+        (
+            "/series/0/honest",
+            json!({"sent": 8, "success": 5, "rateLimited": 2, "errors": 1, "missed": 1, "p50Seconds": 0.001_003, "p99Seconds": 0.001_003}),
+        ),
+        ("/series/2/attacker/errors", json!(1)),
+        ("/series/1/honest/p99Seconds", Value::Null),
+        (
+            "/thresholds/0",
+            json!({"threshold": "errors<50%", "value": 0.2, "unit": "share", "atLeast": false, "holds": true}),
+        ),
+        ("/thresholdsHold", json!(true)),
+        ("/instances/0/sent", json!(9)),
+        ("/plan/duration", json!(60)),
+        ("/plan/requestOptions/auth", json!("***")),
+    ] {
+        assert_eq!(file.pointer(pointer), Some(&expected), "{pointer}");
+    }
+    assert_eq!(file["series"].as_array().map(Vec::len), Some(3));
+}
+
+/// Verdict first, and the long record last, on one line.
+#[test]
+fn a_file_can_be_looked_at() {
+    let text = String::from_utf8(report_of(None, 0..1_000).write()).expect("text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].contains("format") && lines[3].contains("valid"), "{}", lines[..5].join("\n"));
+    assert!(lines[lines.len() - 2].starts_with("  \"record\": {"), "{}", lines[lines.len() - 2]);
+}
