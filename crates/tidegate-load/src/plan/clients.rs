@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue};
 
-use super::object::{Allowed, Object};
+use tidegate_serve::object::{Allowed, Object};
 
 /// Whether a client means well, so that results can be told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
