@@ -102,7 +102,7 @@ impl<'a> Object<'a> {
     /// A number, or else the usual one; none is a problem that has been told.
     pub fn number_or(&mut self, field: &'static str, allowed: &Allowed, usual: f64) -> Option<f64> {
         if self.fields.get(field).is_none_or(Value::is_null) {
-            self.known.push(field);
+            self.take(field);
             return Some(usual);
         }
         self.number(field, allowed)
