@@ -1,7 +1,6 @@
 //! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its path.
 
 mod clients;
-mod object;
 mod overrides;
 mod part;
 mod profiles;
@@ -14,6 +13,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
+use tidegate_serve::object::{Allowed, Object, Problems, shown};
 use tidegate_serve::{HttpUrl, Problem, json};
 
 pub use clients::{Class, Group, Politeness};
@@ -26,7 +26,6 @@ pub use thresholds::{Figure, InvalidThreshold, Outcome, Threshold};
 use crate::profile::Profile;
 use crate::schedule::{Arrivals, Schedule};
 use crate::trace;
-use object::{Allowed, Object, Problems};
 use profiles::{Read, SOME_TIME};
 
 /// A plan that has been checked.
@@ -260,7 +259,7 @@ fn start_at(plan: &mut Object<'_>) -> Option<Option<SystemTime>> {
     let Some(value) = plan.take("startAt") else { return Some(None) };
     let seconds = value.as_f64().filter(|seconds| (0.0..=1e11).contains(seconds));
     if seconds.is_none() {
-        plan.wrong("startAt", format!("is {}; seconds since 1970 are allowed", object::shown(&value)));
+        plan.wrong("startAt", format!("is {}; seconds since 1970 are allowed", shown(&value)));
     }
     Some(Some(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds?)))
 }
@@ -269,7 +268,7 @@ fn start_at(plan: &mut Object<'_>) -> Option<Option<SystemTime>> {
 #[expect(clippy::option_option, reason = "a problem is not the whole plan")]
 fn part(plan: &mut Object<'_>) -> Option<Option<Part>> {
     let Some(value) = plan.take("part") else { return Some(None) };
-    let text = value.as_str().map_or_else(|| object::shown(&value), str::to_owned);
+    let text = value.as_str().map_or_else(|| shown(&value), str::to_owned);
     text.parse().map(Some).map_err(|error: InvalidPart| plan.wrong("part", error.to_string())).ok()
 }
 

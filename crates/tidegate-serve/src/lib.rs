@@ -32,6 +32,7 @@ pub mod json;
 mod log;
 mod loopback;
 mod nanos;
+pub mod object;
 mod open_files;
 mod problem;
 mod process;

@@ -4,8 +4,8 @@ mod check;
 mod environment;
 mod gateway;
 mod orders;
-#[allow(dead_code, reason = "the first small server is yet to come")]
 mod service;
+mod target;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,6 +26,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Gateway(gateway::Arguments),
+    Target(target::Arguments),
     Check(check::Arguments),
     /// Print a completion script for a shell
     Completions {
@@ -46,6 +47,7 @@ fn print(bytes: &[u8]) -> anyhow::Result<()> {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Gateway(arguments) => gateway::run(arguments),
+        Command::Target(arguments) => target::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions { shell } => {
             // Into memory first: it panics when it can't write.

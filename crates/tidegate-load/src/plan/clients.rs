@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue};
 
-use super::object::{Allowed, Object};
+use tidegate_serve::object::{Allowed, Object};
 
 /// The most groups of a plan: each has histograms of its own.
 pub(crate) const MOST_GROUPS: usize = 100;

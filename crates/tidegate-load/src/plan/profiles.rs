@@ -5,8 +5,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::Value;
 
-use super::object::{Allowed, Object, shown};
 use crate::profile::Shape;
+use tidegate_serve::object::{Allowed, Object, shown};
 
 /// More than any machine sends.
 const HIGHEST_RATE: f64 = 10_000_000.0;

@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
 use tidegate_serve::HttpUrl;
 
-use super::object::{Allowed, Object};
+use tidegate_serve::object::{Allowed, Object};
 
 /// What is sent.
 #[derive(Clone, Debug)]

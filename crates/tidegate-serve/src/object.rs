@@ -4,46 +4,53 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
-use tidegate_serve::Problem;
+
+use crate::Problem;
 
 /// All that is wrong.
-#[derive(Default)]
-pub(super) struct Problems(RefCell<Vec<Problem>>);
+#[derive(Debug, Default)]
+pub struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    pub(super) fn add(&self, path: impl Into<String>, message: impl Into<String>) {
+    /// One more.
+    pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
         self.0.borrow_mut().push(Problem { path: path.into(), message: message.into() });
     }
 
-    pub(super) fn all(self) -> Vec<Problem> {
+    /// All of them, in the order they were found.
+    pub fn all(self) -> Vec<Problem> {
         self.0.into_inner()
     }
 }
 
 /// A number that a field may be.
-#[derive(Clone)]
-pub(super) struct Allowed {
+#[derive(Clone, Debug)]
+pub struct Allowed {
     range: RangeInclusive<f64>,
     what: &'static str,
 }
 
 impl Allowed {
-    pub(super) const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
+    /// A range, and how it is told: "seconds from 0 to 60 are allowed".
+    pub const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
         Self { range, what }
     }
 }
 
 /// An object whose fields are taken one by one; what is left over in the end is unknown.
-pub(super) struct Object<'a> {
+#[derive(Debug)]
+pub struct Object<'a> {
     path: String,
     fields: Map<String, Value>,
     /// The fields that it may have.
     known: Vec<&'static str>,
-    pub(super) problems: &'a Problems,
+    /// What is wrong with it so far.
+    pub problems: &'a Problems,
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn new(path: impl Into<String>, value: Value, problems: &'a Problems) -> Option<Self> {
+    /// The fields of `value`, which stands at `path`; none, and a problem more, if it is no object.
+    pub fn new(path: impl Into<String>, value: Value, problems: &'a Problems) -> Option<Self> {
         let path = path.into();
         match value {
             Value::Object(fields) => Some(Self { path, fields, known: Vec::new(), problems }),
@@ -55,22 +62,23 @@ impl<'a> Object<'a> {
     }
 
     /// Where a field of it is.
-    pub(super) fn at(&self, field: &str) -> String {
+    pub fn at(&self, field: &str) -> String {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
 
-    pub(super) fn wrong(&self, field: &str, message: impl Into<String>) {
+    /// Tells what is wrong with a field.
+    pub fn wrong(&self, field: &str, message: impl Into<String>) {
         self.problems.add(self.at(field), message);
     }
 
     /// Takes a field; `null` is none.
-    pub(super) fn take(&mut self, field: &'static str) -> Option<Value> {
+    pub fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
         self.fields.remove(field).filter(|value| !value.is_null())
     }
 
     /// Another name of a field, where that is not there itself.
-    pub(super) fn alias(&mut self, field: &'static str, other: &str) {
+    pub fn alias(&mut self, field: &'static str, other: &str) {
         if let Some(value) = self.fields.remove(other)
             && self.fields.insert(field.to_owned(), value).is_some()
         {
@@ -78,7 +86,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(super) fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
+    /// A number that must be there; none is a problem that has been told.
+    pub fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
         let Some(value) = self.take(field) else {
             self.wrong(field, format!("is missing; {}", allowed.what));
             return None;
@@ -90,16 +99,17 @@ impl<'a> Object<'a> {
         number
     }
 
-    pub(super) fn number_or(&mut self, field: &'static str, allowed: &Allowed, usual: f64) -> Option<f64> {
+    /// A number, or else the usual one; none is a problem that has been told.
+    pub fn number_or(&mut self, field: &'static str, allowed: &Allowed, usual: f64) -> Option<f64> {
         if self.fields.get(field).is_none_or(Value::is_null) {
-            self.known.push(field);
+            self.take(field);
             return Some(usual);
         }
         self.number(field, allowed)
     }
 
-    /// A whole number, which JSON holds exactly.
-    pub(super) fn whole_or(&mut self, field: &'static str, allowed: RangeInclusive<u64>, usual: u64) -> Option<u64> {
+    /// A whole number, which JSON holds exactly, or else the usual one; none is a problem that has been told.
+    pub fn whole_or(&mut self, field: &'static str, allowed: RangeInclusive<u64>, usual: u64) -> Option<u64> {
         let Some(value) = self.take(field) else { return Some(usual) };
         let number = value.as_u64().filter(|number| allowed.contains(number));
         if number.is_none() {
@@ -109,8 +119,20 @@ impl<'a> Object<'a> {
         number
     }
 
+    /// Yes or no, or else the usual; none is a problem that has been told.
+    pub fn switch_or(&mut self, field: &'static str, usual: bool) -> Option<bool> {
+        match self.take(field) {
+            None => Some(usual),
+            Some(Value::Bool(yes)) => Some(yes),
+            Some(other) => {
+                self.wrong(field, format!("is {}; true or false is allowed", shown(&other)));
+                None
+            }
+        }
+    }
+
     /// Some text, if it is there.
-    pub(super) fn text(&mut self, field: &'static str) -> Option<String> {
+    pub fn text(&mut self, field: &'static str) -> Option<String> {
         match self.take(field)? {
             Value::String(text) => Some(text),
             other => {
@@ -120,7 +142,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(super) fn list(&mut self, field: &'static str, most: usize) -> Option<Vec<Value>> {
+    /// A list of at most so many, if it is there.
+    pub fn list(&mut self, field: &'static str, most: usize) -> Option<Vec<Value>> {
         match self.take(field)? {
             Value::Array(values) if values.len() <= most => Some(values),
             Value::Array(values) => {
@@ -135,7 +158,7 @@ impl<'a> Object<'a> {
     }
 
     /// Texts by name, such as headers.
-    pub(super) fn texts(&mut self, field: &'static str) -> Vec<(String, String)> {
+    pub fn texts(&mut self, field: &'static str) -> Vec<(String, String)> {
         let Some(value) = self.take(field) else { return Vec::new() };
         let Value::Object(fields) = value else {
             self.wrong(field, format!("is {}; an object of texts is allowed", shown(&value)));
@@ -153,13 +176,14 @@ impl<'a> Object<'a> {
         texts
     }
 
-    pub(super) fn object(&mut self, field: &'static str) -> Option<Object<'a>> {
+    /// An object in it, if it is there.
+    pub fn object(&mut self, field: &'static str) -> Option<Object<'a>> {
         let value = self.take(field)?;
         Object::new(self.at(field), value, self.problems)
     }
 
     /// Tells of everything that nobody has asked for.
-    pub(super) fn end(self) {
+    pub fn end(self) {
         for field in self.fields.keys() {
             let known = self.known.join(", ");
             self.problems.add(self.at(field), format!("is unknown; there are: {known}"));
@@ -168,7 +192,7 @@ impl<'a> Object<'a> {
 }
 
 /// A value as it is repeated to whoever wrote it, shortened.
-pub(super) fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 60 { text } else { text.chars().take(60).chain(['…']).collect() }
 }

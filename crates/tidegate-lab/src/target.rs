@@ -1,0 +1,24 @@
+//! A service to protect: so many workers, a bounded queue before them, a service time of a known distribution, and faults
+//! that are switched at run time.
+//!
+//! What it decides is free of clocks and input: [`ServiceTime`], [`Contention`], [`Station`] and [`Faults`] serve a
+//! simulation as well. [`Target`] lets them answer HTTP.
+
+mod actuator;
+mod alarm;
+mod burner;
+mod contention;
+mod desk;
+mod duration_text;
+mod fault_switch;
+mod faults;
+mod http_service;
+mod metrics;
+mod service_time;
+mod station;
+
+pub use contention::Contention;
+pub use faults::Faults;
+pub use http_service::{Settings, Target, Work};
+pub use service_time::{InvalidServiceTime, ServiceTime};
+pub use station::{Station, Ticket};

@@ -1,0 +1,118 @@
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::oneshot;
+
+use super::desk::Place;
+
+/// Threads that burn CPU, one a worker, so that services compete for real cores, and the thread that answers for none.
+pub(super) struct Burner {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    jobs: Mutex<Jobs>,
+    work: Condvar,
+}
+
+/// Never more than there are places.
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    over: bool,
+}
+
+struct Job {
+    time: Duration,
+    place: Place,
+    done: oneshot::Sender<Place>,
+}
+
+impl Burner {
+    pub(super) fn start(threads: usize) -> io::Result<Self> {
+        let burner = Self { shared: Arc::default() };
+        for _ in 0..threads {
+            let shared = Arc::clone(&burner.shared);
+            thread::Builder::new().name("burner".to_owned()).stack_size(64 * 1024).spawn(move || shared.run())?;
+        }
+        Ok(burner)
+    }
+
+    /// Burns so much CPU time, and gives the place back. Whoever leaves meanwhile leaves the place to the work, which goes on to its
+    /// end, as it would in a service that does not look whether anybody still waits. None if the thread is lost.
+    pub(super) async fn burn(&self, time: Duration, place: Place) -> Option<Place> {
+        let (done, burned) = oneshot::channel();
+        self.shared.jobs().waiting.push_back(Job { time, place, done });
+        self.shared.work.notify_one();
+        burned.await.ok()
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        self.shared.jobs().over = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            let waited = self.work.wait_while(self.jobs(), |jobs| jobs.waiting.is_empty() && !jobs.over);
+            let mut jobs = waited.unwrap_or_else(PoisonError::into_inner);
+            if jobs.over {
+                return;
+            }
+            let job = jobs.waiting.pop_front();
+            drop(jobs);
+            if let Some(Job { time, place, done }) = job {
+                burn(time);
+                // If nobody waits for it, the place goes to the next by being dropped.
+                let _told = done.send(place);
+            }
+        }
+    }
+}
+
+/// Uses so much CPU time of this thread, however long that takes.
+fn burn(time: Duration) {
+    let end = cpu_time() + time;
+    while cpu_time() < end {
+        // Some ten microseconds between two looks at the clock, which is a system call.
+        let mut number = 1_u64;
+        for step in 0..10_000 {
+            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step));
+        }
+    }
+}
+
+/// What this thread has used until now.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_burned_and_not_waited_for() {
+        let (before, time) = (cpu_time(), Duration::from_millis(20));
+        burn(time);
+        assert!(cpu_time() >= before + time);
+        let before = cpu_time();
+        burn(Duration::ZERO);
+        assert!(cpu_time() < before + time);
+    }
+}
