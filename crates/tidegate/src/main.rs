@@ -3,6 +3,7 @@
 mod check;
 mod environment;
 mod gateway;
+mod load;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Gateway(gateway::Arguments),
+    Load(load::Arguments),
     Check(check::Arguments),
     /// Print a completion script for a shell
     Completions {
@@ -43,6 +45,7 @@ fn print(bytes: &[u8]) -> anyhow::Result<()> {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Gateway(arguments) => gateway::run(arguments),
+        Command::Load(arguments) => load::run(arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions { shell } => {
             // Into memory first: it panics when it can't write.
