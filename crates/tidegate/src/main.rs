@@ -6,6 +6,7 @@ mod gateway;
 mod orders;
 mod service;
 mod target;
+mod load;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ struct Arguments {
 enum Command {
     Gateway(gateway::Arguments),
     Target(target::Arguments),
+    Load(load::Arguments),
     Check(check::Arguments),
     /// Print a completion script for a shell
     Completions {
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Gateway(arguments) => gateway::run(arguments),
         Command::Target(arguments) => target::run(&arguments),
+        Command::Load(arguments) => load::run(arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions { shell } => {
             // Into memory first: it panics when it can't write.

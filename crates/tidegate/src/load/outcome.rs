@@ -1,0 +1,36 @@
+//! How a run is told, and by which exit code.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use tidegate_load::Report;
+
+use crate::print;
+
+/// The run's thresholds were not kept.
+const THRESHOLDS: u8 = 99;
+/// The run proves nothing.
+const INVALID: u8 = 98;
+/// What was given can't be used.
+pub(crate) const BAD_INPUT: u8 = 2;
+
+/// Prints the summary, writes the result if asked, and says how it went. A run that proves nothing proves nothing about thresholds either,
+/// so that comes first.
+pub(crate) fn tell(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
+    // Before anything is printed: whoever reads the summary may rely on the file.
+    if let Some(path) = json {
+        std::fs::write(path, report.write()).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    let has_colours =
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    print(report.summary(has_colours).as_bytes())?;
+    Ok(if !report.verdict().is_valid() {
+        ExitCode::from(INVALID)
+    } else if !report.thresholds_hold() {
+        ExitCode::from(THRESHOLDS)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
