@@ -22,8 +22,6 @@ use crate::record::{Counts, Fine, MOST_A_STEP, MOST_REQUESTS, MOST_STEPS, Record
 use bounded::{Shown, at_most};
 use counted::{StepTallyText, TallyText};
 
-/// The most bytes of a file.
-const MOST_BYTES: usize = 256 << 20;
 /// The most runs that are merged.
 pub(super) const MOST_INSTANCES: usize = 1_000;
 /// The most pairs of a histogram; none of ours can have as many.
@@ -113,6 +111,9 @@ struct StepText {
 }
 
 impl Report {
+    /// The most bytes of a file. An hour of two classes, ten thousand requests a second, takes some 60 MB, a minute one.
+    pub const MOST_BYTES: u64 = 512 << 20;
+
     /// As a file.
     pub fn write(&self) -> Vec<u8> {
         let figures = serde_json::to_string_pretty(&self.figures()).expect("names are text, and numbers finite");
@@ -124,8 +125,8 @@ impl Report {
 
     /// Reads what [`write`](Self::write) wrote, and believes none of it.
     pub fn read(bytes: &[u8]) -> Result<Self, InvalidReport> {
-        if bytes.len() > MOST_BYTES {
-            return Err(invalid(format!("it is longer than {} MiB", MOST_BYTES >> 20)));
+        if bytes.len() as u64 > Self::MOST_BYTES {
+            return Err(invalid(format!("it is longer than {} MiB", Self::MOST_BYTES >> 20)));
         }
         let document: Document = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
         if document.format != FORMAT {
