@@ -194,12 +194,12 @@ impl Record {
     }
 
     fn is_too_much_with(&self, other: &Self) -> bool {
-        let is_too_much = |ours: &Counts, theirs: &Counts, most: u64| ours.total() + theirs.total() > most;
+        let total = |tallies: &[Tally]| tallies.iter().map(|tally| tally.counts.total()).sum::<u64>();
         let steps = self.steps.iter().zip(&other.steps);
         let mut steps = steps.flat_map(|(ours, theirs)| Class::ALL.map(|class| (ours.of(class), theirs.of(class))));
-        is_too_much(&self.all().counts, &other.all().counts, MOST_REQUESTS)
-            || is_too_much(&self.all_retries().counts, &other.all_retries().counts, MOST_REQUESTS)
-            || steps.any(|(ours, theirs)| is_too_much(&ours.counts, &theirs.counts, MOST_A_STEP))
+        total(&self.groups) + total(&other.groups) > MOST_REQUESTS
+            || total(&self.retries) + total(&other.retries) > MOST_REQUESTS
+            || steps.any(|(ours, theirs)| ours.counts.total() + theirs.counts.total() > MOST_A_STEP)
     }
 
     /// All groups together.

@@ -49,6 +49,10 @@ fn resolve_profile(holder: &mut Value, directory: &Path, wrong: impl Fn(String, 
     }
     if let Err((field, reason)) = resolve_params(params, directory) {
         wrong(format!("profile.params.{field}"), reason);
+        if !params.contains_key("timestamps") {
+            // So that nobody is told besides that there are none.
+            params.entry("rates").or_insert_with(|| vec![0].into());
+        }
     }
     // Whatever was wrong with them has been told.
     for field in ["file", "column", "values"] {

@@ -345,6 +345,19 @@ fn a_plan_is_shown_as_it_was_given_without_its_secrets() {
     assert!(!shown.to_string().contains("hunter2"));
 }
 
+/// However much is in it: a report holds it.
+#[test]
+fn a_plan_is_not_shown_at_any_length() {
+    let nested = (0..5).fold(json!("a"), |inner, _| json!(vec![inner; 20]));
+    let wide: serde_json::Map<String, Value> = (0..5_000).map(|number| (number.to_string(), json!(1))).collect();
+    let mut plan = with_profile("constant", &json!({"rps": 1}));
+    plan["requestOptions"] = json!({"body": {"nested": nested, "wide": wide}});
+    let shown = read(&plan).shown().clone();
+    assert!(shown.to_string().len() < 100_000, "{}", shown.to_string().len());
+    plan["requestOptions"]["body"]["nested"] = json!(1);
+    assert_eq!(read(&plan).shown()["requestOptions"]["body"]["wide"]["…"], "4900 more");
+}
+
 #[test]
 fn a_digest_is_of_what_a_plan_says() {
     let plan = with_profile("constant", &json!({"rps": 1}));

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 const HIDDEN: &str = "***";
 /// Longer lists are told by their length.
 const LONGEST_LIST: usize = 100;
+/// Of what consists of more values, the rest is left out.
+const MOST_VALUES: u32 = 10_000;
 /// Longer texts are cut.
 const LONGEST_TEXT: usize = 1_000;
 
@@ -18,12 +20,26 @@ fn is_secret(name: &str) -> bool {
     SECRETS.iter().any(|secret| name.contains(secret))
 }
 
-/// A plan, or a part of one, as it may be shown.
-pub(super) fn shown(value: &Value) -> Value {
+/// A plan as it may be shown.
+pub(super) fn shown(plan: &Value) -> Value {
+    told(plan, &mut { MOST_VALUES })
+}
+
+fn told(value: &Value, left: &mut u32) -> Value {
+    *left = left.saturating_sub(1);
     match value {
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), field(name, value))).collect(),
+        _ if *left == 0 => "…".into(),
+        Value::Object(fields) => {
+            let some = fields.iter().take(LONGEST_LIST);
+            let mut some: Map<String, Value> =
+                some.map(|(name, value)| (name.clone(), field(name, value, left))).collect();
+            if fields.len() > LONGEST_LIST {
+                some.insert("…".to_owned(), format!("{} more", fields.len() - LONGEST_LIST).into());
+            }
+            some.into()
+        }
         Value::Array(list) if list.len() > LONGEST_LIST => format!("{} entries", list.len()).into(),
-        Value::Array(list) => list.iter().map(shown).collect(),
+        Value::Array(list) => list.iter().map(|value| told(value, left)).collect(),
         Value::String(text) if text.chars().count() > LONGEST_TEXT => {
             text.chars().take(LONGEST_TEXT).chain(['…']).collect::<String>().into()
         }
@@ -31,12 +47,12 @@ pub(super) fn shown(value: &Value) -> Value {
     }
 }
 
-fn field(name: &str, value: &Value) -> Value {
+fn field(name: &str, value: &Value, left: &mut u32) -> Value {
     match value {
         Value::Null => Value::Null,
         _ if is_secret(name) => HIDDEN.into(),
-        Value::String(url) if name == "limiterUrl" || name == "url" => shown(&without_secrets(url).into()),
-        other => shown(other),
+        Value::String(url) if name == "limiterUrl" || name == "url" => told(&without_secrets(url).into(), left),
+        other => told(other, left),
     }
 }
 

@@ -26,6 +26,9 @@ impl Report {
         for reason in verdict.reasons.iter().take(MOST_ROWS) {
             page.marked("INVALID", Ink::Red, reason);
         }
+        if verdict.reasons.len() > MOST_ROWS {
+            page.plain(&format!("         and {} more", verdict.reasons.len() - MOST_ROWS));
+        }
         for qualification in &verdict.qualifications {
             page.marked("note", Ink::Yellow, qualification);
         }

@@ -37,7 +37,9 @@ fn what_is_no_result_is_refused_with_a_reason() {
     for (pointer, value, expected) in [
         ("/format", json!("tidegate-load-result/2"), "its format is \"tidegate-load-result/2\""),
         ("/plan", json!([]), "`plan` is no object"),
+        ("/plan", json!(vec![0; 40_000]), "`plan` has too many values"),
         ("/record", json!(null), "invalid type: null"),
+        ("/record/lag", json!(vec![[1, 1]; 30_001]), "a list has more than 30000 entries"),
         ("/record/planDigest", json!("xyz"), "`planDigest`"),
         ("/record/target", json!("a\u{1b}[31m"), "can't be printed"),
         ("/record/target", json!("a".repeat(10_000)), "too long"),
@@ -47,8 +49,8 @@ fn what_is_no_result_is_refused_with_a_reason() {
         ("/record/durationMicros", json!(-1), "invalid value"),
         ("/record/timeoutMicros", json!(u64::MAX), "`timeoutMicros`"),
         ("/record/thresholds", json!(["p99"]), "is no threshold"),
-        ("/record/thresholds", json!(vec!["p99<1s"; 101]), "more than 100"),
-        ("/record/groups", json!([]), "`groups` has none"),
+        ("/record/thresholds", json!(vec!["p99<1s"; 101]), "a list has more than 100 entries"),
+        ("/record/groups", json!([]), "`groups` is empty"),
         ("/record/groups/0/name", json!(""), "a name that none can have"),
         ("/record/groups/0/name", json!("a\u{7}"), "a name that none can have"),
         ("/record/groups/0/isAttacker", json!(true), "its steps and of its groups differ"),
@@ -70,13 +72,13 @@ fn what_is_no_result_is_refused_with_a_reason() {
             json!(1_000_000_000_000_001_u64),
             "more requests than can be counted",
         ),
-        ("/record/steps", json!(vec![json!({}); 3_601]), "`steps` has 3601 entries"),
+        ("/record/steps", json!(vec![json!({}); 3_601]), "a list has more than 3600 entries"),
         ("/record/steps", json!([]), "its steps and of its groups differ"),
         ("/record/steps/0/honest/latency/0/1", json!(5_000_000_000_u64), "expected u32"),
         ("/record/steps/0/honest/counts/unfinished", json!(5), "its steps and of its groups differ"),
         ("/record/lag", json!([]), "the requests of its lags"),
         ("/record/lag", json!([[0, 5]]), "`lag` has times"),
-        ("/record/instances", json!([]), "`instances` has none"),
+        ("/record/instances", json!([]), "`instances` is empty"),
         ("/record/instances/0/testId", json!("\u{1b}]0;x"), "`testId`"),
         ("/record/instances/0/part", json!("3/2"), "`part` is \"3/2\""),
         ("/record/instances/0/sent", json!(u64::MAX), "beyond what is possible"),
@@ -104,7 +106,7 @@ fn what_is_no_result_is_refused_with_a_reason() {
 #[test]
 fn thousands_of_groups_and_instances_are_refused() {
     let good = written(&report_of(None, 0..10));
-    for (field, most) in [("groups", 100), ("instances", 1_000)] {
+    for (field, most) in [("groups", 100), ("instances", 1_000), ("steps", 3_600)] {
         let mut bad = good.clone();
         let one = bad["record"][field][0].clone();
         bad["record"][field] = json!(vec![one; 50_000]);

@@ -11,9 +11,6 @@ use tidegate_load::Report;
 
 use super::outcome::{BAD_INPUT, tell};
 
-/// The most bytes of a file that are read; more than any result has.
-const MOST_BYTES: u64 = 256 << 20;
-
 /// Put the results of several instances together, exactly
 ///
 /// The results must be of the same plan: of its parts (`--part 1/3` and so on), or of the whole plan run several times. Prints the summary
@@ -59,6 +56,6 @@ fn report(path: &Path) -> Result<Report, String> {
 /// One byte more than a result may have tells that it has too many.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    File::open(path)?.take(Report::MOST_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::MOST_PAIRS;
+use super::bounded::at_most;
 use crate::record::{Cause, Coarse, Counts, Fine, MOST_REQUESTS, StepTally, Tally};
 
 /// Leaves out what is usual.
@@ -13,9 +15,9 @@ fn is_zero(count: &u64) -> bool {
 #[derive(Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct CountsText {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<_, _, 900>")]
     statuses: Vec<(u16, u64)>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<_, _, 5>")]
     failures: Vec<(String, u64)>,
     #[serde(skip_serializing_if = "is_zero")]
     unfinished: u64,
@@ -32,7 +34,9 @@ struct CountsText {
 #[serde(deny_unknown_fields)]
 pub(super) struct TallyText {
     counts: CountsText,
+    #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
     latency: Vec<(u64, u64)>,
+    #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
     service: Vec<(u64, u64)>,
 }
 
@@ -41,6 +45,7 @@ pub(super) struct TallyText {
 #[serde(deny_unknown_fields)]
 pub(super) struct StepTallyText {
     counts: CountsText,
+    #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
     latency: Vec<(u64, u32)>,
 }
 
