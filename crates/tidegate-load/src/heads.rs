@@ -1,6 +1,10 @@
-//! Requests as they are sent over HTTP/1.1.
+//! Requests as they are sent.
 
-use crate::plan::{Group, Plan};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method};
+
+use crate::plan::{Group, Plan, Request};
 
 /// Everything that is sent for a request, put together from what all have in common and what a client has of its own.
 #[derive(Clone, Debug)]
@@ -8,28 +12,35 @@ pub struct Heads {
     /// The request line, and the fields that all have.
     start: Vec<u8>,
     groups: Vec<Group>,
-    body: Vec<u8>,
+    body: Bytes,
+    /// The same over HTTP/2, without what a client has of its own.
+    request: http::Request<()>,
 }
 
 impl Heads {
     /// Of a plan.
     pub fn new(plan: &Plan) -> Self {
-        let request = &plan.request;
-        let mut start =
-            format!("{} {} HTTP/1.1\r\nhost: {}\r\n", request.method, request.path, plan.target.authority).into_bytes();
-        for (name, value) in &request.headers {
+        let Request { method, path, headers, body, .. } = &plan.request;
+        let authority = &plan.target.authority;
+        let mut fields: HeaderMap = headers.iter().cloned().collect();
+        fields
+            .entry(USER_AGENT)
+            .or_insert(HeaderValue::from_static(concat!("tidegate-load/", env!("CARGO_PKG_VERSION"))));
+        // Some servers want to be told even of no body where one is usual.
+        if !body.is_empty() || [Method::POST, Method::PUT, Method::PATCH].contains(method) {
+            fields.insert(CONTENT_LENGTH, body.len().into());
+        }
+        let mut start = format!("{method} {path} HTTP/1.1\r\nhost: {authority}\r\n").into_bytes();
+        for (name, value) in &fields {
             field(&mut start, name.as_str(), |out| out.extend_from_slice(value.as_bytes()));
         }
-        let has_agent = request.headers.iter().any(|(name, _)| name == "user-agent");
-        if !has_agent {
-            let agent = concat!("tidegate-load/", env!("CARGO_PKG_VERSION"));
-            field(&mut start, "user-agent", |out| out.extend_from_slice(agent.as_bytes()));
-        }
-        if !request.body.is_empty() {
-            let length = request.body.len().to_string();
-            field(&mut start, "content-length", |out| out.extend_from_slice(length.as_bytes()));
-        }
-        Self { start, groups: plan.clients.clone(), body: request.body.clone() }
+        let scheme = if plan.target.is_tls { "https" } else { "http" };
+        let mut request = http::Request::new(());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() =
+            format!("{scheme}://{authority}{path}").parse().expect("the parts of a URL, and a query that was encoded");
+        *request.headers_mut() = fields;
+        Self { start, groups: plan.clients.clone(), body: Bytes::copy_from_slice(body), request }
     }
 
     /// Writes the request of a client.
@@ -40,6 +51,19 @@ impl Heads {
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.body);
+    }
+
+    /// The same for HTTP/2.
+    pub fn request(&self, group: usize, client: u64) -> http::Request<Bytes> {
+        let mut request = self.request.clone().map(|()| self.body.clone());
+        for (name, template) in &self.groups[group].headers {
+            let mut value = Vec::new();
+            template.write(client, &mut value);
+            if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
+                request.headers_mut().append(name, value);
+            }
+        }
+        request
     }
 }
 

@@ -1,18 +1,28 @@
-//! Load with a plan: how many requests a second ([`Profile`]), when each of them is due ([`Schedule`]), what is sent, by whom ([`Plan`]).
+//! Load with a plan: how many requests a second ([`Profile`]), when each of them is due ([`Schedule`]), what is sent, by whom ([`Plan`]), how
+//! it is sent ([`Run`]), and what became of it ([`Record`], [`Report`]).
 //!
-//! All of it is pure: the same plan and seed give the same arrivals, whoever is asked to bear them.
+//! Plans, schedules and records are pure: the same plan and seed give the same arrivals, whoever is asked to bear them.
 
+mod agenda;
+mod answer;
 mod assignment;
 mod heads;
+mod live;
 mod plan;
 mod profile;
 mod record;
 mod report;
+mod run;
 mod schedule;
+mod sender;
+pub mod service;
 mod trace;
+mod trust;
+mod wire;
 
 pub use assignment::Assignment;
 pub use heads::Heads;
+pub use live::{Progress, Totals, Trouble};
 pub use plan::{
     Class, Figure, Group, InvalidPart, InvalidPlan, InvalidThreshold, Outcome, Overrides, Part, Plan, Politeness,
     Request, Threshold, Times,
@@ -20,4 +30,5 @@ pub use plan::{
 pub use profile::{Profile, Shape};
 pub use record::{Cause, Coarse, Counts, End, Fine, Missed, NotAlike, Record, Sample, Spread, Step, StepTally, Tally};
 pub use report::{CannotMerge, Ended, InvalidReport, Judged, Reading, Report, Unit, Verdict};
+pub use run::{NotConstant, NotStarted, Run};
 pub use schedule::{Arrivals, Schedule};

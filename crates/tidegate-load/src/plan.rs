@@ -1,5 +1,6 @@
 //! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its path.
 
+mod about;
 mod clients;
 mod overrides;
 mod part;
@@ -10,6 +11,7 @@ mod thresholds;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -26,6 +28,7 @@ pub use thresholds::{Figure, InvalidThreshold, Outcome, Threshold};
 use crate::profile::Profile;
 use crate::schedule::{Arrivals, Schedule};
 use crate::trace;
+pub(crate) use profiles::SOME_RATE;
 use profiles::{Read, SOME_TIME};
 
 /// A plan that has been checked.
@@ -67,7 +70,7 @@ pub enum Times {
     /// By a rate.
     Rate(Profile, Arrivals),
     /// As they were recorded.
-    Recorded(Vec<Duration>),
+    Recorded(Arc<[Duration]>),
 }
 
 impl Times {
@@ -217,7 +220,7 @@ fn timing(plan: &mut Object<'_>, seed: u64) -> Option<(&'static str, Duration, T
     let duration = Duration::from_secs_f64(duration?);
     let times = match read {
         Read::Shapes(shapes) => Times::Rate(Profile::sequence(shapes), arrivals(kind)),
-        Read::Times(times) => Times::Recorded(times),
+        Read::Times(times) => Times::Recorded(times.into()),
     };
     Some((kind, duration, times))
 }

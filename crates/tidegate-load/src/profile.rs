@@ -81,6 +81,37 @@ impl Profile {
         Some(Duration::from_secs_f64(time.clamp(piece.start, end)))
     }
 
+    /// The same until `time`, and then another shape to the end. What was before the piece that `time` falls into is forgotten.
+    #[must_use]
+    pub fn changed(&self, time: Duration, shape: Shape) -> Self {
+        let start = time.as_secs_f64().min(self.length);
+        let before = self.expected(time);
+        let mut pieces: Vec<Piece> = self.piece_at(start).into_iter().cloned().collect();
+        let total = before + shape.expected(self.length - start);
+        pieces.push(Piece { shape, start, before });
+        Self { pieces, length: self.length, total }
+    }
+
+    /// The highest rate that it reaches.
+    pub fn peak(&self) -> f64 {
+        self.pieces.iter().map(|piece| piece.shape.peak()).fold(0.0, f64::max)
+    }
+
+    /// The last burst that begins after `from` and not after `to`: when, and at which rate.
+    pub fn burst_between(&self, from: Duration, to: Duration) -> Option<(Duration, f64)> {
+        let (from, to) = (from.as_secs_f64(), to.as_secs_f64().min(self.length));
+        let place = self.pieces.partition_point(|piece| piece.start <= to).checked_sub(1)?;
+        let piece = &self.pieces[place];
+        let begun = match (piece.shape.burst_before(to - piece.start), place.checked_sub(1)) {
+            (Some((time, rate)), _) => (piece.start + time, rate),
+            (None, Some(previous)) if piece.shape.rate(0.0) > self.pieces[previous].shape.rate(f64::MAX) => {
+                (piece.start, piece.shape.rate(0.0))
+            }
+            _ => return None,
+        };
+        (begun.0 > from).then(|| (Duration::from_secs_f64(begun.0), begun.1))
+    }
+
     fn piece_at(&self, time: f64) -> Option<&Piece> {
         let place = self.pieces.partition_point(|piece| piece.start <= time);
         place.checked_sub(1).map(|place| &self.pieces[place])

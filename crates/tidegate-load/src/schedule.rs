@@ -37,6 +37,24 @@ impl Schedule {
         let next = rng.as_mut().map_or(0.0, exponential);
         Self { profile, next, rng }
     }
+
+    /// When the next request is due; `None` after the last.
+    pub fn due(&self) -> Option<Duration> {
+        self.profile.due(self.next)
+    }
+
+    /// Goes on to the request so many places further.
+    pub fn advance(&mut self, places: u64) {
+        self.next += match &mut self.rng {
+            None => places as f64,
+            Some(rng) => (0..places).map(|_| exponential(rng)).sum(),
+        };
+    }
+
+    /// Follows another profile from here on. What it says of the time before must be the same.
+    pub fn change(&mut self, profile: Profile) {
+        self.profile = profile;
+    }
 }
 
 /// Exponentially distributed, with mean 1.
@@ -49,8 +67,8 @@ impl Iterator for Schedule {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let due = self.profile.due(self.next)?;
-        self.next += self.rng.as_mut().map_or(1.0, exponential);
+        let due = self.due()?;
+        self.advance(1);
         Some(due)
     }
 }

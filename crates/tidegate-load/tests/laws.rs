@@ -158,3 +158,28 @@ fn times_between_poisson_arrivals_are_exponential() {
         assert!(distance < 1.95 / n.sqrt(), "{profile:?}: {distance} of {}", 1.95 / n.sqrt());
     }
 }
+
+/// Each burst is told once by whoever looks from time to time, whatever their steps.
+#[test]
+fn bursts_are_told_when_they_begin() {
+    let shape = Shape::Burst { base: 10.0, spike: 50.0, spike_length: 10.0, period: 60.0 };
+    let burst = Profile::of(shape, Duration::from_secs(300));
+    let calm = Profile::of(Shape::Constant { rate: 5.0 }, Duration::from_secs(300));
+    let attacks = [(1.0, 20), (80.0, 5), (1.0, 30), (60.0, 7)];
+    let attacks = attacks.map(|(rate, length)| (Shape::Constant { rate }, Duration::from_secs(length)));
+    let told = |profile: &Profile, step: f64| -> Vec<(f64, f64)> {
+        let mut last = Duration::ZERO;
+        let looks = (1..).map(|number| f64::from(number) * step).take_while(|time| *time < 320.0);
+        let mut told = Vec::new();
+        for now in looks.map(Duration::from_secs_f64) {
+            told.extend(profile.burst_between(last, now).map(|(time, rate)| (time.as_secs_f64(), rate)));
+            last = now;
+        }
+        told
+    };
+    for step in [0.1, 0.35, 2.0] {
+        assert_eq!(told(&burst, step), [50.0, 110.0, 170.0, 230.0, 290.0].map(|time| (time, 50.0)), "by {step}");
+        assert_eq!(told(&Profile::sequence(attacks.clone()), step), [(20.0, 80.0), (55.0, 60.0)], "by {step}");
+        assert_eq!(told(&calm, step), []);
+    }
+}

@@ -391,6 +391,7 @@ fn the_command_line_may_say_otherwise() {
         seed: Some(9),
         part: Some("1/2".to_owned()),
         start_at: Some(1_800_000_000.5),
+        thresholds: vec!["p99<1s".to_owned()],
     };
     for (kind, field) in [("constant", "rps"), ("poisson", "averageRps")] {
         let mut plan = with_profile(kind, &json!({field: 1}));
@@ -401,6 +402,7 @@ fn the_command_line_may_say_otherwise() {
         assert_eq!((profile_of(&plan).total(), plan.seed), (38.5, 9));
         assert_eq!(plan.part.map(|part| part.to_string()).as_deref(), Some("1/2"));
         assert_eq!(plan.start_at, Some(std::time::UNIX_EPOCH + Duration::from_millis(1_800_000_000_500)));
+        assert_eq!(plan.thresholds.len(), 1);
         assert_eq!(plan.shown()["profile"]["params"][field], 7.0, "it is shown as it was run");
     }
     let faults = |plan: &Value, overrides: &Overrides| {

@@ -86,12 +86,41 @@ impl HistogramSnapshot {
     /// Adds what a shard has counted until now. If its buckets are others, each counts in the bucket that its bound falls
     /// into, so that no bucket claims what may lie above it.
     pub fn merge(&mut self, shard: &Histogram) {
-        for (index, count) in shard.counts.iter().enumerate() {
-            let bound = shard.buckets.bounds_nanos.get(index);
+        let counts = shard.counts.iter().map(|count| count.load(Relaxed));
+        self.put(&shard.buckets, counts, u128::from(shard.sum_nanos.load(Relaxed)));
+    }
+
+    /// The same for what was counted at another moment.
+    pub fn add(&mut self, other: &Self) {
+        self.put(&other.buckets, other.counts.iter().copied(), other.sum_nanos);
+    }
+
+    fn put(&mut self, buckets: &Buckets, counts: impl Iterator<Item = u64>, sum_nanos: u128) {
+        for (index, count) in counts.enumerate() {
+            let bound = buckets.bounds_nanos.get(index);
             let into = bound.map_or(self.counts.len() - 1, |bound| self.buckets.index_of(*bound));
-            self.counts[into] += count.load(Relaxed);
+            self.counts[into] += count;
         }
-        self.sum_nanos += u128::from(shard.sum_nanos.load(Relaxed));
+        self.sum_nanos += sum_nanos;
+    }
+
+    /// What has come since an earlier moment of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let sum_nanos = self.sum_nanos.saturating_sub(earlier.sum_nanos);
+        Self { buckets: self.buckets.clone(), counts, sum_nanos }
+    }
+
+    /// The bound of the bucket below which this share of all lies, in seconds: nothing of nothing, and infinite beyond the last bound.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = (self.count() as f64 * share).ceil().max(1.0);
+        let mut passed = 0;
+        let place = self.counts.iter().position(|count| {
+            passed += count;
+            passed as f64 >= rank
+        })?;
+        Some(self.buckets.bounds_nanos.get(place).map_or(f64::INFINITY, |nanos| seconds(u128::from(*nanos))))
     }
 
     /// The buckets it counts in.
@@ -155,6 +184,28 @@ mod tests {
         }
         assert_eq!(all.counts(), [1, 1, 1]);
         assert!((all.sum_seconds() - 0.023).abs() < 1e-12);
+    }
+
+    #[test]
+    fn two_moments_tell_what_came_between() {
+        let buckets = Buckets::new(&[ms(1), ms(10), ms(100)]);
+        let histogram = Histogram::new(&buckets);
+        histogram.observe(ms(1));
+        let before = histogram.snapshot();
+        assert_eq!(before.since(&before).quantile(0.5), None);
+        for _ in 0..98 {
+            histogram.observe(ms(10));
+        }
+        histogram.observe(ms(100));
+        histogram.observe(ms(200));
+        let between = histogram.snapshot().since(&before);
+        assert_eq!((between.counts(), between.count()), (&[0, 98, 1, 1][..], 100));
+        assert!((between.sum_seconds() - 1.28).abs() < 1e-12);
+        let quantiles = [0.0, 0.5, 0.98, 0.99, 1.0].map(|share| between.quantile(share));
+        assert_eq!(quantiles, [Some(0.01), Some(0.01), Some(0.01), Some(0.1), Some(f64::INFINITY)]);
+        let mut both = before;
+        both.add(&between);
+        assert_eq!(both, histogram.snapshot());
     }
 
     #[test]

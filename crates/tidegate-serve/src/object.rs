@@ -142,6 +142,18 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Yes or no; no if it is not there.
+    pub fn flag(&mut self, field: &'static str) -> Option<bool> {
+        match self.take(field) {
+            None => Some(false),
+            Some(Value::Bool(flag)) => Some(flag),
+            Some(other) => {
+                self.wrong(field, format!("is {}; true or false is allowed", shown(&other)));
+                None
+            }
+        }
+    }
+
     /// A list of at most so many, if it is there.
     pub fn list(&mut self, field: &'static str, most: usize) -> Option<Vec<Value>> {
         match self.take(field)? {

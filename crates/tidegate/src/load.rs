@@ -2,6 +2,9 @@
 
 mod merge;
 mod outcome;
+mod progress;
+mod run;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -17,11 +20,15 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(Box<run::Arguments>),
+    Serve(serve::Arguments),
     Merge(merge::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Merge(arguments) => merge::run(&arguments),
     }
 }

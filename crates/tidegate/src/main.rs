@@ -3,10 +3,10 @@
 mod check;
 mod environment;
 mod gateway;
+mod load;
 mod orders;
 mod service;
 mod target;
-mod load;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -92,10 +92,7 @@ where
     let address = arguments.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let sink = Sink::stdout(LOG_LINES).context("standard output")?;
     let mut log = Log::new(sink.clone(), arguments.log_format.into(), service.log_level);
-    let file = arguments.log_file.as_ref().map(|path| {
-        Sink::rotating(path, LOG_LINES, LOG_FILE_BYTES, LOG_FILES).with_context(|| path.display().to_string())
-    });
-    let file = file.transpose()?;
+    let file = arguments.log_file.as_deref().map(log_file).transpose()?;
     if let Some(file) = &file {
         log = log.and_file(file.clone());
     }
@@ -111,6 +108,11 @@ where
         }
     }
     served
+}
+
+/// A file for events that rotates.
+pub(crate) fn log_file(path: &Path) -> Result<Sink> {
+    Sink::rotating(path, LOG_LINES, LOG_FILE_BYTES, LOG_FILES).with_context(|| path.display().to_string())
 }
 
 async fn until_the_end<F>(

@@ -19,6 +19,8 @@ pub struct Overrides {
     pub part: Option<String>,
     /// `startAt`, in seconds since 1970.
     pub start_at: Option<f64>,
+    /// `thresholds`, besides those of the plan.
+    pub thresholds: Vec<String>,
 }
 
 impl Overrides {
@@ -35,6 +37,7 @@ impl Overrides {
         set("seed", None, self.seed.map(Value::from));
         set("part", None, self.part.clone().map(Value::from));
         set("startAt", None, self.start_at.map(Value::from));
+        self.add_thresholds(plan);
         if let Some(duration) = self.duration {
             if plan.get("phases").is_some_and(|phases| !phases.is_null()) {
                 problems.add("duration", "can't be given for a plan of phases: each has its own");
@@ -44,6 +47,21 @@ impl Overrides {
         }
         if let Some(rate) = self.rate {
             set_rate(plan, rate, problems);
+        }
+    }
+}
+
+impl Overrides {
+    fn add_thresholds(&self, plan: &mut Map<String, Value>) {
+        let more = self.thresholds.iter().cloned().map(Value::from);
+        match plan.get_mut("thresholds") {
+            _ if self.thresholds.is_empty() => {}
+            Some(Value::Array(thresholds)) => thresholds.extend(more),
+            None | Some(Value::Null) => {
+                plan.insert("thresholds".to_owned(), more.collect());
+            }
+            // What is no list is told by whoever reads it.
+            Some(_) => {}
         }
     }
 }

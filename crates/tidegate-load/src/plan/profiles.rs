@@ -16,7 +16,8 @@ const LONGEST: f64 = 604_800.0;
 const MOST_PIECES: usize = 1_000_000;
 
 const RATE: Allowed = Allowed::new(0.0..=HIGHEST_RATE, "requests a second from 0 to 10000000 are allowed");
-const SOME_RATE: Allowed = Allowed::new(1e-6..=HIGHEST_RATE, "requests a second from 0.000001 to 10000000 are allowed");
+pub(crate) const SOME_RATE: Allowed =
+    Allowed::new(1e-6..=HIGHEST_RATE, "requests a second from 0.000001 to 10000000 are allowed");
 const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds from 0 to 604800 are allowed");
 pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds from 0.001 to 604800 are allowed");
 const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor from 0.000001 to 1000000 is allowed");

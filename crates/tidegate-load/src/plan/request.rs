@@ -24,6 +24,10 @@ pub struct Request {
     pub body: Vec<u8>,
     /// From sending to the answer's last byte.
     pub timeout: Duration,
+    /// Over HTTP/2, many on one connection.
+    pub is_http2: bool,
+    /// Whatever certificate the other side shows.
+    pub is_insecure: bool,
 }
 
 impl Request {
@@ -72,6 +76,8 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
         headers: Vec::new(),
         body: Vec::new(),
         timeout: Duration::from_secs(10),
+        is_http2: false,
+        is_insecure: false,
     };
     let Some(mut options) = plan.object("requestOptions") else { return Some(usual) };
     let method = match options.text("method").map(|method| Method::from_bytes(method.to_ascii_uppercase().as_bytes())) {
@@ -111,9 +117,19 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
         headers.push((AUTHORIZATION, value));
     }
     let timeout = options.number_or("timeout", &TIMEOUT, usual.timeout.as_secs_f64());
+    let is_http2 = match options.text("protocol").as_deref() {
+        None | Some("1.1") => Some(false),
+        Some("2") => Some(true),
+        Some(other) => {
+            options.wrong("protocol", format!("is {other:?}; `1.1` or `2` is allowed"));
+            None
+        }
+    };
+    let is_insecure = options.flag("insecure");
     options.end();
     let timeout = Duration::from_secs_f64(timeout?);
-    Some(Request { method: method?, path: query.join("&"), headers, body, timeout })
+    let (is_http2, is_insecure) = (is_http2?, is_insecure?);
+    Some(Request { method: method?, path: query.join("&"), headers, body, timeout, is_http2, is_insecure })
 }
 
 fn is_ours(name: &HeaderName) -> bool {

@@ -66,6 +66,23 @@ impl Shape {
         }
     }
 
+    /// The highest rate that it may reach.
+    pub(super) fn peak(&self) -> f64 {
+        match *self {
+            Self::Constant { rate } => rate,
+            Self::Burst { base, spike, .. } => base.max(spike),
+            Self::Sine { most, .. } => most,
+            Self::Ramp { from, to, .. } => from.max(to),
+        }
+    }
+
+    /// The last of its bursts that has begun at `time`: when, and at which rate.
+    pub(super) fn burst_before(&self, time: f64) -> Option<(f64, f64)> {
+        let Self::Burst { spike, spike_length, period, .. } = *self else { return None };
+        let begun = ((time + spike_length) / period).floor() * period - spike_length;
+        (begun >= 0.0).then_some((begun, spike))
+    }
+
     /// How many requests are due before `time`.
     pub fn expected(&self, time: f64) -> f64 {
         match *self {

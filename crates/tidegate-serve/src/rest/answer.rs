@@ -18,7 +18,12 @@ impl Answer {
 
     /// JSON that no cache keeps.
     pub fn json(status: StatusCode, value: &Value) -> Self {
-        let answer = Self::new(status, "application/json", Bytes::from(format!("{value}\n")));
+        Self::written_json(status, format!("{value}\n"))
+    }
+
+    /// The same, written already.
+    pub fn written_json(status: StatusCode, json: impl Into<Bytes>) -> Self {
+        let answer = Self::new(status, "application/json", json.into());
         answer.with(CACHE_CONTROL, HeaderValue::from_static("no-store"))
     }
 

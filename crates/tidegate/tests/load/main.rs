@@ -5,4 +5,14 @@ mod harness;
 #[path = "../control/outcome.rs"]
 mod outcome;
 
+#[path = "../support/authority.rs"]
+mod authority;
+
+mod command_line;
+mod freeze;
 mod merge;
+mod running;
+mod secure;
+mod sending;
+mod service;
+mod target;

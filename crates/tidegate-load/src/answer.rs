@@ -1,0 +1,321 @@
+//! Answers over HTTP/1.1, read only as far as an instrument needs: the status, where it ends, whether the connection stays.
+
+mod chunks;
+
+use std::time::{Duration, SystemTime};
+
+use chunks::Chunks;
+
+/// The longest head that is read.
+const LONGEST_HEAD: usize = 65_536;
+/// The most fields that a head may have.
+const MOST_FIELDS: usize = 128;
+
+/// An answer that is being read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    stage: Stage,
+    /// The beginning of a head whose end has not come.
+    held: Vec<u8>,
+    /// To a `HEAD`: no body follows, whatever is said of one.
+    is_bodiless: bool,
+    told: Told,
+}
+
+/// What an answer has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Its status.
+    pub(crate) status: u16,
+    /// Whether the connection may be used again.
+    pub(crate) is_kept: bool,
+    /// When to come back.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Head,
+    Length(u64),
+    Chunks(Chunks),
+    UntilClose,
+}
+
+/// What came is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotHttp;
+
+/// A body that has begun, or the end.
+enum After {
+    Body(Stage),
+    Whole,
+    /// Only a word in between: another head follows.
+    Interim,
+}
+
+impl Answer {
+    /// To a request, which may have been a `HEAD`.
+    pub(crate) fn new(is_to_head: bool) -> Self {
+        Self { stage: Stage::Head, held: Vec::new(), is_bodiless: is_to_head, told: Told::default() }
+    }
+
+    /// Begins anew, for the next request of the same kind.
+    pub(crate) fn reset(&mut self) {
+        self.stage = Stage::Head;
+        self.held.clear();
+    }
+
+    /// Takes what has come. When the answer is whole it says what it has told.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> Result<Option<Told>, NotHttp> {
+        while !bytes.is_empty() {
+            let used = match &mut self.stage {
+                Stage::Head => match self.head(bytes)? {
+                    None => return Ok(None),
+                    Some((used, After::Interim)) => used,
+                    Some((used, After::Whole)) => return Ok(Some(self.whole(&bytes[used..]))),
+                    Some((used, After::Body(stage))) => {
+                        self.stage = stage;
+                        used
+                    }
+                },
+                Stage::Length(left) => {
+                    let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= used as u64;
+                    if *left == 0 {
+                        return Ok(Some(self.whole(&bytes[used..])));
+                    }
+                    used
+                }
+                Stage::Chunks(chunks) => {
+                    let (used, is_whole) = chunks.feed(bytes)?;
+                    if is_whole {
+                        return Ok(Some(self.whole(&bytes[used..])));
+                    }
+                    used
+                }
+                Stage::UntilClose => bytes.len(),
+            };
+            bytes = &bytes[used..];
+        }
+        Ok(None)
+    }
+
+    /// The other side has closed: is that the answer's end?
+    pub(crate) fn end(&self) -> Option<Told> {
+        matches!(self.stage, Stage::UntilClose).then_some(Told { is_kept: false, ..self.told })
+    }
+
+    /// What comes after the end was not asked for: such a connection is not used again.
+    fn whole(&self, rest: &[u8]) -> Told {
+        Told { is_kept: self.told.is_kept && rest.is_empty(), ..self.told }
+    }
+
+    /// Reads a head, or keeps what has come of it.
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<(usize, After)>, NotHttp> {
+        if self.held.is_empty() {
+            let read = self.read_head(bytes)?;
+            if read.is_none() {
+                self.hold(bytes)?;
+            }
+            return Ok(read);
+        }
+        let before = self.held.len();
+        self.hold(bytes)?;
+        let held = std::mem::take(&mut self.held);
+        let read = self.read_head(&held)?;
+        if read.is_none() {
+            self.held = held;
+        }
+        Ok(read.map(|(used, after)| (used.saturating_sub(before), after)))
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), NotHttp> {
+        if self.held.len() + bytes.len() > LONGEST_HEAD {
+            return Err(NotHttp);
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, After)>, NotHttp> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut head = httparse::Response::new(&mut fields);
+        let used = match head.parse(bytes) {
+            Ok(httparse::Status::Complete(used)) => used,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err(NotHttp),
+        };
+        let status = head.code.ok_or(NotHttp)?;
+        let mut read = Fields { is_kept: head.version == Some(1), ..Fields::default() };
+        for field in head.headers.iter() {
+            read.note(field)?;
+        }
+        if (100..200).contains(&status) {
+            // Nobody has asked for another protocol.
+            return if status == 101 { Err(NotHttp) } else { Ok(Some((used, After::Interim))) };
+        }
+        self.told = Told { status, is_kept: read.is_kept, retry_after: read.retry_after };
+        let is_bodiless = self.is_bodiless || matches!(status, 204 | 304);
+        let after = match (is_bodiless, read.is_chunked, read.length) {
+            (true, ..) | (false, false, Some(0)) => After::Whole,
+            (false, true, _) => After::Body(Stage::Chunks(Chunks::default())),
+            (false, false, Some(length)) => After::Body(Stage::Length(length)),
+            (false, false, None) => After::Body(Stage::UntilClose),
+        };
+        Ok(Some((used, after)))
+    }
+}
+
+/// What fields say of the message and its connection.
+#[derive(Default)]
+struct Fields {
+    length: Option<u64>,
+    is_chunked: bool,
+    is_kept: bool,
+    retry_after: Option<Duration>,
+}
+
+impl Fields {
+    fn note(&mut self, field: &httparse::Header<'_>) -> Result<(), NotHttp> {
+        let (name, value) = (field.name, field.value.trim_ascii());
+        // By length first: most fields are none of ours.
+        match name.len() {
+            14 if name.eq_ignore_ascii_case("content-length") => {
+                let length = str::from_utf8(value).ok().and_then(|text| text.parse().ok()).ok_or(NotHttp)?;
+                if self.length.is_some_and(|other| other != length) {
+                    return Err(NotHttp);
+                }
+                self.length = Some(length);
+            }
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                self.is_chunked = value.eq_ignore_ascii_case(b"chunked");
+                if !self.is_chunked {
+                    return Err(NotHttp);
+                }
+            }
+            10 if name.eq_ignore_ascii_case("connection") => {
+                for word in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    if word.eq_ignore_ascii_case(b"close") {
+                        self.is_kept = false;
+                    } else if word.eq_ignore_ascii_case(b"keep-alive") {
+                        self.is_kept = true;
+                    }
+                }
+            }
+            11 if name.eq_ignore_ascii_case("retry-after") => self.retry_after = retry_after(value),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Seconds, or a date. What is neither says nothing.
+pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
+    let text = str::from_utf8(value).ok()?;
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: u16, is_kept: bool) -> Told {
+        Told { status, is_kept, retry_after: None }
+    }
+
+    /// Whatever pieces an answer comes in, it ends at the same byte.
+    #[test]
+    fn an_answer_may_come_in_any_pieces() {
+        for (text, expected) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", told(200, true)),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", told(200, false)),
+            ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx", told(200, false)),
+            ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\nconnection: Keep-Alive\r\n\r\nx", told(200, true)),
+            ("HTTP/1.1 204 No Content\r\n\r\n", told(204, true)),
+            ("HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n", told(304, true)),
+            (
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\nHTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\nno",
+                told(404, true),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n",
+                told(200, true),
+            ),
+        ] {
+            for size in 1..=text.len() {
+                let mut answer = Answer::new(false);
+                let mut pieces = text.as_bytes().chunks(size).peekable();
+                while let Some(piece) = pieces.next() {
+                    let fed = answer.feed(piece).expect(text);
+                    assert_eq!(fed, pieces.peek().is_none().then_some(expected), "{text:?} by {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_length_ends_with_its_connection() {
+        let mut answer = Answer::new(false);
+        assert_eq!(answer.feed(b"HTTP/1.1 200 OK\r\n\r\nsome"), Ok(None));
+        assert_eq!(answer.end(), Some(told(200, false)));
+        let mut cut = Answer::new(false);
+        assert_eq!(cut.feed(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell"), Ok(None));
+        assert_eq!(cut.end(), None);
+        assert_eq!(Answer::new(false).end(), None);
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body() {
+        let mut answer = Answer::new(true);
+        let text = b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n";
+        assert_eq!(answer.feed(text), Ok(Some(told(200, true))));
+        answer.reset();
+        assert_eq!(answer.feed(text), Ok(Some(told(200, true))));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_ends_the_connection() {
+        let mut answer = Answer::new(false);
+        assert_eq!(
+            answer.feed(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOKHTTP/1.1 200"),
+            Ok(Some(told(200, false)))
+        );
+    }
+
+    #[test]
+    fn a_server_may_say_when_to_come_back() {
+        let mut answer = Answer::new(false);
+        let read = answer.feed(b"HTTP/1.1 429 Too Many\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(read.expect("HTTP").expect("whole").retry_after, Some(Duration::from_secs(7)));
+        let past = retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(past, Some(Duration::ZERO));
+        for odd in ["", "-1", "soon", "1.5", "99999999999"] {
+            assert_eq!(retry_after(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_http_is_refused() {
+        for text in [
+            "SSH-2.0-OpenSSH\r\n",
+            "HTTP/1.1 abc\r\n\r\n",
+            "HTTP/1.1 101 Switching\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n11111111111111111\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n",
+        ] {
+            assert_eq!(Answer::new(false).feed(text.as_bytes()), Err(NotHttp), "{text:?}");
+        }
+        let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(LONGEST_HEAD));
+        let mut answer = Answer::new(false);
+        let fed = endless.as_bytes().chunks(1_000).try_for_each(|piece| answer.feed(piece).map(|_| ()));
+        assert_eq!(fed, Err(NotHttp));
+    }
+}

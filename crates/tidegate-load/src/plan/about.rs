@@ -1,0 +1,20 @@
+//! A plan in one line.
+
+use serde_json::Value;
+
+use super::Plan;
+
+impl Plan {
+    /// `profile=burst, baseRps=100, spikeRps=500, …, duration=60, limiterUrl=http://…`: what people look for in a log. Without secrets.
+    pub fn about(&self) -> String {
+        let mut pieces = vec![format!("profile={}", self.kind)];
+        let params = self.shown.pointer("/profile/params").and_then(Value::as_object);
+        let numbers = params.into_iter().flatten().filter(|(_, value)| value.is_number());
+        pieces.extend(numbers.map(|(name, value)| format!("{name}={value}")));
+        pieces.push(format!("duration={}", self.duration.as_secs_f64()));
+        pieces.extend(self.part.map(|part| format!("part={part}")));
+        let url = ["limiterUrl", "url"].iter().find_map(|name| self.shown.get(name)).and_then(Value::as_str);
+        pieces.extend(url.map(|url| format!("limiterUrl={url}")));
+        pieces.join(", ")
+    }
+}

@@ -1,0 +1,39 @@
+//! A request that is under way, and what became of it.
+
+use std::io;
+use std::time::Duration;
+
+use crate::answer::Told;
+use crate::record::Cause;
+use crate::wire::Wire;
+
+/// A request that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    /// Its number among all of the plan.
+    pub(super) number: u64,
+    /// The place of its client's group.
+    pub(super) group: usize,
+    /// Which of the group's clients.
+    pub(super) client: u64,
+    /// How often it has been sent before.
+    pub(super) attempt: u32,
+    /// When it should have been sent.
+    pub(super) intended: Duration,
+    /// When it was.
+    pub(super) sent: Duration,
+    /// Which of its connection's, where that carries several.
+    pub(super) stream: u32,
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) exchange: Exchange,
+    pub(super) end: Result<Told, Cause>,
+}
+
+/// What an error on a connection that was made means for the request on it.
+pub(super) fn cause(error: &io::Error) -> Cause {
+    if Wire::is_mistrust(error) { Cause::Tls } else { Cause::Closed }
+}

@@ -1,0 +1,149 @@
+//! A connection that carries one request at a time.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use super::exchange::{Done, Exchange, cause};
+use crate::answer::Answer;
+use crate::record::Cause;
+use crate::wire::{Secured, Wire};
+
+/// A connection of HTTP/1.1.
+pub(super) struct Http1 {
+    pub(super) wire: Wire,
+    is_connected: bool,
+    /// What could not be sent at once.
+    unsent: Vec<u8>,
+    answer: Answer,
+    exchange: Option<Exchange>,
+    is_usable: bool,
+}
+
+impl Http1 {
+    pub(super) fn open(address: SocketAddr, secured: Option<&Secured>, is_head: bool) -> io::Result<Self> {
+        Ok(Self {
+            wire: Wire::open(address, secured)?,
+            is_connected: false,
+            unsent: Vec::new(),
+            answer: Answer::new(is_head),
+            exchange: None,
+            is_usable: true,
+        })
+    }
+
+    /// Whether another request may be sent on it.
+    pub(super) fn is_free(&self) -> bool {
+        self.is_usable && self.exchange.is_none()
+    }
+
+    pub(super) fn is_usable(&self) -> bool {
+        self.is_usable
+    }
+
+    /// Sends a request, as far as that can be done now.
+    pub(super) fn send(&mut self, exchange: Exchange, request: &[u8], done: &mut Vec<Done>) {
+        self.exchange = Some(exchange);
+        self.answer.reset();
+        if !self.is_connected {
+            self.unsent.extend_from_slice(request);
+            return;
+        }
+        match self.wire.write(request) {
+            Ok(sent) if sent == request.len() => {}
+            Ok(sent) => self.unsent.extend_from_slice(&request[sent..]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.unsent.extend_from_slice(request),
+            Err(error) => self.fail(cause(&error), done),
+        }
+    }
+
+    /// The socket is ready for something.
+    pub(super) fn ready(&mut self, is_readable: bool, buffer: &mut [u8], done: &mut Vec<Done>) {
+        if !self.is_connected {
+            if self.wire.connected().is_err() {
+                return self.fail(Cause::NotConnected, done);
+            }
+            self.is_connected = true;
+        }
+        if let Err(error) = self.send_rest() {
+            // An answer may have come before the other side closed.
+            if !is_readable {
+                return self.fail(cause(&error), done);
+            }
+        }
+        if is_readable {
+            self.receive(buffer, done);
+        }
+    }
+
+    fn send_rest(&mut self) -> io::Result<()> {
+        self.wire.flush()?;
+        while !self.unsent.is_empty() {
+            match self.wire.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    self.unsent.clear();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], done: &mut Vec<Done>) {
+        loop {
+            let read = match self.wire.read(buffer) {
+                Ok(0) => return self.closed(done),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return self.fail(cause(&error), done),
+            };
+            if self.exchange.is_none() {
+                // Nothing was asked.
+                self.is_usable = false;
+                return;
+            }
+            match self.answer.feed(&buffer[..read]) {
+                Err(_) => return self.fail(Cause::NotHttp, done),
+                Ok(None) => {}
+                Ok(Some(told)) => {
+                    // An answer before its request has gone out leaves the rest of that on the way.
+                    self.is_usable = told.is_kept && self.unsent.is_empty();
+                    done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Ok(told) }));
+                    if !self.is_usable {
+                        return;
+                    }
+                }
+            }
+            // The kernel would have given more, and tells when there is.
+            if read < buffer.len() && !self.wire.is_tls() {
+                return;
+            }
+        }
+        // TLS may have been waiting for what has come.
+        if self.wire.is_tls()
+            && let Err(error) = self.send_rest()
+        {
+            self.fail(cause(&error), done);
+        }
+    }
+
+    /// The other side has closed, which may have been the answer's end.
+    fn closed(&mut self, done: &mut Vec<Done>) {
+        self.is_usable = false;
+        let end = self.answer.end().ok_or(Cause::Closed);
+        done.extend(self.exchange.take().map(|exchange| Done { exchange, end }));
+    }
+
+    fn fail(&mut self, cause: Cause, done: &mut Vec<Done>) {
+        self.is_usable = false;
+        done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Err(cause) }));
+    }
+
+    /// Gives the request up, and the connection with it.
+    pub(super) fn give_up(&mut self) -> Option<Exchange> {
+        self.is_usable = false;
+        self.exchange.take()
+    }
+}

@@ -1,0 +1,285 @@
+//! A connection that carries many requests at once, polled by hand: the sender knows from the kernel when its socket is ready, and from
+//! wakers that only take notes which streams have something to tell.
+
+use std::collections::HashMap;
+use std::future::Future as _;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::{Connection, ResponseFuture, SendRequest};
+use http::Request;
+
+use super::exchange::{Done, Exchange, cause};
+use crate::answer::{Told, retry_after};
+use crate::record::Cause;
+use crate::wire::{Secured, Wire};
+
+/// Requests at once, as long as the other side has not said how many it bears.
+const USUAL_STREAMS: usize = 100;
+/// The connection's own note among those of its streams.
+const CONNECTION: u32 = u32::MAX;
+
+/// A connection of HTTP/2.
+pub(super) struct Http2 {
+    stage: Stage,
+    /// Requests for which there was no place yet.
+    waiting: Vec<(Exchange, Request<Bytes>)>,
+    streams: HashMap<u32, Stream>,
+    next_stream: u32,
+    notes: Arc<Notes>,
+    /// No further request may be sent on it.
+    is_closing: bool,
+}
+
+type Handshake = Pin<Box<dyn Future<Output = Result<Open, h2::Error>> + Send>>;
+type Open = (SendRequest<Bytes>, Connection<Wire, Bytes>);
+
+enum Stage {
+    Connecting(Wire),
+    Greeting(Handshake),
+    Open(Box<Open>),
+    Closed,
+}
+
+struct Stream {
+    exchange: Exchange,
+    waker: Waker,
+    reading: Reading,
+}
+
+enum Reading {
+    Head(ResponseFuture),
+    Body(Told, RecvStream),
+}
+
+/// Which streams have something to tell.
+#[derive(Default)]
+struct Notes(Mutex<Vec<u32>>);
+
+struct Note {
+    stream: u32,
+    notes: Arc<Notes>,
+}
+
+impl Wake for Note {
+    fn wake(self: Arc<Self>) {
+        self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.stream);
+    }
+}
+
+impl Notes {
+    fn waker(self: &Arc<Self>, stream: u32) -> Waker {
+        Waker::from(Arc::new(Note { stream, notes: Arc::clone(self) }))
+    }
+
+    fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Http2 {
+    pub(super) fn open(address: SocketAddr, secured: Option<&Secured>) -> io::Result<Self> {
+        Ok(Self {
+            stage: Stage::Connecting(Wire::open(address, secured)?),
+            waiting: Vec::new(),
+            streams: HashMap::new(),
+            next_stream: 0,
+            notes: Arc::default(),
+            is_closing: false,
+        })
+    }
+
+    /// Shows its socket, which is still its own, to whoever will watch it.
+    pub(super) fn watch(&self, add: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+        match &self.stage {
+            Stage::Connecting(wire) => add(wire.as_fd()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether another request may be sent on it.
+    pub(super) fn is_free(&self) -> bool {
+        let most = match &self.stage {
+            Stage::Open(open) => open.0.current_max_send_streams(),
+            Stage::Connecting(_) | Stage::Greeting(_) => USUAL_STREAMS,
+            Stage::Closed => 0,
+        };
+        !self.is_closing && self.waiting.len() + self.streams.len() < most
+    }
+
+    pub(super) fn is_usable(&self) -> bool {
+        let is_closed = matches!(self.stage, Stage::Closed);
+        !is_closed && !(self.is_closing && self.waiting.is_empty() && self.streams.is_empty())
+    }
+
+    /// Sends a request, as far as that can be done now, and says by which number it can be given up.
+    pub(super) fn send(&mut self, mut exchange: Exchange, request: Request<Bytes>, done: &mut Vec<Done>) -> u32 {
+        // The last number is the connection's own.
+        self.next_stream = (self.next_stream + 1) % CONNECTION;
+        exchange.stream = self.next_stream;
+        self.waiting.push((exchange, request));
+        if matches!(self.stage, Stage::Open(_)) {
+            self.go_on(done);
+        }
+        exchange.stream
+    }
+
+    /// The socket is ready for something.
+    pub(super) fn ready(&mut self, done: &mut Vec<Done>) {
+        if let Stage::Connecting(wire) = &mut self.stage {
+            match wire
+                .connected()
+                .map_err(|_| Cause::NotConnected)
+                .and_then(|()| wire.shake().map_err(|error| cause(&error)))
+            {
+                Err(cause) => return self.fail(cause, done),
+                Ok(false) => return,
+                Ok(true) => {}
+            }
+            let Stage::Connecting(wire) = std::mem::replace(&mut self.stage, Stage::Closed) else { return };
+            if !wire.is_http2() {
+                return self.fail(Cause::NotHttp, done);
+            }
+            self.stage = Stage::Greeting(Box::pin(h2::client::handshake(wire)));
+        }
+        self.go_on(done);
+    }
+
+    /// Everything that can be done now.
+    fn go_on(&mut self, done: &mut Vec<Done>) {
+        let waker = self.notes.waker(CONNECTION);
+        let mut cx = Context::from_waker(&waker);
+        if let Stage::Greeting(handshake) = &mut self.stage {
+            match handshake.as_mut().poll(&mut cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(open)) => self.stage = Stage::Open(Box::new(open)),
+                Poll::Ready(Err(error)) => return self.fail(reason(&error), done),
+            }
+        }
+        loop {
+            let Stage::Open(open) = &mut self.stage else { return };
+            if let Poll::Ready(ended) = pin!(&mut open.1).poll(&mut cx) {
+                let cause = ended.map_or_else(|error| reason(&error), |()| Cause::Closed);
+                // Answers that had come before are there to be read.
+                let streams: Vec<u32> = self.streams.keys().copied().collect();
+                streams.into_iter().for_each(|stream| self.read(stream, done));
+                return self.fail(cause, done);
+            }
+            self.send_waiting(&mut cx, done);
+            let told = self.notes.take();
+            if told.is_empty() {
+                return;
+            }
+            told.into_iter().filter(|stream| *stream != CONNECTION).for_each(|stream| self.read(stream, done));
+        }
+    }
+
+    fn send_waiting(&mut self, cx: &mut Context<'_>, done: &mut Vec<Done>) {
+        let Stage::Open(open) = &mut self.stage else { return };
+        let send = &mut open.0;
+        while !self.waiting.is_empty() {
+            match send.poll_ready(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    self.is_closing = true;
+                    let end = || Err(reason(&error));
+                    done.extend(self.waiting.drain(..).map(|(exchange, _)| Done { exchange, end: end() }));
+                    return;
+                }
+            }
+            let (exchange, request) = self.waiting.remove(0);
+            let (head, body) = request.into_parts();
+            let sent =
+                send.send_request(Request::from_parts(head, ()), body.is_empty()).and_then(|(answer, mut out)| {
+                    if !body.is_empty() {
+                        out.send_data(body, true)?;
+                    }
+                    Ok(answer)
+                });
+            match sent {
+                Ok(answer) => {
+                    let waker = self.notes.waker(exchange.stream);
+                    self.streams.insert(exchange.stream, Stream { exchange, waker, reading: Reading::Head(answer) });
+                    // Asked once, so that it knows whom to wake.
+                    self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchange.stream);
+                }
+                Err(error) => done.push(Done { exchange, end: Err(reason(&error)) }),
+            }
+        }
+    }
+
+    /// Reads what has come for a stream.
+    fn read(&mut self, number: u32, done: &mut Vec<Done>) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        if let Poll::Ready(end) = stream.read() {
+            let exchange = stream.exchange;
+            self.streams.remove(&number);
+            done.push(Done { exchange, end });
+        }
+    }
+
+    fn fail(&mut self, cause: Cause, done: &mut Vec<Done>) {
+        self.stage = Stage::Closed;
+        let waiting = self.waiting.drain(..).map(|(exchange, _)| exchange);
+        let open = self.streams.drain().map(|(_, stream)| stream.exchange);
+        done.extend(waiting.chain(open).map(|exchange| Done { exchange, end: Err(cause) }));
+    }
+
+    /// Gives up a request; the others go on.
+    pub(super) fn give_up(&mut self, number: u32, done: &mut Vec<Done>) -> Option<Exchange> {
+        let waiting = self.waiting.iter().position(|(exchange, _)| exchange.stream == number);
+        if let Some(place) = waiting {
+            let (exchange, _) = self.waiting.remove(place);
+            // A connection that is not there by now is not worth waiting for.
+            self.is_closing |= !matches!(self.stage, Stage::Open(_));
+            return Some(exchange);
+        }
+        let exchange = self.streams.remove(&number)?.exchange;
+        self.go_on(done);
+        Some(exchange)
+    }
+}
+
+impl Stream {
+    /// The end, if it has come.
+    fn read(&mut self) -> Poll<Result<Told, Cause>> {
+        let waker = self.waker.clone();
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            match &mut self.reading {
+                Reading::Head(answer) => match std::task::ready!(Pin::new(answer).poll(&mut cx)) {
+                    Err(error) => return Poll::Ready(Err(reason(&error))),
+                    Ok(answer) => {
+                        let retry_after =
+                            answer.headers().get("retry-after").and_then(|value| retry_after(value.as_bytes()));
+                        let told = Told { status: answer.status().as_u16(), is_kept: true, retry_after };
+                        self.reading = Reading::Body(told, answer.into_body());
+                    }
+                },
+                Reading::Body(told, body) => match std::task::ready!(body.poll_data(&mut cx)) {
+                    None => return Poll::Ready(Ok(*told)),
+                    Some(Err(error)) => return Poll::Ready(Err(reason(&error))),
+                    Some(Ok(data)) => {
+                        // It can fail only if more is released than has come.
+                        let _released = body.flow_control().release_capacity(data.len());
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn reason(error: &h2::Error) -> Cause {
+    match error.get_io() {
+        Some(error) => cause(error),
+        None if error.is_remote() => Cause::Closed,
+        None => Cause::NotHttp,
+    }
+}

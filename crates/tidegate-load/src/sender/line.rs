@@ -1,0 +1,45 @@
+//! A connection of either protocol.
+
+use super::exchange::{Done, Exchange};
+use super::http1::Http1;
+use super::http2::Http2;
+
+/// A connection.
+pub(super) enum Line {
+    Http1(Box<Http1>),
+    Http2(Box<Http2>),
+}
+
+impl Line {
+    /// Whether another request may be sent on it.
+    pub(super) fn is_free(&self) -> bool {
+        match self {
+            Self::Http1(line) => line.is_free(),
+            Self::Http2(line) => line.is_free(),
+        }
+    }
+
+    /// Whether it will be of use again.
+    pub(super) fn is_usable(&self) -> bool {
+        match self {
+            Self::Http1(line) => line.is_usable(),
+            Self::Http2(line) => line.is_usable(),
+        }
+    }
+
+    /// The socket is ready for something.
+    pub(super) fn ready(&mut self, is_readable: bool, buffer: &mut [u8], done: &mut Vec<Done>) {
+        match self {
+            Self::Http1(line) => line.ready(is_readable, buffer, done),
+            Self::Http2(line) => line.ready(done),
+        }
+    }
+
+    /// Gives up the request that was sent as `stream`.
+    pub(super) fn give_up(&mut self, stream: u32, done: &mut Vec<Done>) -> Option<Exchange> {
+        match self {
+            Self::Http1(line) => line.give_up(),
+            Self::Http2(line) => line.give_up(stream, done),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What polite clients send again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::exchange::Exchange;
+use crate::plan::Politeness;
+use crate::record::Record;
+
+/// How many may wait to be sent again, a sender. A client that comes when there are so many gives up.
+const MOST_WAITING: usize = 100_000;
+
+/// Requests that wait to be sent again.
+pub(super) struct Retries {
+    seed: u64,
+    /// When the test is over, and nobody comes back any more.
+    end: Duration,
+    /// By when they are due, and by what tells them apart.
+    waiting: BTreeMap<(Duration, u64), Exchange>,
+}
+
+impl Retries {
+    pub(super) fn new(seed: u64, end: Duration) -> Self {
+        Self { seed, end, waiting: BTreeMap::new() }
+    }
+
+    /// A request was refused at `now`. Its client comes back later, or gives up.
+    pub(super) fn refused(
+        &mut self,
+        mut exchange: Exchange,
+        polite: &Politeness,
+        retry_after: Option<Duration>,
+        now: Duration,
+        record: &mut Record,
+    ) {
+        let pause = retry_after.unwrap_or_else(|| self.backoff(&exchange, polite));
+        let due = now + pause;
+        let is_too_often = exchange.attempt >= polite.retries;
+        let is_too_long = pause.as_secs_f64() > polite.longest || due >= self.end;
+        if is_too_often || is_too_long || self.waiting.len() >= MOST_WAITING {
+            record.give_up(exchange.group);
+            return;
+        }
+        exchange.attempt += 1;
+        exchange.intended = due;
+        self.waiting.insert((due, exchange.number), exchange);
+    }
+
+    /// Full jitter: anything up to a bound that doubles each time, drawn from the seed.
+    fn backoff(&self, exchange: &Exchange, polite: &Politeness) -> Duration {
+        let bound = (polite.base * 2_f64.powi(exchange.attempt.min(60) as i32)).min(polite.longest);
+        let mut rng = Rng::with_seed(self.seed ^ exchange.number.rotate_left(20) ^ u64::from(exchange.attempt));
+        // The first numbers of neighbouring seeds resemble each other.
+        rng.u64(..);
+        Duration::from_secs_f64(bound * rng.f64())
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// One that is due.
+    pub(super) fn due(&mut self, now: Duration) -> Option<Exchange> {
+        let first = self.waiting.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// Nobody comes back any more.
+    pub(super) fn abandon(&mut self, record: &mut Record) {
+        for exchange in std::mem::take(&mut self.waiting).into_values() {
+            record.give_up(exchange.group);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The load generator as a service: tests are started, changed, seen and stopped over HTTP, one at a time.
+
+mod current;
+mod metrics;
+mod plans;
+
+pub use metrics::write as write_metrics;
+pub use plans::{AllowedHosts, Plans};
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tidegate_serve::object::{Object, Problems};
+use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
+use tidegate_serve::{Log, Problem, Process, Shutdown, json};
+use tokio::net::TcpListener;
+
+use crate::plan::SOME_RATE;
+use crate::run::{NotStarted, Run};
+use current::{Current, NoTest};
+
+/// What the service does, and what not.
+#[derive(Debug)]
+pub struct Settings {
+    /// Whom it may send to.
+    pub hosts: AllowedHosts,
+    /// Plans that can be started by their name.
+    pub plans: Plans,
+    /// The authorities that certificates of targets are checked by; without it the system's.
+    pub ca: Option<PathBuf>,
+}
+
+/// Everything that requests need.
+struct Site {
+    settings: Settings,
+    listener: SocketAddr,
+    tests: Current,
+    process: Process,
+}
+
+/// A trace within a plan may be long.
+const LARGEST_PLAN: usize = 32 << 20;
+
+/// Serves until it shall stop; a test that is running is stopped then.
+pub async fn run(listener: TcpListener, settings: Settings, log: Log, shutdown: Shutdown) -> std::io::Result<()> {
+    let site = Arc::new(Site {
+        listener: listener.local_addr()?,
+        tests: Current::new(settings.ca.clone(), log),
+        settings,
+        process: Process::new(),
+    });
+    let bounds = Bounds { connections: 128, body_bytes: LARGEST_PLAN, ..Bounds::default() };
+    let asked = Arc::clone(&site);
+    let answer = move |request: Asked| {
+        let site = Arc::clone(&asked);
+        async move { site.answer(request).await }
+    };
+    serve(listener, bounds, shutdown, answer).await;
+    site.tests.end().await;
+    Ok(())
+}
+
+impl Site {
+    async fn answer(&self, asked: Asked) -> Answer {
+        let is_change = !matches!(asked.method, Method::GET | Method::HEAD);
+        if is_change && let Some(refusal) = asked.refusal_of_pages(self.listener) {
+            return refusal;
+        }
+        let (is_get, is_post) = (!is_change, asked.method == Method::POST);
+        match asked.path() {
+            "/test/start" if is_post => self.start(&asked.body).await,
+            "/test/stop" if is_post => self.stop(&asked.body).await,
+            "/test/start" | "/test/stop" => Answer::only("POST"),
+            "/test/status" if is_get => self.status(),
+            "/test/config" if is_get => self.config(),
+            "/test/result" if is_get => self.result(),
+            "/test" if asked.method == Method::PATCH => self.change(&asked.body),
+            "/test" => Answer::only("PATCH"),
+            "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
+                Answer::json(StatusCode::OK, &json!({ "status": "UP" }))
+            }
+            "/actuator/prometheus" if is_get => Answer::metrics(metrics::page(&self.tests, &self.process)),
+            "/test/status"
+            | "/test/config"
+            | "/test/result"
+            | "/actuator/health"
+            | "/actuator/health/liveness"
+            | "/actuator/health/readiness"
+            | "/actuator/prometheus" => Answer::only("GET, HEAD"),
+            _ => Answer::nothing_here(),
+        }
+    }
+
+    async fn start(&self, body: &[u8]) -> Answer {
+        let plan = match self.settings.plans.asked_for(body) {
+            Ok(plan) => plan,
+            Err(problems) => return Answer::bad(&problems),
+        };
+        if let Err(problem) = self.settings.hosts.check(&plan) {
+            return Answer::bad(&[problem]);
+        }
+        match self.tests.start(plan).await {
+            Ok(id) => Answer::json(StatusCode::OK, &json!({ "status": "started", "testId": id })),
+            Err(current::NotStarted::Busy(id)) => {
+                let reason = "a test is running; stop it first (POST /test/stop)";
+                Answer::json(StatusCode::CONFLICT, &json!({ "status": 409, "error": reason, "testId": id }))
+            }
+            Err(current::NotStarted::Run(NotStarted::Plan(problem))) => Answer::bad(&[problem]),
+            Err(current::NotStarted::Run(NotStarted::System(error))) => {
+                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
+            }
+        }
+    }
+
+    async fn stop(&self, text: &[u8]) -> Answer {
+        let id = if text.trim_ascii().is_empty() { Ok(None) } else { body(text, |body| Some(body.text("testId"))) };
+        let id = match id {
+            Ok(id) => id,
+            Err(problems) => return Answer::bad(&problems),
+        };
+        match self.tests.stop(id.as_deref()).await {
+            Ok(id) => Answer::json(StatusCode::OK, &json!({ "status": "stopped", "testId": id })),
+            Err(NoTest) => Answer::error(StatusCode::NOT_FOUND, "no such test is running"),
+        }
+    }
+
+    fn status(&self) -> Answer {
+        let status = self.tests.running().map_or_else(|| json!({ "running": false }), |run| status(&run));
+        Answer::json(StatusCode::OK, &status)
+    }
+
+    fn config(&self) -> Answer {
+        match self.tests.running() {
+            Some(run) => Answer::json(StatusCode::OK, run.plan.shown()),
+            None => Answer::error(StatusCode::NOT_FOUND, "no test is running"),
+        }
+    }
+
+    fn result(&self) -> Answer {
+        match self.tests.last() {
+            Some(report) => Answer::written_json(StatusCode::OK, report.write()),
+            None => Answer::error(StatusCode::NOT_FOUND, "no test has ended yet"),
+        }
+    }
+
+    fn change(&self, text: &[u8]) -> Answer {
+        let rate = match body(text, |body| body.number("rps", &SOME_RATE)) {
+            Ok(rate) => rate,
+            Err(problems) => return Answer::bad(&problems),
+        };
+        let Some(run) = self.tests.running() else {
+            return Answer::error(StatusCode::NOT_FOUND, "no test is running");
+        };
+        if run.change_rate(rate).is_err() {
+            let reason = format!("the profile is `{}`; only the rate of `constant` can be changed", run.plan.kind);
+            return Answer::error(StatusCode::CONFLICT, &reason);
+        }
+        self.tests.log.info("LoadGenerator", format_args!("Rate changed to {rate} RPS (test {})", run.id));
+        Answer::json(StatusCode::OK, &json!({ "status": "changed", "testId": run.id, "rps": rate }))
+    }
+}
+
+/// A test that is running, as it is shown.
+fn status(run: &Run) -> Value {
+    let progress = run.progress();
+    let millis = |share| {
+        let seconds = progress.latency.quantile(share).filter(|seconds| seconds.is_finite());
+        seconds.map(|seconds| (seconds * 1e5).round() / 1e2)
+    };
+    json!({
+        "running": true,
+        "testId": run.id,
+        "profile": run.plan.kind,
+        "elapsedTime": (run.elapsed().as_secs_f64() * 10.0).floor() / 10.0,
+        "duration": run.plan.duration.as_secs_f64(),
+        "requestsSent": progress.planned.sent,
+        "success": progress.planned.success,
+        "rateLimited": progress.planned.rate_limited,
+        "errors": progress.planned.errors,
+        "missed": progress.too_late + progress.no_room,
+        "retries": progress.retried.sent,
+        "inFlight": progress.in_flight,
+        "currentRps": run.rate(),
+        "targetRps": run.wanted_rate(),
+        "p50Ms": millis(0.5),
+        "p99Ms": millis(0.99),
+    })
+}
+
+/// A small body, read field by field: what is wrong with it, or what `take` takes.
+fn body<T>(text: &[u8], take: impl FnOnce(&mut Object<'_>) -> Option<T>) -> Result<T, Vec<Problem>> {
+    let problems = Problems::default();
+    let mut taken = None;
+    match json::read(text) {
+        Err(error) => problems.add("", format!("the body is no JSON: {error}")),
+        Ok(value) => {
+            if let Some(mut object) = Object::new("", value, &problems) {
+                taken = take(&mut object);
+                object.end();
+            }
+        }
+    }
+    let problems = problems.all();
+    taken.filter(|_| problems.is_empty()).ok_or(problems)
+}

@@ -1,0 +1,179 @@
+//! Which test is running. There is one at most.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_serve::Log;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use crate::live::Progress;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::run::{self, Run};
+
+/// The test that is running, and what is left of those before.
+#[derive(Clone)]
+pub(super) struct Current {
+    shared: Arc<Shared>,
+    pub(super) log: Log,
+    ca: Option<PathBuf>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Counts the tests that have ended, for those who wait for an end.
+    ended: watch::Sender<u64>,
+}
+
+struct State {
+    now: Now,
+    last: Option<Arc<Report>>,
+    /// All tests that have ended, together.
+    past: Progress,
+    /// Nothing is started any more.
+    is_over: bool,
+}
+
+enum Now {
+    Idle,
+    /// The target is being looked up.
+    Starting,
+    Running(Arc<Run>),
+}
+
+/// Why no test was started.
+pub(super) enum NotStarted {
+    /// This one is running; none has a name while it is being started.
+    Busy(Option<String>),
+    Run(run::NotStarted),
+}
+
+/// There is no such test.
+pub(super) struct NoTest;
+
+impl Current {
+    pub(super) fn new(ca: Option<PathBuf>, log: Log) -> Self {
+        let state = State { now: Now::Idle, last: None, past: Progress::none(), is_over: false };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), ended: watch::Sender::new(0) }), log, ca }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a test and says its name. Whoever asked may leave meanwhile: it is started all the same.
+    pub(super) async fn start(&self, plan: Plan) -> Result<String, NotStarted> {
+        {
+            let mut state = self.state();
+            match &state.now {
+                Now::Idle if !state.is_over => state.now = Now::Starting,
+                Now::Running(run) => return Err(NotStarted::Busy(Some(run.id.clone()))),
+                _ => return Err(NotStarted::Busy(None)),
+            }
+        }
+        let tests = self.clone();
+        let starting = tokio::spawn(async move {
+            let (ca, log) = (tests.ca.clone(), tests.log.clone());
+            let started = spawn_blocking(move || Run::start(plan, ca.as_deref(), log)).await;
+            let started = started.unwrap_or_else(|panic| Err(run::NotStarted::System(std::io::Error::other(panic))));
+            tests.started(started)
+        });
+        starting.await.unwrap_or_else(|panic| {
+            self.state().now = Now::Idle;
+            Err(NotStarted::Run(run::NotStarted::System(std::io::Error::other(panic))))
+        })
+    }
+
+    fn started(
+        &self,
+        started: Result<(Arc<Run>, std::thread::JoinHandle<std::io::Result<Report>>), run::NotStarted>,
+    ) -> Result<String, NotStarted> {
+        let mut state = self.state();
+        match started {
+            Err(error) => {
+                state.now = Now::Idle;
+                Err(NotStarted::Run(error))
+            }
+            Ok((run, watching)) => {
+                if state.is_over {
+                    run.stop();
+                }
+                let (id, tests) = (run.id.clone(), self.clone());
+                state.now = Now::Running(Arc::clone(&run));
+                drop(state);
+                tokio::spawn(async move {
+                    let report = spawn_blocking(move || watching.join()).await;
+                    tests.ended(&run, report.ok().and_then(Result::ok).and_then(Result::ok));
+                });
+                Ok(id)
+            }
+        }
+    }
+
+    fn ended(&self, run: &Run, report: Option<Report>) {
+        let mut state = self.state();
+        state.now = Now::Idle;
+        let mut all = run.progress();
+        all.in_flight = 0;
+        state.past.add(&all);
+        match report {
+            Some(report) => state.last = Some(Arc::new(report)),
+            None => self.log.error("LoadGenerator", format_args!("the report of test {} was lost", run.id)),
+        }
+        drop(state);
+        self.shared.ended.send_modify(|count| *count += 1);
+    }
+
+    /// Stops the test that is running, if it is the one that is meant; it has ended when this returns.
+    pub(super) async fn stop(&self, id: Option<&str>) -> Result<String, NoTest> {
+        let mut ended = self.shared.ended.subscribe();
+        let run = self.running().filter(|run| id.is_none_or(|id| id == run.id)).ok_or(NoTest)?;
+        run.stop();
+        while self.running().is_some_and(|now| now.id == run.id) {
+            if ended.changed().await.is_err() {
+                break;
+            }
+        }
+        Ok(run.id.clone())
+    }
+
+    /// Stops what is running, and starts nothing any more.
+    pub(super) async fn end(&self) {
+        self.state().is_over = true;
+        let mut ended = self.shared.ended.subscribe();
+        while !matches!(self.state().now, Now::Idle) {
+            if let Some(run) = self.running() {
+                run.stop();
+            }
+            // Who has failed to start does not tell of an end.
+            let _changed = tokio::time::timeout(std::time::Duration::from_millis(50), ended.changed()).await;
+        }
+    }
+
+    pub(super) fn running(&self) -> Option<Arc<Run>> {
+        match &self.state().now {
+            Now::Running(run) => Some(Arc::clone(run)),
+            Now::Idle | Now::Starting => None,
+        }
+    }
+
+    /// The report of the last one that has ended.
+    pub(super) fn last(&self) -> Option<Arc<Report>> {
+        self.state().last.clone()
+    }
+
+    /// All tests together, the one that is running included.
+    pub(super) fn all(&self) -> (Progress, Option<Arc<Run>>) {
+        let state = self.state();
+        let mut all = state.past.clone();
+        let running = match &state.now {
+            Now::Running(run) => Some(Arc::clone(run)),
+            Now::Idle | Now::Starting => None,
+        };
+        if let Some(run) = &running {
+            all.add(&run.progress());
+        }
+        (all, running)
+    }
+}

@@ -1,0 +1,89 @@
+//! Which plans the service carries out, and for whom.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tidegate_serve::{Problem, is_loopback, json};
+
+use crate::plan::{InvalidPlan, Overrides, Plan};
+
+fn problem(path: &str, message: impl Into<String>) -> Problem {
+    Problem { path: path.to_owned(), message: message.into() }
+}
+
+/// Hosts that may be sent to. Anyone who reaches the service can start a test, so these must have been allowed by whoever started it.
+#[derive(Clone, Debug, Default)]
+pub struct AllowedHosts(
+    /// Besides the machine itself; `*` is everyone.
+    pub Vec<String>,
+);
+
+impl AllowedHosts {
+    /// Whether the target of a plan is among them.
+    pub fn check(&self, plan: &Plan) -> Result<(), Problem> {
+        let target = &plan.target;
+        let is_named = |host: &String| host == "*" || host.eq_ignore_ascii_case(&target.host);
+        if is_loopback(&target.authority) || self.0.iter().any(is_named) {
+            return Ok(());
+        }
+        let message = format!(
+            "leads to {:?}, which this service may not send to; this machine is allowed, and what `--allow-host` names",
+            target.host
+        );
+        Err(problem("limiterUrl", message))
+    }
+}
+
+/// Plans in files, started by name.
+#[derive(Clone, Debug, Default)]
+pub struct Plans(
+    /// Where they are, as NAME.json.
+    pub Option<PathBuf>,
+);
+
+impl Plans {
+    /// The plan that a body is, or names: `"spikes"` or `{"plan": "spikes"}`.
+    pub(super) fn asked_for(&self, body: &[u8]) -> Result<Plan, Vec<Problem>> {
+        let name = match json::read(body) {
+            Ok(Value::String(name)) => Some(name),
+            Ok(Value::Object(fields)) if fields.len() == 1 => match fields.get("plan") {
+                Some(Value::String(name)) => Some(name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        match name {
+            None => Plan::read(body).map_err(|InvalidPlan(problems)| problems),
+            Some(name) => self.stored(&name),
+        }
+    }
+
+    fn stored(&self, name: &str) -> Result<Plan, Vec<Problem>> {
+        let wrong = |message: String| vec![problem("plan", message)];
+        let Some(directory) = &self.0 else {
+            return Err(wrong(format!("is {name:?}, but no plans are stored: start the service with `--plans DIR`")));
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
+            return Err(wrong(format!("is {name:?}; letters, digits, `-` and `_` are allowed, 64 at most")));
+        }
+        let names = self.names();
+        if !names.iter().any(|there| there == name) {
+            return Err(wrong(format!("is {name:?}; there are: {}", names.join(", "))));
+        }
+        let path = directory.join(format!("{name}.json"));
+        Plan::open(&path, &Overrides::default()).map_err(|InvalidPlan(problems)| problems)
+    }
+
+    /// The names of those that are there, a hundred at most.
+    fn names(&self) -> Vec<String> {
+        let files = self.0.as_ref().and_then(|directory| std::fs::read_dir(directory).ok());
+        let names = files.into_iter().flatten().flatten().filter_map(|file| {
+            let name = file.file_name().into_string().ok()?;
+            name.strip_suffix(".json").map(str::to_owned)
+        });
+        let mut names: Vec<String> = names.take(100).collect();
+        names.sort_unstable();
+        names
+    }
+}

@@ -1,0 +1,164 @@
+//! Bytes to and from a target, never waiting: over TCP alone, or through TLS.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How TLS is spoken, and what the certificate must say.
+#[derive(Clone, Debug)]
+pub(crate) struct Secured {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: ServerName<'static>,
+}
+
+/// A connection. Whatever would wait is `WouldBlock`.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    tcp: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Wire {
+    /// Begins to connect; whether that has succeeded is told by [`connected`](Self::connected) when the socket is ready.
+    pub(crate) fn open(address: SocketAddr, secured: Option<&Secured>) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        let tcp = TcpStream::from(socket);
+        tcp.set_nodelay(true)?;
+        match connect(&tcp, &address) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let tls = secured.map(|Secured { config, name }| ClientConnection::new(Arc::clone(config), name.clone()));
+        let tls = tls.transpose().map_err(io::Error::other)?.map(Box::new);
+        Ok(Self { tcp, tls })
+    }
+
+    /// Why the connection could not be made, if that is known by now.
+    pub(crate) fn connected(&self) -> io::Result<()> {
+        self.tcp.take_error()?.map_or(Ok(()), Err)
+    }
+
+    /// Through TLS, so that a short read does not mean that there is nothing left.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Sends some of `bytes`.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.tcp.write(bytes) };
+        let taken = tls.writer().write(bytes)?;
+        self.flush()?;
+        if taken == 0 && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+    }
+
+    /// Sends what TLS has kept, as far as that can be done now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.tcp) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives some bytes; none at the end.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.tcp.read(into) };
+        loop {
+            match tls.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Closed without a word: whether something is missing, HTTP tells by itself.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            if !take_in(tls, &mut self.tcp)? {
+                return if tls.is_handshaking() { Err(ErrorKind::ConnectionAborted.into()) } else { Ok(0) };
+            }
+        }
+    }
+
+    /// Goes on with TLS' greeting, and says whether it is over.
+    pub(crate) fn shake(&mut self) -> io::Result<bool> {
+        loop {
+            self.flush()?;
+            let Some(tls) = self.tls.as_mut().filter(|tls| tls.is_handshaking()) else { return Ok(true) };
+            match take_in(tls, &mut self.tcp) {
+                Ok(true) => {}
+                Ok(false) => return Err(ErrorKind::ConnectionAborted.into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether the other side, or its certificate, could not be trusted.
+    pub(crate) fn is_mistrust(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+    }
+
+    /// Whether both sides have agreed on HTTP/2; without TLS whoever asks for it knows.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.alpn_protocol() == Some(b"h2"))
+    }
+}
+
+/// Takes in some of what has come, and answers what TLS itself wants answered. Says whether the other side is still there.
+fn take_in(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<bool> {
+    if tls.read_tls(tcp)? == 0 {
+        return Ok(false);
+    }
+    let processed = tls.process_new_packets();
+    // Also the alert that says what was wrong; what can't be sent now is sent with what comes next.
+    while tls.wants_write() && tls.write_tls(tcp).is_ok() {}
+    processed.map(|_| true).map_err(io::Error::other)
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+/// For a protocol that is polled: by a sender that knows from the kernel when there is something to do, so that nobody needs to be woken.
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.read(into.initialize_unfilled()) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(read) => {
+                into.advance(read);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.write(bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
+            done => Poll::Ready(done),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.flush())
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
