@@ -38,9 +38,10 @@ steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: n
 	cargo bench -p tidegate --bench gateway -- steady
 
 .PHONY: soak
-soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB
+soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB, a minute of overload
 	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
 	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test protocols -- streaming
+	TIDEGATE_OVERLOAD_SECONDS=60 cargo test -p tidegate --test target -- --nocapture ten_times
 
 .PHONY: demo
 demo: ## the same bursts through every algorithm, in simulated time

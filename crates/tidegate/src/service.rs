@@ -15,8 +15,10 @@ use tokio::net::TcpListener;
 use crate::environment;
 use crate::orders::{CUT_OFF, Orders};
 
-/// The flags of every small server.
+/// The flags of every small server, to be flattened into its own.
 #[derive(Args)]
+// Without a group: clap names it by the type, which those it is flattened into are called as well.
+#[group(skip)]
 #[command(next_help_heading = "Service")]
 pub(crate) struct Arguments {
     /// Where clients connect, an address and a port [default: 127.0.0.1 and the port above]

@@ -29,16 +29,18 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = WorkKind::Sleep)]
     work: WorkKind,
     /// How many requests are served at once
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     workers: u32,
     /// How many may wait for a worker
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 128, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
     queue: u32,
     /// Slower under load: with all workers busy a service takes 1 + F times as long, with half of them 1 + F/4 times
-    #[arg(long, value_name = "F", default_value_t = 0.0, value_parser = factor)]
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true, value_parser = factor)]
     contention: f64,
     /// The same seed draws the same service times
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     #[command(flatten)]
     service: service::Arguments,
