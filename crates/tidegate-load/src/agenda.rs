@@ -66,7 +66,11 @@ impl Agenda {
             schedule.advance(self.stride);
         }
         self.due = self.look_up();
-        if now - intended > self.max_lag { Turn::TooLate { number, intended } } else { Turn::Send { number, intended } }
+        if now.saturating_sub(intended) > self.max_lag {
+            Turn::TooLate { number, intended }
+        } else {
+            Turn::Send { number, intended }
+        }
     }
 
     /// Follows another profile from here on.

@@ -1,4 +1,5 @@
 //! When each request is due.
+#![allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 
 use std::time::Duration;
 

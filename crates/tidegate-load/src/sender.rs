@@ -168,42 +168,42 @@ impl Sender {
             if let Some(profile) = self.orders.take_profile() {
                 self.agenda.change(&profile);
             }
-            let next = self.send_due()?;
+            let next = self.send_due();
             let now = self.now();
             let is_over = next.is_none() && now >= self.errand.plan.duration;
             if is_over && self.in_flight == 0 {
                 return Ok(());
             }
             self.pause(now, next)?;
-            self.read_answers()?;
+            self.read_answers();
             self.expire();
         }
     }
 
     /// Sends what is due, and says when the next request will be.
-    fn send_due(&mut self) -> io::Result<Option<Duration>> {
+    fn send_due(&mut self) -> Option<Duration> {
         for _ in 0..SENT_AT_ONCE {
             let now = self.now();
             if let Some(again) = self.retries.due(now) {
-                self.send(Exchange { sent: now, ..again })?;
+                self.send(Exchange { sent: now, ..again });
                 continue;
             }
             match self.agenda.turn(now) {
                 Turn::Send { number, intended } => {
                     let (group, client) = self.errand.assignment.client(number);
-                    self.send(Exchange { number, group, client, attempt: 0, intended, sent: now, stream: 0 })?;
+                    self.send(Exchange { number, group, client, attempt: 0, intended, sent: now, stream: 0 });
                 }
                 Turn::TooLate { number, intended } => {
                     let (group, _) = self.errand.assignment.client(number);
                     self.record.miss(group, intended, Missed::TooLate);
                     self.live.missed(Missed::TooLate);
                 }
-                Turn::Wait(due) => return Ok(Some(self.retries.next().map_or(due, |again| again.min(due)))),
-                Turn::Over => return Ok(self.retries.next()),
+                Turn::Wait(due) => return Some(self.retries.next().map_or(due, |again| again.min(due))),
+                Turn::Over => return self.retries.next(),
             }
         }
         // There is more: at once, after a look at what has come.
-        Ok(Some(Duration::ZERO))
+        Some(Duration::ZERO)
     }
 
     /// Sleeps until something is ready or nearly due; or only looks, if it is.
@@ -218,21 +218,20 @@ impl Sender {
         self.poller.wait(now, until.unwrap_or(now + Duration::from_secs(1)))
     }
 
-    fn read_answers(&mut self) -> io::Result<()> {
+    fn read_answers(&mut self) {
         let mut place = 0;
         while let Some(ready) = self.poller.ready(place) {
             place += 1;
             let (serial, key) = ((ready.key >> 32) as u32, ready.key as u32 as usize);
             let Some(held) = self.lines.get_mut(key).filter(|held| held.serial == serial) else { continue };
-            held.line.ready(ready.is_readable, &mut self.buffer, &mut self.done);
+            held.line.ready(&ready, &mut self.buffer, &mut self.done);
             self.tidy(key);
-            self.send_due()?;
+            self.send_due();
         }
-        Ok(())
     }
 
     /// Sends a request, unless there is no room for it.
-    fn send(&mut self, exchange: Exchange) -> io::Result<()> {
+    fn send(&mut self, exchange: Exchange) {
         let is_retry = exchange.attempt > 0;
         if self.in_flight >= self.most_in_flight {
             if is_retry {
@@ -241,19 +240,12 @@ impl Sender {
                 self.record.miss(exchange.group, exchange.intended, Missed::NoRoom);
                 self.live.missed(Missed::NoRoom);
             }
-            return Ok(());
+            return;
         }
         self.in_flight += 1;
         self.live.sent(is_retry, self.in_flight);
-        let key = match self.free_line() {
-            Some(key) => key,
-            None => match self.open() {
-                Ok(key) => key,
-                Err(_) => {
-                    self.settle(exchange, End::Failed(Cause::NotConnected), None);
-                    return Ok(());
-                }
-            },
+        let Some(key) = self.free_line().or_else(|| self.open().ok()) else {
+            return self.settle(exchange, End::Failed(Cause::NotConnected), None);
         };
         let deadline = exchange.sent + self.errand.plan.request.timeout;
         let stream = match &mut self.lines[key].line {
@@ -269,7 +261,6 @@ impl Sender {
         };
         self.deadlines.insert((deadline, key, stream));
         self.tidy(key);
-        Ok(())
     }
 
     /// A line that can take a request. It stays in the list as long as it can take another.

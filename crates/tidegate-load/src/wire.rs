@@ -106,7 +106,7 @@ impl Wire {
 
     /// Whether the other side, or its certificate, could not be trusted.
     pub(crate) fn is_mistrust(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
     }
 
     /// Whether both sides have agreed on HTTP/2; without TLS whoever asks for it knows.

@@ -113,6 +113,7 @@ impl HistogramSnapshot {
     }
 
     /// The bound of the bucket below which this share of all lies, in seconds: nothing of nothing, and infinite beyond the last bound.
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0);
         let mut passed = 0;

@@ -1,4 +1,5 @@
 //! How a test begins: where its target is, who sends, and when.
+#![allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
 //! What is said of a test while it goes on, and its report at the end.
+#![allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 
 use std::collections::BTreeMap;
 use std::io;
@@ -75,7 +76,7 @@ impl Told {
         if now >= self.second + SECOND {
             let progress = run.progress();
             let sent = progress.planned.sent + progress.retried.sent;
-            let rate = (sent - self.sent) as f64 / (now - self.second).as_secs_f64();
+            let rate = (sent - self.sent) as f64 / now.saturating_sub(self.second).as_secs_f64();
             run.rate.store(rate.to_bits(), Relaxed);
             (self.second, self.sent) = (now, sent);
         }

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use super::exchange::{Done, Exchange, cause};
+use super::poller::Ready;
 use crate::answer::Answer;
 use crate::record::Cause;
 use crate::wire::{Secured, Wire};
@@ -57,7 +58,7 @@ impl Http1 {
     }
 
     /// The socket is ready for something.
-    pub(super) fn ready(&mut self, is_readable: bool, buffer: &mut [u8], done: &mut Vec<Done>) {
+    pub(super) fn ready(&mut self, ready: &Ready, buffer: &mut [u8], done: &mut Vec<Done>) {
         if !self.is_connected {
             if self.wire.connected().is_err() {
                 return self.fail(Cause::NotConnected, done);
@@ -66,12 +67,12 @@ impl Http1 {
         }
         if let Err(error) = self.send_rest() {
             // An answer may have come before the other side closed.
-            if !is_readable {
+            if !ready.is_readable {
                 return self.fail(cause(&error), done);
             }
         }
-        if is_readable {
-            self.receive(buffer, done);
+        if ready.is_readable {
+            self.receive(ready.is_closed, buffer, done);
         }
     }
 
@@ -90,7 +91,7 @@ impl Http1 {
         Ok(())
     }
 
-    fn receive(&mut self, buffer: &mut [u8], done: &mut Vec<Done>) {
+    fn receive(&mut self, is_closed: bool, buffer: &mut [u8], done: &mut Vec<Done>) {
         loop {
             let read = match self.wire.read(buffer) {
                 Ok(0) => return self.closed(done),
@@ -116,8 +117,8 @@ impl Http1 {
                     }
                 }
             }
-            // The kernel would have given more, and tells when there is.
-            if read < buffer.len() && !self.wire.is_tls() {
+            // The kernel would have given more, and tells when there is. An end behind it has been told already.
+            if read < buffer.len() && !is_closed && !self.wire.is_tls() {
                 return;
             }
         }

@@ -114,8 +114,9 @@ impl Http2 {
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        let is_closed = matches!(self.stage, Stage::Closed);
-        !is_closed && !(self.is_closing && self.waiting.is_empty() && self.streams.is_empty())
+        let is_empty = self.waiting.is_empty() && self.streams.is_empty();
+        let is_over = matches!(self.stage, Stage::Closed) || self.is_closing && is_empty;
+        !is_over
     }
 
     /// Sends a request, as far as that can be done now, and says by which number it can be given up.
@@ -168,7 +169,9 @@ impl Http2 {
                 let cause = ended.map_or_else(|error| reason(&error), |()| Cause::Closed);
                 // Answers that had come before are there to be read.
                 let streams: Vec<u32> = self.streams.keys().copied().collect();
-                streams.into_iter().for_each(|stream| self.read(stream, done));
+                for stream in streams {
+                    self.read(stream, done);
+                }
                 return self.fail(cause, done);
             }
             self.send_waiting(&mut cx, done);

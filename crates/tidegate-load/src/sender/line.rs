@@ -3,6 +3,7 @@
 use super::exchange::{Done, Exchange};
 use super::http1::Http1;
 use super::http2::Http2;
+use super::poller::Ready;
 
 /// A connection.
 pub(super) enum Line {
@@ -28,9 +29,9 @@ impl Line {
     }
 
     /// The socket is ready for something.
-    pub(super) fn ready(&mut self, is_readable: bool, buffer: &mut [u8], done: &mut Vec<Done>) {
+    pub(super) fn ready(&mut self, ready: &Ready, buffer: &mut [u8], done: &mut Vec<Done>) {
         match self {
-            Self::Http1(line) => line.ready(is_readable, buffer, done),
+            Self::Http1(line) => line.ready(ready, buffer, done),
             Self::Http2(line) => line.ready(done),
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Ready {
     pub(super) key: u64,
     /// There is something to read, or the other side has closed.
     pub(super) is_readable: bool,
+    /// The other side has closed, perhaps behind something to read.
+    pub(super) is_closed: bool,
 }
 
 impl Poller {
@@ -96,9 +98,13 @@ impl Poller {
     /// The sockets that the last look or wait has found, by their place in the list.
     pub(super) fn ready(&self, place: usize) -> Option<Ready> {
         let event = self.events.get(place)?;
-        let readable = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        let closed = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         // Copied out: the kernel's structure is packed.
         let (flags, data) = (event.flags, event.data);
-        Some(Ready { key: data.u64(), is_readable: flags.intersects(readable) })
+        Some(Ready {
+            key: data.u64(),
+            is_readable: flags.intersects(EventFlags::IN | closed),
+            is_closed: flags.intersects(closed),
+        })
     }
 }

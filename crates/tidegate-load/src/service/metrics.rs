@@ -1,4 +1,5 @@
 //! What a scraper sees: all tests of this service, and the one that is running.
+#![allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 
 use std::time::Duration;
 

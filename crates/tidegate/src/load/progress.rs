@@ -1,4 +1,5 @@
 //! What can be seen of a run on a terminal while it goes on.
+#![allow(clippy::cast_precision_loss, reason = "figures to look at")]
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
 //! `tidegate load run`
+#![allow(clippy::doc_markdown, rustdoc::invalid_html_tags, reason = "doc comments here are the text of --help")]
 
 use std::fs;
 use std::io::IsTerminal as _;

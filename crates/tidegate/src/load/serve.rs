@@ -1,4 +1,5 @@
 //! `tidegate load serve`
+#![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;

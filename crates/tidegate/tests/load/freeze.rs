@@ -21,7 +21,7 @@ fn is_stopped(pid: u32) -> bool {
 fn at_least(result: &Value, seconds: f64) -> u64 {
     let pairs = result["record"]["groups"][0]["requests"]["latency"].as_array().expect("pairs");
     let pair = |pair: &Value| (pair[0].as_u64().expect("microseconds"), pair[1].as_u64().expect("a count"));
-    pairs.iter().map(pair).filter(|(micros, _)| *micros as f64 >= seconds * 1e6).map(|(_, count)| count).sum()
+    pairs.iter().map(pair).filter(|(micros, _)| *micros >= (seconds * 1e6) as u64).map(|(_, count)| count).sum()
 }
 
 /// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`; one more or less, since

@@ -6,6 +6,7 @@ mod harness;
 mod outcome;
 
 #[path = "../support/authority.rs"]
+#[allow(dead_code, reason = "the tests of protocols use all of it")]
 mod authority;
 
 mod command_line;

@@ -34,7 +34,7 @@ impl Target {
 
     /// Requests that it has answered well.
     pub(crate) fn answered(&self) -> f64 {
-        let name = "http_server_requests_seconds_count{uri=\"/api/test\",method=\"GET\",status=\"200\"}";
+        let name = "http_server_requests_seconds_count{method=\"GET\",status=\"200\",uri=\"/api/test\"}";
         self.0.metric(name).unwrap_or_default()
     }
 }
