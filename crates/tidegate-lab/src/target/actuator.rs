@@ -14,7 +14,9 @@ pub(super) fn answer(target: &Shared, asked: &Asked) -> Answer {
         "/actuator/health/readiness" | "/actuator/health/liveness" => {
             Answer::json(StatusCode::OK, &json!({ "status": "UP" }))
         }
-        "/actuator/prometheus" => Answer::metrics(target.metrics.page(&target.desk.standing(), &target.faults.now())),
+        "/actuator/prometheus" => {
+            Answer::metrics(target.metrics.page(&target.desk.standing(), &target.desk.faults.now()))
+        }
         _ => return Answer::nothing_here(),
     };
     if matches!(asked.method, Method::GET | Method::HEAD) { answer } else { Answer::only("GET, HEAD") }
@@ -26,6 +28,6 @@ fn health(target: &Shared) -> serde_json::Value {
         "status": "UP",
         "workers": { "busy": standing.busy, "limit": standing.workers },
         "queue": { "length": standing.waiting, "limit": standing.most_waiting },
-        "faults": target.faults.now().are_on(),
+        "faults": target.desk.faults.now().are_on(),
     })
 }

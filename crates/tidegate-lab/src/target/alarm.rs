@@ -1,10 +1,7 @@
-use std::collections::BTreeMap;
-use std::future::Future;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::time::{
@@ -13,44 +10,49 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Wakes sleepers to some ten microseconds.
+/// Keeps things until their time comes, to some ten microseconds.
 ///
 /// The runtime's own timer counts milliseconds: a service of 5 ms would take between 5 and 6.1, and with it the capacity of
-/// all workers would be a tenth less than what was asked for. This is one timer of the kernel for all who sleep.
-pub(super) struct Alarm {
+/// all workers would be a tenth less than what was asked for. This is one timer of the kernel for all.
+pub(super) struct Alarm<T> {
     timer: AsyncFd<OwnedFd>,
-    sleepers: Mutex<Sleepers>,
+    kept: Mutex<Kept<T>>,
 }
 
-#[derive(Default)]
-struct Sleepers {
-    by_time: BTreeMap<Bed, Waker>,
-    beds: u64,
+struct Kept<T> {
+    by_time: BTreeMap<(Instant, u64), T>,
+    /// When each comes, by its number.
+    times: HashMap<u64, Instant>,
 }
 
-/// When somebody wants to be woken, and a number that tells those apart who want it at the same time.
-type Bed = (Instant, u64);
-
-impl Alarm {
+impl<T> Alarm<T> {
     pub(super) fn new() -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         #[expect(deprecated, reason = "what it warns of, a file that is not its own, an `OwnedFd` can't be")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        Ok(Self { timer, sleepers: Mutex::default() })
+        Ok(Self { timer, kept: Mutex::new(Kept { by_time: BTreeMap::new(), times: HashMap::new() }) })
     }
 
-    /// Sleeps for so long, never less.
-    pub(super) fn sleep(&self, time: Duration) -> Sleep<'_> {
-        let number = {
-            let mut sleepers = self.sleepers();
-            sleepers.beds += 1;
-            sleepers.beds
-        };
-        Sleep { alarm: self, bed: (Instant::now() + time, number), is_in_bed: false }
+    /// Keeps something for so long, never less, under a number that is used once.
+    pub(super) fn keep(&self, number: u64, time: Duration, what: T) {
+        let due = Instant::now() + time;
+        let mut kept = self.kept();
+        kept.times.insert(number, due);
+        kept.by_time.insert((due, number), what);
+        if kept.by_time.first_key_value().is_some_and(|(first, _)| *first == (due, number)) {
+            self.set(due);
+        }
     }
 
-    /// Wakes whose time has come. As long as nobody runs this, nobody wakes up.
-    pub(super) async fn ring(&self) -> io::Error {
+    /// Takes something out before its time.
+    pub(super) fn take(&self, number: u64) -> Option<T> {
+        let mut kept = self.kept();
+        let due = kept.times.remove(&number)?;
+        kept.by_time.remove(&(due, number))
+    }
+
+    /// Hands over everything when its time has come. As long as nobody runs this, nothing comes.
+    pub(super) async fn ring(&self, hand_over: impl Fn(T)) -> io::Error {
         loop {
             match self.timer.readable().await {
                 Ok(mut ready) => ready.clear_ready(),
@@ -58,18 +60,19 @@ impl Alarm {
             }
             // How often it rang does not matter, and that it did not is no error.
             let _rang = rustix::io::read(&self.timer, &mut [0; 8]);
-            for sleeper in self.due() {
-                sleeper.wake();
-            }
+            self.due().into_iter().for_each(&hand_over);
         }
     }
 
-    /// Takes out those whose time has come, and sets the timer for the next.
-    fn due(&self) -> Vec<Waker> {
-        let mut sleepers = self.sleepers();
-        let later = sleepers.by_time.split_off(&(Instant::now(), u64::MAX));
-        let due = std::mem::replace(&mut sleepers.by_time, later);
-        if let Some(((time, _), _)) = sleepers.by_time.first_key_value() {
+    /// Takes out what is due, and sets the timer for the next.
+    fn due(&self) -> Vec<T> {
+        let mut kept = self.kept();
+        let later = kept.by_time.split_off(&(Instant::now(), u64::MAX));
+        let due = std::mem::replace(&mut kept.by_time, later);
+        for (_, number) in due.keys() {
+            kept.times.remove(number);
+        }
+        if let Some(((time, _), _)) = kept.by_time.first_key_value() {
             self.set(*time);
         }
         due.into_values().collect()
@@ -86,88 +89,55 @@ impl Alarm {
         debug_assert!(set.is_ok(), "a timer of our own, and a time that is one: {set:?}");
     }
 
-    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
         // Nothing panics half-way through a change here.
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Somebody who sleeps.
-pub(super) struct Sleep<'a> {
-    alarm: &'a Alarm,
-    bed: Bed,
-    is_in_bed: bool,
-}
-
-impl Future for Sleep<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if Instant::now() >= self.bed.0 {
-            return Poll::Ready(());
-        }
-        let mut sleepers = self.alarm.sleepers();
-        sleepers.by_time.insert(self.bed, context.waker().clone());
-        if sleepers.by_time.first_key_value().is_some_and(|(first, _)| *first == self.bed) {
-            self.alarm.set(self.bed.0);
-        }
-        drop(sleepers);
-        self.is_in_bed = true;
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep<'_> {
-    fn drop(&mut self) {
-        if self.is_in_bed {
-            self.alarm.sleepers().by_time.remove(&self.bed);
-        }
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
     use tokio::time::timeout;
 
     const LONG: Duration = Duration::from_secs(20);
 
     #[tokio::test]
-    async fn nobody_wakes_too_early_and_everybody_wakes() {
-        let alarm = Alarm::new().expect("a timer");
-        let sleeper = |micros: u64| {
-            let alarm = &alarm;
-            async move {
-                let (began, time) = (Instant::now(), Duration::from_micros(micros));
-                alarm.sleep(time).await;
-                assert!(began.elapsed() >= time);
-            }
-        };
-        let all = async { tokio::join!(sleeper(3_000), sleeper(500), sleeper(0), sleeper(500), sleeper(20_000)) };
-        tokio::select! {
-            error = alarm.ring() => panic!("{error}"),
-            slept = timeout(LONG, all) => assert!(slept.is_ok()),
+    async fn everything_comes_in_its_order_and_nothing_too_early() {
+        let (alarm, began) = (Alarm::new().expect("a timer"), Instant::now());
+        for (number, millis) in [(1, 20), (2, 3), (3, 0), (4, 3), (5, 10)] {
+            alarm.keep(number, Duration::from_millis(millis), (number, millis));
         }
-        assert!(alarm.sleepers().by_time.is_empty());
+        assert_eq!(alarm.take(5), Some((5, 10)), "before its time");
+        assert_eq!((alarm.take(5), alarm.take(9)), (None, None));
+        let (order, last) = (RefCell::new(Vec::new()), tokio::sync::Notify::new());
+        let ringing = alarm.ring(|(number, millis)| {
+            assert!(began.elapsed() >= Duration::from_millis(millis));
+            order.borrow_mut().push(number);
+            if number == 1 {
+                last.notify_one();
+            }
+        });
+        tokio::select! {
+            error = ringing => panic!("{error}"),
+            came = timeout(LONG, last.notified()) => assert!(came.is_ok()),
+        }
+        assert_eq!(*order.borrow(), [3, 2, 4, 1]);
+        assert!(alarm.kept().by_time.is_empty() && alarm.kept().times.is_empty());
     }
 
     #[tokio::test]
-    async fn who_no_longer_sleeps_leaves_no_bed_and_others_still_wake() {
-        let alarm = Alarm::new().expect("a timer");
-        let both = async {
-            let gone = timeout(Duration::from_millis(2), alarm.sleep(LONG)).await;
-            assert!(gone.is_err() && alarm.sleepers().by_time.is_empty());
-            // The first to be woken leaves while another sleeps on.
-            tokio::join!(
-                async {
-                    let _gone = timeout(Duration::ZERO, alarm.sleep(Duration::from_millis(5))).await;
-                },
-                alarm.sleep(Duration::from_millis(10))
-            );
-        };
+    async fn what_is_kept_while_it_rings_comes_too() {
+        let (alarm, last) = (Alarm::new().expect("a timer"), tokio::sync::Notify::new());
+        alarm.keep(0, Duration::ZERO, 0_u64);
+        let ringing = alarm.ring(|number| match number {
+            5 => last.notify_one(),
+            _ => alarm.keep(number + 1, Duration::from_micros(number * 100), number + 1),
+        });
         tokio::select! {
-            error = alarm.ring() => panic!("{error}"),
-            slept = timeout(LONG, both) => assert!(slept.is_ok()),
+            error = ringing => panic!("{error}"),
+            came = timeout(LONG, last.notified()) => assert!(came.is_ok()),
         }
     }
 }

@@ -6,9 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::oneshot;
 
-use super::desk::Place;
+use super::desk::Service;
 
 /// Threads that burn CPU, one a worker, so that services compete for real cores, and the thread that answers for none.
 pub(super) struct Burner {
@@ -21,17 +20,11 @@ struct Shared {
     work: Condvar,
 }
 
-/// Never more than there are places.
+/// Never more than there are threads, for each has a worker.
 #[derive(Default)]
 struct Jobs {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<(Duration, Service)>,
     over: bool,
-}
-
-struct Job {
-    time: Duration,
-    place: Place,
-    done: oneshot::Sender<Place>,
 }
 
 impl Burner {
@@ -44,13 +37,11 @@ impl Burner {
         Ok(burner)
     }
 
-    /// Burns so much CPU time, and gives the place back. Whoever leaves meanwhile leaves the place to the work, which goes on to its
-    /// end, as it would in a service that does not look whether anybody still waits. None if the thread is lost.
-    pub(super) async fn burn(&self, time: Duration, place: Place) -> Option<Place> {
-        let (done, burned) = oneshot::channel();
-        self.shared.jobs().waiting.push_back(Job { time, place, done });
+    /// Burns so much CPU time for a service, and ends it. Its client may leave meanwhile: the work goes on to its end, as it would in a
+    /// service that does not look whether anybody still waits.
+    pub(super) fn burn(&self, time: Duration, service: Service) {
+        self.shared.jobs().waiting.push_back((time, service));
         self.shared.work.notify_one();
-        burned.await.ok()
     }
 }
 
@@ -75,10 +66,9 @@ impl Shared {
             }
             let job = jobs.waiting.pop_front();
             drop(jobs);
-            if let Some(Job { time, place, done }) = job {
+            if let Some((time, service)) = job {
                 burn(time);
-                // If nobody waits for it, the place goes to the next by being dropped.
-                let _told = done.send(place);
+                service.end();
             }
         }
     }

@@ -1,13 +1,38 @@
+use std::convert::identity;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Station;
+use super::alarm::Alarm;
+use super::burner::Burner;
+use super::fault_switch::FaultSwitch;
 use super::station::Ticket;
+use super::{Station, Work};
 
-/// A [`Station`] that requests wait at. Whoever waits is told when it is their turn and how long the service takes.
-pub(super) struct Desk(Mutex<Station<oneshot::Sender<Duration>>>);
+/// A [`Station`] that requests come to, and the work of its workers.
+///
+/// A worker that is done begins the next service at once, before anybody else is asked: were that left to the request that waits,
+/// a flood of refusals, among which its turn comes late, would take the workers' time.
+pub(super) struct Desk {
+    station: Mutex<Station<Visitor>>,
+    labour: Labour,
+    pub(super) faults: FaultSwitch,
+    visitors: AtomicU64,
+}
+
+/// Somebody who waits.
+pub(super) struct Visitor {
+    number: u64,
+    over: oneshot::Sender<Option<Place>>,
+}
+
+enum Labour {
+    Sleep(Alarm<Service>),
+    Cpu(Burner),
+}
 
 /// How a desk stands.
 pub(super) struct Standing {
@@ -18,22 +43,46 @@ pub(super) struct Standing {
 }
 
 impl Desk {
-    pub(super) fn new(station: Station<oneshot::Sender<Duration>>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(station)))
+    pub(super) fn new(station: Station<Visitor>, work: Work) -> io::Result<Arc<Self>> {
+        let labour = match work {
+            Work::Sleep => Labour::Sleep(Alarm::new()?),
+            Work::Cpu => Labour::Cpu(Burner::start(station.workers())?),
+        };
+        let (station, faults) = (Mutex::new(station), FaultSwitch::new());
+        Ok(Arc::new(Self { station, labour, faults, visitors: AtomicU64::new(0) }))
     }
 
-    /// Waits for a worker: the place, and how long the service takes. None at once if the queue is full.
-    pub(super) async fn place(self: &Arc<Self>) -> Option<(Place, Duration)> {
-        let waiting = {
+    /// Waits for a worker and for the end of the service; what hangs still has its worker then. None at once if the queue is
+    /// full.
+    pub(super) async fn serve(self: &Arc<Self>) -> Option<Option<Place>> {
+        let (told, over) = oneshot::channel();
+        let number = self.visitors.fetch_add(1, Relaxed);
+        let mut visit = Visit { desk: self, number, ticket: None, over };
+        let began = {
             let mut station = self.station();
-            if let Some(time) = station.begin() {
-                return Some((Place(Arc::clone(self)), time));
+            let began = station.begin();
+            if began.is_none() {
+                visit.ticket = Some(station.wait(Visitor { number, over: told })?);
+                None
+            } else {
+                began.zip(Some(told))
             }
-            let (told, turn) = oneshot::channel();
-            Waiting { desk: self, ticket: station.wait(told)?, turn, is_over: false }
         };
-        let time = waiting.turn().await?;
-        Some((Place(Arc::clone(self)), time))
+        if let Some((time, told)) = began {
+            let time = self.faults.now().slowed(time);
+            let service = Service { place: Place(Arc::clone(self)), over: told };
+            if time.is_zero() { service.end() } else { self.work(number, time, service) }
+        }
+        // Whoever works tells the end.
+        Some((&mut visit.over).await.ok().and_then(identity))
+    }
+
+    /// Ends services when it is time to; runs as long as the desk is used.
+    pub(super) async fn run(&self) -> io::Error {
+        match &self.labour {
+            Labour::Sleep(alarm) => alarm.ring(Service::end).await,
+            Labour::Cpu(_) => std::future::pending().await,
+        }
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -46,19 +95,28 @@ impl Desk {
         }
     }
 
-    /// A worker is free: it is the turn of the next who is still there.
-    fn release(&self) {
+    /// A worker is free: the next who is still there has it.
+    fn release(self: &Arc<Self>) {
         loop {
-            let Some((told, time)) = self.station().finish() else { return };
-            if told.send(time).is_ok() {
-                return;
+            let Some((visitor, time)) = self.station().finish() else { return };
+            if !visitor.over.is_closed() {
+                let service = Service { place: Place(Arc::clone(self)), over: visitor.over };
+                return self.work(visitor.number, self.faults.now().slowed(time), service);
             }
         }
     }
 
-    fn station(&self) -> MutexGuard<'_, Station<oneshot::Sender<Duration>>> {
+    /// Even what takes no time is not ended here, but by whoever works: that would end the next, and so on down the queue.
+    fn work(&self, number: u64, time: Duration, service: Service) {
+        match &self.labour {
+            Labour::Sleep(alarm) => alarm.keep(number, time, service),
+            Labour::Cpu(burner) => burner.burn(time, service),
+        }
+    }
+
+    fn station(&self) -> MutexGuard<'_, Station<Visitor>> {
         // Nothing panics half-way through a change of a station.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.station.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,99 +129,42 @@ impl Drop for Place {
     }
 }
 
-/// Somebody in the queue, who may leave.
-struct Waiting<'a> {
-    desk: &'a Desk,
-    ticket: Ticket,
-    turn: oneshot::Receiver<Duration>,
-    is_over: bool,
+/// A service under way. Dropped, its worker is free.
+pub(super) struct Service {
+    place: Place,
+    over: oneshot::Sender<Option<Place>>,
 }
 
-impl Waiting<'_> {
-    async fn turn(mut self) -> Option<Duration> {
-        let time = (&mut self.turn).await.ok()?;
-        self.is_over = true;
-        Some(time)
+impl Service {
+    /// It is over. The worker is free, unless all hangs.
+    pub(super) fn end(self) {
+        let Self { place, over } = self;
+        let held = place.0.faults.now().hang.then_some(place);
+        // Who has left does not take the worker along: it is dropped with what could not be sent.
+        let _told = over.send(held);
     }
 }
 
-impl Drop for Waiting<'_> {
+/// A request in the queue or at a worker, whose client may leave.
+struct Visit<'a> {
+    desk: &'a Arc<Desk>,
+    number: u64,
+    ticket: Option<Ticket>,
+    over: oneshot::Receiver<Option<Place>>,
+}
+
+impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        self.turn.close();
-        // Their turn may have come at the moment they left.
-        if self.turn.try_recv().is_ok() {
-            self.desk.release();
-        } else {
-            self.desk.station().leave(self.ticket);
+        self.over.close();
+        // If its end has been told meanwhile, the worker is dropped with what was told.
+        let left = self.ticket.and_then(|ticket| self.desk.station().leave(ticket));
+        if left.is_none()
+            && let Labour::Sleep(alarm) = &self.desk.labour
+        {
+            drop(alarm.take(self.number));
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::target::{Contention, ServiceTime};
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    fn desk(workers: usize, queue: usize) -> Arc<Desk> {
-        let time = ServiceTime::Fixed(Duration::from_millis(5));
-        Desk::new(Station::new(workers, queue, time, Contention::default(), 1))
-    }
-
-    fn polled<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    fn standing(desk: &Desk) -> (usize, usize) {
-        let standing = desk.standing();
-        (standing.busy, standing.waiting)
-    }
-
-    #[test]
-    fn who_waits_gets_the_place_of_who_ends() {
-        let desk = desk(1, 1);
-        let Poll::Ready(Some((place, _))) = polled(pin!(desk.place())) else { panic!("a free worker") };
-        let mut second = pin!(desk.place());
-        assert!(polled(second.as_mut()).is_pending());
-        assert!(matches!(polled(pin!(desk.place())), Poll::Ready(None)), "the queue is full");
-        drop(place);
-        assert_eq!(standing(&desk), (1, 0));
-        assert!(matches!(polled(second.as_mut()), Poll::Ready(Some(_))));
-        assert_eq!(standing(&desk), (0, 0));
-    }
-
-    #[test]
-    fn who_leaves_frees_the_place_in_the_queue() {
-        let desk = desk(1, 1);
-        let held = polled(pin!(desk.place()));
-        {
-            let mut second = pin!(desk.place());
-            assert!(polled(second.as_mut()).is_pending());
-            assert_eq!(standing(&desk), (1, 1));
-        }
-        assert_eq!(standing(&desk), (1, 0));
-        drop(held);
-        assert_eq!(standing(&desk), (0, 0));
-    }
-
-    #[test]
-    fn who_leaves_when_the_turn_has_come_hands_it_on() {
-        let desk = desk(1, 2);
-        let held = polled(pin!(desk.place()));
-        let mut third = pin!(desk.place());
-        {
-            let mut second = pin!(desk.place());
-            assert!(polled(second.as_mut()).is_pending());
-            assert!(polled(third.as_mut()).is_pending());
-            drop(held);
-            assert_eq!(standing(&desk), (1, 1), "the second has been told, and does not know it yet");
-        }
-        assert_eq!(standing(&desk), (1, 0));
-        assert!(matches!(polled(third.as_mut()), Poll::Ready(Some(_))));
-        assert_eq!(standing(&desk), (0, 0));
-    }
-}
+mod tests;

@@ -10,10 +10,7 @@ use tidegate_serve::rest::{self, Answer, Asked, Bounds};
 use tidegate_serve::{Aggregate, Log, Shutdown};
 use tokio::net::TcpListener;
 
-use super::alarm::Alarm;
-use super::burner::Burner;
-use super::desk::{Desk, Place};
-use super::fault_switch::FaultSwitch;
+use super::desk::Desk;
 use super::metrics::Metrics;
 use super::{Contention, Faults, ServiceTime, Station, actuator};
 
@@ -49,20 +46,13 @@ pub struct Target(Arc<Shared>);
 /// What all its requests share.
 pub(super) struct Shared {
     pub(super) desk: Arc<Desk>,
-    pub(super) faults: FaultSwitch,
     pub(super) metrics: Metrics,
-    labour: Labour,
     /// Which requests fail: apart from the service times, so that faults leave those as they would have been.
     random: Mutex<Rng>,
     log: Log,
     shutdown: Shutdown,
     failed: Aggregate,
     refused: Aggregate,
-}
-
-enum Labour {
-    Sleep(Alarm),
-    Cpu(Burner),
 }
 
 const COMPONENT: &str = "Target";
@@ -84,16 +74,11 @@ impl Target {
     /// Makes one, within a runtime. It stops when `shutdown` says so.
     pub fn start(settings: &Settings, log: Log, shutdown: Shutdown) -> io::Result<Self> {
         let Settings { service_time, contention, work, workers, queue, seed } = *settings;
-        let labour = match work {
-            Work::Sleep => Labour::Sleep(Alarm::new()?),
-            Work::Cpu => Labour::Cpu(Burner::start(workers)?),
-        };
+        let station = Station::new(workers, queue, service_time, contention, seed);
         let now = Instant::now();
         Ok(Self(Arc::new(Shared {
-            desk: Desk::new(Station::new(workers, queue, service_time, contention, seed)),
-            faults: FaultSwitch::new(),
+            desk: Desk::new(station, work)?,
             metrics: Metrics::new(),
-            labour,
             random: Mutex::new(Rng::with_seed(!seed)),
             log,
             shutdown,
@@ -110,7 +95,7 @@ impl Target {
         let answer = move |asked| answer(Arc::clone(&shared), asked, address);
         let served = tokio::select! {
             () = rest::serve(listener, BOUNDS, target.shutdown.clone(), answer) => Ok(()),
-            error = target.ring() => Err(error),
+            error = target.desk.run() => Err(error),
             never = target.tell_from_time_to_time() => match never {},
         };
         target.tell(Aggregate::take_rest);
@@ -139,21 +124,17 @@ impl Shared {
 
     /// What it is there for.
     async fn work(&self) -> Answer {
-        let Some((place, time)) = self.desk.place().await else {
+        let Some(held) = self.desk.serve().await else {
             self.metrics.refused.inc();
             self.tell_refused(self.refused.note(Instant::now()));
-            self.faults.hang_is_over().await;
+            self.desk.faults.hang_is_over().await;
             let full = Answer::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
             return full.with(RETRY_AFTER, HeaderValue::from_static("1"));
         };
-        let Some(place) = self.labour(self.faults.now().slowed(time), place).await else {
-            self.log.error(COMPONENT, "a worker's thread is lost");
-            return Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the worker is lost");
-        };
         let error = self.draw_error();
-        // With the worker in hand: what hangs, hangs with all it has.
-        self.faults.hang_is_over().await;
-        drop(place);
+        // With the worker, if it hung at the end: what hangs, hangs with all it has.
+        self.desk.faults.hang_is_over().await;
+        drop(held);
         match error {
             None => Answer::text(StatusCode::OK, "OK"),
             Some(status) => {
@@ -163,17 +144,8 @@ impl Shared {
         }
     }
 
-    async fn labour(&self, time: Duration, place: Place) -> Option<Place> {
-        match &self.labour {
-            _ if time.is_zero() => {}
-            Labour::Sleep(alarm) => alarm.sleep(time).await,
-            Labour::Cpu(burner) => return burner.burn(time, place).await,
-        }
-        Some(place)
-    }
-
     fn draw_error(&self) -> Option<StatusCode> {
-        let faults = self.faults.now();
+        let faults = self.desk.faults.now();
         if faults.errors == 0.0 {
             return None;
         }
@@ -182,7 +154,7 @@ impl Shared {
     }
 
     fn shown_faults(&self) -> Answer {
-        let (faults, left) = self.faults.now_and_left();
+        let (faults, left) = self.desk.faults.now_and_left();
         Answer::json(StatusCode::OK, &faults.to_json(left))
     }
 
@@ -195,16 +167,9 @@ impl Shared {
             Method::DELETE => (Faults::default(), None),
             _ => return Answer::only("GET, HEAD, POST, DELETE"),
         };
-        self.faults.set(faults, span);
+        self.desk.faults.set(faults, span);
         self.log.warn(COMPONENT, format_args!("faults: {}", faults.to_json(span)));
         self.shown_faults()
-    }
-
-    async fn ring(&self) -> io::Error {
-        match &self.labour {
-            Labour::Sleep(alarm) => alarm.ring().await,
-            Labour::Cpu(_) => std::future::pending().await,
-        }
     }
 
     async fn tell_from_time_to_time(&self) -> std::convert::Infallible {
