@@ -73,7 +73,7 @@ pub(crate) fn hey(scratch: &Scratch, server: &Responder, rate: Option<f64>, seco
     let command = format!("GOMAXPROCS=1 hey -z {seconds}s -c {workers} {limit} {}", server.url());
     let (text, user, system) = run(scratch, "hey", &command);
     let requests =
-        text.lines().find_map(|line| line.trim().strip_prefix("[200]")?.trim().split_whitespace().next()?.parse().ok());
+        text.lines().find_map(|line| line.trim().strip_prefix("[200]")?.split_whitespace().next()?.parse().ok());
     let requests = requests.unwrap_or_else(|| panic!("hey's output is not what it used to be:\n{text}"));
     Work { requests, seconds: seconds as f64, user, system, result: Value::Null }
 }
