@@ -11,8 +11,8 @@ setup: ## install what the tests need (redis-server, by apt-get)
 	@scripts/setup redis-server
 
 .PHONY: setup-bench
-setup-bench: ## install what the benchmarks need besides (nginx, wrk)
-	@scripts/setup redis-server nginx-light wrk
+setup-bench: ## install what the benchmarks need besides (nginx, wrk, hey)
+	@scripts/setup redis-server nginx-light wrk hey
 
 .PHONY: check
 check: ## the fast inner loop: compile and lint
@@ -32,6 +32,10 @@ bench: setup ## what a decision costs: a table, and target/bench/decisions.json
 .PHONY: bench-gateway
 bench-gateway: setup-bench ## the gateway beside nginx on one core: tables, and target/bench/gateway.json
 	cargo bench -p tidegate --bench gateway
+
+.PHONY: bench-load
+bench-load: setup-bench ## the load generator beside wrk and hey on one core: tables, and target/bench/load.json
+	cargo bench -p tidegate --bench load
 
 .PHONY: steady
 steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: nothing may fail or grow

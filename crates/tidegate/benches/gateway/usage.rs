@@ -1,6 +1,6 @@
 //! What a server has used, as Linux counts it.
 
-use std::ops::Sub;
+use std::ops::{Range, Sub};
 
 /// Seconds of CPU time.
 #[derive(Clone, Copy, Default)]
@@ -42,10 +42,20 @@ fn own_cpu(id: u32) -> Cpu {
 
 /// Seconds that a core has been idle until now.
 pub(crate) fn idle(core: usize) -> f64 {
+    core_seconds(core, 3..5)
+}
+
+/// Seconds that a core was wanted here until now, and somebody else had it: on virtual machines.
+#[allow(dead_code, reason = "the load generator's benchmark uses it")]
+pub(crate) fn stolen(core: usize) -> f64 {
+    core_seconds(core, 7..8)
+}
+
+fn core_seconds(core: usize, kinds: Range<usize>) -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("Linux tells");
     let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{core} "))).expect("the core is there");
-    let ticks = line.split_whitespace().skip(3).take(2).map(|ticks| ticks.parse::<f64>().expect("ticks"));
-    ticks.sum::<f64>() / 100.0
+    let ticks: Vec<f64> = line.split_whitespace().map(|ticks| ticks.parse().expect("ticks")).collect();
+    ticks[kinds].iter().sum::<f64>() / 100.0
 }
 
 /// Megabytes of memory held by whoever serves: the children if there are any. Adding the parent would count shared pages twice.

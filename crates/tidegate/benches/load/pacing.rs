@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::responder::Responder;
 use crate::scratch::Scratch;
+use crate::spin;
 use crate::tool;
-use crate::{Setting, median, verdict};
+use crate::{ROOM, Setting, median, verdict};
 
 const RATES: [f64; 3] = [1_000.0, 5_000.0, 20_000.0];
 /// In milliseconds, of 99 of 100 requests at 5,000 a second.
@@ -21,29 +22,41 @@ struct Error {
 }
 
 pub(crate) fn compare(setting: &Setting, scratch: &Scratch, server: &Responder) -> Value {
-    println!("\nPacing error in ms: median of {} rounds (wrk has no pace)\n", setting.rounds);
-    println!("{:>8} {:<28} {:>8} {:>8}", "rate/s", "", "p50", "p99");
+    println!("\nPacing error in ms, {} rounds (wrk has no pace)\n", setting.rounds);
+    println!("{:>8} {:<28} {:>8} {:>8} {:>14}", "rate/s", "", "p50", "p99", "best round's");
     let mut report = Vec::new();
     for rate in RATES {
-        let (mut own, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut machine, mut own, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..setting.rounds {
+            let (p50, p99) = spin::lateness(scratch, rate, setting.seconds);
+            machine.push(Error { p50, p99 });
             drop(server.take_arrivals());
-            let work = tool::tidegate(scratch, server, rate, setting.seconds);
+            let work = tool::tidegate(scratch, server, rate, ROOM, setting.seconds);
             ours.push(unevenness(&server.take_arrivals()));
             let lag = |figure: &str| work.result["lagSeconds"][figure].as_f64().expect("a figure") * 1e3;
             own.push(Error { p50: lag("p50"), p99: lag("p99") });
             let _work = tool::hey(scratch, server, Some(rate), setting.seconds);
             theirs.push(unevenness(&server.take_arrivals()));
         }
-        for (name, errors) in
-            [("tidegate, by itself", &own), ("tidegate, as it arrives", &ours), ("hey, as it arrives", &theirs)]
-        {
+        let rows = [
+            ("the machine alone", &machine),
+            ("tidegate, by itself", &own),
+            ("tidegate, as it arrives", &ours),
+            ("hey, as it arrives", &theirs),
+        ];
+        for (name, errors) in rows {
             let (p50, p99) = (over(errors, |error| error.p50), over(errors, |error| error.p99));
-            println!("{rate:>8.0} {name:<28} {p50:>8.3} {p99:>8.3}");
-            report.push(json!({ "rate": rate, "what": name, "p50_ms": p50, "p99_ms": p99 }));
+            let best = errors.iter().map(|error| error.p99).fold(f64::INFINITY, f64::min);
+            println!("{rate:>8.0} {name:<28} {p50:>8.3} {p99:>8.3} {best:>14.3}");
+            report.push(json!({ "rate": rate, "what": name, "p50_ms": p50, "p99_ms": p99, "best_p99_ms": best }));
         }
-        if rate == RATES[1] {
-            println!("         goal p99 ≤ {GOAL}: {}", verdict(over(&own, |error| error.p99) <= GOAL));
+        if (rate - RATES[1]).abs() < 1.0 {
+            let (ours, machine) = (over(&own, |error| error.p99), over(&machine, |error| error.p99));
+            println!(
+                "         goal p99 ≤ {GOAL}: {}; the machine alone: {}",
+                verdict(ours <= GOAL),
+                verdict(machine <= GOAL)
+            );
         }
     }
     report.into()

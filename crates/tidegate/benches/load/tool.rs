@@ -35,12 +35,12 @@ impl Work {
     }
 }
 
-/// Ours, at this rate.
-pub(crate) fn tidegate(scratch: &Scratch, server: &Responder, rate: f64, seconds: u64) -> Work {
+/// Ours, at this rate, over so many connections at most.
+pub(crate) fn tidegate(scratch: &Scratch, server: &Responder, rate: f64, connections: usize, seconds: u64) -> Work {
     let plan = json!({
         "limiterUrl": server.url(),
         "duration": seconds,
-        "concurrency": CONNECTIONS,
+        "concurrency": connections,
         "profile": { "type": "constant", "params": { "rps": rate } },
     });
     let plan = scratch.write("plan.json", &plan.to_string());
