@@ -136,6 +136,46 @@ fn metrics_can_be_scraped_during_a_run_and_once_more_after_it() {
     assert_eq!((ran.code, ran.requests("success")), (0, 50), "the run was over");
 }
 
+/// Nobody waits for a last scrape that is not wanted.
+#[test]
+fn metrics_linger_for_as_long_as_they_are_told_to() {
+    let target = Upstream::start();
+    let run = |linger: &str| {
+        let started = std::time::Instant::now();
+        let running = Running::start(&constant(url(&target), 50, 0.2), |command| {
+            command.args(["--metrics", "127.0.0.1:0", "--linger", linger]);
+        });
+        assert_eq!(running.ended().code, 0);
+        started.elapsed()
+    };
+    // It would be 15 s if nobody had said otherwise, and it is longer than without.
+    assert!(run("1") >= Duration::from_secs(1));
+    assert!(run("0") < Duration::from_secs(12));
+}
+
+#[test]
+fn another_seed_sends_otherwise() {
+    let target = Upstream::start();
+    let mut plan = constant(url(&target), 100, 0.3);
+    plan["clients"] = json!([{ "count": 1_000_000, "headers": { "X-Client": "{n}" } }]);
+    let sent = |seed: &[&str]| {
+        let before = target.count();
+        let ran = Running::start(&plan, |command| {
+            command.args(seed);
+        });
+        assert_eq!(ran.ended().code, 0);
+        let mut clients: Vec<String> = target.received()[before..]
+            .iter()
+            .map(|request| request.header("x-client").expect("one").to_owned())
+            .collect();
+        clients.sort_unstable();
+        clients
+    };
+    let usual = sent(&[]);
+    assert_eq!(sent(&["--seed", "1"]), usual);
+    assert_ne!(sent(&["--seed", "2"]), usual);
+}
+
 #[test]
 fn what_happens_can_be_written_to_a_file() {
     let (target, directory) = (Upstream::start(), Directory::new());

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::authority::Authority;
 use crate::harness::{Directory, Gateway, Upstream, text};
 use crate::running::{Ran, Running, constant, with};
+use crate::service::Service;
 
 struct Secured {
     gateway: Gateway,
@@ -59,6 +60,23 @@ fn https_is_spoken_with_whom_the_authority_vouches_for() {
     );
     let ran = secured.run(json!({ "insecure": true }), false);
     assert_eq!(ran.requests("success"), 50, "{}", ran.result["requests"]);
+}
+
+#[test]
+fn a_service_trusts_whom_it_was_told_to() {
+    let secured = secured(&["localhost"]);
+    let ca = secured.directory.0.join("ca.pem");
+    let service = Service::start_with(|command, _| {
+        command.arg("--ca").arg(&ca);
+    });
+    service.begin(&constant(format!("https://localhost:{}/", secured.gateway.address.port()), 50, 0.2));
+    service.wait_for_end();
+    assert_eq!(secured.upstream.count(), 10);
+    let missing = Service::start_with(|command, directory| {
+        command.arg("--ca").arg(directory.0.join("none.pem"));
+    });
+    let answer = missing.ask("POST", "/test/start", &constant("https://localhost/", 50, 0.2).to_string());
+    assert!(answer.status == 400 && answer.text().contains("none.pem"), "{}", answer.text());
 }
 
 #[test]
