@@ -33,7 +33,7 @@ use exchange::{Done, Exchange};
 use http1::Http1;
 use http2::Http2;
 use line::Line;
-use poller::Poller;
+use poller::{Poller, Ready};
 use retries::Retries;
 
 /// How long before a request is due the sender no longer sleeps.
@@ -96,6 +96,8 @@ struct Sender {
     next_serial: u32,
     /// Lines that may take a request, the last used last. Some of them no longer do, and some are gone.
     free: Vec<usize>,
+    /// Lines that have more to read than they could in one go, by place and serial.
+    unread: Vec<(usize, u32)>,
     /// When requests under way have waited long enough: by time, line and stream.
     deadlines: BTreeSet<(Duration, usize, u32)>,
     in_flight: usize,
@@ -120,6 +122,7 @@ impl Sender {
             lines: Slab::new(),
             next_serial: 0,
             free: Vec::new(),
+            unread: Vec::new(),
             deadlines: BTreeSet::new(),
             in_flight: 0,
             most_in_flight: places,
@@ -209,7 +212,7 @@ impl Sender {
     /// Sleeps until something is ready or nearly due; or only looks, if it is.
     fn pause(&mut self, now: Duration, next: Option<Duration>) -> io::Result<()> {
         let wake = next.map(|next| next.saturating_sub(SPIN));
-        if wake.is_some_and(|wake| wake <= now) {
+        if wake.is_some_and(|wake| wake <= now) || !self.unread.is_empty() {
             return self.poller.look();
         }
         let deadline = self.deadlines.first().map(|(deadline, ..)| *deadline);
@@ -222,12 +225,23 @@ impl Sender {
         let mut place = 0;
         while let Some(ready) = self.poller.ready(place) {
             place += 1;
-            let (serial, key) = ((ready.key >> 32) as u32, ready.key as u32 as usize);
-            let Some(held) = self.lines.get_mut(key).filter(|held| held.serial == serial) else { continue };
-            held.line.ready(&ready, &mut self.buffer, &mut self.done);
-            self.tidy(key);
-            self.send_due();
+            self.attend(ready.key as u32 as usize, (ready.key >> 32) as u32, &ready);
         }
+        let again = Ready { key: 0, is_readable: true, is_closed: false };
+        for (key, serial) in std::mem::take(&mut self.unread) {
+            self.attend(key, serial, &again);
+        }
+    }
+
+    /// Looks after a line that is ready for something, and sends what has become due meanwhile.
+    fn attend(&mut self, key: usize, serial: u32, ready: &Ready) {
+        let Some(held) = self.lines.get_mut(key).filter(|held| held.serial == serial) else { return };
+        held.line.ready(ready, &mut self.buffer, &mut self.done);
+        if held.line.has_more() {
+            self.unread.push((key, serial));
+        }
+        self.tidy(key);
+        self.send_due();
     }
 
     /// Sends a request, unless there is no room for it.

@@ -55,7 +55,7 @@ fn wrong(path: &str, message: impl Into<String>) -> NotStarted {
 /// From the start of the senders to the first request, so that all of them are there.
 const LEAD: Duration = Duration::from_millis(50);
 /// Requests a second for which another sender is worth its core.
-const RATE_OF_A_SENDER: f64 = 30_000.0;
+const RATE_OF_A_SENDER: f64 = 50_000.0;
 /// How long each of several addresses is tried.
 const TRIAL: Duration = Duration::from_secs(1);
 

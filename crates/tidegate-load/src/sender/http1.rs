@@ -18,7 +18,16 @@ pub(super) struct Http1 {
     answer: Answer,
     exchange: Option<Exchange>,
     is_usable: bool,
+    /// There may be more to read than was read in one go.
+    has_more: bool,
+    /// The other side has closed, which is told only once: what it sent before may still have to be read.
+    is_closed: bool,
 }
+
+/// How often a connection is read in one go: an answer without end must not keep others from being sent and read.
+const READS_AT_ONCE: usize = 16;
+/// How much room for unsent bytes is kept when there are none.
+const KEPT_BYTES: usize = 65_536;
 
 impl Http1 {
     pub(super) fn open(address: SocketAddr, secured: Option<&Secured>, is_head: bool) -> io::Result<Self> {
@@ -29,12 +38,19 @@ impl Http1 {
             answer: Answer::new(is_head),
             exchange: None,
             is_usable: true,
+            has_more: false,
+            is_closed: false,
         })
     }
 
     /// Whether another request may be sent on it.
     pub(super) fn is_free(&self) -> bool {
         self.is_usable && self.exchange.is_none()
+    }
+
+    /// Whether it must be read again without being told so by the kernel.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more && self.is_usable
     }
 
     pub(super) fn is_usable(&self) -> bool {
@@ -72,7 +88,8 @@ impl Http1 {
             }
         }
         if ready.is_readable {
-            self.receive(ready.is_closed, buffer, done);
+            self.is_closed |= ready.is_closed;
+            self.receive(buffer, done);
         }
     }
 
@@ -88,11 +105,19 @@ impl Http1 {
                 }
             }
         }
+        if self.unsent.capacity() > KEPT_BYTES {
+            self.unsent = Vec::new();
+        }
         Ok(())
     }
 
-    fn receive(&mut self, is_closed: bool, buffer: &mut [u8], done: &mut Vec<Done>) {
-        loop {
+    fn receive(&mut self, buffer: &mut [u8], done: &mut Vec<Done>) {
+        self.has_more = false;
+        for turn in 0.. {
+            if turn == READS_AT_ONCE {
+                self.has_more = true;
+                break;
+            }
             let read = match self.wire.read(buffer) {
                 Ok(0) => return self.closed(done),
                 Ok(read) => read,
@@ -118,7 +143,7 @@ impl Http1 {
                 }
             }
             // The kernel would have given more, and tells when there is. An end behind it has been told already.
-            if read < buffer.len() && !is_closed && !self.wire.is_tls() {
+            if read < buffer.len() && !self.is_closed && !self.wire.is_tls() {
                 return;
             }
         }

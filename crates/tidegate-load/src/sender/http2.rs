@@ -35,7 +35,12 @@ pub(super) struct Http2 {
     notes: Arc<Notes>,
     /// No further request may be sent on it.
     is_closing: bool,
+    /// There is more to do than was done in one go.
+    has_more: bool,
 }
+
+/// How many rounds are made in one go: answers without end must not keep others from being sent and read.
+const ROUNDS_AT_ONCE: usize = 16;
 
 type Handshake = Pin<Box<dyn Future<Output = Result<Open, h2::Error>> + Send>>;
 type Open = (SendRequest<Bytes>, Connection<Wire, Bytes>);
@@ -92,6 +97,7 @@ impl Http2 {
             next_stream: 0,
             notes: Arc::default(),
             is_closing: false,
+            has_more: false,
         })
     }
 
@@ -111,6 +117,11 @@ impl Http2 {
             Stage::Closed => 0,
         };
         !self.is_closing && self.waiting.len() + self.streams.len() < most
+    }
+
+    /// Whether there is something to do without being told so by the kernel.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more && self.is_usable()
     }
 
     pub(super) fn is_usable(&self) -> bool {
@@ -163,7 +174,8 @@ impl Http2 {
                 Poll::Ready(Err(error)) => return self.fail(reason(&error), done),
             }
         }
-        loop {
+        self.has_more = false;
+        for _ in 0..ROUNDS_AT_ONCE {
             let Stage::Open(open) = &mut self.stage else { return };
             if let Poll::Ready(ended) = pin!(&mut open.1).poll(&mut cx) {
                 let cause = ended.map_or_else(|error| reason(&error), |()| Cause::Closed);
@@ -181,6 +193,7 @@ impl Http2 {
             }
             told.into_iter().filter(|stream| *stream != CONNECTION).for_each(|stream| self.read(stream, done));
         }
+        self.has_more = true;
     }
 
     fn send_waiting(&mut self, cx: &mut Context<'_>, done: &mut Vec<Done>) {

@@ -28,6 +28,14 @@ impl Line {
         }
     }
 
+    /// Whether it must be looked after without being told so by the kernel.
+    pub(super) fn has_more(&self) -> bool {
+        match self {
+            Self::Http1(line) => line.has_more(),
+            Self::Http2(line) => line.has_more(),
+        }
+    }
+
     /// The socket is ready for something.
     pub(super) fn ready(&mut self, ready: &Ready, buffer: &mut [u8], done: &mut Vec<Done>) {
         match self {

@@ -188,6 +188,30 @@ fn large_bodies_go_both_ways() {
     assert!(target.received().iter().all(|request| request.body.len() == 2_000_000));
 }
 
+/// Answers without end, as fast as they can be sent: they time out, and everyone else is served as if they were not there.
+#[test]
+fn an_endless_answer_keeps_nobody_else_waiting() {
+    let target = Upstream::behaving(|request, stream| {
+        if request.header("x-who") != Some("endless") {
+            return stream.write_all(OK).is_ok();
+        }
+        let mut is_read = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n").is_ok();
+        while is_read {
+            is_read = stream.write_all(&[b'x'; 1 << 18]).is_ok();
+        }
+        false
+    });
+    let mut plan = constant(url(target.address), 50, 1.0);
+    plan["requestOptions"] = json!({ "timeout": 1.5 });
+    plan["clients"] =
+        json!([{ "name": "quick", "weight": 9 }, { "name": "endless", "headers": { "X-Who": "endless" } }]);
+    let ran = run(&plan);
+    let (quick, endless) = (&ran.result["groups"][0]["requests"], &ran.result["groups"][1]["requests"]);
+    assert_eq!(quick["success"], quick["sent"], "{quick}");
+    assert!(endless["sent"].as_u64() > Some(0) && endless["failures"]["timed_out"] == endless["sent"], "{endless}");
+    assert_eq!(ran.requests("sent"), 50);
+}
+
 #[test]
 fn never_more_are_in_flight_than_the_plan_allows_and_the_rest_is_missed() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
