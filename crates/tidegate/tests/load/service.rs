@@ -372,6 +372,28 @@ fn start_burst_errors_end_and_stop_are_logged_to_the_file_too() {
     assert!(lines.iter().all(|line| text.contains(line.as_str())), "{text}");
 }
 
+/// A file that is nearly full becomes another one at 10 MB, and no line is lost or torn by that.
+#[test]
+fn the_log_file_rotates_at_ten_megabytes() {
+    let target = Upstream::start();
+    let service = Service::start_with(|command, directory| {
+        let line = format!("{}\n", "x".repeat(99));
+        let file = directory.file("load.log", &line.repeat(99_997));
+        command.arg("--log-file").arg(file);
+    });
+    for _ in 0..3 {
+        service.begin(&constant(url(&target), 50, 0.1));
+        service.wait_for_end();
+    }
+    let directory = service.0.directory.0.clone();
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap_or_default();
+    let is_there = |text: &str| text.matches("Test completed: ").count() == 3;
+    wait_until("all is written", || is_there(&(read("load.log.1") + &read("load.log"))));
+    let (old, new) = (read("load.log.1"), read("load.log"));
+    assert!(old.len() <= 10_000_000 && old.len() > 9_999_000 && new.len() < 10_000, "{} and {}", old.len(), new.len());
+    assert!(old.ends_with('\n') && new.starts_with('['), "lines are whole");
+}
+
 /// Told to stop while a test runs, the service ends the test, writes its end down, and goes.
 #[test]
 fn a_service_that_is_told_to_stop_ends_its_test() {
