@@ -90,14 +90,13 @@ impl Agenda {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
 mod tests {
     use super::*;
     use crate::profile::Shape;
 
     fn plan(profile: &str) -> Plan {
-        let text = format!(
-            r#"{{"limiterUrl": "http://a", "duration": 10, "maxLag": 1, "profile": {profile}, "arrivals": "even"}}"#
-        );
+        let text = format!(r#"{{"limiterUrl": "http://a", "duration": 10, "maxLag": 1, "profile": {profile}}}"#);
         Plan::read(text.as_bytes()).expect("a good plan")
     }
 
@@ -150,6 +149,7 @@ mod tests {
             EVEN,
             r#"{"type": "burst", "params": {"baseRps": 5, "spikeRps": 50, "spikeDuration": 1, "spikePeriod": 3}}"#,
             r#"{"type": "trace", "params": {"timestamps": [0, 0, 0.5, 1, 1, 2.5, 9]}}"#,
+            r#"{"type": "poisson", "params": {"averageRps": 20}}"#,
         ] {
             let plan = plan(profile);
             let whole = all(&mut Agenda::new(&plan, 0, 1), 10.0);
@@ -180,5 +180,27 @@ mod tests {
         assert_eq!(before, 50);
         let again = changed.changed(seconds(7.5), Shape::Constant { rate: 2.0 });
         assert!((again.expected(seconds(10.0)) - (50.0 + 250.0 + 5.0)).abs() < 1e-9);
+    }
+
+    /// Before the first change has begun there may be a second one, or a third: none of them ends the load.
+    #[test]
+    fn changes_close_together_lose_nothing() {
+        let plan = plan(EVEN);
+        let Times::Rate(profile, _) = &plan.times else { panic!("a rate") };
+        for second in [5.0, 5.001, 5.02] {
+            let mut agenda = Agenda::new(&plan, 0, 1);
+            let mut sent = all(&mut agenda, 4.95);
+            let first = profile.changed(seconds(5.0), Shape::Constant { rate: 300.0 });
+            agenda.change(&first);
+            agenda.change(&first.changed(seconds(second), Shape::Constant { rate: 100.0 }));
+            sent.extend(all(&mut agenda, 10.0));
+            let expected = 50.0 + (second - 5.0) * 300.0 + (10.0 - second) * 100.0;
+            assert!((sent.len() as f64 - expected).abs() <= 1.0, "{} for {expected}, second at {second}", sent.len());
+        }
+        let mut often = profile.clone();
+        for change in 0..10_000 {
+            often = often.changed(seconds(f64::from(change) * 0.001), Shape::Constant { rate: 10.0 });
+        }
+        assert!((often.expected(seconds(10.0)) - 100.0).abs() < 1e-6);
     }
 }

@@ -119,18 +119,23 @@ impl Answer {
             }
             return Ok(read);
         }
+        // Most of what comes with the rest of a head may be body: no more is kept than a head can have.
         let before = self.held.len();
-        self.hold(bytes)?;
-        let held = std::mem::take(&mut self.held);
+        let room = LONGEST_HEAD.saturating_sub(before).min(bytes.len());
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(&bytes[..room]);
         let read = self.read_head(&held)?;
         if read.is_none() {
+            if held.len() >= LONGEST_HEAD {
+                return Err(NotHttp);
+            }
             self.held = held;
         }
         Ok(read.map(|(used, after)| (used.saturating_sub(before), after)))
     }
 
     fn hold(&mut self, bytes: &[u8]) -> Result<(), NotHttp> {
-        if self.held.len() + bytes.len() > LONGEST_HEAD {
+        if bytes.len() >= LONGEST_HEAD {
             return Err(NotHttp);
         }
         self.held.extend_from_slice(bytes);
@@ -145,7 +150,7 @@ impl Answer {
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(_) => return Err(NotHttp),
         };
-        let status = head.code.ok_or(NotHttp)?;
+        let status = head.code.filter(|status| *status >= 100).ok_or(NotHttp)?;
         let mut read = Fields { is_kept: head.version == Some(1), ..Fields::default() };
         for field in head.headers.iter() {
             read.note(field)?;
@@ -181,7 +186,7 @@ impl Fields {
         // By length first: most fields are none of ours.
         match name.len() {
             14 if name.eq_ignore_ascii_case("content-length") => {
-                let length = str::from_utf8(value).ok().and_then(|text| text.parse().ok()).ok_or(NotHttp)?;
+                let length = number(value).ok_or(NotHttp)?;
                 if self.length.is_some_and(|other| other != length) {
                     return Err(NotHttp);
                 }
@@ -209,12 +214,18 @@ impl Fields {
     }
 }
 
+/// Digits and nothing else: Rust would take a sign, too.
+fn number(value: &[u8]) -> Option<u64> {
+    let digits = str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok()
+}
+
 /// Seconds, or a date. What is neither says nothing.
 pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
-    let text = str::from_utf8(value).ok()?;
-    if let Ok(seconds) = text.parse::<u32>() {
-        return Some(Duration::from_secs(seconds.into()));
+    if let Some(seconds) = number(value) {
+        return Some(Duration::from_secs(seconds.min(u32::MAX.into())));
     }
+    let text = str::from_utf8(value).ok()?;
     let date = httpdate::parse_http_date(text).ok()?;
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
@@ -257,6 +268,24 @@ mod tests {
         }
     }
 
+    /// The head in two pieces, the second with more body than a head may be long.
+    #[test]
+    fn a_large_body_may_come_with_the_rest_of_a_head() {
+        let body = "x".repeat(300_000);
+        let text = format!("HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n{body}");
+        for cut in [1, 17, 40] {
+            let mut answer = Answer::new(false);
+            assert_eq!(answer.feed(&text.as_bytes()[..cut]), Ok(None));
+            let rest: Vec<_> = text.as_bytes()[cut..].chunks(65_536).map(|piece| answer.feed(piece)).collect();
+            assert_eq!(rest.last(), Some(&Ok(Some(told(200, true)))), "cut at {cut}");
+            assert!(rest[..rest.len() - 1].iter().all(|fed| *fed == Ok(None)));
+        }
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000) + "HTTP/1.1 204 No\r\n\r\n";
+        let mut answer = Answer::new(false);
+        let last = interim.as_bytes().chunks(65_536).map(|piece| answer.feed(piece)).last();
+        assert_eq!(last, Some(Ok(Some(told(204, true)))));
+    }
+
     #[test]
     fn an_answer_without_a_length_ends_with_its_connection() {
         let mut answer = Answer::new(false);
@@ -293,7 +322,8 @@ mod tests {
         assert_eq!(read.expect("HTTP").expect("whole").retry_after, Some(Duration::from_secs(7)));
         let past = retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(past, Some(Duration::ZERO));
-        for odd in ["", "-1", "soon", "1.5", "99999999999"] {
+        assert_eq!(retry_after(b"99999999999"), Some(Duration::from_secs(u32::MAX.into())), "as good as never");
+        for odd in ["", "-1", "+1", "soon", "1.5"] {
             assert_eq!(retry_after(odd.as_bytes()), None, "{odd}");
         }
     }
@@ -304,7 +334,10 @@ mod tests {
             "SSH-2.0-OpenSSH\r\n",
             "HTTP/1.1 abc\r\n\r\n",
             "HTTP/1.1 101 Switching\r\n\r\n",
+            "HTTP/1.1 007 Bond\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\n",
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",

@@ -17,12 +17,18 @@ pub struct Heads {
     request: http::Request<()>,
 }
 
+/// Bodies up to this size are sent together with their heads.
+const COPIED: usize = 16_384;
+
 impl Heads {
     /// Of a plan.
     pub fn new(plan: &Plan) -> Self {
         let Request { method, path, headers, body, .. } = &plan.request;
         let authority = &plan.target.authority;
-        let mut fields: HeaderMap = headers.iter().cloned().collect();
+        let mut fields = HeaderMap::new();
+        for (name, value) in headers {
+            fields.append(name, value.clone());
+        }
         fields
             .entry(USER_AGENT)
             .or_insert(HeaderValue::from_static(concat!("tidegate-load/", env!("CARGO_PKG_VERSION"))));
@@ -43,14 +49,18 @@ impl Heads {
         Self { start, groups: plan.clients.clone(), body: Bytes::copy_from_slice(body), request }
     }
 
-    /// Writes the request of a client.
-    pub fn write(&self, group: usize, client: u64, out: &mut Vec<u8>) {
+    /// Writes the request of a client, and returns the body that goes behind, if it is too large to be copied.
+    pub fn write(&self, group: usize, client: u64, out: &mut Vec<u8>) -> Bytes {
         out.extend_from_slice(&self.start);
         for (name, template) in &self.groups[group].headers {
             field(out, name.as_str(), |out| template.write(client, out));
         }
         out.extend_from_slice(b"\r\n");
+        if self.body.len() > COPIED {
+            return self.body.clone();
+        }
         out.extend_from_slice(&self.body);
+        Bytes::new()
     }
 
     /// The same for HTTP/2.

@@ -25,6 +25,8 @@ pub(crate) struct Live {
     service: Histogram,
     /// Errors since somebody last took them.
     errors: Mutex<BTreeMap<Trouble, u64>>,
+    /// The first reason of each cause, in words.
+    reasons: Mutex<BTreeMap<Cause, String>>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,9 @@ impl Totals {
     }
 }
 
+/// Characters of a reason.
+const LONGEST_REASON: usize = 160;
+
 /// Bounds fine enough to tell percentiles by (steps of a tenth), and those that metrics have among them.
 pub(crate) fn buckets() -> Buckets {
     let mut bounds: Vec<Duration> = METRIC_BOUNDS.map(Duration::from_micros).to_vec();
@@ -113,7 +118,14 @@ impl Live {
             latency: Histogram::new(buckets),
             service: Histogram::new(buckets),
             errors: Mutex::default(),
+            reasons: Mutex::default(),
         }
+    }
+
+    /// Notes why requests fail, if nobody has before.
+    pub(crate) fn explain(&self, cause: Cause, why: &str) {
+        let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        reasons.entry(cause).or_insert_with(|| why.chars().take(LONGEST_REASON).collect());
     }
 
     fn outcomes(&self, is_retry: bool) -> &Outcomes {
@@ -196,6 +208,17 @@ impl Progress {
     pub fn none() -> Self {
         Self::of([], &buckets())
     }
+}
+
+/// The first reason of each cause.
+pub(crate) fn reasons<'a>(parts: impl IntoIterator<Item = &'a Live>) -> BTreeMap<Cause, String> {
+    let mut all = BTreeMap::new();
+    for live in parts {
+        for (cause, why) in live.reasons.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            all.entry(*cause).or_insert_with(|| why.clone());
+        }
+    }
+    all
 }
 
 /// Takes the errors since the last time.

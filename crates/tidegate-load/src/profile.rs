@@ -25,6 +25,9 @@ struct Piece {
     before: f64,
 }
 
+/// In seconds; more than a request may be late.
+const FORGOTTEN: f64 = 61.0;
+
 impl Profile {
     /// One shape for so long.
     pub fn of(shape: Shape, length: Duration) -> Self {
@@ -73,20 +76,24 @@ impl Profile {
         if count >= self.total {
             return None;
         }
-        let place = self.pieces.partition_point(|piece| piece.before <= count).checked_sub(1)?;
-        let piece = &self.pieces[place];
-        let time = piece.start + piece.shape.due(count - piece.before)?;
+        // What was due before the first piece that is still known was due then at the latest.
+        let place = self.pieces.partition_point(|piece| piece.before <= count).saturating_sub(1);
+        let piece = self.pieces.get(place)?;
+        let time = piece.start + piece.shape.due((count - piece.before).max(0.0))?;
         // Rounding must not push it beyond the end, nor into the next piece's time before that.
         let end = self.pieces.get(place + 1).map_or(self.length, |next| next.start);
         Some(Duration::from_secs_f64(time.clamp(piece.start, end)))
     }
 
-    /// The same until `time`, and then another shape to the end. What was before the piece that `time` falls into is forgotten.
+    /// The same until `time`, and then another shape to the end, which takes the place of changes that would begin later. What was over more
+    /// than a minute before is forgotten: nothing is sent so late.
     #[must_use]
     pub fn changed(&self, time: Duration, shape: Shape) -> Self {
         let start = time.as_secs_f64().min(self.length);
         let before = self.expected(time);
-        let mut pieces: Vec<Piece> = self.piece_at(start).into_iter().cloned().collect();
+        let ends = self.pieces.iter().skip(1).map(|next| next.start).chain([self.length]);
+        let kept = self.pieces.iter().zip(ends).filter(|(piece, end)| piece.start < start && *end > start - FORGOTTEN);
+        let mut pieces: Vec<Piece> = kept.map(|(piece, _)| piece.clone()).collect();
         let total = before + shape.expected(self.length - start);
         pieces.push(Piece { shape, start, before });
         Self { pieces, length: self.length, total }

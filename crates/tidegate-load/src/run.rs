@@ -49,6 +49,11 @@ impl Run {
         self.start.elapsed()
     }
 
+    /// How long until it begins, if that lies ahead.
+    pub fn starts_in(&self) -> Option<Duration> {
+        Some(self.start.saturating_duration_since(Instant::now())).filter(|ahead| !ahead.is_zero())
+    }
+
     /// What has become of its requests so far.
     pub fn progress(&self) -> Progress {
         Progress::of(self.live(), &self.buckets)

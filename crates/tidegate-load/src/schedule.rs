@@ -46,10 +46,11 @@ impl Schedule {
 
     /// Goes on to the request so many places further.
     pub fn advance(&mut self, places: u64) {
-        self.next += match &mut self.rng {
-            None => places as f64,
-            Some(rng) => (0..places).map(|_| exponential(rng)).sum(),
-        };
+        match &mut self.rng {
+            None => self.next += places as f64,
+            // One by one, so that the sum is the same to the last bit whoever counts.
+            Some(rng) => (0..places).for_each(|_| self.next += exponential(rng)),
+        }
     }
 
     /// Follows another profile from here on. What it says of the time before must be the same.

@@ -8,6 +8,7 @@ mod http1;
 mod http2;
 mod line;
 mod orders;
+mod polled;
 mod poller;
 mod retries;
 
@@ -41,6 +42,8 @@ const SPIN: Duration = Duration::from_micros(100);
 /// How many requests that are due go out before answers are read again.
 const SENT_AT_ONCE: usize = 32;
 const BUFFER_BYTES: usize = 65_536;
+/// How often a request that nobody has looked at is put on another connection.
+const MOST_HANDED_BACK: u8 = 3;
 
 /// What all senders of a run have in common.
 pub(crate) struct Errand {
@@ -96,6 +99,8 @@ struct Sender {
     next_serial: u32,
     /// Lines that may take a request, the last used last. Some of them no longer do, and some are gone.
     free: Vec<usize>,
+    /// Requests that a connection has handed back: they go on another one.
+    again: Vec<Exchange>,
     /// Lines that have more to read than they could in one go, by place and serial.
     unread: Vec<(usize, u32)>,
     /// When requests under way have waited long enough: by time, line and stream.
@@ -122,6 +127,7 @@ impl Sender {
             lines: Slab::new(),
             next_serial: 0,
             free: Vec::new(),
+            again: Vec::new(),
             unread: Vec::new(),
             deadlines: BTreeSet::new(),
             in_flight: 0,
@@ -139,6 +145,9 @@ impl Sender {
                 self.settle(exchange, End::Unfinished, None);
             }
             self.settle_done();
+        }
+        for exchange in std::mem::take(&mut self.again) {
+            self.settle(exchange, End::Unfinished, None);
         }
         self.retries.abandon(&mut self.record);
         (self.record, result)
@@ -185,24 +194,38 @@ impl Sender {
 
     /// Sends what is due, and says when the next request will be.
     fn send_due(&mut self) -> Option<Duration> {
+        for exchange in std::mem::take(&mut self.again) {
+            self.dispatch(exchange);
+        }
         for _ in 0..SENT_AT_ONCE {
             let now = self.now();
-            if let Some(again) = self.retries.due(now) {
-                self.send(Exchange { sent: now, ..again });
-                continue;
-            }
+            // What was planned comes first: what polite clients send again is extra.
             match self.agenda.turn(now) {
                 Turn::Send { number, intended } => {
                     let (group, client) = self.errand.assignment.client(number);
-                    self.send(Exchange { number, group, client, attempt: 0, intended, sent: now, stream: 0 });
+                    self.send(Exchange {
+                        number,
+                        group,
+                        client,
+                        attempt: 0,
+                        intended,
+                        sent: now,
+                        stream: 0,
+                        handed_back: 0,
+                    });
                 }
                 Turn::TooLate { number, intended } => {
                     let (group, _) = self.errand.assignment.client(number);
                     self.record.miss(group, intended, Missed::TooLate);
                     self.live.missed(Missed::TooLate);
                 }
-                Turn::Wait(due) => return Some(self.retries.next().map_or(due, |again| again.min(due))),
-                Turn::Over => return self.retries.next(),
+                turn @ (Turn::Wait(_) | Turn::Over) => match self.retries.due(now) {
+                    Some(again) => self.send(Exchange { sent: now, stream: 0, handed_back: 0, ..again }),
+                    None => {
+                        let due = if let Turn::Wait(due) = turn { Some(due) } else { None };
+                        return [due, self.retries.next()].into_iter().flatten().min();
+                    }
+                },
             }
         }
         // There is more: at once, after a look at what has come.
@@ -212,7 +235,7 @@ impl Sender {
     /// Sleeps until something is ready or nearly due; or only looks, if it is.
     fn pause(&mut self, now: Duration, next: Option<Duration>) -> io::Result<()> {
         let wake = next.map(|next| next.saturating_sub(SPIN));
-        if wake.is_some_and(|wake| wake <= now) || !self.unread.is_empty() {
+        if wake.is_some_and(|wake| wake <= now) || !self.unread.is_empty() || !self.again.is_empty() {
             return self.poller.look();
         }
         let deadline = self.deadlines.first().map(|(deadline, ..)| *deadline);
@@ -258,15 +281,25 @@ impl Sender {
         }
         self.in_flight += 1;
         self.live.sent(is_retry, self.in_flight);
-        let Some(key) = self.free_line().or_else(|| self.open().ok()) else {
-            return self.settle(exchange, End::Failed(Cause::NotConnected), None);
+        self.dispatch(exchange);
+    }
+
+    /// Puts a request on a connection.
+    fn dispatch(&mut self, exchange: Exchange) {
+        let key = self.free_line().map_or_else(|| self.open(), Ok);
+        let key = match key {
+            Ok(key) => key,
+            Err(error) => {
+                self.live.explain(Cause::NotConnected, &error.to_string());
+                return self.settle(exchange, End::Failed(Cause::NotConnected), None);
+            }
         };
         let deadline = exchange.sent + self.errand.plan.request.timeout;
         let stream = match &mut self.lines[key].line {
             Line::Http1(line) => {
                 self.request.clear();
-                self.errand.heads.write(exchange.group, exchange.client, &mut self.request);
-                line.send(exchange, &self.request, &mut self.done);
+                let body = self.errand.heads.write(exchange.group, exchange.client, &mut self.request);
+                line.send(exchange, &self.request, body, &mut self.done);
                 0
             }
             Line::Http2(line) => {
@@ -298,6 +331,10 @@ impl Sender {
     }
 
     fn open(&mut self) -> io::Result<usize> {
+        // A server may open connections and take nothing on them.
+        if self.lines.len() > self.most_in_flight {
+            return Err(io::Error::other("no connection takes a request"));
+        }
         let Errand { plan, address, secured, .. } = &*self.errand;
         let is_head = plan.request.method == http::Method::HEAD;
         let line = if plan.request.is_http2 {
@@ -335,9 +372,16 @@ impl Sender {
 
     fn settle_done(&mut self) {
         while let Some(Done { exchange, end }) = self.done.pop() {
-            let retry_after = end.as_ref().ok().and_then(|told| told.retry_after);
-            let end = end.map_or_else(End::Failed, |told| End::Answered(told.status));
-            self.settle(exchange, end, retry_after);
+            match end {
+                Ok(told) => self.settle(exchange, End::Answered(told.status), told.retry_after),
+                Err(failure) if failure.is_untouched && exchange.handed_back < MOST_HANDED_BACK => {
+                    self.again.push(Exchange { handed_back: exchange.handed_back + 1, ..exchange });
+                }
+                Err(failure) => {
+                    self.live.explain(failure.cause, &failure.why);
+                    self.settle(exchange, End::Failed(failure.cause), None);
+                }
+            }
         }
     }
 

@@ -10,7 +10,9 @@ pub use plans::{AllowedHosts, Plans};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tidegate_serve::object::{Object, Problems};
@@ -42,7 +44,7 @@ struct Site {
 }
 
 /// A trace within a plan may be long.
-const LARGEST_PLAN: usize = 32 << 20;
+const LARGEST_PLAN: usize = 16 << 20;
 
 /// Serves until it shall stop; a test that is running is stopped then.
 pub async fn run(listener: TcpListener, settings: Settings, log: Log, shutdown: Shutdown) -> std::io::Result<()> {
@@ -52,7 +54,8 @@ pub async fn run(listener: TcpListener, settings: Settings, log: Log, shutdown: 
         settings,
         process: Process::new(),
     });
-    let bounds = Bounds { connections: 128, body_bytes: LARGEST_PLAN, ..Bounds::default() };
+    let idle_timeout = Duration::from_secs(20);
+    let bounds = Bounds { connections: 64, body_bytes: LARGEST_PLAN, idle_timeout, ..Bounds::default() };
     let asked = Arc::clone(&site);
     let answer = move |request: Asked| {
         let site = Arc::clone(&asked);
@@ -66,12 +69,14 @@ pub async fn run(listener: TcpListener, settings: Settings, log: Log, shutdown: 
 impl Site {
     async fn answer(&self, asked: Asked) -> Answer {
         let is_change = !matches!(asked.method, Method::GET | Method::HEAD);
-        if is_change && let Some(refusal) = asked.refusal_of_pages(self.listener) {
+        // Plans and results are nobody's business but ours, too; health and metrics are.
+        let is_ours = is_change || asked.path().starts_with("/test");
+        if is_ours && let Some(refusal) = asked.refusal_of_pages(self.listener) {
             return refusal;
         }
         let (is_get, is_post) = (!is_change, asked.method == Method::POST);
         match asked.path() {
-            "/test/start" if is_post => self.start(&asked.body).await,
+            "/test/start" if is_post => self.start(asked.body.clone()).await,
             "/test/stop" if is_post => self.stop(&asked.body).await,
             "/test/start" | "/test/stop" => Answer::only("POST"),
             "/test/status" if is_get => self.status(),
@@ -94,20 +99,26 @@ impl Site {
         }
     }
 
-    async fn start(&self, body: &[u8]) -> Answer {
-        let plan = match self.settings.plans.asked_for(body) {
-            Ok(plan) => plan,
-            Err(problems) => return Answer::bad(&problems),
+    async fn start(&self, body: Bytes) -> Answer {
+        if let Some(busy) = self.tests.busy() {
+            return conflict(busy.as_deref());
+        }
+        // Reading a long plan takes a while, in which others want to be answered.
+        let plans = self.settings.plans.clone();
+        let read = tokio::task::spawn_blocking(move || plans.asked_for(&body)).await;
+        let plan = match read {
+            Ok(Ok(plan)) => plan,
+            Ok(Err(problems)) => return Answer::bad(&problems),
+            Err(error) => {
+                return Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the plan can't be read: {error}"));
+            }
         };
         if let Err(problem) = self.settings.hosts.check(&plan) {
             return Answer::bad(&[problem]);
         }
         match self.tests.start(plan).await {
             Ok(id) => Answer::json(StatusCode::OK, &json!({ "status": "started", "testId": id })),
-            Err(current::NotStarted::Busy(id)) => {
-                let reason = "a test is running; stop it first (POST /test/stop)";
-                Answer::json(StatusCode::CONFLICT, &json!({ "status": 409, "error": reason, "testId": id }))
-            }
+            Err(current::NotStarted::Busy(id)) => conflict(id.as_deref()),
             Err(current::NotStarted::Run(NotStarted::Plan(problem))) => Answer::bad(&[problem]),
             Err(current::NotStarted::Run(NotStarted::System(error))) => {
                 Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
@@ -123,7 +134,7 @@ impl Site {
         };
         match self.tests.stop(id.as_deref()).await {
             Ok(id) => Answer::json(StatusCode::OK, &json!({ "status": "stopped", "testId": id })),
-            Err(NoTest) => Answer::error(StatusCode::NOT_FOUND, "no such test is running"),
+            Err(NoTest) => Answer::error(StatusCode::NOT_FOUND, "no test is running, or another one"),
         }
     }
 
@@ -163,6 +174,11 @@ impl Site {
     }
 }
 
+fn conflict(id: Option<&str>) -> Answer {
+    let reason = "a test is running; stop it first (POST /test/stop)";
+    Answer::json(StatusCode::CONFLICT, &json!({ "status": 409, "error": reason, "testId": id }))
+}
+
 /// A test that is running, as it is shown.
 fn status(run: &Run) -> Value {
     let progress = run.progress();
@@ -176,6 +192,7 @@ fn status(run: &Run) -> Value {
         "profile": run.plan.kind,
         "elapsedTime": (run.elapsed().as_secs_f64() * 10.0).floor() / 10.0,
         "duration": run.plan.duration.as_secs_f64(),
+        "startsIn": run.starts_in().map(|ahead| (ahead.as_secs_f64() * 10.0).ceil() / 10.0),
         "requestsSent": progress.planned.sent,
         "success": progress.planned.success,
         "rateLimited": progress.planned.rate_limited,

@@ -3,14 +3,11 @@
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How TLS is spoken, and what the certificate must say.
 #[derive(Clone, Debug)]
@@ -129,36 +126,5 @@ fn take_in(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<bool> 
 impl AsFd for Wire {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tcp.as_fd()
-    }
-}
-
-/// For a protocol that is polled: by a sender that knows from the kernel when there is something to do, so that nobody needs to be woken.
-impl AsyncRead for Wire {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.read(into.initialize_unfilled()) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(read) => {
-                into.advance(read);
-                Poll::Ready(Ok(()))
-            }
-        }
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.write(bytes) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
-            done => Poll::Ready(done),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.flush())
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }

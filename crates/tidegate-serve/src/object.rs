@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::Problem;
 
+/// The most that is told: whoever sends a million mistakes is not told a million times.
+const MOST_PROBLEMS: usize = 50;
+
 /// All that is wrong.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
@@ -14,7 +17,20 @@ pub struct Problems(RefCell<Vec<Problem>>);
 impl Problems {
     /// One more.
     pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        self.0.borrow_mut().push(Problem { path: path.into(), message: message.into() });
+        let mut problems = self.0.borrow_mut();
+        match problems.len() {
+            0..MOST_PROBLEMS => problems.push(Problem { path: path.into(), message: message.into() }),
+            MOST_PROBLEMS => {
+                let message = format!("there are more problems than these {MOST_PROBLEMS}");
+                problems.push(Problem { path: String::new(), message });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether nothing more is told.
+    pub fn is_full(&self) -> bool {
+        self.0.borrow().len() > MOST_PROBLEMS
     }
 
     /// All of them, in the order they were found.
@@ -196,7 +212,7 @@ impl<'a> Object<'a> {
 
     /// Tells of everything that nobody has asked for.
     pub fn end(self) {
-        for field in self.fields.keys() {
+        for field in self.fields.keys().take_while(|_| !self.problems.is_full()) {
             let known = self.known.join(", ");
             self.problems.add(self.at(field), format!("is unknown; there are: {known}"));
         }

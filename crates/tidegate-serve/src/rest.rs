@@ -2,6 +2,7 @@
 
 mod answer;
 mod asked;
+mod patient;
 
 pub use answer::Answer;
 pub use asked::Asked;
@@ -26,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::Shutdown;
+use patient::Patient;
 
 /// What a service bears.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ pub struct Bounds {
     pub body_timeout: Duration,
     /// From the end of a request to the end of the next one's head.
     pub idle_timeout: Duration,
+    /// How long a client may take nothing of its answer.
+    pub write_timeout: Duration,
     /// What requests under way have left when the service shall stop.
     pub grace: Duration,
 }
@@ -49,6 +53,7 @@ impl Default for Bounds {
             body_bytes: 1 << 20,
             body_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(20),
             grace: Duration::from_secs(5),
         }
     }
@@ -115,7 +120,7 @@ where
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(bounds.idle_timeout).max_headers(100).max_buf_size(65_536);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, bounds.write_timeout)), service));
     // What goes wrong on a connection is its client's affair: there is nobody else to tell.
     tokio::select! {
         _ended = serving.as_mut() => return,

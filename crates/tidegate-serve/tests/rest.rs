@@ -74,6 +74,20 @@ async fn a_client_that_sends_nothing_is_not_waited_for_for_ever() {
     assert!(kept.starts_with("HTTP/1.1 200 OK\r\n"), "{kept}");
 }
 
+/// Whoever asks and asks and never reads an answer is not waited for, and keeps nobody else out.
+#[tokio::test]
+async fn a_client_that_reads_nothing_is_not_waited_for_for_ever() {
+    let stop = ShutdownHandle::new();
+    let bounds = Bounds { connections: 1, write_timeout: Duration::from_millis(50), ..Bounds::default() };
+    let large = |_: Asked| async { Answer::text(StatusCode::OK, vec![b'x'; 8 << 20]) };
+    let (address, _serving) = started(bounds, stop.observer(), large).await;
+    let mut greedy = TcpStream::connect(address).await.expect("a connection");
+    greedy.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("sent");
+    let other = told(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(other.starts_with("HTTP/1.1 200 OK"));
+    drop(greedy);
+}
+
 #[tokio::test]
 async fn who_goes_away_takes_the_work_along() {
     struct Dropped(Arc<Notify>);

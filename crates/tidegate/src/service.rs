@@ -48,7 +48,7 @@ impl From<Format> for LogFormat {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let allowed = "an address and a port are allowed, such as 127.0.0.1:8081 or [::]:8081";
     text.parse().map_err(|_| allowed.to_owned())
 }

@@ -66,6 +66,7 @@ const BOUNDS: Bounds = Bounds {
     connections: 20_000,
     body_bytes: 64 * 1024,
     body_timeout: Duration::from_secs(10),
+    write_timeout: Duration::from_secs(20),
     idle_timeout: Duration::from_secs(75),
     grace: Duration::from_secs(5),
 };
@@ -125,9 +126,10 @@ impl Shared {
     /// What it is there for.
     async fn work(&self) -> Answer {
         let Some(held) = self.desk.serve().await else {
+            self.desk.faults.hang_is_over().await;
+            // Whoever left meanwhile was refused nothing.
             self.metrics.refused.inc();
             self.tell_refused(self.refused.note(Instant::now()));
-            self.desk.faults.hang_is_over().await;
             let full = Answer::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
             return full.with(RETRY_AFTER, HeaderValue::from_static("1"));
         };

@@ -14,8 +14,8 @@ pub(super) struct Chunks {
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The digits of a size.
-    Size(u64),
+    /// The digits of a size, of which there is one at least.
+    Size { size: u64, has_digits: bool },
     /// What follows them on their line.
     Extension(u64),
     /// So much of a chunk is left.
@@ -28,7 +28,7 @@ enum Stage {
 
 impl Default for Stage {
     fn default() -> Self {
-        Self::Size(0)
+        Self::Size { size: 0, has_digits: false }
     }
 }
 
@@ -60,19 +60,18 @@ impl Chunks {
             return Err(NotHttp);
         }
         self.stage = match (self.stage, byte) {
-            (Stage::Size(size) | Stage::Extension(size), b'\n') => match size {
+            (Stage::Size { size, has_digits: true } | Stage::Extension(size), b'\n') => match size {
                 0 => Stage::Trailer { is_empty: true },
                 size => Stage::Data(size),
             },
-            (Stage::Size(size), _) if byte.is_ascii_hexdigit() => {
+            (Stage::Size { size, .. }, _) if byte.is_ascii_hexdigit() => {
                 let digit = char::from(byte).to_digit(16).ok_or(NotHttp)?;
-                Stage::Size(size.checked_mul(16).ok_or(NotHttp)? + u64::from(digit))
+                Stage::Size { size: size.checked_mul(16).ok_or(NotHttp)? + u64::from(digit), has_digits: true }
             }
-            // A size has a digit at least.
-            (Stage::Size(size), b';' | b'\r' | b' ' | b'\t') if self.line > 1 => Stage::Extension(size),
+            (Stage::Size { size, has_digits: true }, b';' | b'\r' | b' ' | b'\t') => Stage::Extension(size),
             (Stage::Extension(size), _) => Stage::Extension(size),
             (Stage::AfterData, b'\r') => Stage::AfterData,
-            (Stage::AfterData, b'\n') => Stage::Size(0),
+            (Stage::AfterData, b'\n') => Stage::default(),
             (Stage::Trailer { is_empty: true }, b'\n') => return Ok(true),
             (Stage::Trailer { is_empty }, b'\r') => Stage::Trailer { is_empty },
             (Stage::Trailer { .. }, _) => Stage::Trailer { is_empty: byte == b'\n' },

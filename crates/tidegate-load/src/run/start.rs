@@ -56,6 +56,8 @@ fn wrong(path: &str, message: impl Into<String>) -> NotStarted {
 const LEAD: Duration = Duration::from_millis(50);
 /// Requests a second for which another sender is worth its core.
 const RATE_OF_A_SENDER: f64 = 50_000.0;
+/// How far ahead a start may be.
+const FARTHEST: Duration = Duration::from_secs(604_800);
 /// How long each of several addresses is tried.
 const TRIAL: Duration = Duration::from_secs(1);
 
@@ -68,7 +70,7 @@ impl Run {
         ca: Option<&Path>,
         log: Log,
     ) -> Result<(Arc<Self>, JoinHandle<io::Result<Report>>), NotStarted> {
-        let secured = trust::secured(&plan, ca).map_err(|reason| wrong("limiterUrl", reason))?;
+        let secured = trust::secured(&plan, ca).map_err(|reason| wrong("--ca", reason))?;
         let address = address(&plan.target)?;
         let (start, started) = beginning(&plan)?;
         let plan = Arc::new(plan);
@@ -122,6 +124,9 @@ fn beginning(plan: &Plan) -> Result<(Instant, SystemTime), NotStarted> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let Some(start_at) = plan.start_at else { return Ok((now + LEAD, wall + LEAD)) };
     match start_at.duration_since(wall) {
+        Ok(ahead) if ahead > FARTHEST => {
+            Err(wrong("startAt", "is more than a week ahead; a time until then is allowed"))
+        }
         Ok(ahead) => Ok((now + ahead, start_at)),
         Err(passed) => {
             let seconds = passed.duration().as_secs_f64();

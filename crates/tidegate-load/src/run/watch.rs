@@ -1,7 +1,7 @@
 //! What is said of a test while it goes on, and its report at the end.
 #![allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,7 +12,7 @@ use tidegate_serve::Log;
 
 use super::Run;
 use crate::live::{self, Trouble};
-use crate::record::Record;
+use crate::record::{Cause, Record};
 use crate::report::{Ended, Report};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -26,10 +26,11 @@ const NAME: &str = "LoadGenerator";
 pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &Log) -> io::Result<Report> {
     log.info(NAME, format_args!("Starting load test {} ({})", run.id, run.plan.about()));
     let mut told = Told::default();
-    let (mut record, mut failure) = (None::<Record>, None);
+    let (mut record, mut failure, mut parts) = (None::<Record>, None, 0);
     loop {
         match ends.recv_timeout(TICK) {
             Ok((part, result)) => {
+                parts += 1;
                 failure = failure.or(result.err());
                 match &mut record {
                     None => record = Some(part),
@@ -44,6 +45,9 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
     run.is_over.store(true, Relaxed);
     told.errors(run, log);
     let elapsed = run.elapsed();
+    if parts < run.orders.len() {
+        failure = failure.or_else(|| Some(io::Error::other("a sender has died, and its record with it")));
+    }
     if let Some(error) = failure {
         log.error(NAME, format_args!("Load test failed after {:.1}s: {error}", elapsed.as_secs_f64()));
         return Err(error);
@@ -60,8 +64,8 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
 #[derive(Default)]
 struct Told {
     until: Duration,
-    second: Duration,
-    sent: u64,
+    /// How many had been sent, at times of the last second.
+    sent: VecDeque<(Duration, u64)>,
     errors: Duration,
     missed: u64,
 }
@@ -69,20 +73,37 @@ struct Told {
 impl Told {
     fn tick(&mut self, run: &Run, log: &Log) {
         let now = run.elapsed();
-        if let Some((time, rate)) = run.with_profile(|profile| profile.burst_between(self.until, now)).flatten() {
-            log.info(NAME, format_args!("Burst peak started at t={:.1}s (target RPS={rate})", time.as_secs_f64()));
-        }
-        self.until = now;
-        if now >= self.second + SECOND {
-            let progress = run.progress();
-            let sent = progress.planned.sent + progress.retried.sent;
-            let rate = (sent - self.sent) as f64 / now.saturating_sub(self.second).as_secs_f64();
-            run.rate.store(rate.to_bits(), Relaxed);
-            (self.second, self.sent) = (now, sent);
-        }
+        self.bursts(run, now, log);
+        self.rate(run, now);
         if now >= self.errors + ERRORS_EVERY {
             self.errors = now;
             self.errors(run, log);
+        }
+    }
+
+    /// Only where the profile is one of bursts: any other may rise as often as it likes.
+    fn bursts(&mut self, run: &Run, now: Duration, log: &Log) {
+        let from = std::mem::replace(&mut self.until, now);
+        if !matches!(run.plan.kind, "burst" | "ddos") {
+            return;
+        }
+        if let Some((time, rate)) = run.with_profile(|profile| profile.burst_between(from, now)).flatten() {
+            let (time, rate) = (time.as_secs_f64(), (rate * 10.0).round() / 10.0);
+            log.info(NAME, format_args!("Burst peak started at t={time:.1}s (target RPS={rate})"));
+        }
+    }
+
+    /// What was sent within the last second, or since the start.
+    fn rate(&mut self, run: &Run, now: Duration) {
+        let progress = run.progress();
+        let sent = progress.planned.sent + progress.retried.sent;
+        self.sent.push_back((now, sent));
+        while self.sent.get(1).is_some_and(|(time, _)| *time + SECOND <= now) {
+            self.sent.pop_front();
+        }
+        if let Some((time, before)) = self.sent.front().filter(|(time, _)| *time < now) {
+            let rate = (sent - before) as f64 / now.saturating_sub(*time).as_secs_f64();
+            run.rate.store(((rate * 10.0).round() / 10.0).to_bits(), Relaxed);
         }
     }
 
@@ -90,7 +111,8 @@ impl Told {
     fn errors(&mut self, run: &Run, log: &Log) {
         let errors = live::take_errors(run.live());
         if !errors.is_empty() {
-            log.warn(NAME, format_args!("Request errors: {} (counted as failures)", listed(&errors)));
+            let reasons = live::reasons(run.live());
+            log.warn(NAME, format_args!("Request errors: {} (counted as failures)", listed(&errors, &reasons)));
         }
         let progress = run.progress();
         let missed = progress.too_late + progress.no_room;
@@ -102,13 +124,16 @@ impl Told {
     }
 }
 
-fn listed(errors: &BTreeMap<Trouble, u64>) -> String {
+fn listed(errors: &BTreeMap<Trouble, u64>, reasons: &BTreeMap<Cause, String>) -> String {
     let one = |(trouble, count): (&Trouble, &u64)| match trouble {
         Trouble::Status(status) => {
             let reason = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
             format!("{count} × HTTP {status} {}", reason.unwrap_or_default()).trim_end().to_owned()
         }
-        Trouble::Failed(cause) => format!("{count} × {}", cause.name()),
+        Trouble::Failed(cause) => match reasons.get(cause) {
+            Some(why) => format!("{count} × {} ({why})", cause.name()),
+            None => format!("{count} × {}", cause.name()),
+        },
     };
     errors.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -116,20 +141,27 @@ fn listed(errors: &BTreeMap<Trouble, u64>) -> String {
 fn tell_end(report: &Report, elapsed: Duration, log: &Log) {
     let all = report.record().all();
     let seconds = elapsed.as_secs_f64();
-    let (sent, errors) = (all.counts.sent(), all.counts.errors());
+    let counts = &all.counts;
+    let latency = if all.latency.is_empty() {
+        "no answer".to_owned()
+    } else {
+        let (mean, p95) = (all.latency.mean() / 1e3, all.latency.percentile(95.0) as f64 / 1e3);
+        format!("avg latency {mean:.1}ms, p95 {p95:.1}ms")
+    };
+    let totals = format!(
+        "{} errors, {} rate limited, {} missed, {latency}",
+        counts.errors(),
+        counts.rate_limited(),
+        counts.missed()
+    );
+    let sent = counts.sent();
     match report.ended() {
-        Ended::Completed => log.info(
-            NAME,
-            format_args!(
-                "Test completed: {sent} requests sent, {errors} errors, {} rate limited, {} missed, avg latency {:.1}ms, p95 {:.1}ms",
-                all.counts.rate_limited(),
-                all.counts.missed(),
-                all.latency.mean() / 1e3,
-                all.latency.percentile(95.0) as f64 / 1e3,
-            ),
-        ),
+        Ended::Completed => log.info(NAME, format_args!("Test completed: {sent} requests sent, {totals}")),
         Ended::Stopped => {
-            log.info(NAME, format_args!("Load test stopped by user after {seconds:.1}s. Sent {sent} requests."));
+            log.info(
+                NAME,
+                format_args!("Load test stopped by user after {seconds:.1}s. Sent {sent} requests: {totals}"),
+            );
         }
     }
 }

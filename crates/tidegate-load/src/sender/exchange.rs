@@ -24,16 +24,34 @@ pub(super) struct Exchange {
     pub(super) sent: Duration,
     /// Which of its connection's, where that carries several.
     pub(super) stream: u32,
+    /// How often it was handed back by connections that would not take it.
+    pub(super) handed_back: u8,
 }
 
 /// A request that has ended.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) exchange: Exchange,
-    pub(super) end: Result<Told, Cause>,
+    pub(super) end: Result<Told, Failure>,
 }
 
-/// What an error on a connection that was made means for the request on it.
-pub(super) fn cause(error: &io::Error) -> Cause {
-    if Wire::is_mistrust(error) { Cause::Tls } else { Cause::Closed }
+/// Why a request has no answer.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) cause: Cause,
+    /// In words, for whoever wonders.
+    pub(super) why: String,
+    /// The other side has not looked at it: it can be sent again on another connection, as if it had not been sent.
+    pub(super) is_untouched: bool,
+}
+
+impl Failure {
+    pub(super) fn new(cause: Cause, why: impl Into<String>) -> Self {
+        Self { cause, why: why.into(), is_untouched: false }
+    }
+
+    /// What an error on a connection that was made means for the request on it.
+    pub(super) fn of(error: &io::Error) -> Self {
+        Self::new(if Wire::is_mistrust(error) { Cause::Tls } else { Cause::Closed }, error.to_string())
+    }
 }

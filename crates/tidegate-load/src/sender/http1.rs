@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use super::exchange::{Done, Exchange, cause};
+use bytes::{Buf as _, Bytes};
+
+use super::exchange::{Done, Exchange, Failure};
 use super::poller::Ready;
 use crate::answer::Answer;
 use crate::record::Cause;
@@ -13,8 +15,9 @@ use crate::wire::{Secured, Wire};
 pub(super) struct Http1 {
     pub(super) wire: Wire,
     is_connected: bool,
-    /// What could not be sent at once.
-    unsent: Vec<u8>,
+    /// What could not be sent at once: a head and a small body, then a large body, which all requests share.
+    unsent: Bytes,
+    unsent_body: Bytes,
     answer: Answer,
     exchange: Option<Exchange>,
     is_usable: bool,
@@ -25,16 +28,15 @@ pub(super) struct Http1 {
 }
 
 /// How often a connection is read in one go: an answer without end must not keep others from being sent and read.
-const READS_AT_ONCE: usize = 16;
-/// How much room for unsent bytes is kept when there are none.
-const KEPT_BYTES: usize = 65_536;
+const READS_AT_ONCE: usize = 4;
 
 impl Http1 {
     pub(super) fn open(address: SocketAddr, secured: Option<&Secured>, is_head: bool) -> io::Result<Self> {
         Ok(Self {
             wire: Wire::open(address, secured)?,
             is_connected: false,
-            unsent: Vec::new(),
+            unsent: Bytes::new(),
+            unsent_body: Bytes::new(),
             answer: Answer::new(is_head),
             exchange: None,
             is_usable: true,
@@ -57,34 +59,45 @@ impl Http1 {
         self.is_usable
     }
 
-    /// Sends a request, as far as that can be done now.
-    pub(super) fn send(&mut self, exchange: Exchange, request: &[u8], done: &mut Vec<Done>) {
+    /// Sends a request, as far as that can be done now: its head, and the body that may come behind.
+    pub(super) fn send(&mut self, exchange: Exchange, head: &[u8], body: Bytes, done: &mut Vec<Done>) {
         self.exchange = Some(exchange);
         self.answer.reset();
-        if !self.is_connected {
-            self.unsent.extend_from_slice(request);
-            return;
+        self.unsent_body = body;
+        let mut rest = head;
+        // To the end or until it would wait: nobody tells when TLS has room again.
+        while self.is_connected && !rest.is_empty() {
+            match self.wire.write(rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return self.fail(Failure::of(&error), done),
+            }
         }
-        match self.wire.write(request) {
-            Ok(sent) if sent == request.len() => {}
-            Ok(sent) => self.unsent.extend_from_slice(&request[sent..]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.unsent.extend_from_slice(request),
-            Err(error) => self.fail(cause(&error), done),
+        if !rest.is_empty() {
+            self.unsent = Bytes::copy_from_slice(rest);
+        } else if self.has_unsent()
+            && let Err(error) = self.send_rest()
+        {
+            self.fail(Failure::of(&error), done);
         }
+    }
+
+    fn has_unsent(&self) -> bool {
+        !(self.unsent.is_empty() && self.unsent_body.is_empty())
     }
 
     /// The socket is ready for something.
     pub(super) fn ready(&mut self, ready: &Ready, buffer: &mut [u8], done: &mut Vec<Done>) {
         if !self.is_connected {
-            if self.wire.connected().is_err() {
-                return self.fail(Cause::NotConnected, done);
+            if let Err(error) = self.wire.connected() {
+                return self.fail(Failure::new(Cause::NotConnected, error.to_string()), done);
             }
             self.is_connected = true;
         }
         if let Err(error) = self.send_rest() {
             // An answer may have come before the other side closed.
             if !ready.is_readable {
-                return self.fail(cause(&error), done);
+                return self.fail(Failure::of(&error), done);
             }
         }
         if ready.is_readable {
@@ -95,18 +108,16 @@ impl Http1 {
 
     fn send_rest(&mut self) -> io::Result<()> {
         self.wire.flush()?;
-        while !self.unsent.is_empty() {
-            match self.wire.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
+        while self.has_unsent() {
+            let part = if self.unsent.is_empty() { &mut self.unsent_body } else { &mut self.unsent };
+            match self.wire.write(part) {
+                Ok(sent) => part.advance(sent),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
-                    self.unsent.clear();
+                    (self.unsent, self.unsent_body) = (Bytes::new(), Bytes::new());
                     return Err(error);
                 }
             }
-        }
-        if self.unsent.capacity() > KEPT_BYTES {
-            self.unsent = Vec::new();
         }
         Ok(())
     }
@@ -123,7 +134,7 @@ impl Http1 {
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return self.fail(cause(&error), done),
+                Err(error) => return self.fail(Failure::of(&error), done),
             };
             if self.exchange.is_none() {
                 // Nothing was asked.
@@ -131,11 +142,14 @@ impl Http1 {
                 return;
             }
             match self.answer.feed(&buffer[..read]) {
-                Err(_) => return self.fail(Cause::NotHttp, done),
+                Err(_) => {
+                    let why = format!("the answer is no HTTP/1: {:?}", beginning(&buffer[..read]));
+                    return self.fail(Failure::new(Cause::NotHttp, why), done);
+                }
                 Ok(None) => {}
                 Ok(Some(told)) => {
                     // An answer before its request has gone out leaves the rest of that on the way.
-                    self.is_usable = told.is_kept && self.unsent.is_empty();
+                    self.is_usable = told.is_kept && !self.has_unsent();
                     done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Ok(told) }));
                     if !self.is_usable {
                         return;
@@ -151,20 +165,21 @@ impl Http1 {
         if self.wire.is_tls()
             && let Err(error) = self.send_rest()
         {
-            self.fail(cause(&error), done);
+            self.fail(Failure::of(&error), done);
         }
     }
 
     /// The other side has closed, which may have been the answer's end.
     fn closed(&mut self, done: &mut Vec<Done>) {
         self.is_usable = false;
-        let end = self.answer.end().ok_or(Cause::Closed);
+        let end =
+            self.answer.end().ok_or_else(|| Failure::new(Cause::Closed, "the connection ended before the answer"));
         done.extend(self.exchange.take().map(|exchange| Done { exchange, end }));
     }
 
-    fn fail(&mut self, cause: Cause, done: &mut Vec<Done>) {
+    fn fail(&mut self, failure: Failure, done: &mut Vec<Done>) {
         self.is_usable = false;
-        done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Err(cause) }));
+        done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Err(failure) }));
     }
 
     /// Gives the request up, and the connection with it.
@@ -172,4 +187,9 @@ impl Http1 {
         self.is_usable = false;
         self.exchange.take()
     }
+}
+
+/// As much of it as one can look at.
+fn beginning(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -15,7 +16,8 @@ use h2::RecvStream;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use http::Request;
 
-use super::exchange::{Done, Exchange, cause};
+use super::exchange::{Done, Exchange, Failure};
+use super::polled::{Intake, Polled};
 use crate::answer::{Told, retry_after};
 use crate::record::Cause;
 use crate::wire::{Secured, Wire};
@@ -33,6 +35,7 @@ pub(super) struct Http2 {
     streams: HashMap<u32, Stream>,
     next_stream: u32,
     notes: Arc<Notes>,
+    intake: Rc<Intake>,
     /// No further request may be sent on it.
     is_closing: bool,
     /// There is more to do than was done in one go.
@@ -41,9 +44,10 @@ pub(super) struct Http2 {
 
 /// How many rounds are made in one go: answers without end must not keep others from being sent and read.
 const ROUNDS_AT_ONCE: usize = 16;
+const BYTES_AT_ONCE: usize = 1 << 18;
 
-type Handshake = Pin<Box<dyn Future<Output = Result<Open, h2::Error>> + Send>>;
-type Open = (SendRequest<Bytes>, Connection<Wire, Bytes>);
+type Handshake = Pin<Box<dyn Future<Output = Result<Open, h2::Error>>>>;
+type Open = (SendRequest<Bytes>, Connection<Polled, Bytes>);
 
 enum Stage {
     Connecting(Wire),
@@ -56,6 +60,8 @@ struct Stream {
     exchange: Exchange,
     waker: Waker,
     reading: Reading,
+    /// How much had been heard on the connection when it was sent.
+    heard: u64,
 }
 
 enum Reading {
@@ -96,6 +102,7 @@ impl Http2 {
             streams: HashMap::new(),
             next_stream: 0,
             notes: Arc::default(),
+            intake: Rc::default(),
             is_closing: false,
             has_more: false,
         })
@@ -145,50 +152,54 @@ impl Http2 {
     /// The socket is ready for something.
     pub(super) fn ready(&mut self, done: &mut Vec<Done>) {
         if let Stage::Connecting(wire) = &mut self.stage {
-            match wire
-                .connected()
-                .map_err(|_| Cause::NotConnected)
-                .and_then(|()| wire.shake().map_err(|error| cause(&error)))
-            {
-                Err(cause) => return self.fail(cause, done),
+            let shaken = match wire.connected() {
+                Err(error) => Err(Failure::new(Cause::NotConnected, error.to_string())),
+                Ok(()) => wire.shake().map_err(|error| Failure::of(&error)),
+            };
+            match shaken {
+                Err(failure) => return self.fail(&failure, done),
                 Ok(false) => return,
                 Ok(true) => {}
             }
             let Stage::Connecting(wire) = std::mem::replace(&mut self.stage, Stage::Closed) else { return };
             if !wire.is_http2() {
-                return self.fail(Cause::NotHttp, done);
+                return self.fail(&Failure::new(Cause::NotHttp, "the other side does not speak HTTP/2"), done);
             }
-            self.stage = Stage::Greeting(Box::pin(h2::client::handshake(wire)));
+            let polled = Polled::new(wire, Rc::clone(&self.intake));
+            self.stage = Stage::Greeting(Box::pin(builder().handshake(polled)));
         }
         self.go_on(done);
     }
 
     /// Everything that can be done now.
     fn go_on(&mut self, done: &mut Vec<Done>) {
+        self.intake.allowed.set(BYTES_AT_ONCE);
         let waker = self.notes.waker(CONNECTION);
         let mut cx = Context::from_waker(&waker);
         if let Stage::Greeting(handshake) = &mut self.stage {
             match handshake.as_mut().poll(&mut cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(open)) => self.stage = Stage::Open(Box::new(open)),
-                Poll::Ready(Err(error)) => return self.fail(reason(&error), done),
+                Poll::Ready(Err(error)) => return self.fail(&reason(&error), done),
             }
         }
         self.has_more = false;
         for _ in 0..ROUNDS_AT_ONCE {
             let Stage::Open(open) = &mut self.stage else { return };
             if let Poll::Ready(ended) = pin!(&mut open.1).poll(&mut cx) {
-                let cause = ended.map_or_else(|error| reason(&error), |()| Cause::Closed);
+                let closed = || Failure::new(Cause::Closed, "the connection ended before the answer");
+                let failure = ended.map_or_else(|error| reason(&error), |()| closed());
                 // Answers that had come before are there to be read.
                 let streams: Vec<u32> = self.streams.keys().copied().collect();
                 for stream in streams {
                     self.read(stream, done);
                 }
-                return self.fail(cause, done);
+                return self.fail(&failure, done);
             }
             self.send_waiting(&mut cx, done);
             let told = self.notes.take();
             if told.is_empty() {
+                self.has_more = self.intake.allowed.get() == 0;
                 return;
             }
             told.into_iter().filter(|stream| *stream != CONNECTION).for_each(|stream| self.read(stream, done));
@@ -205,7 +216,9 @@ impl Http2 {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
                     self.is_closing = true;
-                    let end = || Err(reason(&error));
+                    // None of them has been sent.
+                    let failure = Failure { is_untouched: true, ..reason(&error) };
+                    let end = || Err(failure.clone());
                     done.extend(self.waiting.drain(..).map(|(exchange, _)| Done { exchange, end: end() }));
                     return;
                 }
@@ -222,7 +235,8 @@ impl Http2 {
             match sent {
                 Ok(answer) => {
                     let waker = self.notes.waker(exchange.stream);
-                    self.streams.insert(exchange.stream, Stream { exchange, waker, reading: Reading::Head(answer) });
+                    let (heard, reading) = (self.intake.heard.get(), Reading::Head(answer));
+                    self.streams.insert(exchange.stream, Stream { exchange, waker, reading, heard });
                     // Asked once, so that it knows whom to wake.
                     self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchange.stream);
                 }
@@ -237,15 +251,21 @@ impl Http2 {
         if let Poll::Ready(end) = stream.read() {
             let exchange = stream.exchange;
             self.streams.remove(&number);
+            // A goodbye, or as good as one: nothing more is taken here.
+            self.is_closing |= end.as_ref().is_err_and(|failure| failure.is_untouched);
             done.push(Done { exchange, end });
         }
     }
 
-    fn fail(&mut self, cause: Cause, done: &mut Vec<Done>) {
+    fn fail(&mut self, failure: &Failure, done: &mut Vec<Done>) {
+        let was_open = matches!(self.stage, Stage::Open(_));
         self.stage = Stage::Closed;
-        let waiting = self.waiting.drain(..).map(|(exchange, _)| exchange);
-        let open = self.streams.drain().map(|(_, stream)| stream.exchange);
-        done.extend(waiting.chain(open).map(|exchange| Done { exchange, end: Err(cause) }));
+        // What was never sent on a connection that was there can be sent on another one.
+        let unsent = Failure { is_untouched: was_open, ..failure.clone() };
+        let waiting = self.waiting.drain(..).map(|(exchange, _)| Done { exchange, end: Err(unsent.clone()) });
+        let open =
+            self.streams.drain().map(|(_, stream)| Done { exchange: stream.exchange, end: Err(failure.clone()) });
+        done.extend(waiting.chain(open));
     }
 
     /// Gives up a request; the others go on.
@@ -257,7 +277,9 @@ impl Http2 {
             self.is_closing |= !matches!(self.stage, Stage::Open(_));
             return Some(exchange);
         }
-        let exchange = self.streams.remove(&number)?.exchange;
+        let Stream { exchange, heard, .. } = self.streams.remove(&number)?;
+        // Nothing at all has come meanwhile: nobody may be there any more.
+        self.is_closing |= heard == self.intake.heard.get();
         self.go_on(done);
         Some(exchange)
     }
@@ -265,7 +287,7 @@ impl Http2 {
 
 impl Stream {
     /// The end, if it has come.
-    fn read(&mut self) -> Poll<Result<Told, Cause>> {
+    fn read(&mut self) -> Poll<Result<Told, Failure>> {
         let waker = self.waker.clone();
         let mut cx = Context::from_waker(&waker);
         loop {
@@ -292,10 +314,21 @@ impl Stream {
     }
 }
 
-fn reason(error: &h2::Error) -> Cause {
-    match error.get_io() {
-        Some(error) => cause(error),
+fn reason(error: &h2::Error) -> Failure {
+    let cause = match error.get_io() {
+        Some(error) => return Failure::of(error),
         None if error.is_remote() => Cause::Closed,
         None => Cause::NotHttp,
-    }
+    };
+    // Said by the other side of requests that it has not begun with.
+    let is_untouched = error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM));
+    Failure { cause, why: error.to_string(), is_untouched }
+}
+
+/// Answers are only counted, so they may come as fast as they can; pushes nobody wants.
+fn builder() -> h2::client::Builder {
+    let mut builder = h2::client::Builder::new();
+    builder.enable_push(false).max_header_list_size(65_536);
+    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20);
+    builder
 }

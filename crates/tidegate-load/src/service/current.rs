@@ -22,8 +22,8 @@ pub(super) struct Current {
 
 struct Shared {
     state: Mutex<State>,
-    /// Counts the tests that have ended, for those who wait for an end.
-    ended: watch::Sender<u64>,
+    /// Counts starts and ends, for those who wait for one.
+    changes: watch::Sender<u64>,
 }
 
 struct State {
@@ -33,6 +33,8 @@ struct State {
     past: Progress,
     /// Nothing is started any more.
     is_over: bool,
+    /// What is being started shall be stopped at once.
+    is_unwanted: bool,
 }
 
 enum Now {
@@ -54,8 +56,8 @@ pub(super) struct NoTest;
 
 impl Current {
     pub(super) fn new(ca: Option<PathBuf>, log: Log) -> Self {
-        let state = State { now: Now::Idle, last: None, past: Progress::none(), is_over: false };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), ended: watch::Sender::new(0) }), log, ca }
+        let state = State { now: Now::Idle, last: None, past: Progress::none(), is_over: false, is_unwanted: false };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), changes: watch::Sender::new(0) }), log, ca }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -67,7 +69,7 @@ impl Current {
         {
             let mut state = self.state();
             match &state.now {
-                Now::Idle if !state.is_over => state.now = Now::Starting,
+                Now::Idle if !state.is_over => (state.now, state.is_unwanted) = (Now::Starting, false),
                 Now::Running(run) => return Err(NotStarted::Busy(Some(run.id.clone()))),
                 _ => return Err(NotStarted::Busy(None)),
             }
@@ -93,15 +95,18 @@ impl Current {
         match started {
             Err(error) => {
                 state.now = Now::Idle;
+                drop(state);
+                self.changed();
                 Err(NotStarted::Run(error))
             }
             Ok((run, watching)) => {
-                if state.is_over {
+                if state.is_over || state.is_unwanted {
                     run.stop();
                 }
                 let (id, tests) = (run.id.clone(), self.clone());
                 state.now = Now::Running(Arc::clone(&run));
                 drop(state);
+                self.changed();
                 tokio::spawn(async move {
                     let report = spawn_blocking(move || watching.join()).await;
                     tests.ended(&run, report.ok().and_then(Result::ok).and_then(Result::ok));
@@ -122,32 +127,61 @@ impl Current {
             None => self.log.error("LoadGenerator", format_args!("the report of test {} was lost", run.id)),
         }
         drop(state);
-        self.shared.ended.send_modify(|count| *count += 1);
+        self.changed();
     }
 
-    /// Stops the test that is running, if it is the one that is meant; it has ended when this returns.
+    fn changed(&self) {
+        self.shared.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The test that keeps others from being started; it has no name while it is being started itself.
+    #[expect(clippy::option_option, reason = "one without a name is not none")]
+    pub(super) fn busy(&self) -> Option<Option<String>> {
+        match &self.state().now {
+            Now::Idle => None,
+            Now::Starting => Some(None),
+            Now::Running(run) => Some(Some(run.id.clone())),
+        }
+    }
+
+    /// Stops the test that is running or being started, if it is the one that is meant; it has ended when this returns.
     pub(super) async fn stop(&self, id: Option<&str>) -> Result<String, NoTest> {
-        let mut ended = self.shared.ended.subscribe();
-        let run = self.running().filter(|run| id.is_none_or(|id| id == run.id)).ok_or(NoTest)?;
+        let mut changes = self.shared.changes.subscribe();
+        let run = loop {
+            if let Some(run) = self.running() {
+                break run;
+            }
+            {
+                let mut state = self.state();
+                match state.now {
+                    // Nobody can mean by its name what has none yet.
+                    Now::Starting if id.is_none() => state.is_unwanted = true,
+                    _ => return Err(NoTest),
+                }
+            }
+            changes.changed().await.map_err(|_| NoTest)?;
+        };
+        if id.is_some_and(|id| id != run.id) {
+            return Err(NoTest);
+        }
         run.stop();
         while self.running().is_some_and(|now| now.id == run.id) {
-            if ended.changed().await.is_err() {
-                break;
-            }
+            changes.changed().await.map_err(|_| NoTest)?;
         }
         Ok(run.id.clone())
     }
 
     /// Stops what is running, and starts nothing any more.
     pub(super) async fn end(&self) {
+        let mut changes = self.shared.changes.subscribe();
         self.state().is_over = true;
-        let mut ended = self.shared.ended.subscribe();
         while !matches!(self.state().now, Now::Idle) {
             if let Some(run) = self.running() {
                 run.stop();
             }
-            // Who has failed to start does not tell of an end.
-            let _changed = tokio::time::timeout(std::time::Duration::from_millis(50), ended.changed()).await;
+            if changes.changed().await.is_err() {
+                return;
+            }
         }
     }
 

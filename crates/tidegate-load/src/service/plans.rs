@@ -46,9 +46,12 @@ impl Plans {
     pub(super) fn asked_for(&self, body: &[u8]) -> Result<Plan, Vec<Problem>> {
         let name = match json::read(body) {
             Ok(Value::String(name)) => Some(name),
-            Ok(Value::Object(fields)) if fields.len() == 1 => match fields.get("plan") {
-                Some(Value::String(name)) => Some(name.clone()),
-                _ => None,
+            Ok(Value::Object(fields)) => match fields.get("plan") {
+                Some(Value::String(name)) if fields.len() == 1 => Some(name.clone()),
+                Some(_) => {
+                    return Err(vec![problem("plan", "is the name of a stored plan, beside which nothing may stand")]);
+                }
+                None => None,
             },
             _ => None,
         };
@@ -72,7 +75,9 @@ impl Plans {
             return Err(wrong(format!("is {name:?}; there are: {}", names.join(", "))));
         }
         let path = directory.join(format!("{name}.json"));
-        Plan::open(&path, &Overrides::default()).map_err(|InvalidPlan(problems)| problems)
+        let told = |problem: Problem| Problem { path: format!("{name}.json: {}", problem.path), ..problem };
+        let read = Plan::open(&path, &Overrides::default());
+        read.map_err(|InvalidPlan(problems)| problems.into_iter().map(told).collect())
     }
 
     /// The names of those that are there, a hundred at most.

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use tidegate_load::Report;
 
-use super::outcome::{BAD_INPUT, tell};
+use super::outcome::{BAD_INPUT, is_same, tell};
 
 /// Put the results of several instances together, exactly
 ///
@@ -27,6 +27,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(out) = arguments.json.as_deref().filter(|out| arguments.files.iter().any(|file| is_same(file, out))) {
+        eprintln!("tidegate: --json {} is one of the results, and would be overwritten", out.display());
+        return Ok(ExitCode::from(BAD_INPUT));
+    }
     match merged(&arguments.files) {
         Ok(report) => tell(&report, arguments.json.as_deref()),
         Err(reason) => {

@@ -19,13 +19,15 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// Prints the summary, writes the result if asked, and says how it went. A run that proves nothing proves nothing about thresholds either,
 /// so that comes first.
 pub(crate) fn tell(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
-    // Before anything is printed: whoever reads the summary may rely on the file.
-    if let Some(path) = json {
-        std::fs::write(path, report.write()).with_context(|| format!("can't write {}", path.display()))?;
-    }
+    let written = match json {
+        None => Ok(()),
+        Some(path) => std::fs::write(path, report.write()).with_context(|| format!("can't write {}", path.display())),
+    };
     let has_colours =
         std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // Whether or not the file could be written: a run is not done again for that.
     print(report.summary(has_colours).as_bytes())?;
+    written?;
     Ok(if !report.verdict().is_valid() {
         ExitCode::from(INVALID)
     } else if !report.thresholds_hold() {
@@ -33,4 +35,9 @@ pub(crate) fn tell(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Whether two paths lead to the same file, which would be lost.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

@@ -33,12 +33,21 @@ impl Display {
         if self.is_quiet || passed < span {
             return;
         }
-        let now = run.progress();
-        let line = line(run, &self.before, &now, passed);
-        (self.before, self.shown) = (now, Instant::now());
+        let line = match run.starts_in() {
+            Some(ahead) => {
+                self.shown = Instant::now();
+                format!("waiting for the start, in {:.0} s", ahead.as_secs_f64().ceil())
+            }
+            None => {
+                let now = run.progress();
+                let line = line(run, &self.before, &now, passed.min(run.elapsed()));
+                (self.before, self.shown) = (now, Instant::now());
+                line
+            }
+        };
         if self.is_terminal {
             // Over the line before, which may have been longer.
-            eprint!("\r\x1b[2K{line}");
+            eprint!("\r\x1b[2K{}", fitted(&line));
             let _flushed = std::io::stderr().flush();
         } else {
             eprintln!("{line}");
@@ -53,9 +62,18 @@ impl Display {
     }
 }
 
+/// As much of a line as the terminal is wide: a longer one would not be wiped out by the next.
+fn fitted(line: &str) -> String {
+    let columns = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    line.chars().take(columns.saturating_sub(1)).collect()
+}
+
 /// `12s of 60s ███░░░ 1,000/s  ok 98.2 %  429 1.5 %  errors 0.3 %  missed 0  in flight 12  p50 1.2 ms  p99 9.8 ms`
 fn line(run: &Run, before: &Progress, now: &Progress, passed: Duration) -> String {
     let (elapsed, duration) = (run.elapsed().as_secs_f64(), run.plan.duration.as_secs_f64());
+    if elapsed > duration + 1.0 {
+        return format!("all is sent; waiting for {} answers", now.in_flight);
+    }
     let filled = ((elapsed / duration).min(1.0) * BAR as f64) as usize;
     let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
     let sent = now.planned.sent + now.retried.sent - before.planned.sent - before.retried.sent;

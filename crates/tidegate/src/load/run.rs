@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -17,7 +17,7 @@ use tidegate_serve::rest::{self, Answer, Asked, Bounds};
 use tidegate_serve::{Exposition, Log, LogFormat, LogLevel, Process, ShutdownHandle};
 use tokio::net::TcpListener;
 
-use super::outcome::{BAD_INPUT, tell};
+use super::outcome::{BAD_INPUT, is_same, tell};
 use super::progress::Display;
 use crate::orders::{CUT_OFF, Orders};
 use crate::service::{self, Format};
@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Send for so many seconds instead of the plan's
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     duration: Option<f64>,
     /// Send so many a second; only where the profile has a single rate (constant, poisson)
-    #[arg(long, value_name = "RPS")]
+    #[arg(long, value_name = "RPS", value_parser = number, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// Another seed: other chances
     #[arg(long, value_name = "N")]
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "I/N")]
     part: Option<String>,
     /// Begin at this time, in seconds since 1970, so that several instances begin together
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = number, allow_negative_numbers = true)]
     start_at: Option<f64>,
     /// Something that must hold, besides the plan's own: p99<50ms, errors<1%, rate_limited<5%
     #[arg(long, value_name = "EXPRESSION")]
@@ -69,10 +69,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Show metrics for Prometheus at this address (/actuator/prometheus)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = service::address)]
     metrics: Option<SocketAddr>,
     /// How many seconds the metrics stay up after the end, for a last scrape
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "metrics")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "metrics", value_parser = clap::value_parser!(u64).range(..=86_400))]
     linger: u64,
     /// Write start, end, bursts and errors to this file; at 10 MB it becomes FILE.1
     #[arg(long, value_name = "FILE")]
@@ -83,6 +83,11 @@ pub(crate) struct Arguments {
     /// Say nothing before the end
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// What `f64` reads, but for what is no number.
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "a number is allowed".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -98,6 +103,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(BAD_INPUT));
         }
     };
+    if let Some(out) = arguments.json.as_deref().filter(|out| is_same(&path, out)) {
+        eprintln!("tidegate: --json {} is the plan, and would be overwritten", out.display());
+        return Ok(ExitCode::from(BAD_INPUT));
+    }
     // Found out now, not after an hour.
     if let Some(out) = &arguments.json {
         fs::OpenOptions::new().append(true).create(true).open(out).with_context(|| out.display().to_string())?;
@@ -144,7 +153,12 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
         Some(address) => Some(TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?),
     };
     let (ca, its_log) = (arguments.ca.clone(), log);
-    let started = tokio::task::spawn_blocking(move || Run::start(plan, ca.as_deref(), its_log)).await?;
+    let starting = tokio::task::spawn_blocking(move || Run::start(plan, ca.as_deref(), its_log));
+    let started = tokio::select! {
+        started = starting => started?,
+        // A name server that does not answer may keep it for long.
+        () = orders.next() => return Ok(ExitCode::from(CUT_OFF)),
+    };
     let (run, watching) = match started {
         Ok(started) => started,
         Err(error @ NotStarted::Plan(_)) => {
@@ -172,10 +186,15 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
         .map_err(|_| anyhow::anyhow!("the test has failed: its report was lost"))?
         .context("the test has failed")?;
     let code = tell(&report, arguments.json.as_deref())?;
-    let until = Instant::now() + Duration::from_secs(arguments.linger);
-    if arguments.metrics.is_some() {
+    if let Some(address) = arguments.metrics.filter(|_| arguments.linger > 0) {
+        if !arguments.quiet {
+            eprintln!(
+                "metrics stay at http://{address}/actuator/prometheus for {} s; Ctrl-C ends that",
+                arguments.linger
+            );
+        }
         tokio::select! {
-            () = tokio::time::sleep_until(until.into()) => {}
+            () = tokio::time::sleep(Duration::from_secs(arguments.linger)) => {}
             () = orders.next() => {}
         }
     }

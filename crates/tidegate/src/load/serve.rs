@@ -1,6 +1,7 @@
 //! `tidegate load serve`
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,6 +10,7 @@ use clap::Args;
 use tidegate_load::service::{self as generator, AllowedHosts, Plans, Settings};
 use tidegate_serve::LogLevel;
 
+use super::outcome::BAD_INPUT;
 use crate::service::{self, Service};
 
 /// Run the load generator as a service: tests are started and seen over HTTP
@@ -37,7 +39,34 @@ pub(crate) struct Arguments {
     service: service::Arguments,
 }
 
+impl Arguments {
+    /// What would only show when somebody starts a test.
+    fn check(&self) -> Result<(), String> {
+        for host in &self.allow_host {
+            let is_address = host.parse::<IpAddr>().is_ok();
+            let is_name =
+                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+            if !(host == "*" || is_address || is_name) {
+                return Err(format!(
+                    "--allow-host {host:?}: a host is allowed, a name or an address without a port, or `*`"
+                ));
+            }
+        }
+        if let Some(plans) = self.plans.as_ref().filter(|plans| !plans.is_dir()) {
+            return Err(format!("--plans {}: is no directory", plans.display()));
+        }
+        if let Some(ca) = &self.ca {
+            tidegate_serve::tls::certificates(ca).map_err(|error| format!("--ca {error}"))?;
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+    if let Err(reason) = arguments.check() {
+        eprintln!("tidegate: {reason}");
+        return Ok(ExitCode::from(BAD_INPUT));
+    }
     let Arguments { allow_host, plans, ca, service } = arguments;
     let settings = Settings { hosts: AllowedHosts(allow_host), plans: Plans(plans), ca };
     let about = Service { component: "LoadGenerator", port: 8080, log_level: LogLevel::Info };

@@ -212,3 +212,54 @@ fn a_result_that_can_not_be_written_is_told_before_the_run() {
     assert_eq!((done.status.code(), target.count()), (Some(1), 0));
     assert!(String::from_utf8_lossy(&done.stderr).contains("/no/such/directory/out.json"));
 }
+
+/// An hour of load is not lost because the disk is full.
+#[test]
+fn a_result_that_can_not_be_written_in_the_end_is_printed_all_the_same() {
+    let (target, directory) = (Upstream::start(), Directory::new());
+    let plan = directory.file("plan.json", &constant(url(&target), 50, 0.2).to_string());
+    let done = tidegate().args(["load", "run"]).arg(&plan).args(["--json", "/dev/full"]).output().expect("it runs");
+    assert_eq!(done.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("success"), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("can't write /dev/full"), "{done:?}");
+}
+
+#[test]
+fn a_result_takes_the_place_of_no_plan_and_no_other_result() {
+    let (target, directory) = (Upstream::start(), Directory::new());
+    let text = constant(url(&target), 50, 0.2).to_string();
+    let plan = directory.file("plan.json", &text);
+    let done = tidegate().args(["load", "run"]).arg(&plan).arg("--json").arg(&plan).output().expect("it runs");
+    assert_eq!((done.status.code(), std::fs::read_to_string(&plan).expect("it is there")), (Some(2), text));
+    let out = directory.0.join("result.json");
+    assert!(
+        tidegate().args(["load", "run", "-q"]).arg(&plan).arg("--json").arg(&out).status().expect("it runs").success()
+    );
+    let before = std::fs::read(&out).expect("a result");
+    let done = tidegate().args(["load", "merge"]).arg(&out).arg("--json").arg(&out).output().expect("it runs");
+    assert_eq!((done.status.code(), std::fs::read(&out).expect("it is there")), (Some(2), before));
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    let plan = Directory::new();
+    let plan_file = plan.file("plan.json", "{}");
+    for arguments in [["--start-at", "nan"], ["--rate", "inf"], ["--duration", "x"], ["--metrics", "here"]] {
+        let done = tidegate().args(["load", "run"]).arg(&plan_file).args(arguments).output().expect("it runs");
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains("allowed"), "{done:?}");
+    }
+}
+
+/// Those who wait for an agreed time are told so.
+#[test]
+fn a_run_that_waits_for_its_start_says_so() {
+    let target = Upstream::start();
+    let start = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64() + 7.0;
+    let ran = Running::start(&constant(url(&target), 50, 0.2), |command| {
+        command.args(["--start-at", &start.to_string()]);
+    });
+    let ran = ran.ended();
+    assert!(ran.stderr.contains("waiting for the start, in "), "{}", ran.stderr);
+    assert_eq!(ran.requests("success"), 10);
+}

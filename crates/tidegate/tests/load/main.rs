@@ -11,6 +11,7 @@ mod authority;
 
 mod command_line;
 mod freeze;
+mod http2_peer;
 mod merge;
 mod running;
 mod secure;

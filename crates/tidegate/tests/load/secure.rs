@@ -1,9 +1,12 @@
 //! HTTPS and HTTP/2, against our own gateway.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 
 use crate::authority::Authority;
 use crate::harness::{Directory, Gateway, Upstream, text};
+use crate::http2_peer::{Manner, Peer};
 use crate::running::{Ran, Running, constant, with};
 use crate::service::Service;
 
@@ -72,11 +75,6 @@ fn a_service_trusts_whom_it_was_told_to() {
     service.begin(&constant(format!("https://localhost:{}/", secured.gateway.address.port()), 50, 0.2));
     service.wait_for_end();
     assert_eq!(secured.upstream.count(), 10);
-    let missing = Service::start_with(|command, directory| {
-        command.arg("--ca").arg(directory.0.join("none.pem"));
-    });
-    let answer = missing.ask("POST", "/test/start", &constant("https://localhost/", 50, 0.2).to_string());
-    assert!(answer.status == 400 && answer.text().contains("none.pem"), "{}", answer.text());
 }
 
 #[test]
@@ -123,6 +121,37 @@ fn http2_without_tls_is_for_those_who_know() {
     plan["limiterUrl"] = json!(format!("http://{}/", upstream.address));
     let ran = Running::start(&plan, |_| {}).ended();
     assert_eq!((ran.requests("errors"), ran.requests("success")), (50, 0), "{}", ran.result["requests"]);
+}
+
+/// A server that says goodbye after some requests, as many do: what it has not begun with goes to the next connection.
+#[test]
+fn a_goodbye_over_http2_costs_no_request() {
+    let peer = Peer::start(Manner::Leaving(10));
+    let mut plan = constant(format!("http://{}/", peer.address), 400, 1.0);
+    plan["requestOptions"] = json!({ "protocol": "2" });
+    let ran = Running::start(&plan, |_| {}).ended();
+    assert_eq!((ran.requests("sent"), ran.requests("success")), (400, 400), "{}", ran.result["requests"]);
+    assert!(peer.connections.load(Ordering::SeqCst) >= 5);
+}
+
+/// Nobody is there any more: that costs what was sent until the first time-out, not the rest of the run.
+#[test]
+fn a_connection_of_http2_that_falls_silent_is_not_used_for_ever() {
+    let peer = Peer::start(Manner::SilentAtFirst);
+    let mut plan = constant(format!("http://{}/", peer.address), 50, 2.0);
+    plan["requestOptions"] = json!({ "protocol": "2", "timeout": 0.3 });
+    let ran = Running::start(&plan, |_| {}).ended();
+    // Those of the first 0.3 s time out; another connection is made for the others.
+    assert!(ran.requests("success") > 40 && ran.failures("timed_out") > 0, "{}", ran.result["requests"]);
+}
+
+/// What does not fit into TLS' own buffer goes on by itself, on a connection that is kept, too.
+#[test]
+fn large_bodies_go_over_tls() {
+    let secured = secured(&["localhost"]);
+    let ran = secured.run(json!({ "method": "POST", "body": "y".repeat(300_000), "timeout": 20 }), true);
+    assert_eq!(ran.requests("success"), 50, "{}", ran.result["requests"]);
+    assert!(secured.upstream.received().iter().all(|request| request.body.len() == 300_000));
 }
 
 /// A silent target over HTTP/2: each request has its own time-out, and the connection lives on for the others.

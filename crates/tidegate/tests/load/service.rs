@@ -174,7 +174,7 @@ fn only_this_machine_is_sent_to_unless_others_are_allowed() {
         assert!(answer.text().contains("limiterUrl") && answer.text().contains("--allow-host"), "{}", answer.text());
     }
     let target = Upstream::start();
-    for host in ["localhost", "127.0.0.1", "127.0.0.1"] {
+    for host in ["localhost", "127.0.0.1", "[::ffff:127.0.0.1]"] {
         service.begin(&constant(format!("http://{host}:{}/", target.address.port()), 10, 0.2));
         service.wait_for_end();
     }
@@ -220,6 +220,56 @@ fn the_rate_of_a_constant_test_can_be_changed_while_it_runs() {
     service.begin(&with(constant(url(&target), 1, 60.0), "profile", poisson));
     let answer = service.ask("PATCH", "/test", r#"{"rps": 500}"#);
     assert!(answer.status == 409 && answer.text().contains("only the rate of `constant`"), "{}", answer.text());
+}
+
+/// One change right after the other, and before the test has begun: the last one counts, and nothing is lost.
+#[test]
+fn changes_of_the_rate_may_come_close_together() {
+    let (service, target) = (Service::start(), Upstream::start());
+    let start = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64() + 0.5;
+    service.begin(&with(constant(url(&target), 1, 60.0), "startAt", json!(start)));
+    assert!(service.status()["startsIn"].as_f64().is_some(), "{}", service.status());
+    for rate in [300, 310, 320] {
+        assert_eq!(service.ask("PATCH", "/test", &json!({ "rps": rate }).to_string()).status, 200);
+    }
+    wait_until("many are sent", || target.count() > 200);
+    for rate in [10, 400, 500] {
+        assert_eq!(service.ask("PATCH", "/test", &json!({ "rps": rate }).to_string()).status, 200);
+    }
+    let before = target.count();
+    wait_until("many more are sent", || target.count() > before + 300);
+}
+
+/// A plan full of mistakes is told of some, and keeps nobody else waiting.
+#[test]
+fn whoever_makes_a_hundred_thousand_mistakes_is_told_of_fifty() {
+    let service = Service::start();
+    let fields: String = (0..100_000).map(|number| format!("\"a{number}\": 0,")).collect();
+    let answer = service.ask("POST", "/test/start", &format!("{{{fields} \"limiterUrl\": 1}}"));
+    let problems = answer.json()["problems"].as_array().expect("problems").len();
+    assert_eq!((answer.status, problems), (400, 51));
+    assert!(answer.body.len() < 100_000, "{} bytes", answer.body.len());
+}
+
+#[test]
+fn options_that_can_not_work_are_told_at_the_start() {
+    let directory = Directory::new();
+    let file = crate::harness::text(&directory.file("x", "y"));
+    for (option, value) in [
+        ("--plans", file.as_str()),
+        ("--plans", "/no/such/directory"),
+        ("--ca", file.as_str()),
+        ("--ca", "/no/such/file.pem"),
+        ("--allow-host", ""),
+        ("--allow-host", "http://a.example"),
+        ("--allow-host", "a.example:80"),
+        ("--allow-host", "[::1]"),
+    ] {
+        let done =
+            tidegate().args(["load", "serve", "--listen", "127.0.0.1:0", option, value]).output().expect("it runs");
+        assert_eq!(done.status.code(), Some(2), "{option} {value:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains(option), "{done:?}");
+    }
 }
 
 #[test]
@@ -322,6 +372,8 @@ fn what_is_asked_for_otherwise_is_refused() {
         assert_eq!(answer.status, status, "{method} {path}");
         assert_eq!(answer.header("allow").is_some(), status == 405);
     }
+    let reader = request(service.0.address, "GET", "/test/config", &[("host", "evil.example")], b"");
+    assert_eq!(reader.status, 403, "plans are not for pages");
     let page = request(
         service.0.address,
         "POST",
@@ -363,7 +415,13 @@ fn start_burst_errors_end_and_stop_are_logged_to_the_file_too() {
     service.begin(&constant(url(&failing), 10, 60.0));
     wait_until("it sends", || service.status()["requestsSent"].as_u64() > Some(2));
     service.ask("POST", "/test/stop", "");
-    service.0.wait_for_line("Load test stopped by user after ");
+    let stopped = service.0.wait_for_line("Load test stopped by user after ");
+    assert!(stopped.contains("Sent ") && stopped.contains(" errors, ") && stopped.contains("p95"), "{stopped}");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    service.begin(&constant(format!("http://{nobody}/"), 20, 0.2));
+    let refused = service.0.wait_for_line("not_connected");
+    assert!(refused.contains("4 × not_connected (Connection refused"), "{refused}");
+    service.wait_for_end();
     let file = service.0.directory.0.join("load.log");
     wait_until("the file has it", || {
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("stopped by user after "))
