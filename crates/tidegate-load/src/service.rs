@@ -67,7 +67,7 @@ pub async fn run(listener: TcpListener, settings: Settings, log: Log, shutdown: 
 }
 
 impl Site {
-    async fn answer(&self, asked: Asked) -> Answer {
+    async fn answer(self: Arc<Self>, asked: Asked) -> Answer {
         let is_change = !matches!(asked.method, Method::GET | Method::HEAD);
         // Plans and results are nobody's business but ours, too; health and metrics are.
         let is_ours = is_change || asked.path().starts_with("/test");
@@ -76,7 +76,13 @@ impl Site {
         }
         let (is_get, is_post) = (!is_change, asked.method == Method::POST);
         match asked.path() {
-            "/test/start" if is_post => self.start(asked.body.clone()).await,
+            "/test/start" if is_post => {
+                // In a task of its own: whoever asked may leave, and the test is started all the same.
+                let starting = tokio::spawn(async move { self.start(asked.body).await });
+                starting.await.unwrap_or_else(|error| {
+                    Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
+                })
+            }
             "/test/stop" if is_post => self.stop(&asked.body).await,
             "/test/start" | "/test/stop" => Answer::only("POST"),
             "/test/status" if is_get => self.status(),

@@ -395,6 +395,7 @@ fn start_burst_errors_end_and_stop_are_logged_to_the_file_too() {
     let burst = json!({ "type": "burst", "params": { "baseRps": 10, "spikeRps": 50, "spikeDuration": 0.3, "spikePeriod": 0.6 } });
     service.begin(&with(constant(url(&failing), 1, 1.0), "profile", burst));
     service.0.wait_for_line("Test completed: ");
+    service.wait_for_end();
     let lines = service.0.lines();
     let line = |text: &str| {
         lines.iter().find(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text:?} in {lines:#?}"))
@@ -473,6 +474,14 @@ fn a_service_that_is_told_to_stop_ends_its_test() {
 #[test]
 fn clients_that_leave_change_nothing() {
     let (service, target) = (Service::start(), Upstream::start());
+    let leave = |body: &str| {
+        let mut client = crate::harness::Client::connect(service.0.address);
+        let length = body.len();
+        client.send(format!("POST /test/start HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}"));
+        client.close();
+    };
+    leave(&constant(url(&target), 20, 0.5).to_string());
+    wait_until("it was started all the same", || target.count() == 10);
     for _ in 0..20 {
         let body = constant(url(&target), 20, 0.1).to_string();
         let mut client = crate::harness::Client::connect(service.0.address);
