@@ -12,7 +12,7 @@ use super::percentiles::{Percentiles, Reading};
 use super::verdict::PERCENTS;
 use super::{Ended, Report};
 use crate::plan::Class;
-use crate::record::{Counts, Fine, Step, Tally};
+use crate::record::{Counts, Fine, Step, StepTally, Tally};
 
 /// Everything but what is needed to go on counting.
 #[derive(Serialize)]
@@ -179,6 +179,7 @@ struct MomentFigures {
     missed: u64,
     p50_seconds: Option<f64>,
     p99_seconds: Option<f64>,
+    at_least: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -191,6 +192,7 @@ struct InstanceFigures<'a> {
     elapsed_seconds: f64,
     sent: u64,
     lag_p99_seconds: f64,
+    notes: &'a [String],
 }
 
 fn started_at(millis: u64) -> String {
@@ -226,7 +228,7 @@ impl Report {
             service_seconds: outcomes.service_seconds,
             lag_seconds: Lag::new(&self.record.lag),
             retries: self.retries(&self.record.all_retries()),
-            thresholds_hold: thresholds.iter().all(|judged| judged.holds),
+            thresholds_hold: self.thresholds_hold(),
             thresholds,
             classes: classes.map(|(class, tally)| (class.name(), self.outcomes(&tally))).collect(),
             groups: self.groups(),
@@ -273,26 +275,33 @@ impl Report {
     }
 
     fn series(&self) -> Vec<Moment> {
-        let classes: Vec<Class> = Class::ALL.into_iter().filter(|class| self.record.classes.contains(class)).collect();
+        let classes = Class::ALL.into_iter().filter_map(|class| Some((class, self.record.class(class)?.latency.max())));
+        let classes: Vec<(Class, u64)> = classes.collect();
         let moment = |(place, step): (u64, &Step)| Moment {
             second: place * self.record.step.as_secs(),
-            classes: classes.iter().map(|class| (class.name(), self.moment(step, *class))).collect(),
+            classes: classes
+                .iter()
+                .map(|(class, longest)| (class.name(), self.moment(step, *class, *longest)))
+                .collect(),
         };
         (0..).zip(&self.record.steps).map(moment).collect()
     }
 
-    fn moment(&self, step: &Step, class: Class) -> MomentFigures {
-        let tally = step.of(class);
-        let (counts, latency) =
-            (&tally.counts, Percentiles::latency(&tally.latency, &tally.counts, self.setting.timeout));
+    /// None of it took longer than the longest of its class.
+    fn moment(&self, step: &Step, class: Class, longest: u64) -> MomentFigures {
+        let StepTally { counts, latency } = step.of(class);
+        let latency = Percentiles::latency(latency, counts, self.setting.timeout).within(longest);
+        let [p50, p99] = [("p50Seconds", 50.0), ("p99Seconds", 99.0)].map(|(name, at)| (name, latency.at(at)));
+        let bounds = [p50, p99].into_iter().filter(|(_, at)| at.is_some_and(|at| at.is_at_least));
         MomentFigures {
             sent: counts.sent(),
             success: counts.success(),
             rate_limited: counts.rate_limited(),
             errors: counts.errors(),
             missed: counts.missed(),
-            p50_seconds: latency.at(50.0).map(|at| at.value),
-            p99_seconds: latency.at(99.0).map(|at| at.value),
+            p50_seconds: p50.1.map(|at| at.value),
+            p99_seconds: p99.1.map(|at| at.value),
+            at_least: bounds.map(|(name, _)| name).collect(),
         }
     }
 
@@ -305,6 +314,7 @@ impl Report {
             elapsed_seconds: instance.elapsed.as_secs_f64(),
             sent: instance.sent,
             lag_p99_seconds: seconds(instance.lag_p99_micros),
+            notes: &instance.notes,
         });
         figures.collect()
     }

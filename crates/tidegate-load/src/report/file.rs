@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::figures::FORMAT;
-use super::instance::{Instance, LONGEST_ID};
+use super::instance::{Instance, LONGEST_ID, LONGEST_NOTE, MOST_NOTES};
 use super::setting::{LONGEST_TARGET, Setting};
 use super::{Ended, Report};
 use crate::plan::{Class, MOST_GROUPS, Part, Threshold, is_name};
@@ -24,6 +24,8 @@ use counted::{StepTallyText, TallyText};
 
 /// The most runs that are merged.
 pub(super) const MOST_INSTANCES: usize = 1_000;
+/// The most thresholds of a plan, and of merged ones together.
+pub(super) const MOST_THRESHOLDS: usize = 100;
 /// The most pairs of a histogram; none of ours can have as many.
 const MOST_PAIRS: usize = 30_000;
 /// The longest plan, in microseconds: a week.
@@ -67,7 +69,7 @@ struct RecordText {
     lag_budget_micros: u64,
     max_lag_micros: u64,
     concurrency: u64,
-    #[serde(deserialize_with = "at_most::<_, _, 100>")]
+    #[serde(deserialize_with = "at_most::<_, _, MOST_THRESHOLDS>")]
     thresholds: Vec<String>,
     #[serde(deserialize_with = "at_most::<_, _, MOST_INSTANCES>")]
     instances: Vec<InstanceText>,
@@ -90,6 +92,8 @@ struct InstanceText {
     sent: u64,
     too_late: u64,
     lag_p99_micros: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<_, _, MOST_NOTES>")]
+    notes: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -157,6 +161,7 @@ impl Report {
             sent: instance.sent,
             too_late: instance.too_late,
             lag_p99_micros: instance.lag_p99_micros,
+            notes: instance.notes.clone(),
         });
         let step = |step: &Step| StepText { honest: (&step.honest).into(), attacker: (&step.attacker).into() };
         RecordText {
@@ -175,6 +180,11 @@ impl Report {
             lag: record.lag.pairs().collect(),
         }
     }
+}
+
+/// Whether it can be printed, as one line.
+fn is_line(text: &str, longest: usize) -> bool {
+    text.chars().count() <= longest && !text.chars().any(char::is_control)
 }
 
 impl RecordText {
@@ -202,7 +212,6 @@ impl RecordText {
     }
 
     fn setting(&self, plan: Value) -> Result<Setting, InvalidReport> {
-        let is_line = |text: &str, longest| text.chars().count() <= longest && !text.chars().any(char::is_control);
         let times = [self.timeout_micros, self.lag_budget_micros, self.max_lag_micros];
         let problem = if !(1..=LONGEST_MICROS).contains(&self.duration_micros) {
             "`durationMicros` is not within a week"
@@ -245,8 +254,11 @@ impl RecordText {
 impl InstanceText {
     fn instance(self) -> Result<Instance, InvalidReport> {
         let part = self.part.as_deref().map(Part::from_str).transpose();
-        if self.test_id.chars().count() > LONGEST_ID || self.test_id.chars().any(char::is_control) {
+        if !is_line(&self.test_id, LONGEST_ID) {
             return Err(invalid("`testId` is too long, or can't be printed"));
+        }
+        if !self.notes.iter().all(|note| is_line(note, LONGEST_NOTE)) {
+            return Err(invalid("`notes` has one that is too long, or can't be printed"));
         }
         // Beyond is no year that a date can be written with; and sums of such numbers fit.
         if self.started_millis > 253_402_300_799_999 || self.elapsed_micros > 10 * LONGEST_MICROS {
@@ -264,6 +276,7 @@ impl InstanceText {
             sent: self.sent,
             too_late: self.too_late,
             lag_p99_micros: self.lag_p99_micros,
+            notes: self.notes,
         })
     }
 }
