@@ -161,7 +161,7 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
 fn has_room(first: IpAddr, count: u64) -> bool {
     let after = count.saturating_sub(1);
     match first {
-        IpAddr::V4(first) => u64::from(u32::from(first)) + after <= u64::from(u32::MAX),
+        IpAddr::V4(first) => u32::try_from(u64::from(u32::from(first)) + after).is_ok(),
         IpAddr::V6(first) => u128::from(first).checked_add(after.into()).is_some(),
     }
 }

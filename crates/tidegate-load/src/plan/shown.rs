@@ -117,7 +117,6 @@ fn telling(plan: &Value) -> Vec<(&str, &Value)> {
         let first = ALIASES.iter().find(|(alias, _)| alias == name).map_or(name.as_str(), |(_, first)| first);
         (first, value)
     });
-    #[expect(clippy::float_cmp, reason = "numbers that were written are compared, not computed ones")]
     let is_usual = |(name, value): &(&str, &Value)| {
         USUAL.iter().any(|(field, usual)| field == name && value.as_f64() == Some(*usual))
     };
