@@ -1,5 +1,7 @@
 //! The figures of a report, as scripts read them.
 
+mod series;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -12,7 +14,8 @@ use super::percentiles::{Percentiles, Reading};
 use super::verdict::PERCENTS;
 use super::{Ended, Report};
 use crate::plan::Class;
-use crate::record::{Counts, Fine, Step, StepTally, Tally};
+use crate::record::{Counts, Fine, Tally};
+use series::Moment;
 
 /// Everything but what is needed to go on counting.
 #[derive(Serialize)]
@@ -163,26 +166,6 @@ struct GroupFigures<'a> {
 }
 
 #[derive(Serialize)]
-struct Moment {
-    second: u64,
-    #[serde(flatten)]
-    classes: BTreeMap<&'static str, MomentFigures>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MomentFigures {
-    sent: u64,
-    success: u64,
-    rate_limited: u64,
-    errors: u64,
-    missed: u64,
-    p50_seconds: Option<f64>,
-    p99_seconds: Option<f64>,
-    at_least: Vec<&'static str>,
-}
-
-#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstanceFigures<'a> {
     test_id: &'a str,
@@ -272,37 +255,6 @@ impl Report {
             retries: self.retries(retries),
         });
         groups.collect()
-    }
-
-    fn series(&self) -> Vec<Moment> {
-        let classes = Class::ALL.into_iter().filter_map(|class| Some((class, self.record.class(class)?.latency.max())));
-        let classes: Vec<(Class, u64)> = classes.collect();
-        let moment = |(place, step): (u64, &Step)| Moment {
-            second: place * self.record.step.as_secs(),
-            classes: classes
-                .iter()
-                .map(|(class, longest)| (class.name(), self.moment(step, *class, *longest)))
-                .collect(),
-        };
-        (0..).zip(&self.record.steps).map(moment).collect()
-    }
-
-    /// None of it took longer than the longest of its class.
-    fn moment(&self, step: &Step, class: Class, longest: u64) -> MomentFigures {
-        let StepTally { counts, latency } = step.of(class);
-        let latency = Percentiles::latency(latency, counts, self.setting.timeout).within(longest);
-        let [p50, p99] = [("p50Seconds", 50.0), ("p99Seconds", 99.0)].map(|(name, at)| (name, latency.at(at)));
-        let bounds = [p50, p99].into_iter().filter(|(_, at)| at.is_some_and(|at| at.is_at_least));
-        MomentFigures {
-            sent: counts.sent(),
-            success: counts.success(),
-            rate_limited: counts.rate_limited(),
-            errors: counts.errors(),
-            missed: counts.missed(),
-            p50_seconds: p50.1.map(|at| at.value),
-            p99_seconds: p99.1.map(|at| at.value),
-            at_least: bounds.map(|(name, _)| name).collect(),
-        }
     }
 
     fn instance_figures(&self) -> Vec<InstanceFigures<'_>> {
