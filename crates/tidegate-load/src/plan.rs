@@ -8,6 +8,7 @@ mod profiles;
 mod request;
 mod shown;
 mod thresholds;
+mod timing;
 
 use std::fmt;
 use std::path::Path;
@@ -29,7 +30,7 @@ use crate::profile::Profile;
 use crate::schedule::{Arrivals, Schedule};
 use crate::trace;
 pub(crate) use profiles::SOME_RATE;
-use profiles::{Read, SOME_TIME};
+pub(crate) use shown::differences;
 
 /// A plan that has been checked.
 #[derive(Clone, Debug)]
@@ -99,6 +100,9 @@ impl std::error::Error for InvalidPlan {}
 
 const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds from 0 to 60 are allowed");
 
+/// What the format of a result begins with.
+const RESULT: &str = "tidegate-load-result/";
+
 /// The most bytes of a plan's file.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -125,6 +129,11 @@ impl Plan {
     fn interpret(text: &[u8], overrides: &Overrides, directory: Option<&Path>, problems: &Problems) -> Option<Self> {
         let told = |error| problems.add("", format!("this is no JSON: {error}"));
         let mut value = json::read(text).map_err(told).ok()?;
+        // Nearly every field of one would be told as unknown.
+        if value["format"].as_str().is_some_and(|format| format.starts_with(RESULT)) {
+            problems.add("", "this is a result of `load run`, not a plan");
+            return None;
+        }
         overrides.apply(&mut value, problems);
         let shown = shown::shown(&value);
         if let Some(directory) = directory {
@@ -140,7 +149,7 @@ impl Plan {
         &self.shown
     }
 
-    /// The same number for plans that say the same, but for their part and their secrets.
+    /// The same number for plans that ask for the same load: but for their part, start, thresholds and secrets.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -150,7 +159,7 @@ impl Plan {
         plan.alias("concurrency", "requestsPerThread");
         let target = request::target(&mut plan);
         let seed = plan.whole_or("seed", 0..=u64::MAX, 1);
-        let timing = timing(&mut plan, seed.unwrap_or_default());
+        let timing = timing::read(&mut plan, seed.unwrap_or_default());
         let request = request::read(&mut plan);
         let concurrency = plan.whole_or("concurrency", 1..=100_000, 1_024);
         let (max_lag, lag_budget) = (plan.number_or("maxLag", &LAG, 1.0), plan.number_or("lagBudget", &LAG, 0.01));
@@ -189,73 +198,6 @@ fn checked(read: impl FnOnce(&Problems) -> Option<Plan>) -> Result<Plan, Invalid
     plan.filter(|_| problems.is_empty()).ok_or(InvalidPlan(problems))
 }
 
-/// One profile for the whole duration, or phases with one each.
-fn timing(plan: &mut Object<'_>, seed: u64) -> Option<(&'static str, Duration, Times)> {
-    let is_random = match plan.text("arrivals").as_deref() {
-        None => None,
-        Some("even") => Some(false),
-        Some("poisson") => Some(true),
-        Some(other) => {
-            plan.wrong("arrivals", format!("is {other:?}; `even` or `poisson` is allowed"));
-            return None;
-        }
-    };
-    let arrivals = |kind: &str| {
-        if is_random.unwrap_or(kind == "poisson") { Arrivals::Poisson { seed } } else { Arrivals::Even }
-    };
-    if let Some(phases) = plan.list("phases", 1_000) {
-        let _none = (plan.take("profile"), plan.take("duration"));
-        return phased(plan, phases, seed).map(|profile| {
-            let duration = profile.length();
-            ("phases", duration, Times::Rate(profile, arrivals("phases")))
-        });
-    }
-    let duration = plan.number("duration", &SOME_TIME);
-    let Some(profile) = plan.object("profile") else {
-        plan.wrong("profile", "is missing; an object with `type` and `params` is allowed");
-        return None;
-    };
-    // What is wrong with the profile is told even if the duration is wrong too.
-    let (kind, read) = profiles::read(profile, duration.unwrap_or(1.0), seed)?;
-    let duration = Duration::from_secs_f64(duration?);
-    let times = match read {
-        Read::Shapes(shapes) => Times::Rate(Profile::sequence(shapes), arrivals(kind)),
-        Read::Times(times) => Times::Recorded(times.into()),
-    };
-    Some((kind, duration, times))
-}
-
-fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<Profile> {
-    if phases.is_empty() {
-        plan.wrong("phases", "is empty; a list of objects with `duration` and `profile` is allowed");
-        return None;
-    }
-    let (mut shapes, mut is_good) = (Vec::new(), true);
-    for (place, phase) in phases.into_iter().enumerate() {
-        let Some(mut phase) = Object::new(format!("phases[{place}]"), phase, plan.problems) else {
-            is_good = false;
-            continue;
-        };
-        let duration = phase.number("duration", &SOME_TIME);
-        let profile = phase.object("profile");
-        if profile.is_none() {
-            phase.wrong("profile", "is missing; an object with `type` and `params` is allowed");
-        }
-        // Each phase draws its own chances.
-        let seed = seed.wrapping_add(place as u64);
-        match profile.and_then(|profile| profiles::read(profile, duration.unwrap_or(1.0), seed)) {
-            Some((_, Read::Shapes(more))) if duration.is_some() => shapes.extend(more),
-            Some((_, Read::Times(_))) => {
-                phase.wrong("profile", "is of recorded times, which can't be a phase; `rates` can");
-                is_good = false;
-            }
-            _ => is_good = false,
-        }
-        phase.end();
-    }
-    is_good.then(|| Profile::sequence(shapes))
-}
-
 /// The outer `None` is a problem.
 #[expect(clippy::option_option, reason = "a problem is not the absence of a time")]
 fn start_at(plan: &mut Object<'_>) -> Option<Option<SystemTime>> {
@@ -277,15 +219,17 @@ fn part(plan: &mut Object<'_>) -> Option<Option<Part>> {
 
 fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
     let Some(groups) = plan.list("clients", MOST_GROUPS) else { return Some(vec![Group::default()]) };
+    if groups.is_empty() {
+        plan.wrong("clients", "is empty; leave it out for one client");
+    }
+    // Whatever else is wrong with them.
+    clients::tell_doubles(&groups, |place, reason| plan.wrong(&format!("clients[{place}].name"), reason));
     let read = |(place, group): (usize, Value)| {
         Object::new(format!("clients[{place}]"), group, plan.problems).and_then(clients::read)
     };
     let read: Vec<Option<Group>> = groups.into_iter().enumerate().map(read).collect();
-    if read.is_empty() {
-        plan.wrong("clients", "is empty; leave it out for one client");
-    }
     let mut groups = read.into_iter().collect::<Option<Vec<Group>>>()?;
-    clients::name(&mut groups, |place, reason| plan.wrong(&format!("clients[{place}].name"), reason));
+    clients::name(&mut groups);
     Some(groups)
 }
 

@@ -82,8 +82,18 @@ impl Report {
         elapsed: Duration,
         test_id: &str,
     ) -> Self {
-        let instance = Instance::new(&record, plan.part, ended, started, elapsed, test_id);
+        let mut instance = Instance::new(&record, plan.part, ended, started, elapsed, test_id);
+        instance.note(verdict::short_trace(plan));
         Self { setting: Setting::new(plan), record, instances: vec![instance] }
+    }
+
+    /// With what else is to bear in mind of the run, such as a rate that was changed: at most 20 notes of 200 characters.
+    #[must_use]
+    pub fn with_notes(mut self, notes: Vec<String>) -> Self {
+        if let Some(instance) = self.instances.first_mut() {
+            instance.note(notes);
+        }
+        self
     }
 
     /// What was recorded.

@@ -175,8 +175,12 @@ fn row(line: usize, mut fields: Vec<String>, place: usize) -> Result<Row, BadLin
 fn rates(rows: &[Row]) -> Result<Value, BadLine> {
     let rate = |row: &Row| {
         let rate = row.value.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
-        rate.map(Value::from)
-            .ok_or_else(|| (row.line, format!("{:?} is no rate; a number from 0 on is allowed", shortened(&row.value))))
+        rate.map(Value::from).ok_or_else(|| {
+            (
+                row.line,
+                format!("{:?} is no rate; a number from 0 on is allowed{}", shortened(&row.value), hint(&row.value)),
+            )
+        })
     };
     rows.iter().map(rate).collect()
 }
@@ -191,7 +195,8 @@ fn step(rows: &[Row]) -> Result<Option<f64>, BadLine> {
         let due = time(row)?.unwrap_or(last);
         // A millisecond is what rounding in the file may have cost.
         if due <= last || (due - last - step).abs() > 1_000_000 {
-            let reason = "is not as far from the line before as the others; give `step`, or a profile of `steps`";
+            let reason = "is not as far from the line before as the others; give `step`, or a profile of `steps`, or \
+                          `\"values\": \"timestamps\"` if each line is a request";
             return Err((row.line, reason.to_owned()));
         }
         last = due;
@@ -216,8 +221,20 @@ fn timestamps(rows: &[Row]) -> Result<Value, BadLine> {
 }
 
 fn moment_of(line: usize, text: &str) -> Result<i128, BadLine> {
-    let reason = || format!("{:?} is no time; seconds or 2026-01-19T16:30:00.125Z are allowed", shortened(text));
+    let told = "is no time; seconds or 2026-01-19T16:30:00.125Z are allowed";
+    let reason = || format!("{:?} {told}{}", shortened(text), hint(text));
     moment::nanos(text).ok_or_else(|| (line, reason()))
+}
+
+/// What may be meant by an entry that is none.
+fn hint(text: &str) -> &'static str {
+    if text.contains([';', '\t']) {
+        "; columns are separated by commas"
+    } else if moment::nanos(text).is_some() {
+        "; times of requests need `\"values\": \"timestamps\"`"
+    } else {
+        ""
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of some years are exact")]

@@ -274,6 +274,37 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
         (with("requestOptions", json!({"timeout": 0})), "requestOptions.timeout", "seconds from"),
         (with("requestOptions", json!({"auth": {}})), "requestOptions.auth.token", "is needed"),
         (with("durations", json!(5)), "durations", "is unknown; there are: limiterUrl"),
+        (
+            with("requestOptions", json!({"protocol": 3})),
+            "requestOptions.protocol",
+            "is 3; \"1.1\" or \"2\" is allowed",
+        ),
+        (with("requestOptions", json!({"auth": {"user": "a"}})), "requestOptions.auth.password", "is missing"),
+        (with("requestOptions", json!({"auth": {"password": "a"}})), "requestOptions.auth.user", "is missing"),
+        (
+            with("requestOptions", json!({"auth": {"token": "a", "user": "b"}})),
+            "requestOptions.auth.token",
+            "is there, and `user` or `password` too; one or the other",
+        ),
+        (with("requestOptions", json!({"auth": {"tokn": "a"}})), "requestOptions.auth.tokn", "is unknown"),
+        (with("requestOptions", json!({"auth": {"token": "a\n"}})), "requestOptions.auth.token", "no header can have"),
+        (with("clients", json!([{"polite": "yes"}])), "clients[0].polite", "`true`, `false` or an object is allowed"),
+        (
+            with("clients", json!([{"count": 7, "forwardedFor": "255.255.255.250"}])),
+            "clients[0].forwardedFor",
+            "too near the last address",
+        ),
+        (
+            with("clients", json!([{"count": 2, "forwardedFor": "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}])),
+            "clients[0].forwardedFor",
+            "too near the last address",
+        ),
+        (
+            with("clients", json!([{"name": "a", "count": 0}, {}, {"name": "a"}])),
+            "clients[2].name",
+            "is \"a\", as another's",
+        ),
+        (with("thresholds", json!(["errors<1"])), "thresholds[0]", "with its %"),
     ] {
         let faults = faults(&plan);
         let line = faults.lines().find(|line| line.starts_with(&format!("{path}: ")));
@@ -290,6 +321,82 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
 fn all_that_is_wrong_is_told_at_once() {
     let plan = json!({"limiterUrl": "x", "duration": -1, "concurrency": 0, "profile": {"type": "constant", "params": {"rps": -1}}});
     assert_eq!(faults(&plan).lines().count(), 4, "{}", faults(&plan));
+}
+
+/// They were ignored, even if they were nonsense.
+#[test]
+fn nothing_stands_beside_phases() {
+    let phases = json!([{"duration": 1, "profile": {"type": "constant", "params": {"rps": 20}}}]);
+    let plan = json!({"limiterUrl": "http://a", "duration": "x", "profile": {"type": "nonsense"}, "phases": phases});
+    let told = faults(&plan);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    for field in ["profile", "duration"] {
+        assert!(lines.iter().any(|line| line.starts_with(&format!("{field}: can't stand beside `phases`"))), "{told}");
+    }
+}
+
+/// One line for each mistake, and none that says what is not so.
+#[test]
+fn a_mistake_is_told_once() {
+    let with = |field: &str, value: Value| {
+        let mut plan = with_profile("constant", &json!({"rps": 1}));
+        plan[field] = value;
+        plan
+    };
+    for (plan, expected) in [
+        (with("arrivals", json!("random")), "arrivals: is \"random\"; `even` or `poisson` is allowed"),
+        (with("profile", json!("constant")), "profile: is \"constant\"; an object is allowed"),
+        (with("profile", json!({"type": 5, "params": {}})), "profile.type: is 5; text is allowed"),
+        (with("profile", json!({"type": "constant", "params": 5})), "profile.params: is 5; an object is allowed"),
+        (with("limiterUrl", json!(5)), "limiterUrl: is 5; text is allowed"),
+        (with_profile("steps", &json!({"steps": 5})), "profile.params.steps: is 5; a list is allowed"),
+        (with_profile("trace", &json!({"rates": []})), "profile.params.rates: is empty; a list of numbers is allowed"),
+        (
+            with_profile("trace", &json!({"rates": [1], "timestamps": [1]})),
+            "profile.params.rates: is there, and `timestamps` too; one of them is allowed",
+        ),
+        (
+            json!({"limiterUrl": "http://a", "phases": [{"duration": 1, "profile": 5}]}),
+            "phases[0].profile: is 5; an object is allowed",
+        ),
+        (json!({"limiterUrl": "http://a", "phases": 5}), "phases: is 5; a list is allowed"),
+        (with("requestOptions", json!({"auth": {"token": 5}})), "requestOptions.auth.token: is 5; text is allowed"),
+    ] {
+        assert_eq!(faults(&plan), expected);
+    }
+    let mut two = with("arrivals", json!("random"));
+    two["duration"] = json!(-1);
+    assert!(faults(&two).contains("duration: is -1; seconds from"), "{}", faults(&two));
+    let mut unknown = with("one", json!(1));
+    unknown["two"] = json!(2);
+    let told = faults(&unknown);
+    assert_eq!((told.lines().count(), told.matches("there are: ").count()), (2, 1), "{told}");
+    assert!(told.contains("duration, profile, phases"), "{told}");
+}
+
+#[test]
+fn a_result_is_no_plan() {
+    let result = json!({"format": "tidegate-load-result/1", "valid": true, "plan": {}, "record": {}});
+    assert_eq!(faults(&result), "this is a result of `load run`, not a plan");
+}
+
+#[test]
+fn a_protocol_may_be_a_number_and_addresses_may_be_the_last_ones() {
+    for (protocol, is_http2) in [(json!("1.1"), false), (json!(1.1), false), (json!("2"), true), (json!(2), true)] {
+        let mut plan = with_profile("constant", &json!({"rps": 1}));
+        plan["requestOptions"] = json!({"protocol": protocol, "auth": {"user": "a", "password": ""}});
+        plan["clients"] = json!([{"count": 6, "forwardedFor": "255.255.255.250"}]);
+        assert_eq!(read(&plan).request.is_http2, is_http2, "{protocol}");
+    }
+}
+
+#[test]
+fn a_rate_from_the_command_line_reads_as_it_was_written() {
+    let overrides = Overrides { rate: Some(20.0), ..Overrides::default() };
+    let plan = with_profile("constant", &json!({"rps": 1})).to_string();
+    let about = Plan::read_with(plan.as_bytes(), &overrides).expect("a good plan").about();
+    assert!(about.starts_with("profile=constant, rps=20, duration=60"), "{about}");
 }
 
 #[test]
@@ -375,11 +482,28 @@ fn a_digest_is_of_what_a_plan_says() {
         ("limiterUrl", json!("http://127.0.0.1:8082/api/tes")),
         ("seed", json!(2)),
         ("clients", json!([{}])),
-        ("thresholds", json!(["p99<1s"])),
+        ("concurrency", json!(5)),
         ("profile", json!({"type": "constant", "params": {"rps": 2}})),
     ] {
         assert_ne!(with(field, value), digest, "{field}");
     }
+    for (field, value) in [
+        ("startAt", json!(1_800_000_000)),
+        ("thresholds", json!(["p99<1s"])),
+        ("duration", json!(60.0)),
+        ("seed", json!(1)),
+        ("seed", Value::Null),
+        ("concurrency", json!(1_024)),
+        ("requestsPerThread", json!(1_024)),
+        ("maxLag", json!(1)),
+        ("lagBudget", json!(0.01)),
+    ] {
+        assert_eq!(with(field, value), digest, "{field}");
+    }
+    let mut alias = plan.clone();
+    alias["url"] = alias["limiterUrl"].take();
+    alias.as_object_mut().expect("an object").remove("limiterUrl");
+    assert_eq!(read(&alias).digest(), digest, "by whichever name");
 }
 
 #[test]

@@ -87,6 +87,11 @@ impl<'a> Object<'a> {
         self.problems.add(self.at(field), message);
     }
 
+    /// Whether a field is there that nobody has taken yet; `null` is none.
+    pub fn has(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(|value| !value.is_null())
+    }
+
     /// Takes a field; `null` is none.
     pub fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
@@ -210,11 +215,11 @@ impl<'a> Object<'a> {
         Object::new(self.at(field), value, self.problems)
     }
 
-    /// Tells of everything that nobody has asked for.
+    /// Tells of everything that nobody has asked for, and once of what there is.
     pub fn end(self) {
+        let mut there_are = format!("; there are: {}", self.known.join(", "));
         for field in self.fields.keys().take_while(|_| !self.problems.is_full()) {
-            let known = self.known.join(", ");
-            self.problems.add(self.at(field), format!("is unknown; there are: {known}"));
+            self.problems.add(self.at(field), format!("is unknown{}", std::mem::take(&mut there_are)));
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue};
-
-use tidegate_serve::object::{Allowed, Object};
+use serde_json::Value;
+use tidegate_serve::object::{Allowed, Object, shown};
 
 /// The most groups of a plan: each has histograms of its own.
 pub(crate) const MOST_GROUPS: usize = 100;
@@ -141,6 +141,9 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
     }
     if let Some(text) = group.text("forwardedFor") {
         match text.parse::<IpAddr>() {
+            Ok(first) if count.is_some_and(|count| !has_room(first, count)) => {
+                group.wrong("forwardedFor", format!("is {text:?}, too near the last address for `count` clients"));
+            }
             Ok(first) => headers.push((HeaderName::from_static("x-forwarded-for"), Template::Address(first))),
             Err(_) => group.wrong("forwardedFor", format!("is {text:?}; an address is allowed: the first client's")),
         }
@@ -154,14 +157,28 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
     Some(Group { name, class: class?, count: count?, weight: weight?, politeness: politeness?, headers })
 }
 
-/// Calls those without a name by their class, and tells of those that have another's.
-pub(super) fn name(groups: &mut [Group], wrong: impl Fn(usize, String)) {
+/// Whether so many addresses, from this one on, are there.
+fn has_room(first: IpAddr, count: u64) -> bool {
+    let after = count.saturating_sub(1);
+    match first {
+        IpAddr::V4(first) => u32::try_from(u64::from(u32::from(first)) + after).is_ok(),
+        IpAddr::V6(first) => u128::from(first).checked_add(after.into()).is_some(),
+    }
+}
+
+/// Tells of groups that have another's name.
+pub(super) fn tell_doubles(groups: &[Value], wrong: impl Fn(usize, String)) {
     let mut taken = HashSet::new();
     for (place, group) in groups.iter().enumerate() {
-        if !group.name.is_empty() && !taken.insert(group.name.clone()) {
-            wrong(place, format!("is {:?}, as another's; each group needs its own", group.name));
+        if let Some(name) = group["name"].as_str().filter(|name| is_name(name) && !taken.insert(*name)) {
+            wrong(place, format!("is {name:?}, as another's; each group needs its own"));
         }
     }
+}
+
+/// Calls those without a name by their class.
+pub(super) fn name(groups: &mut [Group]) {
+    let mut taken: HashSet<String> = groups.iter().map(|group| group.name.clone()).collect();
     for group in groups {
         let class = group.class.name();
         let mut names = (1..).map(|number| if number == 1 { class.to_owned() } else { format!("{class} {number}") });
@@ -183,8 +200,12 @@ fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &st
 #[expect(clippy::option_option, reason = "a problem is not impoliteness")]
 fn politeness(group: &mut Object<'_>) -> Option<Option<Politeness>> {
     match group.take("polite") {
-        None | Some(serde_json::Value::Bool(false)) => Some(None),
-        Some(serde_json::Value::Bool(true)) => Some(Some(Politeness { retries: 3, base: 0.1, longest: 60.0 })),
+        None | Some(Value::Bool(false)) => Some(None),
+        Some(Value::Bool(true)) => Some(Some(Politeness { retries: 3, base: 0.1, longest: 60.0 })),
+        Some(value) if !value.is_object() => {
+            group.wrong("polite", format!("is {}; `true`, `false` or an object is allowed", shown(&value)));
+            None
+        }
         Some(value) => {
             let mut polite = Object::new(group.at("polite"), value, group.problems)?;
             let retries = polite.whole_or("retries", 1..=100, 3);

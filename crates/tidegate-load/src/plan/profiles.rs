@@ -35,16 +35,22 @@ pub(super) enum Read {
 
 /// Reads a profile that lasts for `duration` seconds, and says its type.
 pub(super) fn read(mut profile: Object<'_>, duration: f64, seed: u64) -> Option<(&'static str, Read)> {
+    let (has_kind, has_params) = (profile.has("type"), profile.has("params"));
     let kind = profile.text("type");
     let params = profile.object("params");
     let known = kind.as_deref().and_then(|kind| TYPES.into_iter().find(|known| *known == kind));
     let Some(kind) = known else {
-        let said = kind.map_or("is missing".to_owned(), |kind| format!("is {kind:?}"));
-        profile.wrong("type", format!("{said}; one of {} is allowed", TYPES.join(", ")));
+        // What is no text has been told.
+        if kind.is_some() || !has_kind {
+            let said = kind.map_or("is missing".to_owned(), |kind| format!("is {kind:?}"));
+            profile.wrong("type", format!("{said}; one of {} is allowed", TYPES.join(", ")));
+        }
         return None;
     };
     let Some(params) = params else {
-        profile.wrong("params", format!("is missing; the numbers of `{kind}` stand there"));
+        if !has_params {
+            profile.wrong("params", format!("is missing; the numbers of `{kind}` stand there"));
+        }
         return None;
     };
     profile.end();
@@ -134,7 +140,7 @@ fn ddos(mut params: Object<'_>, duration: f64, seed: u64) -> Option<Vec<(Shape, 
 /// Rates that follow each other, each for its time; the last one stays to the end.
 fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>> {
     let what = "a list of steps is allowed, each as {\"rps\": 50, \"duration\": 10}";
-    let steps = params.list("steps", MOST_PIECES).unwrap_or_default();
+    let steps = if params.has("steps") { params.list("steps", MOST_PIECES)? } else { Vec::new() };
     let Some(last) = steps.len().checked_sub(1) else {
         params.wrong("steps", format!("is missing or empty; {what}"));
         return None;
@@ -165,6 +171,14 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
     }
     let scale = params.number_or("scale", &SCALE, 1.0);
     let step = params.number_or("step", &SOME_TIME, 1.0);
+    match (params.has("rates"), params.has("timestamps")) {
+        (true, true) => params.wrong("rates", "is there, and `timestamps` too; one of them is allowed"),
+        (false, false) => {
+            let what = "one is needed: `rates` (requests a second, each for `step` seconds) or `timestamps` (seconds)";
+            params.wrong("rates", what);
+        }
+        _ => {}
+    }
     let (rates, times) = (numbers(&mut params, "rates"), numbers(&mut params, "timestamps"));
     let read = match (rates, times) {
         (Some(rates), None) => {
@@ -195,11 +209,8 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
             let due = times.iter().map(|time| (time - first) / scale).take_while(|due| *due < duration);
             Read::Times(due.map(Duration::from_secs_f64).collect())
         }
-        _ => {
-            let what = "one is needed: `rates` (requests a second, each for `step` seconds) or `timestamps` (seconds)";
-            params.wrong("rates", what);
-            return None;
-        }
+        // It has been told why not.
+        _ => return None,
     };
     params.end();
     Some(read)
@@ -208,7 +219,7 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
 fn numbers(params: &mut Object<'_>, field: &'static str) -> Option<Vec<f64>> {
     let values = params.list(field, MOST_PIECES)?;
     if values.is_empty() {
-        params.wrong(field, "is empty");
+        params.wrong(field, "is empty; a list of numbers is allowed");
     }
     let number = |(place, value): (usize, &Value)| {
         let number = value.as_f64().filter(|number| (0.0..=1e12).contains(number));

@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
 use tidegate_serve::HttpUrl;
 
-use tidegate_serve::object::{Allowed, Object};
+use tidegate_serve::object::{Allowed, Object, shown};
 
 /// What is sent.
 #[derive(Clone, Debug)]
@@ -47,10 +47,10 @@ impl Request {
 
 /// The target.
 pub(super) fn target(plan: &mut Object<'_>) -> Option<HttpUrl> {
-    let Some(url) = plan.text("limiterUrl") else {
+    if !plan.has("limiterUrl") {
         plan.wrong("limiterUrl", "is missing; http://host:port/path or https://… is allowed");
-        return None;
-    };
+    }
+    let url = plan.text("limiterUrl")?;
     match HttpUrl::read(&url) {
         Ok(target) => Some(target),
         Err(reason) => {
@@ -117,14 +117,7 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
         headers.push((AUTHORIZATION, value));
     }
     let timeout = options.number_or("timeout", &TIMEOUT, usual.timeout.as_secs_f64());
-    let is_http2 = match options.text("protocol").as_deref() {
-        None | Some("1.1") => Some(false),
-        Some("2") => Some(true),
-        Some(other) => {
-            options.wrong("protocol", format!("is {other:?}; `1.1` or `2` is allowed"));
-            None
-        }
-    };
+    let is_http2 = is_http2(&mut options);
     let is_insecure = options.flag("insecure");
     options.end();
     let timeout = Duration::from_secs_f64(timeout?);
@@ -132,22 +125,44 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
     Some(Request { method: method?, path: query.join("&"), headers, body, timeout, is_http2, is_insecure })
 }
 
+/// None is a problem that has been told.
+fn is_http2(options: &mut Object<'_>) -> Option<bool> {
+    let Some(value) = options.take("protocol") else { return Some(false) };
+    // Also as a number, which is how one would write it.
+    match value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str() {
+        "1.1" => Some(false),
+        "2" | "2.0" => Some(true),
+        _ => {
+            options.wrong("protocol", format!("is {}; \"1.1\" or \"2\" is allowed", shown(&value)));
+            None
+        }
+    }
+}
+
 fn is_ours(name: &HeaderName) -> bool {
     ["content-length", "transfer-encoding", "connection", "host"].contains(&name.as_str())
 }
 
 fn authorization(mut auth: Object<'_>) -> Option<HeaderValue> {
-    let (user, password, token) = (auth.text("user"), auth.text("password"), auth.text("token"));
-    let value = match (user, token) {
-        (Some(user), None) => format!("Basic {}", STANDARD.encode(format!("{user}:{}", password.unwrap_or_default()))),
-        (None, Some(token)) => format!("Bearer {token}"),
-        _ => {
-            auth.wrong("token", "is needed, or else `user` and `password`");
-            return None;
-        }
+    match [auth.has("token"), auth.has("user"), auth.has("password")] {
+        [true, false, false] | [false, true, true] => {}
+        [true, _, _] => auth.wrong("token", "is there, and `user` or `password` too; one or the other is allowed"),
+        [false, true, false] => auth.wrong("password", "is missing; text is allowed, also \"\""),
+        [false, false, true] => auth.wrong("user", "is missing; text is allowed"),
+        [false, false, false] => auth.wrong("token", "is needed, or else `user` and `password`"),
+    }
+    let (token, user, password) = (auth.text("token"), auth.text("user"), auth.text("password"));
+    let value = match (token, user, password) {
+        (Some(token), _, _) => Some(format!("Bearer {token}")),
+        (None, Some(user), Some(password)) => Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))),
+        _ => None,
     };
+    let value = value.and_then(|value| {
+        let told = |_| auth.wrong("token", "has a character that no header can have");
+        HeaderValue::from_str(&value).map_err(told).ok()
+    });
     auth.end();
-    let mut value = HeaderValue::from_str(&value).ok()?;
+    let mut value = value?;
     value.set_sensitive(true);
     Some(value)
 }

@@ -67,15 +67,60 @@ fn without_secrets(url: &str) -> String {
     format!("{path}?{}", words.join("&"))
 }
 
-/// A number that is the same for plans that say the same, but for their part and their secrets: a number made from a password would help
-/// whoever guesses it. It stays the same from build to build (FNV-1a).
+/// What a plan may say without being another: which of its requests, from when on, and what becomes of the figures.
+const LEFT_OUT: [&str; 3] = ["part", "startAt", "thresholds"];
+/// Other names of fields.
+const ALIASES: [(&str, &str); 2] = [("url", "limiterUrl"), ("requestsPerThread", "concurrency")];
+/// Numbers that may as well be left out.
+const USUAL: [(&str, f64); 4] = [("seed", 1.0), ("concurrency", 1_024.0), ("maxLag", 1.0), ("lagBudget", 0.01)];
+/// What may tell two plans apart.
+const TELLING: [&str; 11] = [
+    "limiterUrl",
+    "duration",
+    "profile",
+    "phases",
+    "arrivals",
+    "seed",
+    "concurrency",
+    "requestOptions",
+    "clients",
+    "maxLag",
+    "lagBudget",
+];
+
+/// A number that is the same for plans that ask for the same load, but for their secrets: a number made from a password would help whoever
+/// guesses it. It stays the same from build to build (FNV-1a).
 pub(super) fn digest(plan: &Value) -> u64 {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
-    match plan {
-        Value::Object(fields) => digest.fields(fields, |name| name == "part"),
-        other => digest.value(other),
-    }
+    digest.fields(telling(plan));
     digest.0
+}
+
+/// The fields in which two plans, as they are shown, differ; none if they do in what is not shown.
+pub(crate) fn differences(one: &Value, other: &Value) -> Vec<&'static str> {
+    let digests = [one, other].map(|plan| {
+        let fields = telling(plan);
+        TELLING.map(|name| {
+            let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+            digest.fields(fields.iter().copied().filter(|(field, _)| *field == name).collect());
+            digest.0
+        })
+    });
+    let alike = digests[0].iter().zip(&digests[1]);
+    TELLING.into_iter().zip(alike).filter(|(_, (one, other))| one != other).map(|(name, _)| name).collect()
+}
+
+/// The fields of a plan that make it this one, by their first names.
+fn telling(plan: &Value) -> Vec<(&str, &Value)> {
+    let fields = plan.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let fields = fields.map(|(name, value)| {
+        let first = ALIASES.iter().find(|(alias, _)| alias == name).map_or(name.as_str(), |(_, first)| first);
+        (first, value)
+    });
+    let is_usual = |(name, value): &(&str, &Value)| {
+        USUAL.iter().any(|(field, usual)| field == name && value.as_f64() == Some(*usual))
+    };
+    fields.filter(|field| !LEFT_OUT.contains(&field.0) && !is_usual(field)).collect()
 }
 
 struct Digest(u64);
@@ -89,9 +134,8 @@ impl Digest {
         self.0 = (self.0 ^ 0xff).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
-    fn fields(&mut self, fields: &Map<String, Value>, is_left_out: impl Fn(&str) -> bool) {
+    fn fields(&mut self, mut fields: Vec<(&str, &Value)>) {
         // Sorted, whatever order the map keeps.
-        let mut fields: Vec<(&String, &Value)> = fields.iter().filter(|(name, _)| !is_left_out(name)).collect();
         fields.sort_unstable_by_key(|(name, _)| *name);
         self.bytes(b"{");
         for (name, value) in fields {
@@ -109,13 +153,17 @@ impl Digest {
 
     fn value(&mut self, value: &Value) {
         match value {
-            Value::Object(fields) => self.fields(fields, |_| false),
+            Value::Object(fields) => self.fields(fields.iter().map(|(name, value)| (name.as_str(), value)).collect()),
             Value::Array(list) => {
                 self.bytes(b"[");
                 for value in list {
                     self.value(value);
                 }
                 self.bytes(b"]");
+            }
+            // 60 is 60.0, which the command line gives.
+            Value::Number(number) if number.is_f64() => {
+                self.bytes(number.as_f64().unwrap_or_default().to_string().as_bytes());
             }
             other => self.bytes(other.to_string().as_bytes()),
         }

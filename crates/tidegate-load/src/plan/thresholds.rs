@@ -54,7 +54,7 @@ impl fmt::Display for InvalidThreshold {
         write!(
             f,
             "{:?} is no threshold; write a figure, `<` or `>`, and a bound: p99<50ms (also p50 to p99.99, avg, max; s, ms or us), \
-             errors<1% (also success, rate_limited, missed), rps>100",
+             errors<1% (also success, rate_limited, missed; with its %), rps>100",
             self.0
         )
     }
@@ -131,7 +131,8 @@ fn seconds(text: &str) -> Option<f64> {
 fn share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => number(percent.trim())? / 100.0,
-        None => number(text)?,
+        // Nobody who writes `errors<1` means a hundred per cent.
+        None => number(text).filter(|number| *number <= 0.0)?,
     };
     (share <= 1.0).then_some(share)
 }
@@ -149,7 +150,8 @@ mod tests {
             ("avg < 2ms", Figure::MeanLatency, true, 0.002),
             ("max<3s", Figure::MaxLatency, true, 3.0),
             ("errors<1%", Figure::Share(Outcome::Error), true, 0.01),
-            ("rate_limited<0.05", Figure::Share(Outcome::RateLimited), true, 0.05),
+            ("rate_limited<5 %", Figure::Share(Outcome::RateLimited), true, 0.05),
+            ("errors<=0", Figure::Share(Outcome::Error), true, 0.0),
             ("success > 99.5%", Figure::Share(Outcome::Success), false, 0.995),
             ("missed<=0%", Figure::Share(Outcome::Missed), true, 0.0),
             ("rps>100", Figure::Rate, false, 100.0),
@@ -177,6 +179,8 @@ mod tests {
             "p-1<1s",
             "px<1s",
             "errors<2",
+            "errors<1",
+            "success>0.99",
             "errors<101%",
             "errors<-1%",
             "errors<1ms",

@@ -1,5 +1,7 @@
 //! The figures of a report, as scripts read them.
 
+mod series;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -12,7 +14,8 @@ use super::percentiles::{Percentiles, Reading};
 use super::verdict::PERCENTS;
 use super::{Ended, Report};
 use crate::plan::Class;
-use crate::record::{Counts, Fine, Step, Tally};
+use crate::record::{Counts, Fine, Tally};
+use series::Moment;
 
 /// Everything but what is needed to go on counting.
 #[derive(Serialize)]
@@ -163,25 +166,6 @@ struct GroupFigures<'a> {
 }
 
 #[derive(Serialize)]
-struct Moment {
-    second: u64,
-    #[serde(flatten)]
-    classes: BTreeMap<&'static str, MomentFigures>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MomentFigures {
-    sent: u64,
-    success: u64,
-    rate_limited: u64,
-    errors: u64,
-    missed: u64,
-    p50_seconds: Option<f64>,
-    p99_seconds: Option<f64>,
-}
-
-#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstanceFigures<'a> {
     test_id: &'a str,
@@ -191,6 +175,7 @@ struct InstanceFigures<'a> {
     elapsed_seconds: f64,
     sent: u64,
     lag_p99_seconds: f64,
+    notes: &'a [String],
 }
 
 fn started_at(millis: u64) -> String {
@@ -226,7 +211,7 @@ impl Report {
             service_seconds: outcomes.service_seconds,
             lag_seconds: Lag::new(&self.record.lag),
             retries: self.retries(&self.record.all_retries()),
-            thresholds_hold: thresholds.iter().all(|judged| judged.holds),
+            thresholds_hold: self.thresholds_hold(),
             thresholds,
             classes: classes.map(|(class, tally)| (class.name(), self.outcomes(&tally))).collect(),
             groups: self.groups(),
@@ -272,30 +257,6 @@ impl Report {
         groups.collect()
     }
 
-    fn series(&self) -> Vec<Moment> {
-        let classes: Vec<Class> = Class::ALL.into_iter().filter(|class| self.record.classes.contains(class)).collect();
-        let moment = |(place, step): (u64, &Step)| Moment {
-            second: place * self.record.step.as_secs(),
-            classes: classes.iter().map(|class| (class.name(), self.moment(step, *class))).collect(),
-        };
-        (0..).zip(&self.record.steps).map(moment).collect()
-    }
-
-    fn moment(&self, step: &Step, class: Class) -> MomentFigures {
-        let tally = step.of(class);
-        let (counts, latency) =
-            (&tally.counts, Percentiles::latency(&tally.latency, &tally.counts, self.setting.timeout));
-        MomentFigures {
-            sent: counts.sent(),
-            success: counts.success(),
-            rate_limited: counts.rate_limited(),
-            errors: counts.errors(),
-            missed: counts.missed(),
-            p50_seconds: latency.at(50.0).map(|at| at.value),
-            p99_seconds: latency.at(99.0).map(|at| at.value),
-        }
-    }
-
     fn instance_figures(&self) -> Vec<InstanceFigures<'_>> {
         let figures = self.instances.iter().map(|instance| InstanceFigures {
             test_id: &instance.test_id,
@@ -305,6 +266,7 @@ impl Report {
             elapsed_seconds: instance.elapsed.as_secs_f64(),
             sent: instance.sent,
             lag_p99_seconds: seconds(instance.lag_p99_micros),
+            notes: &instance.notes,
         });
         figures.collect()
     }

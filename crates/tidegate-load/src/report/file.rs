@@ -5,6 +5,7 @@
 
 mod bounded;
 mod counted;
+mod instances;
 
 use std::fmt;
 use std::str::FromStr as _;
@@ -13,17 +14,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Report;
 use super::figures::FORMAT;
-use super::instance::{Instance, LONGEST_ID};
+use super::instance::LONGEST_ID;
 use super::setting::{LONGEST_TARGET, Setting};
-use super::{Ended, Report};
-use crate::plan::{Class, MOST_GROUPS, Part, Threshold, is_name};
+use crate::plan::{Class, MOST_GROUPS, Threshold, is_name};
 use crate::record::{Counts, Fine, MOST_A_STEP, MOST_REQUESTS, MOST_STEPS, Record, Step};
 use bounded::{Shown, at_most};
 use counted::{StepTallyText, TallyText};
+use instances::InstanceText;
 
 /// The most runs that are merged.
 pub(super) const MOST_INSTANCES: usize = 1_000;
+/// The most thresholds of a plan, and of merged ones together.
+pub(super) const MOST_THRESHOLDS: usize = 100;
 /// The most pairs of a histogram; none of ours can have as many.
 const MOST_PAIRS: usize = 30_000;
 /// The longest plan, in microseconds: a week.
@@ -67,7 +71,7 @@ struct RecordText {
     lag_budget_micros: u64,
     max_lag_micros: u64,
     concurrency: u64,
-    #[serde(deserialize_with = "at_most::<_, _, 100>")]
+    #[serde(deserialize_with = "at_most::<_, _, MOST_THRESHOLDS>")]
     thresholds: Vec<String>,
     #[serde(deserialize_with = "at_most::<_, _, MOST_INSTANCES>")]
     instances: Vec<InstanceText>,
@@ -77,19 +81,6 @@ struct RecordText {
     steps: Vec<StepText>,
     #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
     lag: Vec<(u64, u64)>,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct InstanceText {
-    test_id: String,
-    part: Option<String>,
-    is_stopped: bool,
-    started_millis: u64,
-    elapsed_micros: u64,
-    sent: u64,
-    too_late: u64,
-    lag_p99_micros: u64,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -148,16 +139,7 @@ impl Report {
             requests: requests.into(),
             retries: retries.into(),
         });
-        let instances = self.instances.iter().map(|instance| InstanceText {
-            test_id: instance.test_id.clone(),
-            part: instance.part.map(|part| part.to_string()),
-            is_stopped: instance.ended == Ended::Stopped,
-            started_millis: instance.started_millis,
-            elapsed_micros: micros(instance.elapsed),
-            sent: instance.sent,
-            too_late: instance.too_late,
-            lag_p99_micros: instance.lag_p99_micros,
-        });
+        let instances = self.instances.iter().map(InstanceText::from);
         let step = |step: &Step| StepText { honest: (&step.honest).into(), attacker: (&step.attacker).into() };
         RecordText {
             plan_digest: format!("{:016x}", setting.digest),
@@ -175,6 +157,11 @@ impl Report {
             lag: record.lag.pairs().collect(),
         }
     }
+}
+
+/// Whether it can be printed, as one line.
+fn is_line(text: &str, longest: usize) -> bool {
+    text.chars().count() <= longest && !text.chars().any(char::is_control)
 }
 
 impl RecordText {
@@ -202,7 +189,6 @@ impl RecordText {
     }
 
     fn setting(&self, plan: Value) -> Result<Setting, InvalidReport> {
-        let is_line = |text: &str, longest| text.chars().count() <= longest && !text.chars().any(char::is_control);
         let times = [self.timeout_micros, self.lag_budget_micros, self.max_lag_micros];
         let problem = if !(1..=LONGEST_MICROS).contains(&self.duration_micros) {
             "`durationMicros` is not within a week"
@@ -238,32 +224,6 @@ impl RecordText {
             thresholds,
             groups: self.groups.iter().map(|group| (group.name.clone(), class(group))).collect(),
             plan,
-        })
-    }
-}
-
-impl InstanceText {
-    fn instance(self) -> Result<Instance, InvalidReport> {
-        let part = self.part.as_deref().map(Part::from_str).transpose();
-        if self.test_id.chars().count() > LONGEST_ID || self.test_id.chars().any(char::is_control) {
-            return Err(invalid("`testId` is too long, or can't be printed"));
-        }
-        // Beyond is no year that a date can be written with; and sums of such numbers fit.
-        if self.started_millis > 253_402_300_799_999 || self.elapsed_micros > 10 * LONGEST_MICROS {
-            return Err(invalid("an instance's `startedMillis` or `elapsedMicros` is beyond what is possible"));
-        }
-        if self.sent > MOST_REQUESTS || self.too_late > MOST_REQUESTS {
-            return Err(invalid("an instance's `sent` or `tooLate` is beyond what is possible"));
-        }
-        Ok(Instance {
-            started_millis: self.started_millis,
-            part: part.map_err(|error| invalid(format!("`part` {error}")))?,
-            test_id: self.test_id,
-            ended: if self.is_stopped { Ended::Stopped } else { Ended::Completed },
-            elapsed: Duration::from_micros(self.elapsed_micros),
-            sent: self.sent,
-            too_late: self.too_late,
-            lag_p99_micros: self.lag_p99_micros,
         })
     }
 }

@@ -9,6 +9,11 @@ use crate::record::Record;
 /// The most characters of a test's id.
 pub(super) const LONGEST_ID: usize = 100;
 
+/// The most notes of a run.
+pub(super) const MOST_NOTES: usize = 20;
+/// The most characters of one.
+pub(super) const LONGEST_NOTE: usize = 200;
+
 /// One run: what is needed to name it and to judge it by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Instance {
@@ -21,6 +26,8 @@ pub(super) struct Instance {
     pub(super) too_late: u64,
     /// The lowest that the 99th percentile of its lag can be, in microseconds.
     pub(super) lag_p99_micros: u64,
+    /// What else to bear in mind.
+    pub(super) notes: Vec<String>,
 }
 
 impl Instance {
@@ -44,7 +51,15 @@ impl Instance {
             sent: counts.sent(),
             too_late: counts.too_late,
             lag_p99_micros: record.lag.lowest_like(record.lag.percentile(99.0)),
+            notes: Vec::new(),
         }
+    }
+
+    /// As many and as much of them as the file holds.
+    pub(super) fn note(&mut self, notes: impl IntoIterator<Item = String>) {
+        let printable = |character: char| if character.is_control() { ' ' } else { character };
+        let notes = notes.into_iter().map(|note| note.chars().take(LONGEST_NOTE).map(printable).collect());
+        self.notes.extend(notes.take(MOST_NOTES.saturating_sub(self.notes.len())));
     }
 
     /// As a sentence names it.

@@ -32,8 +32,8 @@ pub struct Judged {
     /// Whether the value is only known not to be below this.
     #[serde(rename = "atLeast")]
     pub is_at_least: bool,
-    /// Whether it is kept to, for certain.
-    pub holds: bool,
+    /// Whether it is kept to, for certain. Nothing for the rate of a part: it is of the whole plan, and judged when all parts are there.
+    pub holds: Option<bool>,
 }
 
 impl Report {
@@ -45,6 +45,7 @@ impl Report {
         // What was unfinished at a stop has no outcome.
         let ended = counts.due() - counts.unfinished;
         let share = |count: u64| (ended > 0).then(|| exactly(float(count) / float(ended)));
+        let is_whole = self.missing_parts().is_none();
         let judge = |threshold: &Threshold| {
             let value = match threshold.figure {
                 Figure::Latency(percent) => latency.at(percent),
@@ -61,7 +62,7 @@ impl Report {
                 threshold: threshold.to_string(),
                 value: value.map(|at| at.value),
                 is_at_least: value.is_some_and(|at| at.is_at_least),
-                holds,
+                holds: (is_whole || threshold.figure != Figure::Rate).then_some(holds),
                 unit: match threshold.figure {
                     Figure::Latency(_) | Figure::MeanLatency | Figure::MaxLatency => Unit::Seconds,
                     Figure::Share(_) => Unit::Share,
@@ -72,9 +73,9 @@ impl Report {
         self.setting.thresholds.iter().map(judge).collect()
     }
 
-    /// Whether all of them hold.
+    /// Whether all of them hold that can be judged.
     pub fn thresholds_hold(&self) -> bool {
-        self.thresholds().iter().all(|judged| judged.holds)
+        self.thresholds().iter().all(|judged| judged.holds != Some(false))
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Report;
 use super::file::MOST_INSTANCES;
 use super::instance::Instance;
+use crate::plan::differences;
 
 /// Reports that can't be one: which, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +33,18 @@ impl Report {
         for (name, report) in reports {
             let refused = |reason: String| CannotMerge(format!("{name}: {reason}"));
             if report.setting.digest != all.setting.digest || report.setting.groups != all.setting.groups {
-                return Err(refused(format!("is of another plan than {first}")));
+                let fields = differences(&report.setting.plan, &all.setting.plan);
+                let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+                let fields = if fields.is_empty() { String::new() } else { format!(": in {}", fields.join(", ")) };
+                return Err(refused(format!("is of another plan than {first}{fields}")));
             }
             for (place, other) in all.instances.iter().enumerate() {
-                let clash = report.instances.iter().find_map(|instance| clash(instance, other));
+                let clash = report.instances.iter().find_map(|instance| clash(instance, other, &names[place]));
                 if let Some(reason) = clash {
-                    return Err(refused(format!("{reason} {}", names[place])));
+                    return Err(refused(reason));
                 }
             }
+            all.setting.add_thresholds(report.setting.thresholds).map_err(|reason| refused(reason.to_owned()))?;
             if all.instances.len() + report.instances.len() > MOST_INSTANCES {
                 return Err(refused(format!("is one too many; at most {MOST_INSTANCES} can be merged")));
             }
@@ -51,23 +56,25 @@ impl Report {
         if all.instances.len() > 1
             && let Value::Object(plan) = &mut all.setting.plan
         {
+            // Each has its own.
             plan.remove("part");
+            plan.remove("startAt");
         }
         Ok(all)
     }
 }
 
-/// Why two runs can't be counted together, before the name of the other.
-fn clash(one: &Instance, other: &Instance) -> Option<String> {
+/// Why two runs can't be counted together; `there` is where the other is.
+fn clash(one: &Instance, other: &Instance, there: &str) -> Option<String> {
     match (one.part, other.part) {
-        (Some(part), Some(same)) if part == same => Some(format!("is of part {part}, and so is")),
+        (Some(part), Some(same)) if part == same => Some(format!("is of part {part}, and so is {there}")),
         (Some(part), Some(other)) if part.overlaps(other) => {
-            Some(format!("is of part {part}, which has requests of part {other} too, as in"))
+            Some(format!("is of part {part}, which has requests of part {other} too, as in {there}"))
         }
-        (Some(part), None) => Some(format!("is of part {part}, and of the whole plan is")),
-        (None, Some(part)) => Some(format!("is of the whole plan, and of part {part} is")),
+        (Some(part), None) => Some(format!("is of part {part}, but {there} is of the whole plan")),
+        (None, Some(part)) => Some(format!("is of the whole plan, but {there} is of part {part}")),
         (None, None) if one.test_id == other.test_id && one.started_millis == other.started_millis => {
-            Some("is of the same run as".to_owned())
+            Some(format!("is of the same run as {there}"))
         }
         _ => None,
     }

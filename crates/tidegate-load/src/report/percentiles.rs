@@ -23,6 +23,8 @@ pub(super) struct Percentiles<'a, C: Counter, const DIGITS: u8> {
     unknown: u64,
     /// In microseconds, if some timed out.
     timeout: Option<u64>,
+    /// In microseconds: none of them was longer, whatever a coarse histogram makes of it.
+    longest: u64,
 }
 
 impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
@@ -34,7 +36,12 @@ impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
     /// From when requests were sent.
     pub(super) fn service(known: &'a Spread<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
         let timeout = (counts.timed_out() > 0).then_some(timeout.as_micros() as u64);
-        Self { known, unknown: counts.unfinished, timeout }
+        Self { known, unknown: counts.unfinished, timeout, longest: u64::MAX }
+    }
+
+    /// Where a finer histogram knows the longest of them, or of more than them.
+    pub(super) fn within(self, longest: u64) -> Self {
+        Self { longest, ..self }
     }
 
     /// Nothing if nothing is known.
@@ -46,12 +53,12 @@ impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
         }
         let micros = self.known.at_rank(rank);
         let is_at_least = self.timeout.is_some_and(|timeout| micros >= timeout);
-        Some(Reading { value: seconds(micros), is_at_least })
+        Some(Reading { value: seconds(micros.min(self.longest)), is_at_least })
     }
 
     pub(super) fn max(&self) -> Option<Reading> {
         let is_at_least = self.unknown > 0 || self.timeout.is_some();
-        (!self.known.is_empty()).then(|| Reading { value: seconds(self.known.max()), is_at_least })
+        (!self.known.is_empty()).then(|| Reading { value: seconds(self.known.max().min(self.longest)), is_at_least })
     }
 
     pub(super) fn mean(&self) -> Option<Reading> {

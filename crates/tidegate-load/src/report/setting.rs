@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::file::MOST_THRESHOLDS;
 use crate::plan::{Class, Plan, Threshold};
 
 /// The most characters of a target's address.
@@ -44,6 +45,20 @@ impl Setting {
             groups: plan.clients.iter().map(|group| (group.name.clone(), group.class)).collect(),
             plan: shown.clone(),
         }
+    }
+
+    /// Those of another report of the same plan too: what was asked of one of them is asked of all together.
+    pub(super) fn add_thresholds(&mut self, others: Vec<Threshold>) -> Result<(), &'static str> {
+        let more: Vec<Threshold> = others.into_iter().filter(|other| !self.thresholds.contains(other)).collect();
+        if more.is_empty() {
+            return Ok(());
+        }
+        self.thresholds.extend(more);
+        if self.thresholds.len() > MOST_THRESHOLDS {
+            return Err("has thresholds that are more than 100 together with the others'");
+        }
+        self.plan["thresholds"] = self.thresholds.iter().map(ToString::to_string).collect();
+        Ok(())
     }
 }
 

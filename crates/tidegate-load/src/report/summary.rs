@@ -12,7 +12,7 @@ use super::percentiles::{Percentiles, Reading};
 use super::verdict::PERCENTS;
 use super::{Judged, Report, Unit};
 use crate::plan::Class;
-use crate::record::{Counts, Tally};
+use crate::record::{Counts, StepTally, Tally};
 use page::{Ink, Page, cells, cut, padded};
 
 /// The most groups, statuses, runs and such that are told one by one.
@@ -169,18 +169,28 @@ impl Report {
         page.line(Ink::Bold, "Over time");
         let most = rates.iter().copied().fold(0.0, f64::max);
         page.plain(&format!("  {:<16}{}  up to {}/s", "sent", sparkline::of(&rates), decimal(most)));
-        for class in Class::ALL.into_iter().filter(|class| self.record.classes.contains(class)) {
-            let p99 = self.record.steps.iter().map(|step| {
-                let tally = step.of(class);
-                let latency = Percentiles::latency(&tally.latency, &tally.counts, self.setting.timeout);
-                latency.at(99.0).map_or(0.0, |at| at.value)
-            });
-            let p99: Vec<f64> = p99.collect();
-            let most = p99.iter().copied().fold(0.0, f64::max);
-            let name = if self.record.classes.contains(&Class::Attacker) { class.name() } else { "" };
-            let name = format!("p99 {name}");
-            page.plain(&format!("  {name:<16}{}  up to {}", sparkline::of(&p99), time(most)));
+        for class in Class::ALL {
+            self.tell_class_series(page, class);
         }
+    }
+
+    /// The latencies of a class over time, if any are known.
+    fn tell_class_series(&self, page: &mut Page, class: Class) {
+        let Some(longest) = self.record.class(class).map(|tally| tally.latency.max()).filter(|max| *max > 0) else {
+            return;
+        };
+        let p99 = self.record.steps.iter().map(|step| {
+            let StepTally { counts, latency } = step.of(class);
+            Percentiles::latency(latency, counts, self.setting.timeout).within(longest).at(99.0)
+        });
+        let p99: Vec<Option<Reading>> = p99.collect();
+        let bars: Vec<f64> = p99.iter().map(|at| at.map_or(0.0, |at| at.value)).collect();
+        // The highest of some that are bounds is one.
+        let is_at_least = p99.iter().flatten().any(|at| at.is_at_least);
+        let most = Reading { value: bars.iter().copied().fold(0.0, f64::max), is_at_least };
+        let name = if self.record.classes.contains(&Class::Attacker) { class.name() } else { "" };
+        let name = format!("p99 {name}");
+        page.plain(&format!("  {name:<16}{}  up to {}", sparkline::of(&bars), told(Some(most))));
     }
 }
 
@@ -215,7 +225,11 @@ fn tell_thresholds(page: &mut Page, judged: &[Judged]) {
             (Some(value), Unit::PerSecond) => format!("{}/s", decimal(*value)),
             (Some(value), Unit::Share) => format!("{:.3} %", value * 100.0),
         };
-        let (mark, ink) = if *holds { ("✓", Ink::Green) } else { ("✗", Ink::Red) };
-        page.marked(mark, ink, &format!("{}  {value}", padded(&cut(threshold, 40), 24)));
+        let (mark, ink, later) = match holds {
+            Some(true) => ("✓", Ink::Green, ""),
+            Some(false) => ("✗", Ink::Red, ""),
+            None => ("-", Ink::Yellow, "  of a part: judged when all parts are merged"),
+        };
+        page.marked(mark, ink, &format!("{}  {value}{later}", padded(&cut(threshold, 40), 24)));
     }
 }

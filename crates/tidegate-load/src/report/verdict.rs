@@ -1,11 +1,13 @@
 //! Whether a run can be believed, and how far.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::instance::Instance;
+use super::instance::{Instance, MOST_NOTES};
 use super::numbers::{count, seconds, share, time};
 use super::percentiles::{Percentiles, Reading};
 use super::{Ended, Report};
+use crate::plan::{Plan, Times};
 
 /// The percentiles that reports tell.
 pub(super) const PERCENTS: [(&str, f64); 5] =
@@ -63,7 +65,14 @@ impl Report {
         let mut told = Vec::new();
         if self.ended() == Ended::Stopped {
             let (window, whole) = (time(self.window().as_secs_f64()), time(setting.duration.as_secs_f64()));
-            told.push(format!("the run was stopped after {window} of {whole}"));
+            told.push(if self.window().is_zero() {
+                "the run was stopped before it began".to_owned()
+            } else {
+                format!("the run was stopped after {window} of {whole}")
+            });
+        }
+        if counts.sent() > 0 && counts.answered() == 0 {
+            told.push("no request was answered".to_owned());
         }
         if counts.no_room > 0 {
             let (missed, most) = (of_all(counts.no_room), count(setting.concurrency));
@@ -85,11 +94,30 @@ impl Report {
             told.push(format!("latencies from {name} on are bounds: {name} is at least {}", time(at.value)));
         }
         told.extend(self.missing_parts());
+        told.extend(self.notes());
+        told
+    }
+
+    /// What was noted of the runs: once if it was of all of them, else with the run's name.
+    fn notes(&self) -> Vec<String> {
+        let first = self.instances.first().map_or(&[][..], |instance| &instance.notes);
+        let is_of_all = |note: &&String| self.instances.iter().all(|instance| instance.notes.contains(note));
+        let mut told: Vec<String> = first.iter().filter(is_of_all).cloned().collect();
+        let common = told.len();
+        let of_some =
+            self.instances.iter().flat_map(|instance| instance.notes.iter().map(move |note| (instance, note)));
+        for (instance, note) in of_some.filter(|(_, note)| !told[..common].contains(note)).collect::<Vec<_>>() {
+            if told.len() == MOST_NOTES {
+                told.push("there are more notes; `instances` in the result file has all of them".to_owned());
+                break;
+            }
+            told.push(format!("{}: {note}", instance.name()));
+        }
         told
     }
 
     /// Tells of the parts of the plan that are not here, if it was divided evenly.
-    fn missing_parts(&self) -> Option<String> {
+    pub(super) fn missing_parts(&self) -> Option<String> {
         let parts: Option<Vec<_>> = self.instances.iter().map(|instance| instance.part).collect();
         let parts = parts?;
         let of = parts.first()?.of();
@@ -100,10 +128,22 @@ impl Report {
             );
         }
         let missing = of - here.len() as u64;
+        let are = if missing == 1 { "is" } else { "are" };
         (missing > 0).then(|| {
-            format!("{missing} of the plan's {of} parts are not here: the load was more than these figures tell")
+            format!("{missing} of the plan's {of} parts {are} not here: the load was more than these figures tell")
         })
     }
+}
+
+/// Tells of a trace that was over before the test was: the rates are over the whole time.
+pub(super) fn short_trace(plan: &Plan) -> Option<String> {
+    let Times::Rate(profile, _) = &plan.times else { return None };
+    let (length, whole) = (profile.length(), plan.duration);
+    // A thousandth of a second is what rounding may have cost.
+    (length + Duration::from_millis(1) < whole).then(|| {
+        let (length, whole) = (time(length.as_secs_f64()), time(whole.as_secs_f64()));
+        format!("the trace was over after {length} of {whole}: nothing was due from then on")
+    })
 }
 
 fn requests(number: u64) -> String {

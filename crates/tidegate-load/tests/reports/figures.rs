@@ -53,7 +53,8 @@ fn a_file_tells_everything_by_name() {
         ("/series/0/second", json!(0)),
         (
             "/series/0/honest",
-            json!({"sent": 8, "success": 5, "rateLimited": 2, "errors": 1, "missed": 1, "p50Seconds": 0.001_003, "p99Seconds": 0.001_003}),
+            json!({"sent": 8, "success": 5, "rateLimited": 2, "errors": 1, "missed": 1, "p50Seconds": 0.001, "p99Seconds": 0.001,
+                   "atLeast": ["p99Seconds"]}),
         ),
         ("/series/2/attacker/errors", json!(1)),
         ("/series/1/honest/p99Seconds", Value::Null),
@@ -69,6 +70,48 @@ fn a_file_tells_everything_by_name() {
         assert_eq!(file.pointer(pointer), Some(&expected), "{pointer}");
     }
     assert_eq!(file["series"].as_array().map(Vec::len), Some(3));
+}
+
+/// The coarse histograms of seconds round up, and a p99 above the highest latency makes a reader doubt everything.
+#[test]
+fn no_percentile_of_a_second_is_above_the_highest_latency() {
+    let mut run = Run::new(&plan(&json!({})));
+    for second in 0..4 {
+        let due = Duration::from_secs(second);
+        let finished = due + millis(220);
+        run.record.add(&Sample { group: 0, intended: due, sent: due, finished, end: End::Answered(200) });
+    }
+    let report = run.report();
+    let file = written(&report);
+    assert_eq!(file["series"][3]["honest"]["p99Seconds"], file["latencySeconds"]["max"]);
+    assert_eq!(file["series"][3]["honest"]["atLeast"], json!([]));
+    let summary = report.summary(false);
+    assert!(summary.contains("up to 220 ms"), "{summary}");
+    assert!(!summary.contains("p99 attacker"), "nothing was measured there: {summary}");
+}
+
+/// What is only known not to be below is told as that, by second too.
+#[test]
+fn percentiles_of_a_second_may_be_bounds() {
+    let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}})));
+    let add = |run: &mut Run, second: u64, end: End| {
+        let due = Duration::from_secs(second);
+        run.record.add(&Sample { group: 0, intended: due, sent: due, finished: due + millis(1_000), end });
+    };
+    add(&mut run, 0, End::Answered(200));
+    (0..2).for_each(|_| run.record.miss(0, Duration::ZERO, Missed::NoRoom));
+    add(&mut run, 1, End::Answered(200));
+    add(&mut run, 1, End::Unfinished);
+    add(&mut run, 2, End::Failed(Cause::TimedOut));
+    add(&mut run, 3, End::Answered(200));
+    let report = run.report();
+    let file = written(&report);
+    let bounds = |second: usize| file["series"][second]["honest"]["atLeast"].clone();
+    assert_eq!(bounds(0), json!(["p50Seconds", "p99Seconds"]));
+    assert_eq!(bounds(1), json!(["p99Seconds"]));
+    assert_eq!(bounds(2), json!(["p50Seconds", "p99Seconds"]));
+    assert_eq!(bounds(3), json!([]));
+    assert!(report.summary(false).contains("up to ≥ 1.00 s"), "{}", report.summary(false));
 }
 
 /// Verdict first, and the long record last, on one line.

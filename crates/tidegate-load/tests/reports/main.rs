@@ -4,6 +4,7 @@
 mod figures;
 mod files;
 mod merging;
+mod notes;
 mod percentiles;
 mod run;
 mod summaries;

@@ -66,11 +66,15 @@ fn what_does_not_belong_together_is_refused_by_name() {
     for (one, two, reason) in [
         (of(Some("1/3")), of(Some("1/3")), "1.json: is of part 1/3, and so is 0.json"),
         (of(Some("1/3")), of(Some("2/4")), "1.json: is of part 2/4, which has requests of part 1/3 too, as in 0.json"),
-        (of(Some("1/3")), of(None), "1.json: is of the whole plan, and of part 1/3 is 0.json"),
-        (of(None), of(Some("1/3")), "1.json: is of part 1/3, and of the whole plan is 0.json"),
-        (of(None), other(json!({})), "1.json: is of another plan than 0.json"),
-        (other(json!({})), other(json!({"seed": 5})), "1.json: is of another plan than 0.json"),
-        (other(json!({})), other(json!({"duration": 61})), "1.json: is of another plan than 0.json"),
+        (of(Some("1/3")), of(None), "1.json: is of the whole plan, but 0.json is of part 1/3"),
+        (of(None), of(Some("1/3")), "1.json: is of part 1/3, but 0.json is of the whole plan"),
+        (of(None), other(json!({"arrivals": "poisson"})), "1.json: is of another plan than 0.json: in `arrivals`"),
+        (
+            other(json!({})),
+            other(json!({"seed": 5, "maxLag": 2})),
+            "1.json: is of another plan than 0.json: in `seed`, `maxLag`",
+        ),
+        (other(json!({})), other(json!({"duration": 61})), "1.json: is of another plan than 0.json: in `duration`"),
     ] {
         assert_eq!(merged(&[one, two]).expect_err(reason), reason);
     }
@@ -78,6 +82,26 @@ fn what_does_not_belong_together_is_refused_by_name() {
     assert!(parts.verdict().qualifications.iter().any(|told| told.contains("divisions that differ")));
     let third = merged(&[of(Some("1/2")), of(Some("2/4")), of(Some("2/8"))]).expect_err("twice");
     assert!(third.starts_with("2.json: ") && third.ends_with("as in 1.json"), "{third}");
+}
+
+/// What was asked of one of them is asked of all; when each began is its own affair.
+#[test]
+fn thresholds_and_starts_may_differ() {
+    let of = |part: &str, more: Value| {
+        let mut all = plan(&more);
+        all["part"] = json!(part);
+        Run::new(&all).report()
+    };
+    let both = merged(&[
+        of("1/2", json!({"thresholds": ["p99<1s"], "startAt": 1_800_000_000})),
+        of("2/2", json!({"thresholds": ["p99<1s", "errors<1%"], "startAt": 1_800_000_001, "seed": 1})),
+    ]);
+    let file = written(&both.expect("one plan"));
+    assert_eq!(file["record"]["thresholds"], json!(["p99<1s", "errors<1%"]));
+    assert_eq!((&file["plan"]["thresholds"], file["plan"].get("startAt")), (&json!(["p99<1s", "errors<1%"]), None));
+    let many = |from: u32| (from..from + 60).map(|number| format!("p99<{number}s")).collect::<Vec<_>>();
+    let [one, two] = [("1/2", 1), ("2/2", 101)].map(|(part, from)| of(part, json!({"thresholds": many(from)})));
+    assert!(merged(&[one, two]).expect_err("too many").contains("more than 100 together"));
 }
 
 /// A password is no reason to be another plan, and its digest would help whoever guesses it.
@@ -100,6 +124,6 @@ fn parts_that_are_not_here_are_told_of() {
     };
     assert_eq!(missing(&[of("1/2"), of("2/2")]), None);
     let told = missing(&[of("1/3"), of("3/3")]).expect("one is missing");
-    assert!(told.starts_with("1 of the plan's 3 parts"), "{told}");
+    assert!(told.starts_with("1 of the plan's 3 parts is not here"), "{told}");
     assert!(missing(&[of("1/3")]).expect("two are").starts_with("2 of the plan's 3"));
 }

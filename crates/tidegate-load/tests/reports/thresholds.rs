@@ -11,13 +11,13 @@ fn holds(threshold: &str, make: impl FnOnce(&mut Run)) -> (Option<f64>, bool) {
     let report = run.report();
     let judged = report.thresholds();
     assert_eq!((judged.len(), judged[0].threshold.as_str()), (1, threshold));
-    assert_eq!(report.thresholds_hold(), judged[0].holds);
+    assert_eq!(Some(report.thresholds_hold()), judged[0].holds);
     let file = written(&report);
     assert_eq!(
         (&file["thresholdsHold"], &file["thresholds"][0]["holds"]),
         (&json!(judged[0].holds), &json!(judged[0].holds))
     );
-    (judged[0].value, judged[0].holds)
+    (judged[0].value, report.thresholds_hold())
 }
 
 /// 100 requests: 95 with a latency, of which one is slow, one that failed without, and 4 that were never sent.
@@ -110,4 +110,26 @@ fn thresholds_are_judged_anew_for_all_together() {
     assert!(good.thresholds_hold() && !bad.thresholds_hold());
     let both = Report::merge([("a".to_owned(), good), ("b".to_owned(), bad)]).expect("one plan");
     assert!(both.thresholds_hold(), "a tenth of a few is less than a tenth of all");
+}
+
+/// `rps` of a third of the plan says nothing about the plan's.
+#[test]
+fn the_rate_of_a_part_is_not_judged() {
+    let part = |part: &str| {
+        let mut run = Run::new(&plan(&json!({"thresholds": ["rps>1.5", "errors<1%"], "part": part})));
+        run.add(60, End::Answered(200), millis(1));
+        run.report()
+    };
+    let one = part("1/2");
+    let judged = one.thresholds();
+    assert_eq!((judged[0].value, judged[0].holds, judged[1].holds), (Some(1.0), None, Some(true)));
+    assert!(one.thresholds_hold());
+    assert_eq!(written(&one)["thresholds"][0]["holds"], json!(null));
+    let summary = one.summary(false);
+    assert!(summary.contains("-  rps>1.5") && summary.contains("judged when all parts are merged"), "{summary}");
+    let both = Report::merge([("a".to_owned(), one), ("b".to_owned(), part("2/2"))]).expect("one plan");
+    assert_eq!((both.thresholds()[0].value, both.thresholds()[0].holds), (Some(2.0), Some(true)));
+    let mut few = Run::new(&plan(&json!({"thresholds": ["rps>1.5"], "part": "1/1"})));
+    few.add(60, End::Answered(200), millis(1));
+    assert!(!few.report().thresholds_hold(), "one part of one is the plan");
 }

@@ -13,10 +13,23 @@ fn run(more: &Value, what: impl FnOnce(&mut Run)) -> Report {
     run.report()
 }
 
+fn stopped_at_once() -> Report {
+    let mut run = Run::new(&plan(&json!({})));
+    (run.ended, run.elapsed) = (Ended::Stopped, millis(0));
+    run.report()
+}
+
+/// 100 % of failures: the instrument is not to blame, and a reader should know.
+fn nobody_there() -> Report {
+    let mut run = Run::new(&plan(&json!({})));
+    run.add(100, End::Failed(Cause::NotConnected), millis(1));
+    run.report()
+}
+
 #[test]
 fn a_run_whose_instrument_failed_is_invalid_and_others_are_qualified() {
     let tight = json!({"lagBudget": 0.01, "maxLag": 2, "concurrency": 7});
-    let cases: [(&str, Report, &[&str], &[&str]); 13] = [
+    let cases: [(&str, Report, &[&str], &[&str]); 15] = [
         ("good", run(&tight, |_| {}), &[], &[]),
         ("nothing sent", Run::new(&plan(&tight)).report(), &["nothing was sent"], &[]),
         ("lag at the budget", run(&tight, |run| run.lag(90, millis(10))), &[], &[]),
@@ -84,6 +97,13 @@ fn a_run_whose_instrument_failed_is_invalid_and_others_are_qualified() {
             ],
         ),
         ("errors are the target's", run(&tight, |run| run.add(99, End::Failed(Cause::Closed), millis(0))), &[], &[]),
+        (
+            "stopped before its start",
+            stopped_at_once(),
+            &["nothing was sent"],
+            &["the run was stopped before it began"],
+        ),
+        ("nobody there", nobody_there(), &[], &["no request was answered"]),
         ("no budget at all", run(&json!({"lagBudget": 0}), |_| {}), &[], &[]),
     ];
     for (name, report, reasons, qualifications) in cases {

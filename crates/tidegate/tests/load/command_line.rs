@@ -15,7 +15,7 @@ fn url(target: &Upstream) -> String {
 fn thresholds_decide_the_exit_code() {
     let target = Upstream::start();
     let plan = constant(url(&target), 100, 0.3);
-    let held = run(&with(plan.clone(), "thresholds", json!(["p99<20s", "errors<1%", "rate_limited<5%", "missed<1"])));
+    let held = run(&with(plan.clone(), "thresholds", json!(["p99<20s", "errors<1%", "rate_limited<5%", "missed<1%"])));
     assert_eq!(held.code, 0, "{}{}", held.stdout, held.stderr);
     let broken = run(&with(plan.clone(), "thresholds", json!(["p50<0.001ms"])));
     assert_eq!(broken.code, 99, "{}", broken.stdout);

@@ -87,7 +87,7 @@ fn what_can_not_be_merged_is_told_by_file() {
         (vec!["no JSON".to_owned()], "0.json: is no result of tidegate load: "),
         (vec![good("1/2"), "{}".to_owned()], "1.json: is no result of tidegate load: missing field `format`"),
         (vec![good("1/2"), good("1/2")], "1.json: is of part 1/2, and so is "),
-        (vec![good("1/2"), other], "1.json: is of the whole plan, and of part 1/2 is "),
+        (vec![good("1/2"), other], "1.json: is of the whole plan, but "),
     ] {
         let outcome = merge(&directory, &texts, &[]);
         assert_eq!((outcome.code, outcome.out.as_str()), (2, ""), "{outcome:?}");

@@ -1,0 +1,90 @@
+//! When requests are due, as plans write it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_serve::object::Object;
+
+use super::Times;
+use super::profiles::{self, Read, SOME_TIME};
+use crate::profile::Profile;
+use crate::schedule::Arrivals;
+
+const PROFILE: &str = "is missing; an object with `type` and `params` is allowed";
+
+/// One profile for the whole duration, or phases with one each.
+pub(super) fn read(plan: &mut Object<'_>, seed: u64) -> Option<(&'static str, Duration, Times)> {
+    let is_random = match plan.text("arrivals").as_deref() {
+        None => None,
+        Some("even") => Some(false),
+        Some("poisson") => Some(true),
+        Some(other) => {
+            // The rest is read all the same: what is wrong with it is told too.
+            plan.wrong("arrivals", format!("is {other:?}; `even` or `poisson` is allowed"));
+            None
+        }
+    };
+    let arrivals = |kind: &str| {
+        if is_random.unwrap_or(kind == "poisson") { Arrivals::Poisson { seed } } else { Arrivals::Even }
+    };
+    if plan.has("phases") {
+        for field in ["profile", "duration"] {
+            if plan.take(field).is_some() {
+                plan.wrong(field, "can't stand beside `phases`: each of them has its own");
+            }
+        }
+        let phases = plan.list("phases", 1_000)?;
+        return phased(plan, phases, seed).map(|profile| {
+            let duration = profile.length();
+            ("phases", duration, Times::Rate(profile, arrivals("phases")))
+        });
+    }
+    let duration = plan.number("duration", &SOME_TIME);
+    let profile = profile_of(plan);
+    // Known, though it is not there.
+    plan.take("phases");
+    // What is wrong with the profile is told even if the duration is wrong too.
+    let (kind, read) = profiles::read(profile?, duration.unwrap_or(1.0), seed)?;
+    let duration = Duration::from_secs_f64(duration?);
+    let times = match read {
+        Read::Shapes(shapes) => Times::Rate(Profile::sequence(shapes), arrivals(kind)),
+        Read::Times(times) => Times::Recorded(times.into()),
+    };
+    Some((kind, duration, times))
+}
+
+/// None is a problem that has been told.
+fn profile_of<'a>(holder: &mut Object<'a>) -> Option<Object<'a>> {
+    if !holder.has("profile") {
+        holder.wrong("profile", PROFILE);
+    }
+    holder.object("profile")
+}
+
+fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<Profile> {
+    if phases.is_empty() {
+        plan.wrong("phases", "is empty; a list of objects with `duration` and `profile` is allowed");
+        return None;
+    }
+    let (mut shapes, mut is_good) = (Vec::new(), true);
+    for (place, phase) in phases.into_iter().enumerate() {
+        let Some(mut phase) = Object::new(format!("phases[{place}]"), phase, plan.problems) else {
+            is_good = false;
+            continue;
+        };
+        let duration = phase.number("duration", &SOME_TIME);
+        let profile = profile_of(&mut phase);
+        // Each phase draws its own chances.
+        let seed = seed.wrapping_add(place as u64);
+        match profile.and_then(|profile| profiles::read(profile, duration.unwrap_or(1.0), seed)) {
+            Some((_, Read::Shapes(more))) if duration.is_some() => shapes.extend(more),
+            Some((_, Read::Times(_))) => {
+                phase.wrong("profile", "is of recorded times, which can't be a phase; `rates` can");
+                is_good = false;
+            }
+            _ => is_good = false,
+        }
+        phase.end();
+    }
+    is_good.then(|| Profile::sequence(shapes))
+}
