@@ -30,6 +30,8 @@ pub struct Run {
     buckets: Buckets,
     /// The profile as it has been changed.
     profile: Mutex<Option<Profile>>,
+    /// What the report must say besides.
+    notes: Mutex<Vec<String>>,
     is_stopped: AtomicBool,
     is_over: AtomicBool,
     /// Requests sent within the last second, as the bits of a number.
@@ -42,6 +44,9 @@ pub struct NotConstant;
 
 /// How long before a new rate counts, so that all senders have heard of it.
 const NOTICE: Duration = Duration::from_millis(20);
+
+/// Changes of the rate that are told one by one.
+const MOST_NOTES: usize = 10;
 
 impl Run {
     /// How long it has been going on.
@@ -96,6 +101,13 @@ impl Run {
         let profile = profile.changed(self.elapsed() + NOTICE, Shape::Constant { rate });
         self.orders.iter().for_each(|orders| orders.change(profile.clone()));
         *changed = Some(profile);
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = self.elapsed().as_secs_f64();
+        match notes.len() {
+            0..MOST_NOTES => notes.push(format!("the rate was changed to {rate}/s after {after:.1} s")),
+            MOST_NOTES => notes.push(format!("the rate was changed more than {MOST_NOTES} times")),
+            _ => {}
+        }
         Ok(())
     }
 

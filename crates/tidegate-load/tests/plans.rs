@@ -553,3 +553,45 @@ fn the_command_line_may_say_otherwise() {
     }
     assert!(faults(&json!([]), &all).contains("an object is allowed"));
 }
+
+/// What would be sent otherwise than it is written, or in two ways.
+#[test]
+fn what_would_be_sent_otherwise_than_it_is_written_is_refused() {
+    let phase = |kind: &str, field: &str, seconds: f64| json!({"duration": seconds, "profile": {"type": kind, "params": {field: 10}}});
+    let plan = |phases: Value| json!({"limiterUrl": "http://a", "phases": phases});
+    let told = |plan: &Value| Plan::read(plan.to_string().as_bytes()).expect_err("bad").to_string();
+    let mixed = plan(json!([phase("poisson", "averageRps", 1.0), phase("constant", "rps", 1.0)]));
+    assert!(told(&mixed).starts_with("arrivals: is missing"), "{}", told(&mixed));
+    let mut chosen = mixed.clone();
+    chosen["arrivals"] = json!("poisson");
+    assert!(Plan::read(chosen.to_string().as_bytes()).is_ok());
+    let random = plan(json!([phase("poisson", "averageRps", 1.0), phase("poisson", "averageRps", 2.0)]));
+    let random = Plan::read(random.to_string().as_bytes()).expect("a good plan");
+    assert!(matches!(random.times, Times::Rate(_, Arrivals::Poisson { .. })));
+    let long = plan(json!([phase("constant", "rps", 604_800.0), phase("constant", "rps", 1.0)]));
+    assert!(told(&long).starts_with("phases: last for 604801 s together"), "{}", told(&long));
+
+    let constant = with_profile("constant", &json!({"rps": 1}));
+    let with = |field: &str, value: Value| {
+        let mut plan = constant.clone();
+        plan[field] = value;
+        told(&plan)
+    };
+    for name in ["Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Upgrade"] {
+        let headers = json!({name: "1"});
+        assert!(with("clients", json!([{"headers": headers}])).contains("which is set by itself"), "{name}");
+        assert!(with("requestOptions", json!({"headers": headers})).contains("which is set by itself"), "{name}");
+    }
+    let query = json!({"query": {"a": "ä".repeat(10_000)}});
+    assert!(with("requestOptions", query).starts_with("requestOptions.query: is 60002 characters long"));
+    assert!(
+        with("limiterUrl", json!(format!("http://a/{}", "x".repeat(40_000))))
+            .starts_with("limiterUrl: is 40009 characters")
+    );
+    let both = json!({"headers": {"Authorization": "x"}, "auth": {"token": "y"}});
+    assert!(with("requestOptions", both).starts_with("requestOptions.auth: is there"));
+    assert!(
+        with("requestOptions", json!({"auth": {"token": "y\n"}}))
+            .starts_with("requestOptions.auth.token: has a character")
+    );
+}

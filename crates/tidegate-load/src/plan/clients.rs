@@ -7,6 +7,8 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 use tidegate_serve::object::{Allowed, Object, shown};
 
+use super::request::is_ours;
+
 /// The most groups of a plan: each has histograms of its own.
 pub(crate) const MOST_GROUPS: usize = 100;
 /// The most characters of a group's name.
@@ -191,6 +193,7 @@ pub(super) fn name(groups: &mut [Group]) {
 
 fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &str, name: &str, value: &str) {
     match (HeaderName::from_bytes(name.as_bytes()), Template::read(value)) {
+        (Ok(name), _) if is_ours(&name) => group.wrong(field, format!("has {name:?}, which is set by itself")),
         (Ok(name), Some(template)) => headers.push((name, template)),
         _ => group.wrong(field, format!("has {name:?}, which is no header, or has a value that none can have")),
     }

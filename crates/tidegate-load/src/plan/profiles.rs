@@ -11,7 +11,7 @@ use tidegate_serve::object::{Allowed, Object, shown};
 /// More than any machine sends.
 const HIGHEST_RATE: f64 = 10_000_000.0;
 /// The longest test, in seconds.
-const LONGEST: f64 = 604_800.0;
+pub(super) const LONGEST: f64 = 604_800.0;
 /// The most pieces that a profile may consist of.
 const MOST_PIECES: usize = 1_000_000;
 

@@ -51,6 +51,10 @@ pub(super) fn target(plan: &mut Object<'_>) -> Option<HttpUrl> {
         plan.wrong("limiterUrl", "is missing; http://host:port/path or https://… is allowed");
     }
     let url = plan.text("limiterUrl")?;
+    if url.len() > LONGEST_URL {
+        plan.wrong("limiterUrl", format!("is {} characters long; {LONGEST_URL} are allowed", url.len()));
+        return None;
+    }
     match HttpUrl::read(&url) {
         Ok(target) => Some(target),
         Err(reason) => {
@@ -65,6 +69,11 @@ pub(super) fn target(plan: &mut Object<'_>) -> Option<HttpUrl> {
         }
     }
 }
+
+/// A request line that servers could read; and twice that is what a URI may be.
+const LONGEST_QUERY: usize = 30_000;
+/// The same for the URL of the target.
+const LONGEST_URL: usize = 30_000;
 
 const TIMEOUT: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600 are allowed");
 
@@ -113,6 +122,16 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
     };
     let query: Vec<String> =
         options.texts("query").iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+    let query = query.join("&");
+    if query.len() > LONGEST_QUERY {
+        options.wrong(
+            "query",
+            format!("is {} characters long when it is written; {LONGEST_QUERY} are allowed", query.len()),
+        );
+    }
+    if options.has("auth") && headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
+        options.wrong("auth", "is there, and `headers` has `authorization` too; one or the other is allowed");
+    }
     if let Some(value) = options.object("auth").and_then(authorization) {
         headers.push((AUTHORIZATION, value));
     }
@@ -122,7 +141,7 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
     options.end();
     let timeout = Duration::from_secs_f64(timeout?);
     let (is_http2, is_insecure) = (is_http2?, is_insecure?);
-    Some(Request { method: method?, path: query.join("&"), headers, body, timeout, is_http2, is_insecure })
+    Some(Request { method: method?, path: query, headers, body, timeout, is_http2, is_insecure })
 }
 
 /// None is a problem that has been told.
@@ -139,8 +158,19 @@ fn is_http2(options: &mut Object<'_>) -> Option<bool> {
     }
 }
 
-fn is_ours(name: &HeaderName) -> bool {
-    ["content-length", "transfer-encoding", "connection", "host"].contains(&name.as_str())
+/// What frames a request and steers its connection: it is set by us alone, lest a request could be read in two ways.
+pub(super) fn is_ours(name: &HeaderName) -> bool {
+    let ours = [
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "upgrade",
+    ];
+    ours.contains(&name.as_str())
 }
 
 fn authorization(mut auth: Object<'_>) -> Option<HeaderValue> {

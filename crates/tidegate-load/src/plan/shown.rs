@@ -12,8 +12,22 @@ const MOST_VALUES: u32 = 10_000;
 const LONGEST_TEXT: usize = 1_000;
 
 /// Names of headers and fields that carry secrets have one of these in them.
-const SECRETS: [&str; 10] =
-    ["auth", "cookie", "api-key", "api_key", "apikey", "token", "secret", "passw", "session", "credential"];
+const SECRETS: [&str; 14] = [
+    "auth",
+    "cookie",
+    "api-key",
+    "api_key",
+    "apikey",
+    "token",
+    "secret",
+    "passw",
+    "pwd",
+    "session",
+    "credential",
+    "signature",
+    "access-key",
+    "access_key",
+];
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tidegate_serve::object::Object;
 
 use super::Times;
-use super::profiles::{self, Read, SOME_TIME};
+use super::profiles::{self, LONGEST, Read, SOME_TIME};
 use crate::profile::Profile;
 use crate::schedule::Arrivals;
 
@@ -34,10 +34,19 @@ pub(super) fn read(plan: &mut Object<'_>, seed: u64) -> Option<(&'static str, Du
             }
         }
         let phases = plan.list("phases", 1_000)?;
-        return phased(plan, phases, seed).map(|profile| {
-            let duration = profile.length();
-            ("phases", duration, Times::Rate(profile, arrivals("phases")))
-        });
+        let (profile, kinds) = phased(plan, phases, seed)?;
+        let duration = profile.length();
+        let poisson = kinds.iter().filter(|kind| **kind == "poisson").count();
+        if is_random.is_none() && poisson > 0 && poisson < kinds.len() {
+            plan.wrong(
+                "arrivals",
+                "is missing; `even` or `poisson`, for all phases: some are of type `poisson`, and some are not",
+            );
+        }
+        if duration.as_secs_f64() > LONGEST {
+            plan.wrong("phases", format!("last for {} s together; {LONGEST} are allowed", duration.as_secs_f64()));
+        }
+        return Some(("phases", duration, Times::Rate(profile, arrivals(kinds[0]))));
     }
     let duration = plan.number("duration", &SOME_TIME);
     let profile = profile_of(plan);
@@ -61,12 +70,13 @@ fn profile_of<'a>(holder: &mut Object<'a>) -> Option<Object<'a>> {
     holder.object("profile")
 }
 
-fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<Profile> {
+/// What they are together, and the type of each.
+fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<(Profile, Vec<&'static str>)> {
     if phases.is_empty() {
         plan.wrong("phases", "is empty; a list of objects with `duration` and `profile` is allowed");
         return None;
     }
-    let (mut shapes, mut is_good) = (Vec::new(), true);
+    let (mut shapes, mut kinds, mut is_good) = (Vec::new(), Vec::new(), true);
     for (place, phase) in phases.into_iter().enumerate() {
         let Some(mut phase) = Object::new(format!("phases[{place}]"), phase, plan.problems) else {
             is_good = false;
@@ -77,7 +87,10 @@ fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<Profile> {
         // Each phase draws its own chances.
         let seed = seed.wrapping_add(place as u64);
         match profile.and_then(|profile| profiles::read(profile, duration.unwrap_or(1.0), seed)) {
-            Some((_, Read::Shapes(more))) if duration.is_some() => shapes.extend(more),
+            Some((kind, Read::Shapes(more))) if duration.is_some() => {
+                shapes.extend(more);
+                kinds.push(kind);
+            }
             Some((_, Read::Times(_))) => {
                 phase.wrong("profile", "is of recorded times, which can't be a phase; `rates` can");
                 is_good = false;
@@ -86,5 +99,5 @@ fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<Profile> {
         }
         phase.end();
     }
-    is_good.then(|| Profile::sequence(shapes))
+    is_good.then(|| (Profile::sequence(shapes), kinds))
 }

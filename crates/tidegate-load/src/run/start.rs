@@ -94,11 +94,23 @@ impl Run {
             let (orders, live) = (Arc::clone(&orders[number]), Arc::clone(&live[number]));
             senders.push(Task { errand: Arc::clone(&errand), agenda, orders, live, places });
         }
-        let profile = Mutex::new(None);
+        let (profile, notes) = (Mutex::new(None), Mutex::default());
         let (is_stopped, is_over, rate) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
         let id = id();
-        let run =
-            Arc::new(Self { id, plan, start, started, orders, live, buckets, profile, is_stopped, is_over, rate });
+        let run = Arc::new(Self {
+            id,
+            plan,
+            start,
+            started,
+            orders,
+            live,
+            buckets,
+            profile,
+            notes,
+            is_stopped,
+            is_over,
+            rate,
+        });
         let (ended, ends) = mpsc::channel();
         for sender in senders {
             let ended = ended.clone();

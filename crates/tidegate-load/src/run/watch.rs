@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -55,7 +56,10 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
     let ended = if run.is_stopped() { Ended::Stopped } else { Ended::Completed };
     let classes: Vec<_> = run.plan.clients.iter().map(|group| group.class).collect();
     let record = record.unwrap_or_else(|| Record::new(run.plan.duration, &classes));
-    let report = Report::new(&run.plan, record, ended, run.started, elapsed, &run.id);
+    let mut notes = std::mem::take(&mut *run.notes.lock().unwrap_or_else(PoisonError::into_inner));
+    // What a name such as `tls` does not tell.
+    notes.extend(live::reasons(run.live()).iter().map(|(cause, why)| format!("{}: {why}", cause.name())));
+    let report = Report::new(&run.plan, record, ended, run.started, elapsed, &run.id).with_notes(notes);
     tell_end(&report, elapsed, log);
     Ok(report)
 }

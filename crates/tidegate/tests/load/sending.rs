@@ -128,6 +128,7 @@ fn failures_are_told_by_their_cause() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let ran = run(&constant(url(nobody), 50, 0.4));
     assert_eq!((ran.failures("not_connected"), ran.requests("errors")), (20, 20), "{}", ran.result["requests"]);
+    assert!(ran.stdout.contains("not_connected: Connection refused"), "{}", ran.stdout);
 
     let closing = Upstream::behaving(|_, _| false);
     let ran = run(&constant(url(closing.address), 50, 0.4));

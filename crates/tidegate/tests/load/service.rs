@@ -212,9 +212,13 @@ fn the_rate_of_a_constant_test_can_be_changed_while_it_runs() {
     // At one a second this would take minutes.
     wait_until("many are sent", || target.count() > 300);
     assert_eq!(service.status()["targetRps"].as_f64(), Some(500.0));
+    let result = service.ask("GET", "/test/result", "");
+    assert_eq!(result.status, 404, "it runs still");
     service.ask("PATCH", "/test", r#"{"rps": 0.001}"#);
     wait_until("it is calm", || service.status()["targetRps"].as_f64() == Some(0.001));
     service.ask("POST", "/test/stop", "");
+    let result = service.ask("GET", "/test/result", "").text();
+    assert!(result.contains("the rate was changed to 500/s after "), "{result}");
 
     let poisson = json!({ "type": "poisson", "params": { "averageRps": 5 } });
     service.begin(&with(constant(url(&target), 1, 60.0), "profile", poisson));
