@@ -219,13 +219,13 @@ impl Sender {
                     self.record.miss(group, intended, Missed::TooLate);
                     self.live.missed(Missed::TooLate);
                 }
-                turn @ (Turn::Wait(_) | Turn::Over) => match self.retries.due(now) {
-                    Some(again) => self.send(Exchange { sent: now, stream: 0, handed_back: 0, ..again }),
-                    None => {
+                turn @ (Turn::Wait(_) | Turn::Over) => {
+                    let Some(again) = self.retries.due(now) else {
                         let due = if let Turn::Wait(due) = turn { Some(due) } else { None };
                         return [due, self.retries.next()].into_iter().flatten().min();
-                    }
-                },
+                    };
+                    self.send(Exchange { sent: now, stream: 0, handed_back: 0, ..again });
+                }
             }
         }
         // There is more: at once, after a look at what has come.

@@ -424,7 +424,7 @@ fn a_plan_is_shown_as_it_was_given_without_its_secrets() {
     plan["limiterUrl"] = json!("http://a/b?page=2&access_token=hunter2&x");
     plan["requestOptions"] = json!({
         "auth": {"user": "ann", "password": "hunter2"}, "query": {"q": "1", "apiKey": "hunter2"},
-        "headers": {"Authorization": "hunter2", "COOKIE": "hunter2", "X-Api-Key": "hunter2", "Accept": "a"},
+        "headers": {"X-Authorization": "hunter2", "COOKIE": "hunter2", "X-Api-Key": "hunter2", "Accept": "a"},
         "body": {"text": "b".repeat(2_000), "password": "hunter2"},
     });
     plan["clients"] = json!([{"name": "a", "apiKey": "hunter2-{n}", "headers": {"x-auth-token": "hunter2", "x-b": "c"}, "user": "u-{n}"}]);
@@ -439,7 +439,7 @@ fn a_plan_is_shown_as_it_was_given_without_its_secrets() {
         ("/requestOptions/query", json!({"q": "1", "apiKey": "***"})),
         (
             "/requestOptions/headers",
-            json!({"Authorization": "***", "COOKIE": "***", "X-Api-Key": "***", "Accept": "a"}),
+            json!({"X-Authorization": "***", "COOKIE": "***", "X-Api-Key": "***", "Accept": "a"}),
         ),
         ("/requestOptions/body/text", json!(format!("{}…", "b".repeat(1_000)))),
         (

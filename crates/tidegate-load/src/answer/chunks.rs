@@ -68,8 +68,9 @@ impl Chunks {
                 let digit = char::from(byte).to_digit(16).ok_or(NotHttp)?;
                 Stage::Size { size: size.checked_mul(16).ok_or(NotHttp)? + u64::from(digit), has_digits: true }
             }
-            (Stage::Size { size, has_digits: true }, b';' | b'\r' | b' ' | b'\t') => Stage::Extension(size),
-            (Stage::Extension(size), _) => Stage::Extension(size),
+            (Stage::Size { size, has_digits: true }, b';' | b'\r' | b' ' | b'\t') | (Stage::Extension(size), _) => {
+                Stage::Extension(size)
+            }
             (Stage::AfterData, b'\r') => Stage::AfterData,
             (Stage::AfterData, b'\n') => Stage::default(),
             (Stage::Trailer { is_empty: true }, b'\n') => return Ok(true),

@@ -12,6 +12,7 @@ use crate::record::Cause;
 use crate::wire::{Secured, Wire};
 
 /// A connection of HTTP/1.1.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Http1 {
     pub(super) wire: Wire,
     is_connected: bool,

@@ -205,8 +205,9 @@ fn an_endless_answer_keeps_nobody_else_waiting() {
             return stream.write_all(OK).is_ok();
         }
         let mut is_read = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n").is_ok();
+        let much = vec![b'x'; 1 << 18];
         while is_read {
-            is_read = stream.write_all(&[b'x'; 1 << 18]).is_ok();
+            is_read = stream.write_all(&much).is_ok();
         }
         false
     });

@@ -248,7 +248,7 @@ fn changes_of_the_rate_may_come_close_together() {
 #[test]
 fn whoever_makes_a_hundred_thousand_mistakes_is_told_of_fifty() {
     let service = Service::start();
-    let fields: String = (0..100_000).map(|number| format!("\"a{number}\": 0,")).collect();
+    let fields = (0..100_000).map(|number| format!("\"a{number}\": 0,")).collect::<Vec<_>>().concat();
     let answer = service.ask("POST", "/test/start", &format!("{{{fields} \"limiterUrl\": 1}}"));
     let problems = answer.json()["problems"].as_array().expect("problems").len();
     assert_eq!((answer.status, problems), (400, 51));
