@@ -33,17 +33,14 @@ impl Display {
         if self.is_quiet || passed < span {
             return;
         }
-        let line = match run.starts_in() {
-            Some(ahead) => {
-                self.shown = Instant::now();
-                format!("waiting for the start, in {:.0} s", ahead.as_secs_f64().ceil())
-            }
-            None => {
-                let now = run.progress();
-                let line = line(run, &self.before, &now, passed.min(run.elapsed()));
-                (self.before, self.shown) = (now, Instant::now());
-                line
-            }
+        let line = if let Some(ahead) = run.starts_in() {
+            self.shown = Instant::now();
+            format!("waiting for the start, in {:.0} s", ahead.as_secs_f64().ceil())
+        } else {
+            let now = run.progress();
+            let line = line(run, &self.before, &now, passed.min(run.elapsed()));
+            (self.before, self.shown) = (now, Instant::now());
+            line
         };
         if self.is_terminal {
             // Over the line before, which may have been longer.
