@@ -47,9 +47,6 @@ fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
         let seen = at_least(&ran.result, wait * 0.999);
         assert!(seen >= least, "{seen} waited {wait} s or longer; {least} were due early enough in {length} s");
     }
-    // And only those: most were due before or after.
-    let p50 = ran.result["latencySeconds"]["p50"].as_f64().expect("a time");
-    assert!(p50 < length / 2.0, "p50 is {p50}");
     // Of 1,200 requests the slowest 1 % are the first 12 of the freeze.
     let p99 = ran.result["latencySeconds"]["p99"].as_f64().expect("a time");
     let slowest = (f64::from(RATE) * SECONDS * 0.01).ceil();
