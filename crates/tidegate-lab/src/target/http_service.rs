@@ -126,10 +126,9 @@ impl Shared {
     /// What it is there for.
     async fn work(&self) -> Answer {
         let Some(held) = self.desk.serve().await else {
-            self.desk.faults.hang_is_over().await;
-            // Whoever left meanwhile was refused nothing.
             self.metrics.refused.inc();
             self.tell_refused(self.refused.note(Instant::now()));
+            self.desk.faults.hang_is_over().await;
             let full = Answer::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
             return full.with(RETRY_AFTER, HeaderValue::from_static("1"));
         };
