@@ -524,5 +524,7 @@ fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each()
         let (before, _) = line.split_once("places in flight can't be given back")?;
         before.split_whitespace().rev().find_map(|word| word.parse::<u32>().ok())
     };
+    // The last lines may be on their way to us when it has ended.
+    wait_until("all are told", || gateway.lines().iter().filter_map(count).sum::<u32>() >= PLACES);
     assert_eq!(gateway.lines().iter().filter_map(count).sum::<u32>(), PLACES, "{:#?}", gateway.lines());
 }
