@@ -1,0 +1,128 @@
+//! Values at equal steps of time, with gaps.
+
+/// Values at equal steps, the newest last; bounded: the oldest are forgotten.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Seconds since 1970 of the first value.
+    start: i64,
+    /// Seconds from one value to the next.
+    step: u32,
+    /// How many are kept.
+    most: usize,
+    /// NaN where nothing is known. Single precision: a day of seconds takes 350 kB.
+    values: Vec<f32>,
+}
+
+/// A part of a series, up to now.
+#[derive(Clone, Copy, Debug)]
+pub struct History<'a> {
+    /// Seconds since 1970 of the first value.
+    pub start: i64,
+    /// Seconds from one value to the next.
+    pub step: u32,
+    /// NaN where nothing is known.
+    pub values: &'a [f32],
+}
+
+/// The highest value that is taken for one: far above what any machine can send, far below where sums of squares lose their meaning.
+const HIGHEST: f64 = 1e9;
+
+impl Series {
+    /// A series without values. `step` and `most` are at least 1.
+    pub fn new(step: u32, most: usize) -> Self {
+        Self { start: 0, step: step.max(1), most: most.max(1), values: Vec::new() }
+    }
+
+    /// Puts a value at a time, which is rounded down to a whole step. What lies between it and the last one becomes a gap; a value for a time
+    /// that has one replaces it; what is older than all that is kept, negative, or no number, is left out. `false` if it was.
+    pub fn put(&mut self, second: i64, value: f64) -> bool {
+        if !(0.0..=HIGHEST).contains(&value) {
+            return false;
+        }
+        let step = i64::from(self.step);
+        let second = second.div_euclid(step) * step;
+        if self.values.is_empty() {
+            self.start = second;
+        }
+        let Ok(place) = usize::try_from(second.saturating_sub(self.start) / step) else { return false };
+        if second < self.start {
+            return false;
+        }
+        // After a pause longer than what is kept nothing of before is left.
+        if place >= self.values.len().saturating_add(self.most) {
+            self.values.clear();
+            self.start = second;
+            self.values.push(value as f32);
+            return true;
+        }
+        if place >= self.values.len() {
+            self.values.resize(place + 1, f32::NAN);
+        }
+        self.values[place] = value as f32;
+        self.forget();
+        true
+    }
+
+    /// Forgets in large pieces: moving the rest for every value would cost more than the value.
+    fn forget(&mut self) {
+        if self.values.len() > self.most + self.most / 4 {
+            let surplus = self.values.len() - self.most;
+            self.values.drain(..surplus);
+            self.start += surplus as i64 * i64::from(self.step);
+        }
+    }
+
+    /// All that is kept.
+    pub fn history(&self) -> History<'_> {
+        let surplus = self.values.len().saturating_sub(self.most);
+        History {
+            start: self.start + surplus as i64 * i64::from(self.step),
+            step: self.step,
+            values: &self.values[surplus..],
+        }
+    }
+
+    /// Seconds from one value to the next.
+    pub fn step(&self) -> u32 {
+        self.step
+    }
+}
+
+impl<'a> History<'a> {
+    /// The last `count` values of it, or all.
+    #[must_use]
+    pub fn last(self, count: usize) -> Self {
+        let surplus = self.values.len().saturating_sub(count);
+        self.skip(surplus)
+    }
+
+    /// Without the first `count`.
+    fn skip(self, count: usize) -> Self {
+        Self { start: self.start + count as i64 * i64::from(self.step), step: self.step, values: &self.values[count..] }
+    }
+
+    /// As it was when it had `count` values.
+    #[must_use]
+    pub fn first(self, count: usize) -> Self {
+        Self { values: &self.values[..count.min(self.values.len())], ..self }
+    }
+
+    /// The time after its last value, in seconds since 1970.
+    pub fn end(self) -> i64 {
+        self.start + self.values.len() as i64 * i64::from(self.step)
+    }
+
+    /// What is known, with its place.
+    pub fn known(self) -> impl DoubleEndedIterator<Item = (usize, f64)> + 'a {
+        self.values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| !value.is_nan())
+            .map(|(place, value)| (place, f64::from(*value)))
+    }
+
+    /// How many values are known.
+    pub fn known_count(self) -> usize {
+        self.known().count()
+    }
+}
