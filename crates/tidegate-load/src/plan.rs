@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tidegate_serve::object::{Allowed, Object, Problems, shown};
-use tidegate_serve::{HttpUrl, Problem, json};
+use tidegate_serve::{HttpUrl, Problem, json, table};
 
 pub use clients::{Class, Group, Politeness};
 pub(crate) use clients::{MOST_GROUPS, is_name};
@@ -120,7 +120,7 @@ impl Plan {
     /// Reads the plan in a file. The files of its traces are looked for beside it.
     pub fn open(path: &Path, overrides: &Overrides) -> Result<Self, InvalidPlan> {
         checked(|problems| {
-            let text = trace::bytes(path, MOST_BYTES).map_err(|reason| problems.add("", reason)).ok()?;
+            let text = table::bytes(path, MOST_BYTES).map_err(|reason| problems.add("", reason)).ok()?;
             let directory = path.parent().unwrap_or(Path::new(""));
             Self::interpret(&text, overrides, Some(directory), problems)
         })

@@ -5,31 +5,11 @@
 //! Without it rates stand in the last column, timestamps in the first. Without `step` the first column says when each rate begins, at equal
 //! distances; where there is only one column, a rate lasts a second.
 
-mod csv;
-mod moment;
-
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-
-/// The most entries of a trace.
-const MOST_ENTRIES: usize = 1_000_000;
-/// The most bytes of a trace's file.
-const MOST_BYTES: u64 = 64 << 20;
-
-/// All of a file, if it is not too long.
-pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let told = |reason: String| format!("{}: {reason}", path.display());
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| told(format!("can't be opened: {error}")))?;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| told(format!("can't be read: {error}")))?;
-    if bytes.len() as u64 > most {
-        return Err(told(format!("is longer than {} MiB", most >> 20)));
-    }
-    Ok(bytes)
-}
+use tidegate_serve::moment;
+use tidegate_serve::table::{self, BadLine, Column, Row};
 
 /// Puts what stands in a plan's files into the plan; `wrong` is told a path and a reason.
 pub(crate) fn resolve(plan: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {
@@ -60,15 +40,6 @@ fn resolve_profile(holder: &mut Value, directory: &Path, wrong: impl Fn(String, 
     }
 }
 
-/// Which of a file's columns.
-enum Column {
-    Named(String),
-    /// From 0 on.
-    At(usize),
-    First,
-    Last,
-}
-
 type Wrong = (&'static str, String);
 
 fn resolve_params(params: &mut Map<String, Value>, directory: &Path) -> Result<(), Wrong> {
@@ -96,9 +67,9 @@ fn resolve_params(params: &mut Map<String, Value>, directory: &Path) -> Result<(
     };
     let has_step = given("step").is_some();
     let path = directory.join(name);
-    let text = bytes(&path, MOST_BYTES).map_err(|reason| ("file", reason))?;
+    let text = table::bytes(&path, table::MOST_BYTES).map_err(|reason| ("file", reason))?;
     let told = |(line, reason): (usize, String)| ("file", format!("{}:{line}: {reason}", path.display()));
-    let rows = rows(&text, &column).map_err(told)?;
+    let rows = table::rows(&text, &column).map_err(told)?;
     if rows.is_empty() {
         return Err(("file", format!("{}: has no entries", path.display())));
     }
@@ -113,72 +84,17 @@ fn resolve_params(params: &mut Map<String, Value>, directory: &Path) -> Result<(
     Ok(())
 }
 
-/// A line of a file that has an entry.
-struct Row {
-    line: usize,
-    value: String,
-    /// The first column, if that is another one.
-    first: Option<String>,
-}
-
-/// A line and what is wrong with it.
-type BadLine = (usize, String);
-
-fn rows(text: &[u8], column: &Column) -> Result<Vec<Row>, BadLine> {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let (mut rows, mut place) = (Vec::new(), None);
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate().map(|(place, line)| (place + 1, line)) {
-        let line = str::from_utf8(line).map_err(|_| (number, "is not UTF-8".to_owned()))?.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let fields = csv::fields(line).map_err(|reason| (number, reason.to_owned()))?;
-        let Some(place) = place else {
-            let found = find(&fields, column).map_err(|reason| (number, reason))?;
-            place = Some(found);
-            // A first line that is no entry names the columns.
-            let is_entry = |value: &String| value.parse::<f64>().is_ok() || moment::nanos(value).is_some();
-            let is_entry = fields.get(found).is_some_and(is_entry);
-            if !matches!(column, Column::Named(_)) && is_entry {
-                rows.push(row(number, fields, found)?);
-            }
-            continue;
-        };
-        if rows.len() == MOST_ENTRIES {
-            return Err((number, format!("is one entry too many; at most {MOST_ENTRIES} are allowed")));
-        }
-        rows.push(row(number, fields, place)?);
-    }
-    Ok(rows)
-}
-
-fn find(fields: &[String], column: &Column) -> Result<usize, String> {
-    match column {
-        Column::First => Ok(0),
-        Column::Last => Ok(fields.len() - 1),
-        Column::At(place) => Ok(*place),
-        Column::Named(name) => fields
-            .iter()
-            .position(|field| field == name)
-            .ok_or_else(|| format!("has no column {name:?}; there are: {}", shortened(&fields.join(", ")))),
-    }
-}
-
-fn row(line: usize, mut fields: Vec<String>, place: usize) -> Result<Row, BadLine> {
-    if place >= fields.len() {
-        return Err((line, format!("has {} columns; the entry is in number {}", fields.len(), place + 1)));
-    }
-    let first = (place > 0).then(|| std::mem::take(&mut fields[0]));
-    Ok(Row { line, value: fields.swap_remove(place), first })
-}
-
 fn rates(rows: &[Row]) -> Result<Value, BadLine> {
     let rate = |row: &Row| {
         let rate = row.value.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
         rate.map(Value::from).ok_or_else(|| {
             (
                 row.line,
-                format!("{:?} is no rate; a number from 0 on is allowed{}", shortened(&row.value), hint(&row.value)),
+                format!(
+                    "{:?} is no rate; a number from 0 on is allowed{}",
+                    table::shortened(&row.value),
+                    hint(&row.value)
+                ),
             )
         })
     };
@@ -222,15 +138,15 @@ fn timestamps(rows: &[Row]) -> Result<Value, BadLine> {
 
 fn moment_of(line: usize, text: &str) -> Result<i128, BadLine> {
     let told = "is no time; seconds or 2026-01-19T16:30:00.125Z are allowed";
-    let reason = || format!("{:?} {told}{}", shortened(text), hint(text));
-    moment::nanos(text).ok_or_else(|| (line, reason()))
+    let reason = || format!("{:?} {told}{}", table::shortened(text), hint(text));
+    moment::unix_nanos(text).ok_or_else(|| (line, reason()))
 }
 
 /// What may be meant by an entry that is none.
 fn hint(text: &str) -> &'static str {
     if text.contains([';', '\t']) {
         "; columns are separated by commas"
-    } else if moment::nanos(text).is_some() {
+    } else if moment::unix_nanos(text).is_some() {
         "; times of requests need `\"values\": \"timestamps\"`"
     } else {
         ""
@@ -240,9 +156,4 @@ fn hint(text: &str) -> &'static str {
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of some years are exact")]
 fn seconds(nanos: i128) -> f64 {
     nanos as f64 / 1e9
-}
-
-/// As it is repeated to whoever wrote it.
-fn shortened(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain(['…']).collect() }
 }

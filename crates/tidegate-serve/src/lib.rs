@@ -31,6 +31,7 @@ mod http_url;
 pub mod json;
 mod log;
 mod loopback;
+pub mod moment;
 mod nanos;
 pub mod object;
 mod open_files;
@@ -40,6 +41,7 @@ pub mod rest;
 mod shard;
 mod shutdown;
 mod sink;
+pub mod table;
 pub mod tls;
 mod utc;
 

@@ -4,7 +4,7 @@ const NANOS: i128 = 1_000_000_000;
 
 /// Nanoseconds since 1970, or since whatever plain seconds count from: `12.5`, `2026-01-19T16:30:00.125Z`, `2026-01-19 16:30:00+02:00`,
 /// `2026-01-19`. A time without a zone is UTC.
-pub(super) fn nanos(text: &str) -> Option<i128> {
+pub fn unix_nanos(text: &str) -> Option<i128> {
     let text = text.trim();
     if text.get(4..5) == Some("-") && text.is_ascii() { calendar(text) } else { plain(text) }
 }
@@ -111,7 +111,7 @@ mod tests {
             ("2100-03-01T00:00:00Z", 4_107_542_400, 0),
             ("2023-11-16 18:15:46.6805900", 1_700_158_546, 680_590_000),
         ] {
-            assert_eq!(nanos(text), Some(seconds * NANOS + nanos_after), "{text}");
+            assert_eq!(unix_nanos(text), Some(seconds * NANOS + nanos_after), "{text}");
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
             "9999999999999",
             "2026-é1-01",
         ] {
-            assert_eq!(nanos(text), None, "{text}");
+            assert_eq!(unix_nanos(text), None, "{text}");
         }
     }
 }
