@@ -1,0 +1,210 @@
+//! How good forecasts would have been: the series is told value by value, as it came, and every few steps a forecast is compared with what
+//! followed.
+
+use crate::forecaster::{Forecast, Forecaster, LEVELS};
+use crate::{History, Settings};
+
+/// What a backtest found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How many forecasts were compared.
+    pub origins: usize,
+    /// The mean distance of a value from the one before it: the unit of MASE.
+    pub unit: f64,
+    /// Each model, and last all of them together.
+    pub scores: Vec<Score>,
+    /// Of all of them together.
+    pub quantiles: Vec<QuantileScore>,
+    /// The same for the highest step of a horizon.
+    pub peaks: Vec<QuantileScore>,
+    /// The mean distance of the highest step from the middle of what was expected, as a share of it.
+    pub peak_error: f64,
+    /// Each forecast's first values, to be drawn.
+    pub course: Vec<Course>,
+}
+
+/// How good one model was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    /// Which model; `combination` is all of them together.
+    pub name: &'static str,
+    /// The mean distance of what came from what was expected, in the unit of [`Outcome::unit`].
+    pub mase: f64,
+    /// How many forecasts it made.
+    pub origins: usize,
+    /// Its mean weight in the combination.
+    pub weight: f64,
+}
+
+/// How good a quantile was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QuantileScore {
+    /// The probability that was promised.
+    pub level: f64,
+    /// How many of all values lay at or below it.
+    pub covered: f64,
+    /// The mean pinball loss: max(level · d, (level − 1) · d) for a value that lies d above the quantile.
+    pub pinball: f64,
+}
+
+/// A forecast beside what came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// The place of its first step in the series.
+    pub place: usize,
+    /// The expected values up to the next forecast.
+    pub mean: Vec<f64>,
+    /// The 10 % and the 90 % quantiles of them.
+    pub band: (Vec<f64>, Vec<f64>),
+}
+
+/// The name of all models together.
+pub const COMBINATION: &str = "combination";
+
+/// Tells `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if nothing could be judged.
+pub fn backtest(
+    history: History<'_>,
+    settings: Settings,
+    warm_up: usize,
+    mut forecaster: Forecaster,
+) -> Option<Outcome> {
+    let mut sums = Sums::default();
+    for (place, value) in history.values.iter().enumerate() {
+        let second = history.start + place as i64 * i64::from(history.step);
+        if !value.is_nan() {
+            forecaster.observe(second, f64::from(*value));
+        }
+        let told = place + 1;
+        if told >= warm_up
+            && told % settings.stride.max(1) == 0
+            && told + settings.horizon <= history.values.len()
+            && let Some(forecast) = forecaster.forecast()
+        {
+            // After a gap at the end the forecast begins where the known values end.
+            let begin = ((forecast.start - history.start) / i64::from(history.step)) as usize;
+            sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);
+            sums.course.push(Course {
+                place: begin,
+                mean: forecast.mean[..settings.stride.min(settings.horizon)].to_vec(),
+                band: (forecast.quantile(0.1).to_vec(), forecast.quantile(0.9).to_vec()),
+            });
+        }
+    }
+    sums.outcome(unit(history))
+}
+
+fn unit(history: History<'_>) -> f64 {
+    let known: Vec<f64> = history.known().map(|(_, value)| value).collect();
+    let distance = known.windows(2).map(|pair| (pair[1] - pair[0]).abs()).sum::<f64>();
+    distance / (known.len().max(2) - 1) as f64
+}
+
+#[derive(Default)]
+struct Sums {
+    origins: usize,
+    models: Vec<ModelSum>,
+    quantiles: [QuantileSum; LEVELS.len()],
+    peaks: [QuantileSum; LEVELS.len()],
+    peak_error: f64,
+    course: Vec<Course>,
+}
+
+#[derive(Clone, Copy)]
+struct ModelSum {
+    name: &'static str,
+    distance: f64,
+    steps: usize,
+    origins: usize,
+    weight: f64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct QuantileSum {
+    covered: usize,
+    count: usize,
+    pinball: f64,
+}
+
+impl QuantileSum {
+    fn add(&mut self, level: f64, expected: f64, came: f64) {
+        let distance = came - expected;
+        self.covered += usize::from(distance <= 0.0);
+        self.count += 1;
+        self.pinball += (level * distance).max((level - 1.0) * distance);
+    }
+
+    fn score(self, level: f64) -> QuantileScore {
+        let count = self.count.max(1) as f64;
+        QuantileScore { level, covered: self.covered as f64 / count, pinball: self.pinball / count }
+    }
+}
+
+impl Sums {
+    fn judge(&mut self, forecast: &Forecast, came: &[f32]) {
+        let known = || {
+            came.iter().enumerate().filter(|(_, value)| !value.is_nan()).map(|(lead, value)| (lead, f64::from(*value)))
+        };
+        if known().count() == 0 {
+            return;
+        }
+        self.origins += 1;
+        for member in &forecast.members {
+            self.add(member.name, member.path.as_deref(), member.weight, known());
+        }
+        self.add(COMBINATION, Some(&forecast.mean), 1.0, known());
+        let highest = known().map(|(_, value)| value).fold(0.0, f64::max);
+        for (place, level) in LEVELS.into_iter().enumerate() {
+            known().for_each(|(lead, value)| self.quantiles[place].add(level, forecast.quantiles[place][lead], value));
+            self.peaks[place].add(level, forecast.peak[place], highest);
+        }
+        let middle = forecast.highest(0.5);
+        self.peak_error += (highest - middle).abs() / highest.max(1.0);
+    }
+
+    fn add(
+        &mut self,
+        name: &'static str,
+        path: Option<&[f64]>,
+        weight: f64,
+        known: impl Iterator<Item = (usize, f64)>,
+    ) {
+        let place = self.models.iter().position(|sum| sum.name == name).unwrap_or_else(|| {
+            self.models.push(ModelSum { name, distance: 0.0, steps: 0, origins: 0, weight: 0.0 });
+            self.models.len() - 1
+        });
+        let sum = &mut self.models[place];
+        sum.weight += weight;
+        if let Some(path) = path {
+            sum.origins += 1;
+            for (lead, value) in known {
+                sum.distance += (value - path[lead]).abs();
+                sum.steps += 1;
+            }
+        }
+    }
+
+    fn outcome(self, unit: f64) -> Option<Outcome> {
+        let origins = self.origins;
+        if origins == 0 {
+            return None;
+        }
+        let score = |sum: ModelSum| Score {
+            name: sum.name,
+            mase: sum.distance / sum.steps.max(1) as f64 / unit.max(f64::MIN_POSITIVE),
+            origins: sum.origins,
+            weight: sum.weight / origins as f64,
+        };
+        let of = |sums: [QuantileSum; LEVELS.len()]| {
+            LEVELS.iter().zip(sums).map(|(level, sum)| sum.score(*level)).collect::<Vec<_>>()
+        };
+        Some(Outcome {
+            origins,
+            unit,
+            scores: self.models.into_iter().map(score).collect(),
+            quantiles: of(self.quantiles),
+            peaks: of(self.peaks),
+            peak_error: self.peak_error / origins as f64,
+            course: self.course,
+        })
+    }
+}

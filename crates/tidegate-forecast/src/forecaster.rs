@@ -1,0 +1,238 @@
+//! Several models together, each weighed by how well it did lately.
+
+mod member;
+mod pending;
+mod spread;
+
+use std::collections::VecDeque;
+
+use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
+use crate::{History, Model, Season, Series, seasons};
+use member::{Member, combined, weights};
+use pending::Pending;
+use spread::Spread;
+
+/// What a forecaster is told once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Seconds from one value to the next.
+    pub step: u32,
+    /// Steps that are forecast.
+    pub horizon: usize,
+    /// Steps from one forecast that is scored to the next.
+    pub stride: usize,
+    /// Values that are kept.
+    pub kept: usize,
+}
+
+impl Default for Settings {
+    /// A minute ahead by seconds, of an hour kept.
+    fn default() -> Self {
+        Self { step: 1, horizon: 60, stride: 5, kept: 3_600 }
+    }
+}
+
+/// A series and its models. It is handed values, and tells what it expects.
+///
+/// Every few steps each model makes a forecast that is kept until it is known how good it was. A model's weight is its recent loss to the power
+/// of −4, apart for near and far steps: where one model is clearly better it counts alone, where several are alike their mean is better than
+/// each. How wide the quantiles are follows from how wrong these very forecasts were, and so does how far the highest step of a horizon
+/// usually lies above the highest of the forecast.
+pub struct Forecaster {
+    settings: Settings,
+    series: Series,
+    members: Vec<Member>,
+    seasons: Vec<Season>,
+    /// The end of the history in which they were looked for.
+    seasons_at: Option<i64>,
+    /// The end of the history of the last forecast that is scored.
+    origin: Option<i64>,
+    pending: VecDeque<Pending>,
+    spread: Spread,
+}
+
+/// What is expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// When the first step begins, in seconds since 1970.
+    pub start: i64,
+    /// Seconds from one step to the next.
+    pub step: u32,
+    /// The expected value of each step.
+    pub mean: Vec<f64>,
+    /// For each of [`LEVELS`] the value of each step below which the actual one lies with that probability.
+    pub quantiles: Vec<Vec<f64>>,
+    /// For each of [`LEVELS`] the same of the highest step of all.
+    pub peak: Vec<f64>,
+    /// What each model expects, and how much it counts.
+    pub members: Vec<MemberForecast>,
+    /// The cycles that were found.
+    pub seasons: Vec<Season>,
+}
+
+/// What one model expects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberForecast {
+    /// Which model.
+    pub name: &'static str,
+    /// Its share of the forecast, from 0 to 1: the mean over all steps.
+    pub weight: f64,
+    /// What it expects; none, if it has nothing to say.
+    pub path: Option<Vec<f64>>,
+}
+
+/// The probabilities for which quantiles are told.
+pub const LEVELS: [f64; 5] = [0.1, 0.25, 0.5, 0.9, 0.95];
+
+impl Forecast {
+    /// The place of a probability in [`LEVELS`].
+    fn level(level: f64) -> usize {
+        LEVELS.iter().position(|known| (known - level).abs() < 1e-9).unwrap_or(LEVELS.len() / 2)
+    }
+
+    /// The quantile of each step. `level` is one of [`LEVELS`].
+    pub fn quantile(&self, level: f64) -> &[f64] {
+        &self.quantiles[Self::level(level)]
+    }
+
+    /// The quantile of the highest step. `level` is one of [`LEVELS`].
+    pub fn highest(&self, level: f64) -> f64 {
+        self.peak[Self::level(level)]
+    }
+}
+
+impl Forecaster {
+    /// One with the simple models.
+    pub fn new(settings: Settings) -> Self {
+        let horizon = settings.horizon;
+        let mut forecaster = Self {
+            settings,
+            series: Series::new(settings.step, settings.kept),
+            members: Vec::new(),
+            seasons: Vec::new(),
+            seasons_at: None,
+            origin: None,
+            pending: VecDeque::new(),
+            spread: Spread::new(horizon),
+        };
+        forecaster.add_simple(LastValue);
+        forecaster.add_simple(Ewma::new(horizon));
+        forecaster.add_simple(DampedHolt::new(horizon));
+        forecaster.add_simple(SeasonalMean::default());
+        forecaster.add_simple(SeasonalLevel::default());
+        forecaster
+    }
+
+    fn add_simple(&mut self, model: impl Model + 'static) {
+        self.members.push(Member::simple(Box::new(model), self.settings.horizon));
+    }
+
+    /// One model more, which is slow to learn: it does so once in `every` steps, and counts when it has been seen to be good.
+    #[must_use]
+    pub fn with_slow(mut self, model: impl Model + 'static, every: usize) -> Self {
+        self.members.push(Member::slow(Box::new(model), self.settings.horizon, every));
+        self
+    }
+
+    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it can't be used.
+    pub fn observe(&mut self, second: i64, value: f64) -> bool {
+        let end = self.series.history().end();
+        if !self.series.put(second, value) {
+            return false;
+        }
+        if second < end && !self.pending.is_empty() {
+            return true;
+        }
+        self.score(second, value);
+        let end = self.series.history().end();
+        let stride = (self.settings.stride * self.settings.step as usize) as i64;
+        if self.origin.is_none_or(|origin| end - origin >= stride) {
+            self.originate(end);
+        }
+        true
+    }
+
+    /// How good were the forecasts of this value?
+    fn score(&mut self, second: i64, value: f64) {
+        self.members.iter_mut().for_each(Member::forget);
+        for pending in &mut self.pending {
+            let Some(lead) = pending.lead(second, self.settings.step) else { continue };
+            for (member, path) in self.members.iter_mut().zip(&pending.paths) {
+                if let Some(expected) = path.as_ref().and_then(|path| path.get(lead)) {
+                    member.score(lead, value - expected);
+                }
+            }
+            self.spread.score(lead, pending.mean[lead], value);
+            pending.saw(value);
+        }
+        while let Some(oldest) = self.pending.front()
+            && oldest.is_over(second, self.settings.step)
+        {
+            if let Some((expected, came)) = oldest.peaks() {
+                self.spread.score_peak(expected, came);
+            }
+            self.pending.pop_front();
+        }
+    }
+
+    /// Makes a forecast that will be scored.
+    fn originate(&mut self, end: i64) {
+        self.origin = Some(end);
+        let changed = self.look_for_seasons(end);
+        let history = self.series.history();
+        for member in &mut self.members {
+            member.learn(history, &self.seasons, changed);
+        }
+        let paths = self.paths(history);
+        let mean = combined(&self.members, &paths, self.settings.horizon);
+        if let Some(mean) = mean {
+            self.pending.push_back(Pending::new(end, mean, paths));
+        }
+    }
+
+    /// Looks for cycles anew, when there is enough that is new. Whether the strongest is another one than before.
+    fn look_for_seasons(&mut self, end: i64) -> bool {
+        let history = self.series.history();
+        let every = (history.values.len() / 64).max(self.settings.stride) * self.settings.step as usize;
+        if self.seasons_at.is_some_and(|at| end - at < every as i64) {
+            return false;
+        }
+        self.seasons_at = Some(end);
+        let before = self.seasons.first().map(|season| season.period);
+        self.seasons = seasons(history);
+        let now = self.seasons.first().map(|season| season.period);
+        match (before, now) {
+            (Some(before), Some(now)) => (before - now).abs() > 0.01 * now,
+            (before, now) => before != now,
+        }
+    }
+
+    fn paths(&self, history: History<'_>) -> Vec<Option<Vec<f64>>> {
+        self.members.iter().map(|member| member.path(history, self.settings.horizon)).collect()
+    }
+
+    /// What is expected from now on; none before the first value.
+    pub fn forecast(&self) -> Option<Forecast> {
+        let history = self.series.history();
+        let paths = self.paths(history);
+        let mean = combined(&self.members, &paths, self.settings.horizon)?;
+        let (quantiles, peak) = self.spread.around(&mean, history);
+        let weights = weights(&self.members, &paths);
+        let members = self.members.iter().zip(paths).zip(weights);
+        let members = members.map(|((member, path), weight)| MemberForecast { name: member.name(), weight, path });
+        Some(Forecast {
+            start: history.end(),
+            step: self.settings.step,
+            mean,
+            quantiles,
+            peak,
+            members: members.collect(),
+            seasons: self.seasons.clone(),
+        })
+    }
+
+    /// What is known.
+    pub fn history(&self) -> History<'_> {
+        self.series.history()
+    }
+}

@@ -1,0 +1,74 @@
+use super::LEVELS;
+use crate::History;
+use crate::quantile::{Newest, Sorted, normal};
+
+/// How wrong forecasts were: of single steps, near and far apart, and of the highest step of a horizon.
+///
+/// Distances are counted in √(expected + 1), which is what they grow with where requests come independently: a forecast of 500 is not wrong
+/// by the same number as one of 5.
+pub(super) struct Spread {
+    horizon: usize,
+    steps: [Newest; BANDS],
+    peaks: Newest,
+}
+
+const BANDS: usize = 2;
+const REMEMBERED: usize = 2_000;
+const REMEMBERED_PEAKS: usize = 100;
+/// From so many on they are believed.
+const ENOUGH: usize = 60;
+const ENOUGH_PEAKS: usize = 12;
+
+fn unit(expected: f64) -> f64 {
+    (expected.max(0.0) + 1.0).sqrt()
+}
+
+impl Spread {
+    pub(super) fn new(horizon: usize) -> Self {
+        Self { horizon, steps: [const { REMEMBERED }; BANDS].map(Newest::new), peaks: Newest::new(REMEMBERED_PEAKS) }
+    }
+
+    fn band(&self, lead: usize) -> usize {
+        usize::from(lead * 6 >= self.horizon)
+    }
+
+    pub(super) fn score(&mut self, lead: usize, expected: f64, came: f64) {
+        let band = self.band(lead);
+        self.steps[band].push((came - expected) / unit(expected));
+    }
+
+    pub(super) fn score_peak(&mut self, expected: f64, came: f64) {
+        self.peaks.push((came - expected) / unit(expected));
+    }
+
+    /// The quantiles of each step and of the highest, for each of the levels.
+    pub(super) fn around(&self, mean: &[f64], history: History<'_>) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let guess = restlessness(history);
+        let known: Vec<Option<Sorted>> =
+            self.steps.iter().map(|newest| (newest.len() >= ENOUGH).then(|| newest.sorted())).collect();
+        let step = |level: f64, lead: usize| {
+            let seen = known[self.band(lead)].as_ref().and_then(|sorted| sorted.quantile(level));
+            (mean[lead] + seen.unwrap_or(normal(level) * guess) * unit(mean[lead])).max(0.0)
+        };
+        let quantiles = LEVELS.map(|level| (0..mean.len()).map(|lead| step(level, lead)).collect());
+        let highest = mean.iter().copied().fold(0.0, f64::max);
+        let peaks = (self.peaks.len() >= ENOUGH_PEAKS).then(|| self.peaks.sorted());
+        let peak = LEVELS.map(|level| {
+            let seen = peaks.as_ref().and_then(|sorted| sorted.quantile(level));
+            // The highest of n independent steps lies about √(2 ln n) deviations above their mean.
+            let usual = guess * (0.8 * (2.0 * (mean.len().max(2) as f64).ln()).sqrt() + 0.5 * normal(level));
+            (highest + seen.unwrap_or(usual) * unit(highest)).max(0.0)
+        });
+        (quantiles.into(), peak.into())
+    }
+}
+
+/// How far values lie from their neighbours, in the same unit; at least as far as if requests came independently.
+fn restlessness(history: History<'_>) -> f64 {
+    let known: Vec<f64> = history.last(120).known().map(|(_, value)| value).collect();
+    let mut distances: Vec<f64> =
+        known.windows(2).map(|pair| (pair[1] - pair[0]).abs() / unit(f64::midpoint(pair[0], pair[1]))).collect();
+    distances.sort_by(f64::total_cmp);
+    // Of two independent values with deviation 1 the median distance is 0.95.
+    distances.get(distances.len() / 2).map_or(1.0, |median| (median / 0.95).max(1.0))
+}
