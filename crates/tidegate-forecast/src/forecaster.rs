@@ -1,14 +1,17 @@
 //! Several models together, each weighed by how well it did lately.
 
+mod accuracy;
 mod member;
 mod pending;
 mod spread;
+
+pub use accuracy::Accuracy;
 
 use std::collections::VecDeque;
 
 use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
 use crate::{History, Model, Season, Series, seasons};
-use member::{Member, combined, weights};
+use member::{Member, combined, trials, weights};
 use pending::Pending;
 use spread::Spread;
 
@@ -49,6 +52,7 @@ pub struct Forecaster {
     origin: Option<i64>,
     pending: VecDeque<Pending>,
     spread: Spread,
+    accuracy: Accuracy,
 }
 
 /// What is expected.
@@ -84,6 +88,9 @@ pub struct MemberForecast {
 /// The probabilities for which quantiles are told.
 pub const LEVELS: [f64; 5] = [0.1, 0.25, 0.5, 0.9, 0.95];
 
+/// After so many steps cycles are looked for again.
+const LONGEST_UNLOOKED: usize = 60;
+
 impl Forecast {
     /// The place of a probability in [`LEVELS`].
     fn level(level: f64) -> usize {
@@ -114,6 +121,7 @@ impl Forecaster {
             origin: None,
             pending: VecDeque::new(),
             spread: Spread::new(horizon),
+            accuracy: Accuracy::default(),
         };
         forecaster.add_simple(LastValue);
         forecaster.add_simple(Ewma::new(horizon));
@@ -155,6 +163,7 @@ impl Forecaster {
     /// How good were the forecasts of this value?
     fn score(&mut self, second: i64, value: f64) {
         self.members.iter_mut().for_each(Member::forget);
+        self.accuracy.forget();
         for pending in &mut self.pending {
             let Some(lead) = pending.lead(second, self.settings.step) else { continue };
             for (member, path) in self.members.iter_mut().zip(&pending.paths) {
@@ -163,6 +172,7 @@ impl Forecaster {
                 }
             }
             self.spread.score(lead, pending.mean[lead], value);
+            self.accuracy.score(pending.mean[lead], pending.high[lead], value);
             pending.saw(value);
         }
         while let Some(oldest) = self.pending.front()
@@ -183,17 +193,26 @@ impl Forecaster {
         for member in &mut self.members {
             member.learn(history, &self.seasons, changed);
         }
+        if changed {
+            // What was expected before the cycle was known as it is now says nothing about what is expected from here on.
+            self.pending.clear();
+            self.spread = self.tried_spread();
+        }
+        let history = self.series.history();
         let paths = self.paths(history);
         let mean = combined(&self.members, &paths, self.settings.horizon);
         if let Some(mean) = mean {
-            self.pending.push_back(Pending::new(end, mean, paths));
+            let (mut quantiles, _) = self.spread.around(&mean, history);
+            let high = quantiles.swap_remove(Forecast::level(0.9));
+            self.pending.push_back(Pending::new(end, mean, high, paths));
         }
     }
 
     /// Looks for cycles anew, when there is enough that is new. Whether the strongest is another one than before.
     fn look_for_seasons(&mut self, end: i64) -> bool {
         let history = self.series.history();
-        let every = (history.values.len() / 64).max(self.settings.stride) * self.settings.step as usize;
+        let every =
+            (history.values.len() / 64).min(LONGEST_UNLOOKED).max(self.settings.stride) * self.settings.step as usize;
         if self.seasons_at.is_some_and(|at| end - at < every as i64) {
             return false;
         }
@@ -204,6 +223,40 @@ impl Forecaster {
         match (before, now) {
             (Some(before), Some(now)) => (before - now).abs() > 0.01 * now,
             (before, now) => before != now,
+        }
+    }
+
+    /// How wrong the models would have been lately, with the cycle as it is known now. How wrong they were before they knew it says nothing.
+    fn tried_spread(&self) -> Spread {
+        let mut spread = Spread::new(self.settings.horizon);
+        for (before, after) in trials(self.series.history(), self.settings.horizon) {
+            let paths: Vec<_> = self.members.iter().map(|member| member.trial(before)).collect();
+            let Some(mean) = combined(&self.members, &paths, self.settings.horizon) else { continue };
+            for (lead, came) in after.iter().enumerate().filter(|(_, came)| !came.is_nan()) {
+                spread.score(lead, mean[lead], f64::from(*came));
+            }
+        }
+        spread
+    }
+
+    /// Forgets all that came, and what was learnt from it about models; not what models have learnt.
+    pub fn forget(&mut self) {
+        self.series = Series::new(self.settings.step, self.settings.kept);
+        (self.seasons, self.seasons_at, self.origin) = (Vec::new(), None, None);
+        self.pending.clear();
+        self.spread = Spread::new(self.settings.horizon);
+        self.accuracy = Accuracy::default();
+        self.members.iter_mut().for_each(Member::forget_all);
+    }
+
+    /// Takes over what was known before a restart.
+    pub fn restore(&mut self, history: History<'_>) {
+        for (place, value) in history.known() {
+            self.series.put(history.start + place as i64 * i64::from(history.step), value);
+        }
+        let end = self.series.history().end();
+        if !self.series.history().values.is_empty() {
+            self.originate(end);
         }
     }
 
@@ -229,6 +282,11 @@ impl Forecaster {
             members: members.collect(),
             seasons: self.seasons.clone(),
         })
+    }
+
+    /// How good forecasts were lately.
+    pub fn accuracy(&self) -> Accuracy {
+        self.accuracy
     }
 
     /// What is known.

@@ -175,9 +175,10 @@ fn best_length(values: &[f64], about: f64, reach: f64) -> Option<(f64, f64)> {
     });
     let scored: Vec<(f64, f64)> = scored.filter(|(period, _)| *period >= 2.0).collect();
     let best = scored.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
-    // Between lengths that explain the same the middle one is right, and a whole one is likelier.
+    // Between lengths that explain about the same the middle one is right, and a whole one is likelier. How alike is chance, with few values.
+    let alike = 0.001 + 0.5 / values.len() as f64;
     let like_best: Vec<f64> =
-        scored.iter().filter(|(_, score)| *score >= best - 0.001).map(|(period, _)| *period).collect();
+        scored.iter().filter(|(_, score)| *score >= best - alike).map(|(period, _)| *period).collect();
     let (least, most) = (like_best.first()?, like_best.last()?);
     let middle = like_best[like_best.len() / 2];
     let whole = middle.round();

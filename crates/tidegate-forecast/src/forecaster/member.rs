@@ -84,16 +84,19 @@ impl Member {
     /// Makes a record from forecasts of what is known already.
     fn try_on(&mut self, history: History<'_>) {
         self.losses = Default::default();
-        let known = history.values.len();
-        let every = (TRIED_BACK * self.horizon / TRIALS).max(1);
-        for back in (1..=TRIALS).map(|trial| trial * every).filter(|back| *back < known) {
-            let Some(path) = self.model.path(history.first(known - back), self.horizon.min(back)) else { continue };
-            for (lead, (expected, came)) in path.iter().zip(&history.values[known - back..]).enumerate() {
+        for (before, after) in trials(history, self.horizon) {
+            let Some(path) = self.path(before, self.horizon) else { continue };
+            for (lead, (expected, came)) in path.iter().zip(after).enumerate() {
                 if !came.is_nan() {
                     self.score(lead, f64::from(*came) - expected);
                 }
             }
         }
+    }
+
+    /// What it would have said in the past, if that can be known.
+    pub(super) fn trial(&self, history: History<'_>) -> Option<Vec<f64>> {
+        if self.kind == Kind::Simple { self.path(history, self.horizon) } else { None }
     }
 
     pub(super) fn path(&self, history: History<'_>, steps: usize) -> Option<Vec<f64>> {
@@ -105,6 +108,10 @@ impl Member {
         let loss = &mut self.losses[band(lead, self.horizon)];
         loss.sum += error.abs();
         loss.count += 1.0;
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        (self.losses, self.learnt_at) = (Default::default(), None);
     }
 
     /// A step of time: what was counts a little less.
@@ -122,6 +129,17 @@ impl Member {
             known.filter_map(|loss| loss.mean()).reduce(f64::max)
         })
     }
+}
+
+/// Moments of the recent past: what was known then, and what followed.
+pub(super) fn trials(history: History<'_>, horizon: usize) -> impl Iterator<Item = (History<'_>, &[f32])> {
+    let known = history.values.len();
+    let every = (TRIED_BACK * horizon / TRIALS).max(1);
+    let backs = (1..=TRIALS).map(move |trial| trial * every).filter(move |back| *back < known);
+    backs.map(move |back| {
+        let (before, after) = history.values.split_at(known - back);
+        (history.first(before.len()), &after[..horizon.min(back)])
+    })
 }
 
 /// The weights of those that have something to say, by band.

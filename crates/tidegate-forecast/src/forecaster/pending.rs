@@ -3,6 +3,8 @@ pub(super) struct Pending {
     /// The end of the history it was made from, in seconds since 1970.
     end: i64,
     pub(super) mean: Vec<f64>,
+    /// The 90 % quantile of each step.
+    pub(super) high: Vec<f64>,
     /// Of each model, if it had something to say.
     pub(super) paths: Vec<Option<Vec<f64>>>,
     highest: f64,
@@ -10,8 +12,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(end: i64, mean: Vec<f64>, paths: Vec<Option<Vec<f64>>>) -> Self {
-        Self { end, mean, paths, highest: 0.0, seen: 0 }
+    pub(super) fn new(end: i64, mean: Vec<f64>, high: Vec<f64>, paths: Vec<Option<Vec<f64>>>) -> Self {
+        Self { end, mean, high, paths, highest: 0.0, seen: 0 }
     }
 
     /// How many steps after its end this second is, if it is within the forecast.

@@ -1,0 +1,270 @@
+//! From a forecast to limits: a config with its reason in words (SPEC F3, F4). Pure: what it is told decides.
+
+mod bursts;
+mod need;
+
+use serde_json::{Value, json};
+
+use crate::numbers::{Bucketed, Numbers, Windowed};
+use crate::{Forecast, History};
+use bursts::Bursts;
+use need::{Rise, need, rises};
+
+/// What an advice is based on.
+#[derive(Clone, Debug)]
+pub struct Situation<'a> {
+    /// When, in seconds since 1970 by the gateway's clock: what times in the advice count from.
+    pub timestamp: f64,
+    /// What is expected; none, while nothing is known.
+    pub forecast: Option<&'a Forecast>,
+    /// What came.
+    pub history: History<'a>,
+    /// The numbers in force.
+    pub numbers: &'a Numbers,
+    /// The operator's, to which limits return.
+    pub base: &'a Numbers,
+    /// What bounds it.
+    pub bounds: Bounds,
+}
+
+/// What bounds an advice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Requests a second that the target bears, if that is known.
+    pub capacity: Option<f64>,
+    /// Above so many a second the gateway will not go, if it says so.
+    pub ceiling: Option<f64>,
+    /// Never fewer requests a second.
+    pub floor: f64,
+    /// Whether another algorithm may be advised.
+    pub may_switch: bool,
+}
+
+impl Bounds {
+    fn highest(self) -> f64 {
+        let bound = self.capacity.unwrap_or(f64::INFINITY).min(self.ceiling.unwrap_or(f64::INFINITY));
+        bound.max(self.floor)
+    }
+}
+
+/// What the limits should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// From now on.
+    pub numbers: Numbers,
+    /// The highest second that is expected, as likely to be exceeded as not.
+    pub predicted: f64,
+    /// For how many seconds it holds.
+    pub valid_for: f64,
+    /// Why, in words.
+    pub reason: String,
+    /// Later changes.
+    pub schedule: Vec<Step>,
+}
+
+/// A later change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// In so many seconds.
+    pub after: f64,
+    /// From then on.
+    pub numbers: Numbers,
+}
+
+/// A forecast that the target can't bear is one whose highest second is this many times its capacity.
+const UNBEARABLE: f64 = 1.5;
+/// What is let through of the capacity then, by limits that may be used up at once.
+const TIGHTENED: f64 = 0.8;
+/// Limits over more seconds than this let bursts through at whatever rate they come.
+const EVEN_SPAN: f64 = 2.0;
+/// How long an advice to tighten holds, in seconds; others hold as long as the forecast.
+const TIGHT_FOR: f64 = 30.0;
+/// How often an algorithm's window must be longer than a burst for another algorithm to be better.
+const LONG_WINDOW: f64 = 10.0;
+/// From so many seconds on a rise is a long one.
+const LONG_RISE: f64 = 30.0;
+
+impl Advice {
+    /// As it is answered.
+    pub fn to_json(&self) -> Value {
+        let mut answer = self.numbers.to_json();
+        answer["predictedRps"] = json!((self.predicted * 1_000.0).round() / 1_000.0);
+        answer["validFor"] = json!(self.valid_for);
+        answer["reason"] = json!(self.reason);
+        if !self.schedule.is_empty() {
+            let step = |step: &Step| {
+                let mut value = step.numbers.to_step();
+                value["after"] = json!((step.after * 1_000.0).round() / 1_000.0);
+                value
+            };
+            answer["schedule"] = self.schedule.iter().map(step).collect();
+        }
+        answer
+    }
+}
+
+/// What the limits should be.
+///
+/// Never above what the target bears, never below the floor. Between those: the operator's numbers, and more in time for a rise that can be
+/// borne. Ahead of one that can't be borne, limits that a burst may use up at once are tightened to 80 % of the capacity; those that let
+/// requests through evenly stand at the capacity, which is what the target can do.
+pub fn advise(situation: &Situation<'_>) -> Advice {
+    let Some(forecast) = situation.forecast else {
+        let numbers = bounded(situation.base, situation.bounds);
+        let reason = "nothing is known yet".to_owned();
+        return Advice { numbers, predicted: 0.0, valid_for: TIGHT_FOR * 2.0, reason, schedule: Vec::new() };
+    };
+    let shape = switched(situation, forecast);
+    if let Some(tightened) = tightened(situation, forecast, &shape) {
+        return tightened;
+    }
+    raised(situation, forecast, &shape)
+}
+
+fn bounded(numbers: &Numbers, bounds: Bounds) -> Numbers {
+    let rate = numbers.rate();
+    let within = rate.min(bounds.highest());
+    if within < rate { numbers.with_rate(within) } else { numbers.clone() }
+}
+
+/// The operator's numbers under the algorithm that fits the traffic, and why it is another one.
+struct Shape {
+    numbers: Numbers,
+    reason: Option<String>,
+}
+
+fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
+    let base = bounded(situation.base, situation.bounds);
+    let as_it_is = Shape { numbers: base.clone(), reason: None };
+    if !situation.bounds.may_switch {
+        return as_it_is;
+    }
+    let Numbers::Window { algorithm, limit, window } = base else { return as_it_is };
+    if window < LONG_WINDOW {
+        return as_it_is;
+    }
+    if let Some(bursts) = Bursts::of(situation.history) {
+        return Shape {
+            numbers: bucket_for(&bursts, forecast, &base_rate(situation)),
+            reason: Some(bursts.to_string()),
+        };
+    }
+    let is_long = rises(&need(forecast, situation.history, 1.0), situation.base.rate())
+        .iter()
+        .any(|rise| (rise.end - rise.begin) as f64 >= LONG_RISE);
+    if algorithm == Windowed::Fixed && is_long {
+        let reason =
+            format!("a rise of more than {LONG_RISE} s is expected: a sliding window has no edges to slip through");
+        return Shape {
+            numbers: Numbers::Window { algorithm: Windowed::Sliding, limit, window },
+            reason: Some(reason),
+        };
+    }
+    as_it_is
+}
+
+struct BaseRate {
+    rate: f64,
+    bounds: Bounds,
+}
+
+fn base_rate(situation: &Situation<'_>) -> BaseRate {
+    BaseRate { rate: situation.base.rate(), bounds: situation.bounds }
+}
+
+/// A bucket that refills as fast as requests come in the long run and holds as much as a burst brings on top.
+fn bucket_for(bursts: &Bursts, forecast: &Forecast, base: &BaseRate) -> Numbers {
+    let mean = forecast.mean.iter().sum::<f64>() / forecast.mean.len().max(1) as f64;
+    let fill_rate = mean.max(base.rate).clamp(base.bounds.floor, base.bounds.highest());
+    // What the target bears in four seconds: more at once would be an overload of its own.
+    let most = 4.0 * base.bounds.highest().min(1e9);
+    let capacity = bursts.excess_over(fill_rate).clamp(1.0, most.max(1.0)).ceil() as u64;
+    let empty = Numbers::Bucket { algorithm: Bucketed::Token, capacity, fill_rate };
+    empty.with_rate(fill_rate)
+}
+
+/// The advice ahead of what the target can't bear, if it is to be feared.
+fn tightened(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Option<Advice> {
+    let capacity = situation.bounds.capacity?;
+    // With confidence: three of four times it will be higher than this.
+    let feared = forecast.highest(0.25);
+    let predicted = forecast.highest(0.5);
+    if feared < capacity * UNBEARABLE || shape.numbers.span() <= EVEN_SPAN {
+        return None;
+    }
+    let rate = (capacity * TIGHTENED).max(situation.bounds.floor).min(shape.numbers.rate());
+    let reason = format!(
+        "{predicted:.0} req/s are expected, {:.1} times what the target bears ({capacity:.0}): tightened to {rate:.0} req/s",
+        predicted / capacity
+    );
+    let numbers = shape.numbers.with_rate(rate);
+    Some(Advice { numbers, predicted, valid_for: TIGHT_FOR, reason, schedule: Vec::new() })
+}
+
+/// The operator's numbers, and more in time for rises.
+fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advice {
+    let usual = &shape.numbers;
+    let horizon = forecast.mean.len() as f64 * f64::from(forecast.step);
+    let predicted = forecast.highest(0.5);
+    let needed = need(forecast, situation.history, usual.span());
+    let found = rises(&needed, usual.rate());
+    // When a place in the forecast is, in seconds from the snapshot.
+    let at = |place: usize| {
+        (forecast.start - situation.timestamp.floor() as i64) as f64 - situation.timestamp.fract()
+            + place as f64 * f64::from(forecast.step)
+    };
+    let valid_for = horizon + at(0).min(0.0).max(-horizon / 2.0);
+    let mut numbers = usual.clone();
+    let mut schedule = Vec::new();
+    for rise in &found {
+        let raised = usual.with_rate(rise.rate.min(situation.bounds.highest()).max(usual.rate()));
+        if raised == *usual {
+            continue;
+        }
+        let (begin, end) = (at(rise.begin), at(rise.end));
+        if begin <= 0.0 {
+            numbers = raised;
+        } else if begin < valid_for {
+            schedule.push(Step { after: begin, numbers: raised });
+        }
+        // One that goes on beyond what is known ends with it: without another word nothing stays raised.
+        let end = end.clamp(0.001, valid_for);
+        schedule.push(Step { after: end, numbers: usual.clone() });
+    }
+    let mut reason = told(&found, forecast, situation, at);
+    if let Some(why) = &shape.reason {
+        reason = format!("{why}; {reason}");
+    }
+    Advice { numbers, predicted, valid_for, reason, schedule: in_order(schedule) }
+}
+
+/// Without steps that nothing would be seen of: the end of one rise where the next begins.
+fn in_order(schedule: Vec<Step>) -> Vec<Step> {
+    let mut kept: Vec<Step> = Vec::with_capacity(schedule.len());
+    for step in schedule {
+        if kept.last().is_some_and(|last| last.after >= step.after) {
+            kept.pop();
+        }
+        kept.push(step);
+    }
+    kept
+}
+
+fn told(found: &[Rise], forecast: &Forecast, situation: &Situation<'_>, at: impl Fn(usize) -> f64) -> String {
+    let (middle, high) = (forecast.highest(0.5), forecast.highest(0.9));
+    let usual = situation.base.rate();
+    let Some(first) = found.first() else {
+        return format!("at most {middle:.0} req/s are expected (90 %: below {high:.0}), within {usual:.0}");
+    };
+    let bound = situation.bounds.highest();
+    let when = at(first.begin).max(0.0);
+    let cycle = forecast
+        .seasons
+        .first()
+        .map_or_else(String::new, |season| format!(", every {:.1} s", season.period * f64::from(forecast.step)));
+    let borne = if first.rate > bound { format!(", of which {bound:.0} can be borne") } else { String::new() };
+    format!(
+        "{middle:.0} req/s are expected (90 %: below {high:.0}){cycle}: up to {:.0} req/s needed from {when:.0} s on{borne}",
+        first.rate
+    )
+}

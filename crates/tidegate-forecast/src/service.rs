@@ -1,0 +1,140 @@
+//! The forecaster as a service: a gateway tells what it sees, and is told what its limits should be (SPEC F1).
+
+mod metrics;
+mod state;
+mod worker;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::json;
+use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
+use tidegate_serve::{Log, Shutdown};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Policy;
+use crate::snapshot::Snapshot;
+use metrics::Metrics;
+use worker::{Question, Worker};
+
+/// What the service is told once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// How it advises.
+    pub policy: Policy,
+    /// Where what was learnt is kept across restarts.
+    pub state: Option<PathBuf>,
+}
+
+const COMPONENT: &str = "Forecaster";
+/// Series that are known at once.
+const MOST_SOURCES: usize = 16;
+/// Snapshots that may wait.
+const MOST_WAITING: usize = 32;
+
+/// Everything that requests need.
+struct Site {
+    listener: SocketAddr,
+    questions: mpsc::Sender<Question>,
+    metrics: Arc<Metrics>,
+    shutdown: Shutdown,
+}
+
+/// The service, ready to run.
+pub struct Service {
+    worker: Worker,
+    metrics: Arc<Metrics>,
+    shutdown: Shutdown,
+}
+
+impl Service {
+    /// Reads what was kept. `Err` says what can't be used.
+    pub fn new(settings: Settings, log: Log, shutdown: Shutdown) -> Result<Self, String> {
+        let learning: Arc<AtomicU64> = Arc::default();
+        let metrics = Arc::new(Metrics::new(vec![("prophet", Arc::clone(&learning))]));
+        let worker = Worker::new(settings, Arc::clone(&metrics), learning, log)?;
+        Ok(Self { worker, metrics, shutdown })
+    }
+
+    /// Serves until it shall stop; what was learnt is written then.
+    pub async fn run(self, listener: TcpListener) -> std::io::Result<()> {
+        let (questions, asked) = mpsc::channel(MOST_WAITING);
+        let worker = self.worker;
+        let working = std::thread::Builder::new().name("forecasts".to_owned()).spawn(move || worker.work(asked))?;
+        let shutdown = self.shutdown;
+        let site = Arc::new(Site {
+            listener: listener.local_addr()?,
+            questions,
+            metrics: self.metrics,
+            shutdown: shutdown.clone(),
+        });
+        let bounds = Bounds { connections: 256, body_bytes: 1 << 18, ..Bounds::default() };
+        let answer = move |asked: Asked| {
+            let site = Arc::clone(&site);
+            async move { site.answer(asked).await }
+        };
+        serve(listener, bounds, shutdown, answer).await;
+        // The last sender has gone with the service: the worker writes what it knows and ends.
+        let ended = tokio::task::spawn_blocking(move || working.join());
+        match tokio::time::timeout(END_PATIENCE, ended).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(_) => Err(std::io::Error::other("the thread that forecasts has failed")),
+            Err(_) => Err(std::io::Error::other("the thread that forecasts does not end")),
+        }
+    }
+}
+
+/// How long the end waits for the last fit and the state.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Site {
+    async fn answer(&self, asked: Asked) -> Answer {
+        let is_get = matches!(asked.method, Method::GET | Method::HEAD);
+        match asked.path() {
+            "/v1/limit-config" if asked.method == Method::POST => match asked.refusal_of_pages(self.listener) {
+                Some(refusal) => refusal,
+                None => self.advise(&asked.body).await,
+            },
+            "/v1/limit-config" => Answer::only("POST"),
+            "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => {
+                Answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN" }))
+            }
+            "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
+                Answer::json(StatusCode::OK, &json!({ "status": "UP", "snapshots": self.metrics.answered.get() }))
+            }
+            "/actuator/prometheus" if is_get => Answer::metrics(self.metrics.page()),
+            "/actuator/health"
+            | "/actuator/health/liveness"
+            | "/actuator/health/readiness"
+            | "/actuator/prometheus" => Answer::only("GET, HEAD"),
+            _ => Answer::nothing_here(),
+        }
+    }
+
+    async fn advise(&self, body: &[u8]) -> Answer {
+        let snapshot = match Snapshot::read(body) {
+            Ok(snapshot) => snapshot,
+            Err(problems) => {
+                self.metrics.bad.inc();
+                return Answer::bad(&problems);
+            }
+        };
+        let (answer, advice) = oneshot::channel();
+        if self.questions.try_send(Question { snapshot, answer }).is_err() {
+            self.metrics.refused.inc();
+            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "too many snapshots are waiting");
+        }
+        match advice.await {
+            Ok(advice) => {
+                self.metrics.answered.inc();
+                Answer::json(StatusCode::OK, &advice.to_json())
+            }
+            Err(_) => Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the thread that forecasts has failed"),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_serve::Log;
+use tokio::sync::{mpsc, oneshot};
+
+use super::metrics::Metrics;
+use super::{COMPONENT, MOST_SOURCES, Settings, state};
+use crate::advice::Advice;
+use crate::snapshot::Snapshot;
+use crate::{Adviser, History, Model, NotLearnt, Season};
+
+/// A snapshot, and who waits for the advice.
+pub(super) struct Question {
+    pub(super) snapshot: Snapshot,
+    pub(super) answer: oneshot::Sender<Advice>,
+}
+
+/// A thread of its own that learns and forecasts, so that whoever asks for health or metrics does not wait for a fit.
+pub(super) struct Worker {
+    settings: Settings,
+    sources: BTreeMap<String, Known>,
+    metrics: Arc<Metrics>,
+    learning: Arc<AtomicU64>,
+    log: Log,
+    /// Grows with each snapshot.
+    turn: u64,
+    written: Instant,
+    is_written: bool,
+}
+
+struct Known {
+    adviser: Adviser,
+    /// Whose turn is longest ago makes room.
+    turn: u64,
+}
+
+/// How often the state is written.
+const WRITTEN_EVERY: Duration = Duration::from_secs(30);
+
+impl Worker {
+    /// One that knows what was kept. `Err` says what can't be read.
+    pub(super) fn new(
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        learning: Arc<AtomicU64>,
+        log: Log,
+    ) -> Result<Self, String> {
+        let kept = settings
+            .state
+            .as_deref()
+            .map(|path| state::read(path, settings.policy.kept))
+            .transpose()?
+            .unwrap_or_default();
+        let mut worker = Self {
+            settings,
+            sources: BTreeMap::new(),
+            metrics,
+            learning,
+            log,
+            turn: 0,
+            written: Instant::now(),
+            is_written: true,
+        };
+        for (name, kept) in kept {
+            let mut adviser = worker.adviser().with_capacity(kept.capacity);
+            adviser.forecaster.restore(kept.series.history());
+            worker.sources.insert(name, Known { adviser, turn: 0 });
+        }
+        Ok(worker)
+    }
+
+    fn adviser(&self) -> Adviser {
+        let policy = self.settings.policy;
+        Adviser::new(policy, forecaster(&policy, &self.learning))
+    }
+
+    /// Answers until nobody asks any more.
+    pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>) {
+        while let Some(question) = questions.blocking_recv() {
+            let advice = self.answer(&question.snapshot);
+            // Whoever left has taught us something all the same.
+            if question.answer.send(advice).is_err() {
+                self.metrics.abandoned.inc();
+            }
+            if self.written.elapsed() >= WRITTEN_EVERY {
+                self.write();
+            }
+        }
+        self.write();
+    }
+
+    fn answer(&mut self, snapshot: &Snapshot) -> Advice {
+        let began = Instant::now();
+        self.make_room_for(&snapshot.source);
+        self.turn += 1;
+        if !self.sources.contains_key(&snapshot.source) {
+            let adviser = self.adviser();
+            self.sources.insert(snapshot.source.clone(), Known { adviser, turn: self.turn });
+        }
+        let known = self.sources.get_mut(&snapshot.source).expect("it was put there if it was not");
+        known.turn = self.turn;
+        let found = known.adviser.advise(snapshot);
+        let forecaster = &known.adviser.forecaster;
+        self.metrics.found(&found, forecaster.accuracy(), forecaster.history().known_count(), began.elapsed());
+        self.is_written = false;
+        found.advice
+    }
+
+    fn make_room_for(&mut self, name: &str) {
+        if self.sources.len() < MOST_SOURCES || self.sources.contains_key(name) {
+            return;
+        }
+        let oldest = self.sources.iter().min_by_key(|(_, known)| known.turn).map(|(name, _)| name.clone());
+        if let Some(oldest) = oldest {
+            self.log.warn(COMPONENT, format_args!("more than {MOST_SOURCES} series: one is forgotten"));
+            self.sources.remove(&oldest);
+        }
+    }
+
+    fn write(&mut self) {
+        self.written = Instant::now();
+        let Some(path) = self.settings.state.as_deref().filter(|_| !self.is_written) else { return };
+        let sources = self.sources.iter().map(|(name, known)| (name.as_str(), &known.adviser));
+        match state::write(path, sources) {
+            Ok(()) => self.is_written = true,
+            Err(error) => {
+                self.metrics.unwritten.inc();
+                self.log.error(COMPONENT, format_args!("{}: can't be written: {error}", path.display()));
+            }
+        }
+    }
+}
+
+/// A model that is timed while it learns.
+pub(super) struct Timed<M> {
+    pub(super) model: M,
+    pub(super) nanos: Arc<AtomicU64>,
+}
+
+impl<M: Model> Model for Timed<M> {
+    fn name(&self) -> &'static str {
+        self.model.name()
+    }
+
+    fn learn(&mut self, history: History<'_>, seasons: &[Season]) -> Result<(), NotLearnt> {
+        let began = Instant::now();
+        let learnt = self.model.learn(history, seasons);
+        self.nanos.store(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        learnt
+    }
+
+    fn path(&self, history: History<'_>, steps: usize) -> Option<Vec<f64>> {
+        self.model.path(history, steps)
+    }
+}
+
+/// All models: the simple ones, and Prophet.
+fn forecaster(policy: &crate::Policy, _learning: &Arc<AtomicU64>) -> crate::Forecaster {
+    crate::Forecaster::new(policy.settings())
+}

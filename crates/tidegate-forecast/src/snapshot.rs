@@ -1,0 +1,144 @@
+//! What a gateway tells of itself (SPEC F1).
+
+use serde_json::Value;
+use tidegate_serve::object::{Allowed, Object, Problems};
+use tidegate_serve::{Problem, json, moment};
+
+use crate::numbers::Numbers;
+
+/// What a gateway tells of itself. What it sends besides is ignored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// When, in seconds since 1970 by the gateway's clock.
+    pub timestamp: f64,
+    /// Requests a second that came since the last one, refused ones too.
+    pub observed: f64,
+    /// The share of them that was refused.
+    pub rejected: f64,
+    /// The 95th percentile of the target's time to answer, in seconds; none if it answered nothing.
+    pub latency: Option<f64>,
+    /// Answers of the target with a status of 5xx since the last one.
+    pub errors: f64,
+    /// The numbers in force.
+    pub numbers: Numbers,
+    /// The operator's, which limits return to; the ones in force, if they are not told.
+    pub base: Numbers,
+    /// Which series this is.
+    pub source: String,
+    /// Seconds from one snapshot to the next, if it is told.
+    pub interval: Option<f64>,
+    /// Above so many requests a second the gateway will not go.
+    pub ceiling: Option<f64>,
+    /// Requests of each second since the last snapshot.
+    pub series: Option<Offered>,
+}
+
+/// Requests of each second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offered {
+    /// The first second, since 1970.
+    pub start: i64,
+    /// None where it is not known.
+    pub values: Vec<Option<f64>>,
+}
+
+const SOME_RATE: Allowed = Allowed::new(0.0..=1e9, "requests a second from 0 to 1e9 are allowed");
+const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1 is allowed");
+const SECONDS: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400 are allowed");
+const A_COUNT: Allowed = Allowed::new(0.0..=1e12, "a count from 0 to 1e12 is allowed");
+/// Up to the year 5138.
+const MOMENT: Allowed = Allowed::new(0.0..=1e11, "seconds since 1970 are allowed");
+const ONE: Allowed = Allowed::new(1.0..=1.0, "1 is allowed: a value for each second");
+/// The most seconds of a series.
+pub(crate) const MOST_SECONDS: usize = 600;
+const LONGEST_SOURCE: usize = 64;
+
+impl Snapshot {
+    /// Reads one, or says all that is wrong with it.
+    pub fn read(text: &[u8]) -> Result<Self, Vec<Problem>> {
+        let problems = Problems::default();
+        let value = json::read(text).map_err(|error| {
+            vec![Problem { path: String::new(), message: format!("is no JSON that can be read: {error}") }]
+        })?;
+        let read = Object::new("", value, &problems).and_then(|mut object| read(&mut object));
+        let problems = problems.all();
+        read.filter(|_| problems.is_empty()).ok_or(problems)
+    }
+}
+
+fn read(object: &mut Object<'_>) -> Option<Snapshot> {
+    let timestamp = timestamp(object);
+    let observed = object.number("observedRps", &SOME_RATE);
+    let rejected = object.number_or("rejectedRate", &SHARE, 0.0);
+    let latency = if object.has("latencyP95") { object.number("latencyP95", &SECONDS) } else { None };
+    let errors = object.number_or("errors5xx", &A_COUNT, 0.0);
+    let interval = if object.has("interval") { object.number("interval", &SECONDS) } else { None };
+    let ceiling = if object.has("ceilingRps") { object.number("ceilingRps", &SOME_RATE) } else { None };
+    let source = object.text("source").unwrap_or_else(|| "default".to_owned());
+    if source.len() > LONGEST_SOURCE {
+        object.wrong("source", format!("has {} bytes; at most {LONGEST_SOURCE} are allowed", source.len()));
+    }
+    let base = object.object("base").and_then(|mut base| Numbers::read(&mut base));
+    let series = object.object("series").and_then(|mut series| offered(&mut series));
+    let numbers = Numbers::read(object);
+    let numbers = numbers?;
+    Some(Snapshot {
+        timestamp: timestamp?,
+        observed: observed?,
+        rejected: rejected?,
+        latency,
+        errors: errors?,
+        base: base.unwrap_or_else(|| numbers.clone()),
+        numbers,
+        source,
+        interval,
+        ceiling,
+        series,
+    })
+}
+
+/// Seconds, or a date.
+fn timestamp(object: &mut Object<'_>) -> Option<f64> {
+    let text = object.take("timestamp");
+    match text {
+        Some(Value::String(text)) => {
+            let seconds = moment::unix_nanos(&text).map(|nanos| nanos as f64 / 1e9);
+            if seconds.is_none_or(|seconds| !(0.0..=1e11).contains(&seconds)) {
+                object.wrong("timestamp", "is no time; seconds since 1970 or 2026-01-19T16:30:00Z are allowed");
+            }
+            seconds
+        }
+        Some(number) => {
+            let found = number.as_f64().filter(|seconds| (0.0..=1e11).contains(seconds));
+            if found.is_none() {
+                object.wrong("timestamp", "is no time; seconds since 1970 or 2026-01-19T16:30:00Z are allowed");
+            }
+            found
+        }
+        None => {
+            object.wrong("timestamp", "is missing; seconds since 1970 or 2026-01-19T16:30:00Z are allowed");
+            None
+        }
+    }
+}
+
+fn offered(series: &mut Object<'_>) -> Option<Offered> {
+    let start = series.number("start", &MOMENT);
+    series.number_or("step", &ONE, 1.0)?;
+    if !series.has("offered") {
+        series.wrong("offered", "is missing; a list of counts, or null where one is not known, is allowed");
+    }
+    let entries = series.list("offered", MOST_SECONDS)?;
+    let mut values = Vec::with_capacity(entries.len());
+    for (place, entry) in entries.into_iter().enumerate() {
+        let value = entry.as_f64().filter(|value| (0.0..=1e9).contains(value));
+        if value.is_none() && !entry.is_null() {
+            series.problems.add(
+                format!("{}[{place}]", series.at("offered")),
+                "is no count; a number from 0 to 1e9, or null, is allowed",
+            );
+        }
+        values.push(value);
+    }
+    Some(Offered { start: start? as i64, values })
+}

@@ -1,0 +1,180 @@
+//! The advice as a table: what is known, and what the limits should be. The seed's three examples are rows of it.
+
+use serde_json::{Value, json};
+use tidegate_forecast::forecaster::LEVELS;
+use tidegate_forecast::{Advice, Bounds, Bucketed, Forecast, Numbers, Series, Situation, Windowed, advise};
+
+const NOW: i64 = 1_763_344_800;
+
+/// A forecast without doubt.
+fn sure(path: &[f64]) -> Forecast {
+    let highest = path.iter().copied().fold(0.0, f64::max);
+    Forecast {
+        start: NOW,
+        step: 1,
+        mean: path.to_vec(),
+        quantiles: vec![path.to_vec(); LEVELS.len()],
+        peak: vec![highest; LEVELS.len()],
+        members: Vec::new(),
+        seasons: Vec::new(),
+    }
+}
+
+fn window(algorithm: Windowed, limit: u64, window: f64) -> Numbers {
+    Numbers::Window { algorithm, limit, window }
+}
+
+fn bucket(capacity: u64, fill_rate: f64) -> Numbers {
+    Numbers::Bucket { algorithm: Bucketed::Token, capacity, fill_rate }
+}
+
+struct Case {
+    base: Numbers,
+    history: Vec<f64>,
+    forecast: Vec<f64>,
+    bounds: Bounds,
+}
+
+const BOUNDS: Bounds = Bounds { capacity: None, ceiling: None, floor: 5.0, may_switch: true };
+
+fn bears(capacity: f64) -> Bounds {
+    Bounds { capacity: Some(capacity), ..BOUNDS }
+}
+
+fn case(base: Numbers, forecast: Vec<f64>, bounds: Bounds) -> Case {
+    Case { base, history: vec![100.0; 60], forecast, bounds }
+}
+
+fn advice(case: &Case) -> Advice {
+    let mut series = Series::new(1, 3_600);
+    for (second, value) in (NOW - case.history.len() as i64..).zip(&case.history) {
+        series.put(second, *value);
+    }
+    advise(&Situation {
+        timestamp: NOW as f64,
+        forecast: Some(&sure(&case.forecast)),
+        history: series.history(),
+        numbers: &case.base,
+        base: &case.base,
+        bounds: case.bounds,
+    })
+}
+
+fn has(advice: &Advice, fields: &Value) {
+    let answer = advice.to_json();
+    for (field, value) in fields.as_object().expect("an object") {
+        let (is, wanted) = (answer[field].as_f64(), value.as_f64());
+        let same = if wanted.is_some() { is == wanted } else { answer[field] == *value };
+        assert!(same, "{field} is {} instead of {value}: {answer}", answer[field]);
+    }
+    assert!(answer["reason"].as_str().is_some_and(|reason| reason.len() > 10), "{answer}");
+}
+
+#[test]
+fn the_seed_s_first_example_a_rise_that_can_be_borne() {
+    let advice = advice(&case(window(Windowed::Fixed, 100, 1.0), vec![130.0; 60], bears(200.0)));
+    has(&advice, &json!({"algorithm": "fixed", "window": 1, "limit": 130, "predictedRps": 130, "validFor": 60}));
+}
+
+#[test]
+fn the_seed_s_second_example_a_rise_that_can_t_be_borne() {
+    let advice = advice(&case(window(Windowed::Sliding, 6_000, 60.0), vec![300.0; 60], bears(100.0)));
+    has(&advice, &json!({"algorithm": "sliding", "window": 60, "limit": 4800, "predictedRps": 300, "validFor": 30}));
+    assert!(advice.reason.contains("3.0 times what the target bears"), "{}", advice.reason);
+}
+
+#[test]
+fn the_seed_s_third_example_bursts_get_a_bucket() {
+    // Four seconds at twice the mean, again and again.
+    let history: Vec<f64> = (0..240).map(|second| if second % 20 < 4 { 100.0 } else { 37.5 }).collect();
+    let base = window(Windowed::Fixed, 1_000, 60.0);
+    let advice = advice(&Case { history, ..case(base, vec![50.0; 60], BOUNDS) });
+    has(&advice, &json!({"algorithm": "token", "capacity": 200, "fillRate": 50, "predictedRps": 50}));
+    assert!(advice.reason.contains("bursts of up to 4 s"), "{}", advice.reason);
+}
+
+#[test]
+fn what_is_within_the_operator_s_limit_changes_nothing() {
+    for base in [window(Windowed::Fixed, 100, 1.0), window(Windowed::Sliding, 6_000, 60.0), bucket(50, 100.0)] {
+        let advice = advice(&case(base.clone(), vec![80.0; 60], bears(300.0)));
+        assert_eq!(advice.numbers, base);
+        assert_eq!(advice.schedule, []);
+    }
+}
+
+#[test]
+fn a_spike_ahead_is_a_raise_in_time_and_an_end() {
+    let mut path = vec![60.0; 60];
+    path[20..25].fill(250.0);
+    let advice = advice(&case(window(Windowed::Fixed, 100, 1.0), path, bears(400.0)));
+    assert_eq!(advice.numbers, window(Windowed::Fixed, 100, 1.0));
+    let steps: Vec<(f64, u64)> = advice.to_json()["schedule"]
+        .as_array()
+        .expect("steps")
+        .iter()
+        .map(|step| (step["after"].as_f64().expect("a time"), step["limit"].as_u64().expect("a limit")))
+        .collect();
+    assert_eq!(steps, [(18.0, 250), (27.0, 100)]);
+}
+
+#[test]
+fn nothing_is_advised_above_the_capacity_or_the_gateway_s_ceiling_or_below_the_floor() {
+    let base = window(Windowed::Fixed, 100, 1.0);
+    let high = |bounds| advice(&case(base.clone(), vec![900.0; 60], bounds)).numbers.rate();
+    assert_eq!(high(bears(250.0)), 250.0);
+    assert_eq!(high(Bounds { ceiling: Some(180.0), ..bears(250.0) }), 180.0);
+    assert_eq!(high(BOUNDS), 900.0);
+    // An operator's limit above what the target bears is one that does not protect it.
+    let calm = |bounds| advice(&case(base.clone(), vec![10.0; 60], bounds)).numbers.rate();
+    assert_eq!(calm(bears(70.0)), 70.0);
+    let slow = window(Windowed::Sliding, 6_000, 60.0);
+    let tight = advice(&case(slow, vec![900.0; 60], Bounds { floor: 30.0, ..bears(20.0) }));
+    assert_eq!(tight.numbers.rate(), 30.0);
+}
+
+#[test]
+fn a_limit_that_lets_requests_through_evenly_is_not_tightened() {
+    for base in [window(Windowed::Fixed, 100, 1.0), bucket(50, 100.0)] {
+        let advice = advice(&case(base, vec![900.0; 60], bears(250.0)));
+        assert_eq!(advice.numbers.rate(), 250.0);
+        assert!(advice.reason.contains("of which 250 can be borne"), "{}", advice.reason);
+    }
+}
+
+#[test]
+fn a_long_rise_over_a_fixed_window_gets_a_sliding_one_unless_that_is_not_wanted() {
+    let base = window(Windowed::Fixed, 6_000, 60.0);
+    let rise: Vec<f64> = (0..60).map(|second| 100.0 + 2.0 * f64::from(second)).collect();
+    let advised = advice(&case(base.clone(), rise.clone(), bears(400.0)));
+    assert_eq!(advised.numbers.algorithm(), "sliding");
+    let kept = advice(&case(base, rise, Bounds { may_switch: false, ..bears(400.0) }));
+    assert_eq!(kept.numbers.algorithm(), "fixed");
+}
+
+#[test]
+fn a_raise_without_an_end_in_sight_ends_with_the_forecast() {
+    let mut path = vec![60.0; 60];
+    path[50..].fill(200.0);
+    let advice = advice(&case(window(Windowed::Fixed, 100, 1.0), path, bears(400.0)));
+    let last = advice.schedule.last().expect("an end");
+    assert_eq!((last.after, last.numbers.rate()), (advice.valid_for, 100.0));
+}
+
+#[test]
+fn steps_come_in_order_within_their_time() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for _ in 0..2_000 {
+        let path: Vec<f64> =
+            (0..60).map(|_| if random.u8(..8) == 0 { random.f64() * 1_000.0 } else { random.f64() * 120.0 }).collect();
+        let base = match random.u8(..3) {
+            0 => window(Windowed::Fixed, 100, 1.0),
+            1 => window(Windowed::Sliding, 6_000, 60.0),
+            _ => bucket(random.u64(1..500), 100.0),
+        };
+        let advice = advice(&case(base, path, bears(random.f64() * 500.0 + 1.0)));
+        assert!(advice.schedule.len() <= 64);
+        let times: Vec<f64> = advice.schedule.iter().map(|step| step.after).collect();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+        assert!(times.iter().all(|after| *after > 0.0 && *after <= advice.valid_for), "{times:?} {}", advice.valid_for);
+    }
+}

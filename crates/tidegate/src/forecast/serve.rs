@@ -1,0 +1,75 @@
+//! `tidegate forecast serve`
+#![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use tidegate_forecast::Policy;
+use tidegate_forecast::service::{Service as Forecasts, Settings};
+use tidegate_serve::LogLevel;
+
+use crate::service::{self, Service};
+
+/// Answer gateways that ask what their limits should be
+///
+/// A gateway (tidegate gateway --forecaster http://127.0.0.1:8090) sends what it sees to POST /v1/limit-config every few seconds: the requests of
+/// each second, how many it refused, how fast the target answers. It is told what its limits should be, now and at which times of the next minute:
+/// raised ahead of a rise that the target can bear, tightened ahead of one that it can't. /actuator/health and /actuator/prometheus (forecast
+/// errors, coverage, weights of the models, time of a fit) are there as well. Everything else is in docs/adaptation.md.
+///
+/// It listens on 127.0.0.1:8090, or at the port that PORT or SERVER_PORT in the environment says.
+#[derive(Args)]
+#[command(after_help = "Example: tidegate forecast serve --capacity 3200 --state forecast.json")]
+pub(crate) struct Arguments {
+    /// Requests a second that the target bears; without it that is learnt from how late and with how many errors it answers
+    #[arg(long, value_name = "RPS", allow_negative_numbers = true, value_parser = rate)]
+    capacity: Option<f64>,
+    /// Never advise fewer requests a second
+    #[arg(long, value_name = "RPS", default_value = "5", allow_negative_numbers = true, value_parser = rate)]
+    floor: f64,
+    /// How many seconds are forecast
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(10..=600))]
+    horizon: u32,
+    /// How many seconds of load are kept, a day at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(120..=86_400))]
+    history: u32,
+    /// Keep what was learnt in this file, so that it survives a restart
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Advise other numbers only, never another algorithm
+    #[arg(long)]
+    keep_algorithm: bool,
+    #[command(flatten)]
+    service: service::Arguments,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=1e9).contains(rate));
+    rate.ok_or_else(|| "requests a second, from 0.001 to 1e9, are allowed".to_owned())
+}
+
+const SERVICE: Service = Service { component: "Forecaster", port: 8090, log_level: LogLevel::Info };
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(capacity) = arguments.capacity.filter(|capacity| *capacity < arguments.floor) {
+        return Err(anyhow!("--floor is {}; at most --capacity ({capacity}) is allowed", arguments.floor));
+    }
+    let policy = Policy {
+        capacity: arguments.capacity,
+        floor: arguments.floor,
+        horizon: arguments.horizon as usize,
+        kept: arguments.history as usize,
+        may_switch: !arguments.keep_algorithm,
+    };
+    let settings = Settings { policy, state: arguments.state.clone() };
+    service::run(&arguments.service, &SERVICE, |context| async move {
+        let service = Forecasts::new(settings, context.log.clone(), context.shutdown.clone());
+        let service = service.map_err(|reason| anyhow!("--state: {reason}"))?;
+        context.announce_ready();
+        Ok(service.run(context.listener).await?)
+    })
+}
