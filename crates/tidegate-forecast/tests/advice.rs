@@ -1,4 +1,5 @@
 //! The advice as a table: what is known, and what the limits should be. The seed's three examples are rows of it.
+#![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "whole numbers, far below 2^52")]
 
 use serde_json::{Value, json};
 use tidegate_forecast::forecaster::LEVELS;

@@ -1,7 +1,8 @@
 //! An adviser and a limit in simulated time: load comes by a profile, a limit of one second admits or refuses, and every few seconds a snapshot
 //! is answered with new numbers and their schedule.
+#![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "whole numbers, far below 2^52")]
 
-use tidegate_forecast::{Adviser, Forecaster, Numbers, Offered, Policy, Snapshot, Windowed};
+use tidegate_forecast::{Adviser, Forecaster, Numbers, Offered, Policy, ProphetModel, Snapshot, Windowed};
 
 /// What happened in one second.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ fn limit_of(numbers: &Numbers) -> u64 {
 
 /// Runs `load` (requests of each second) against a limit that follows the advice; it is asked for every `interval` seconds.
 fn run(policy: Policy, interval: usize, load: &[u64]) -> Vec<Second> {
-    let mut adviser = Adviser::new(policy, Forecaster::new(policy.settings()));
+    let mut adviser = Adviser::new(policy, Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), 30));
     let mut plan = vec![BASE; load.len()];
     let mut seconds: Vec<Second> = Vec::new();
     for (now, offered) in load.iter().enumerate() {

@@ -10,7 +10,7 @@ use super::metrics::Metrics;
 use super::{COMPONENT, MOST_SOURCES, Settings, state};
 use crate::advice::Advice;
 use crate::snapshot::Snapshot;
-use crate::{Adviser, History, Model, NotLearnt, Season};
+use crate::{Adviser, Forecaster, History, Model, NotLearnt, Policy, ProphetModel, Season};
 
 /// A snapshot, and who waits for the advice.
 pub(super) struct Question {
@@ -37,6 +37,8 @@ struct Known {
     turn: u64,
 }
 
+/// Prophet learns once in so many seconds.
+const PROPHET_EVERY: usize = 30;
 /// How often the state is written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(30);
 
@@ -157,7 +159,8 @@ impl<M: Model> Model for Timed<M> {
     }
 }
 
-/// All models: the simple ones, and Prophet.
-fn forecaster(policy: &crate::Policy, _learning: &Arc<AtomicU64>) -> crate::Forecaster {
-    crate::Forecaster::new(policy.settings())
+/// All models: the simple ones, and Prophet, which is timed.
+fn forecaster(policy: &Policy, learning: &Arc<AtomicU64>) -> Forecaster {
+    let prophet = Timed { model: ProphetModel::default(), nanos: Arc::clone(learning) };
+    Forecaster::new(policy.settings()).with_slow(prophet, PROPHET_EVERY)
 }

@@ -1,0 +1,109 @@
+//! One fit of Prophet, and what can be asked of it.
+
+use std::sync::{Arc, OnceLock};
+
+use augurs_prophet::{
+    FeatureMode, GrowthType, Optimizer, PositiveFloat, PredictionData, Prophet, ProphetOptions, Seasonality,
+    SeasonalityOption, TrainingData,
+    optimizer::{Data, Error, InitialParams, OptimizeOpts, OptimizedParams},
+};
+
+use super::draws::{Bends, Uncertainty};
+use super::{Components, Cycle, Growth, MapOptimizer, Mode, Settings};
+use crate::{History, NotLearnt};
+
+const SECONDS_OF_A_DAY: f64 = 86_400.0;
+
+/// A fit. Times within are seconds since `origin`: of small numbers sines are more exact than of seconds since 1970.
+#[derive(Clone, Debug)]
+pub(super) struct Fit {
+    prophet: Prophet<Recorder>,
+    origin: i64,
+    pub(super) mode: Mode,
+    pub(super) uncertainty: Uncertainty,
+}
+
+/// Keeps what the optimizer has found, which `Prophet` doesn't tell.
+#[derive(Clone, Debug, Default)]
+struct Recorder(Arc<OnceLock<OptimizedParams>>);
+
+impl Optimizer for Recorder {
+    fn optimize(&self, init: &InitialParams, data: &Data, opts: &OptimizeOpts) -> Result<OptimizedParams, Error> {
+        let found = MapOptimizer.optimize(init, data, opts)?;
+        Ok(self.0.get_or_init(|| found).clone())
+    }
+}
+
+impl Fit {
+    /// Fits to the finite values of a history.
+    pub(super) fn new(settings: &Settings, history: History<'_>, cycles: &[Cycle]) -> Result<Self, NotLearnt> {
+        let step = i64::from(history.step.max(1));
+        let finite = history.known().filter(|(_, value)| value.is_finite());
+        let (times, values): (Vec<i64>, Vec<f64>) = finite.map(|(place, value)| (place as i64 * step, value)).unzip();
+        let (Some(first), Some(last), true) = (times.first(), times.last(), times.len() >= Settings::LEAST) else {
+            return Err(NotLearnt::TooShort { least: Settings::LEAST });
+        };
+        let (end, span) = (*last as f64, (last - first) as f64);
+        let highest = values.iter().fold(0.0, |highest: f64, value| highest.max(value.abs()));
+        let scale = if highest > 0.0 { highest } else { 1.0 };
+
+        let failed = |error: augurs_prophet::Error| NotLearnt::Failed(error.to_string());
+        let recorder = Recorder::default();
+        let mut prophet = Prophet::new(options(settings), recorder.clone());
+        for cycle in cycles {
+            let days = PositiveFloat::try_new(cycle.seconds / SECONDS_OF_A_DAY);
+            let days = days.map_err(|error| NotLearnt::Failed(error.to_string()))?;
+            prophet.add_seasonality(cycle.name.clone(), Seasonality::new(days, cycle.harmonics)).map_err(failed)?;
+        }
+        let data = TrainingData::new(times, values).map_err(failed)?;
+        prophet.fit(data, OptimizeOpts::default()).map_err(failed)?;
+        let found = recorder.0.get().ok_or_else(|| NotLearnt::Failed("nothing was found".to_owned()))?;
+        let uncertainty = Uncertainty {
+            noise: *found.sigma_obs * scale,
+            bends: (settings.growth == Growth::Linear).then(|| bends(&found.delta, scale, end, span)),
+        };
+        Ok(Self { prophet, origin: history.start, mode: settings.mode, uncertainty })
+    }
+
+    /// The parts of what is expected at some times, in seconds since 1970.
+    pub(super) fn components(&self, times: impl Iterator<Item = i64>) -> Option<Components> {
+        let seconds = times.map(|time| time.checked_sub(self.origin)).collect::<Option<Vec<i64>>>()?;
+        let predictions = self.prophet.predict(PredictionData::new(seconds)).ok()?;
+        // Prophet's own sum of the cycles is in the order of a hash map, which differs from run to run, and so do its last digits.
+        let cycles = predictions.seasonalities.into_iter().map(|(name, cycle)| (name, cycle.point)).collect();
+        Some(Components { trend: predictions.trend.point, cycles, mode: self.mode })
+    }
+
+    /// Seconds since the time that this fit counts from.
+    pub(super) fn since_origin(&self, time: i64) -> f64 {
+        time.saturating_sub(self.origin) as f64
+    }
+}
+
+/// The trend goes on changing as often as there are changepoints in the history, by as much as it did on average.
+fn bends(delta: &[f64], scale: f64, end: f64, span: f64) -> Bends {
+    let count = delta.len().max(1) as f64;
+    let size = delta.iter().map(|delta| delta.abs()).sum::<f64>() / count;
+    Bends { from: end, rate: count / span, size: size * scale / span }
+}
+
+fn options(settings: &Settings) -> ProphetOptions {
+    let calendar = if settings.calendar { SeasonalityOption::Auto } else { SeasonalityOption::Manual(false) };
+    ProphetOptions {
+        growth: match settings.growth {
+            Growth::Flat => GrowthType::Flat,
+            Growth::Linear => GrowthType::Linear,
+        },
+        seasonality_mode: match settings.mode {
+            Mode::Additive => FeatureMode::Additive,
+            Mode::Multiplicative => FeatureMode::Multiplicative,
+        },
+        n_changepoints: settings.changepoints,
+        yearly_seasonality: calendar,
+        weekly_seasonality: calendar,
+        daily_seasonality: calendar,
+        // Its own intervals come from a generator that can't be seeded.
+        uncertainty_samples: 0,
+        ..ProphetOptions::default()
+    }
+}
