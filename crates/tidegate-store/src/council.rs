@@ -167,7 +167,8 @@ impl From<NoAnswer> for CouncilFault {
 }
 
 impl Council {
-    /// The most bytes a report or an overlay may have: they travel on the connection that decides requests.
+    /// The most bytes a report or an overlay may have: they travel on the connection that decides requests. Far fewer are better, for the
+    /// holder gets the reports of all with each call.
     pub const LONGEST: usize = 1 << 16;
     /// The most members whose reports are kept. Of more, those who reported last are heard.
     pub const MOST_MEMBERS: usize = 64;

@@ -461,3 +461,15 @@ fn a_key_that_is_lost_is_made_good() {
         assert!(overlay.bytes == b"new" && overlay.version > version, "{key}");
     }
 }
+
+/// They would stay for ever, as long as anyone meets.
+#[test]
+fn a_report_whose_member_is_lost_goes_too() {
+    let server = Server::start();
+    let (mut council, mut ann, mut bob) = (Simulated::new(&server), Member::new(), Member::new());
+    council.meet(&mut ann, 1_000_000, "a", None);
+    redis::cmd("DEL").arg(KEYS[1]).exec(&mut council.connection).expect("deleted");
+    council.meet(&mut bob, 1_000_001, "b", None);
+    let left: Vec<String> = redis::cmd("HVALS").arg(KEYS[2]).query(&mut council.connection).expect("an answer");
+    assert_eq!(left, ["b"]);
+}
