@@ -229,7 +229,7 @@ impl Forecaster {
     /// How wrong the models would have been lately, with the cycle as it is known now. How wrong they were before they knew it says nothing.
     fn tried_spread(&self) -> Spread {
         let mut spread = Spread::new(self.settings.horizon);
-        for (before, after) in trials(self.series.history(), self.settings.horizon) {
+        for (before, after) in trials(self.series.history(), &self.seasons, self.settings.horizon) {
             let paths: Vec<_> = self.members.iter().map(|member| member.trial(before)).collect();
             let Some(mean) = combined(&self.members, &paths, self.settings.horizon) else { continue };
             for (lead, came) in after.iter().enumerate().filter(|(_, came)| !came.is_nan()) {

@@ -9,6 +9,8 @@ const MEMORY: f64 = 4.0;
 /// How far back a model that has no record yet is tried, in horizons, and how often.
 const TRIED_BACK: usize = 2;
 const TRIALS: usize = 8;
+/// With fewer values nothing is tried.
+const FEWEST_KNOWN: usize = 10;
 
 /// A model and its record.
 pub(super) struct Member {
@@ -77,14 +79,14 @@ impl Member {
         // One that can't learn keeps what it knew, and its record says what that is worth.
         let _reason = self.model.learn(history, seasons);
         if self.kind == Kind::Simple && (changed || self.losses.iter().all(|loss| loss.count == 0.0)) {
-            self.try_on(history);
+            self.try_on(history, seasons);
         }
     }
 
     /// Makes a record from forecasts of what is known already.
-    fn try_on(&mut self, history: History<'_>) {
+    fn try_on(&mut self, history: History<'_>, seasons: &[Season]) {
         self.losses = Default::default();
-        for (before, after) in trials(history, self.horizon) {
+        for (before, after) in trials(history, seasons, self.horizon) {
             let Some(path) = self.path(before, self.horizon) else { continue };
             for (lead, (expected, came)) in path.iter().zip(after).enumerate() {
                 if !came.is_nan() {
@@ -131,11 +133,17 @@ impl Member {
     }
 }
 
-/// Moments of the recent past: what was known then, and what followed.
-pub(super) fn trials(history: History<'_>, horizon: usize) -> impl Iterator<Item = (History<'_>, &[f32])> {
+/// Moments of the recent past: what was known then, and what followed. Only those at which the cycle could have been known as it is now.
+pub(super) fn trials<'a>(
+    history: History<'a>,
+    seasons: &[Season],
+    horizon: usize,
+) -> impl Iterator<Item = (History<'a>, &'a [f32])> + use<'a> {
+    let least = seasons.first().map_or(FEWEST_KNOWN, |season| (2.0 * season.period).ceil() as usize);
     let known = history.values.len();
-    let every = (TRIED_BACK * horizon / TRIALS).max(1);
-    let backs = (1..=TRIALS).map(move |trial| trial * every).filter(move |back| *back < known);
+    let reach = (TRIED_BACK * horizon).min(known.saturating_sub(least));
+    let every = (reach / TRIALS).max(1);
+    let backs = (1..=TRIALS).map(move |trial| trial * every).filter(move |back| *back <= reach);
     backs.map(move |back| {
         let (before, after) = history.values.split_at(known - back);
         (history.first(before.len()), &after[..horizon.min(back)])
