@@ -68,8 +68,8 @@ struct Driver {
 struct Outage {
     since: Timestamp,
     misses: u32,
-    /// How it was last told.
-    told: &'static str,
+    /// What was last told of it.
+    told: String,
 }
 
 /// An answer of the forecaster, and the question.
@@ -112,13 +112,14 @@ impl Driver {
         };
         gateway.adaptation.keep(settings.history);
         gateway.adaptation.gauges.base.set(pilot.base_rate());
-        let now = gateway.now();
+        let (now, mut sampler) = (gateway.now(), Sampler::default());
+        sampler.look(now, totals(limit, plan));
         Some(Self {
             settings: Arc::clone(settings),
             site: Arc::clone(&plan.site),
             generation: plan.generation,
             pilot,
-            sampler: Sampler::default(),
+            sampler,
             ledger: Ledger::default(),
             score: Score::default(),
             bounds: latency_bounds(),
@@ -261,15 +262,16 @@ impl Driver {
 
     /// There is no answer that could be used.
     fn missed(&mut self, gateway: &Gateway, now: Timestamp, miss: &Miss) {
-        let outage = self.outage.get_or_insert(Outage { since: now, misses: 0, told: "" });
+        let outage = self.outage.get_or_insert(Outage { since: now, misses: 0, told: String::new() });
         outage.misses = outage.misses.saturating_add(1);
-        if outage.told != miss.word() {
-            // Once an outage, and once more where it becomes another.
-            outage.told = miss.word();
+        let cause = miss.to_string();
+        if outage.told != cause {
+            // Once an outage, and once more where its cause is another.
             gateway
                 .log
                 .warn(COMPONENT, format_args!("AI module unreachable, continuing with last known limits: {miss}"));
-            gateway.adaptation.record(now, miss.word(), because(miss.to_string()));
+            gateway.adaptation.record(now, miss.word(), because(cause.clone()));
+            outage.told = cause;
         }
         let gauges = &gateway.adaptation.gauges;
         gauges.misses.store(outage.misses, Relaxed);

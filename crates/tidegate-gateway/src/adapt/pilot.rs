@@ -71,7 +71,7 @@ impl Verdict {
 
     /// Whether other numbers are in force because of it.
     pub(crate) fn is_change(self) -> bool {
-        matches!(self, Self::Applied | Self::Capped | Self::Reverted)
+        matches!(self, Self::Applied | Self::Capped | Self::Reverted | Self::Lowered | Self::Released)
     }
 }
 
@@ -347,3 +347,6 @@ impl Pilot {
         Decided { verdict, from, to, why, caps: Vec::new(), predicted }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ fn entry(made: &Decided, verdict: Verdict, beside: Beside) -> Map<String, Value>
 
 /// The seed's words: what is expected, and what the forecaster or we have to say to it.
 fn reason(made: &Decided) -> String {
-    if made.verdict == Verdict::Reverted {
+    if matches!(made.verdict, Verdict::Reverted | Verdict::Lowered | Verdict::Released) {
         return made.why.clone();
     }
     let forecast = made.predicted.map_or_else(|| "none".to_owned(), |rate| rounded(rate).to_string());

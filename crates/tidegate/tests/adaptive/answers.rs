@@ -42,7 +42,7 @@ fn the_forecaster_is_told_what_the_contract_says() {
         let status = if received.line.contains("/bad") { "503 Service Unavailable" } else { "200 OK" };
         format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
-    let forecaster = Forecaster::answering(fixed(5));
+    let forecaster = Forecaster::answering(json!({"algorithm": "fixed", "limit": 5, "window": 2_592_000}));
     let gateway = gateway(
         &upstream,
         &forecaster,
@@ -98,8 +98,8 @@ fn the_forecaster_is_told_what_the_contract_says() {
 fn what_an_unanswered_question_told_is_told_again() {
     let (upstream, forecaster) = (Upstream::start(), Forecaster::behaving(crate::forecaster::Behaviour::Closes));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
+    forecaster.wait_for_more(1);
     send(&gateway, 7);
-    forecaster.wait_for_more(3);
     let told = |snapshot: &Value| -> u64 {
         snapshot["series"]["offered"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum()
     };
@@ -116,7 +116,7 @@ fn steps_come_at_their_times_and_the_operators_numbers_return_in_the_end() {
         "algorithm": "fixed", "limit": 100, "window": 1, "predictedRps": 200, "validFor": 3, "reason": "a spike",
         "schedule": [{"after": 0.5, "limit": 150}, {"after": 1.75, "limit": 200}]})),
     );
-    let gateway = gateway(&upstream, &forecaster, HUNDRED, "interval: 1s, dwell: 100ms");
+    let gateway = gateway(&upstream, &forecaster, HUNDRED, "dwell: 100ms");
     forecaster.wait_for_more(1);
     forecaster.now(crate::forecaster::Behaviour::Closes);
     let to = |limit: u64| wait_for_entry(&gateway, &format!("to {limit}"), |entry| entry["to"]["limit"] == limit);

@@ -6,6 +6,12 @@ mod bad_answers;
 mod forecaster;
 #[path = "../support/harness.rs"]
 mod harness;
+mod load;
+mod measured;
 mod operator;
 mod rails;
+#[allow(dead_code, reason = "the store's tests use all of it")]
+#[path = "../../../tidegate-store/tests/redis/server.rs"]
+mod server;
 mod setting;
+mod store;

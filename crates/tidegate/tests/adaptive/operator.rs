@@ -40,7 +40,7 @@ fn what_an_operator_sets_ends_what_was_adapted() {
 #[test]
 fn what_was_read_while_it_is_adapted_can_be_sent_back() {
     let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
-    let gateway = gateway(&upstream, &forecaster, HUNDRED, "interval: 1h, interval: 1s");
+    let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     wait_for_limit(&gateway, 120);
     let answer = gateway.post("/config/limits/default", &limit(&gateway).to_string());
     assert_eq!(answer.status, 200, "{}", answer.text());
