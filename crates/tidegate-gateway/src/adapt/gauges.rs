@@ -12,7 +12,9 @@ use crate::config::model::AdaptiveMode;
 pub(crate) struct Figure(AtomicU64);
 
 impl Figure {
-    const UNKNOWN: Self = Self(AtomicU64::new(f64::NAN.to_bits()));
+    const fn unknown() -> Self {
+        Self(AtomicU64::new(f64::NAN.to_bits()))
+    }
 
     pub(crate) fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Relaxed);
@@ -47,11 +49,11 @@ impl Default for Gauges {
             misses: AtomicU32::new(0),
             stale: AtomicBool::new(false),
             attack: AtomicBool::new(false),
-            predicted: Figure::UNKNOWN,
-            observed: Figure::UNKNOWN,
-            error: Figure::UNKNOWN,
-            base: Figure::UNKNOWN,
-            ceiling: Figure::UNKNOWN,
+            predicted: Figure::unknown(),
+            observed: Figure::unknown(),
+            error: Figure::unknown(),
+            base: Figure::unknown(),
+            ceiling: Figure::unknown(),
         }
     }
 }

@@ -85,9 +85,11 @@ impl Guard<'_> {
         let mut rate = wanted.rate_per_second;
         let (floor, ceiling) = (Self::floor(self.rails, self.base), Self::ceiling(self.rails, self.base));
         if rate > ceiling {
-            (rate, _) = (ceiling, caps.push(Cap::Ceiling(ceiling)));
+            rate = ceiling;
+            caps.push(Cap::Ceiling(ceiling));
         } else if rate < floor {
-            (rate, _) = (floor, caps.push(Cap::Floor(floor)));
+            rate = floor;
+            caps.push(Cap::Floor(floor));
         }
         // A step away from what is in force is bounded; a step back to what the operator said is not.
         let (base, held) = (self.base.rate_per_second, self.held.rate_per_second);

@@ -297,7 +297,8 @@ impl Pilot {
         let mut decided = self.told(verdict, self.reason());
         if let Some(algorithm) = bounded.not_yet {
             let dwell = self.rails.algorithm_dwell.as_secs();
-            decided.why += &format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s");
+            let wait = format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s");
+            decided.why.push_str(&wait);
         }
         (decided.to, decided.caps) = (numbers.clone(), bounded.caps);
         self.hold(numbers, shape, now);

@@ -75,10 +75,9 @@ fn entry(made: &Decided, verdict: Verdict, beside: Beside) -> Map<String, Value>
     fields.insert("verdict".to_owned(), verdict.word().into());
     fields.insert("from".to_owned(), snapshot::numbers(&made.from).into());
     fields.insert("to".to_owned(), snapshot::numbers(&made.to).into());
-    let mut why = made.why.clone();
-    for cap in &made.caps {
-        why += &format!("{}capped at {cap}", if why.is_empty() { "" } else { "; " });
-    }
+    let why = [made.why.clone()].into_iter().filter(|why| !why.is_empty());
+    let why: Vec<String> = why.chain(made.caps.iter().map(|cap| format!("capped at {cap}"))).collect();
+    let why = why.join("; ");
     fields.insert("reason".to_owned(), why.into());
     if let Some(observed) = beside.observed {
         fields.insert("observed".to_owned(), observed.into());
@@ -105,15 +104,13 @@ fn difference(from: &LimitNumbers, to: &LimitNumbers) -> String {
         return format!("{to} (was {from})");
     }
     let (was, is) = (snapshot::numbers(from), snapshot::numbers(to));
-    let mut line = format!("algorithm={}", to.algorithm());
-    for field in ["limit", "window", "capacity", "fillRate"] {
-        match (was.get(field), is.get(field)) {
-            (Some(was), Some(is)) if was != is => line += &format!(", {field} from {was} to {is}"),
-            (_, Some(is)) => line += &format!(", {field}={is}"),
-            (_, None) => {}
-        }
-    }
-    line
+    let told = |field: &&str| match (was.get(*field), is.get(*field)) {
+        (Some(was), Some(is)) if was != is => Some(format!(", {field} from {was} to {is}")),
+        (_, Some(is)) => Some(format!(", {field}={is}")),
+        (_, None) => None,
+    };
+    let fields: String = ["limit", "window", "capacity", "fillRate"].iter().filter_map(told).collect();
+    format!("algorithm={}{fields}", to.algorithm())
 }
 
 /// An attack begins or ends.

@@ -44,7 +44,10 @@ impl Forecaster {
             let behaviour = asked.lock().expect("no panic").clone();
             match behaviour {
                 Behaviour::Answers(answer) => stream.write_all(&ok(&answer.to_string())).is_ok(),
-                Behaviour::Writes(bytes) => stream.write_all(&bytes).is_ok() && false,
+                Behaviour::Writes(bytes) => {
+                    let _written = stream.write_all(&bytes);
+                    false
+                }
                 // Until the other side gives up.
                 Behaviour::Hangs => stream.read(&mut [0]).is_ok_and(|read| read > 0),
                 Behaviour::Closes => false,

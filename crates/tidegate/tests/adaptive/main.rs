@@ -2,6 +2,9 @@
 #![allow(clippy::float_cmp, reason = "counts and settings are whole, or told as they were written")]
 
 mod answers;
+#[allow(dead_code, reason = "the tests of protocols use all of it")]
+#[path = "../support/authority.rs"]
+mod authority;
 mod bad_answers;
 mod forecaster;
 #[path = "../support/harness.rs"]
@@ -10,6 +13,7 @@ mod load;
 mod measured;
 mod operator;
 mod rails;
+mod secure;
 #[allow(dead_code, reason = "the store's tests use all of it")]
 #[path = "../../../tidegate-store/tests/redis/server.rs"]
 mod server;

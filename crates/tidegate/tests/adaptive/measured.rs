@@ -35,14 +35,14 @@ fn a_limit_is_lowered_while_its_upstream_is_overloaded_and_comes_back() {
     for (trouble, told) in [(SLOW, "p95 latency is"), (FAILING, "of the upstream's answers are errors, more than 20 %")]
     {
         let ((upstream, state), forecaster) = (upstream(), Forecaster::answering(fixed(100)));
-        let gateway = gateway(&upstream, &forecaster, HUNDRED, "latency: 40ms, errors: 0.2, floor: 20");
+        let gateway = gateway(&upstream, &forecaster, HUNDRED, "latency: 40ms, errors: 0.2, floor: 60");
         let _load = Load::start(&gateway, 6, Duration::from_millis(15));
         forecaster.wait_for_more(3);
         assert_eq!(limit(&gateway)["set_by"], "file");
         state.store(trouble, Ordering::Relaxed);
-        wait_until("the limit is at the floor", || limit(&gateway)["limit"] == 20);
+        wait_until("the limit is at the floor", || limit(&gateway)["limit"] == 60);
         assert_eq!(limit(&gateway)["set_by"], "adaptive");
-        wait_until("the ceiling is at the floor", || gateway.metric("tidegate_adaptive_ceiling_rps") == Some(20.0));
+        wait_until("the ceiling is at the floor", || gateway.metric("tidegate_adaptive_ceiling_rps") == Some(60.0));
         let line = gateway.wait_for_line(
             "WARN AdaptiveController - Upstream overloaded, lowering the limit: algorithm=fixed, limit from 100 to ",
         );
