@@ -60,7 +60,7 @@ impl Document {
     /// The most bytes a text may have: it travels on the connection that decides requests.
     pub const LONGEST: usize = 1 << 20;
     /// How long a call may take. No request waits for it, so it has more time than they have, and being late here says nothing about them.
-    const PATIENCE: Duration = Duration::from_secs(1);
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(store: Store, key: String) -> Self {
         Self { store, key }

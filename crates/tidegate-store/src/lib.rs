@@ -39,6 +39,8 @@
 //! # }
 //! ```
 
+#[doc(hidden)] // public for the laws of councils, which meet at times of their own
+pub mod council;
 mod document;
 mod exact;
 mod key;
@@ -56,6 +58,7 @@ mod store;
 mod tls;
 mod topology;
 
+pub use council::{Council, CouncilFault, CouncilTerms, Decree, Meeting, Overlay, Report};
 pub use document::{Document, DocumentFault};
 pub use key::{InvalidName, Key, Name};
 pub use lease::LeaseTerms;

@@ -18,7 +18,7 @@ use crate::link::{LONGEST_PAUSE, Link, Observer, Unavailable};
 use crate::local::{LocalTicket, check_local};
 use crate::owed::Owed;
 use crate::script::Scripts;
-use crate::{Document, Name, Topology, Unshareable};
+use crate::{Council, CouncilTerms, Document, Name, Topology, Unshareable};
 
 /// What happens to requests while Redis is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,6 +210,11 @@ impl Store {
     /// The text under `namespace:name`, for whatever all who share this store must know besides its counts.
     pub fn document(&self, name: &Name) -> Document {
         Document::new(self.clone(), format!("{}:{}", self.0.namespace.as_str(), name.as_str()))
+    }
+
+    /// A seat in the council of this name, in which all who share this store agree on who adapts what. It begins with the first meeting.
+    pub fn council(&self, name: &Name, terms: CouncilTerms) -> Result<Council, InvalidConfig> {
+        Council::new(self.clone(), name, terms)
     }
 
     /// Whether Redis counts as away.

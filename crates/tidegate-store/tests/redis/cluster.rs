@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig, TlsFiles};
+use tidegate_store::{CouncilTerms, Decree, FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
 use crate::secure::{Certificates, SecureServer};
@@ -207,5 +207,23 @@ async fn the_kill_of_a_master_is_survived_in_every_mode() {
             assert!(count >= 80, "under-used by more than two leases: {count} {mode:?}");
         }
         assert!(outage > 0, "the outage was noticed: {mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_council_meets_on_every_master() {
+    let cluster = Cluster::start();
+    for namespace in ["a", "b", "c", "d", "e", "f"] {
+        let store = Store::connect(config(&cluster, namespace, FailureMode::Closed)).await.expect("sensible settings");
+        let seat = || store.council(&name("limits"), CouncilTerms::default()).expect("sensible terms");
+        let (mut ann, mut bob) = (seat(), seat());
+        let first = ann.meet(b"a", None).await.expect("a meeting");
+        assert!(first.is_holder());
+        let decree = Decree { term: first.term, overlay: Some(b"more") };
+        ann.meet(b"a", Some(decree)).await.expect("a meeting");
+        let overlay = bob.meet(b"b", None).await.expect("a meeting").overlay;
+        assert_eq!(overlay.expect("it is in force").bytes, b"more");
+        ann.leave().await.expect("it has left");
+        assert!(bob.meet(b"b", None).await.expect("a meeting").is_holder());
     }
 }

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "the gateway's tests use all of it")]
 mod authority;
 mod cluster;
+mod council;
 mod differential;
 mod document;
 mod exact;

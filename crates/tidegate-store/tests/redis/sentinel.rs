@@ -1,11 +1,13 @@
 //! A master, a replica and a sentinel, made here.
 
-use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
+use std::time::Duration;
+
+use tidegate_store::{CouncilTerms, FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
 use crate::secure::{Certificates, SecureServer};
 use crate::server::{Sentinel, Server, eventually, free_port};
-use crate::setup::{admitted, all_rules, ask, limit, patient};
+use crate::setup::{admitted, all_rules, ask, limit, name, patient};
 use crate::tls;
 
 /// A master, its replica in step, and a sentinel that knows both.
@@ -71,4 +73,26 @@ async fn the_store_follows_its_master_to_the_replica_over_tls() {
     let strange = TlsFiles { ca: Some(others.file("ca.pem")), ..tls::known_to(&certificates) };
     tls::is_away(&url, &strange, "invalid peer certificate").await;
     follows_to_the_replica(tls::config(&url, &tls::known_to(&certificates)), master.plain, &replica.plain).await;
+}
+
+/// What was agreed may be forgotten with the master, but never that time goes on: a new term is a later one.
+#[tokio::test]
+async fn a_council_follows_its_master_to_the_replica() {
+    let mut master = Server::start();
+    let port = master.port.to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
+    let sentinel = Sentinel::start(master.port);
+    wait_until_in_step(&replica, &sentinel);
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let store = Store::connect(patient(&url)).await.expect("sensible settings");
+    let terms = CouncilTerms { lease: Duration::from_millis(100), ..CouncilTerms::default() };
+    let seat = || store.council(&name("limits"), terms).expect("sensible terms");
+    let (mut ann, mut bob) = (seat(), seat());
+    let term = ann.meet(b"a", None).await.expect("a meeting").term;
+
+    master.kill();
+    until("another takes over on the replica", async || {
+        bob.meet(b"b", None).await.is_ok_and(|meeting| meeting.is_holder() && meeting.term > term)
+    })
+    .await;
 }
