@@ -115,6 +115,8 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
             Ok(json(&all_limits(gateway)))
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
+        "/config/history" if is_read => Ok(json(&gateway.adaptation.history(&gateway.plan()))),
+        "/config/history" => Err(Fault::method("GET")),
         "/config/algorithm" if is_post => {
             let (name, numbers) = algorithm(request, body)?;
             control.set_algorithm(gateway, &name, numbers).await?;
@@ -157,7 +159,7 @@ fn numbers(body: &[u8], limit: &str, known: &Value) -> Result<crate::config::mod
             "`name` must be {limit:?} here, or left out; others are at /config/limits/NAME"
         )));
     }
-    for field in ["key", "state", "status", "soft", "dry_run", "set_by", "limits"] {
+    for field in ["key", "state", "status", "soft", "dry_run", "set_by", "base", "limits"] {
         let Some(is) = known.get(field) else { continue };
         if fields.remove(field).is_some_and(|wanted| wanted != *is) {
             return Err(Fault::bad(format!("`{field}` can't be changed here; leave it as it is, or out")));
@@ -235,7 +237,7 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
         "/actuator/prometheus" => {
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
-            let page = gateway.metrics.page(&plan, store.as_ref(), sink);
+            let page = gateway.metrics.page(&plan, store.as_ref(), sink, &gateway.adaptation);
             let mut reply = Reply::new(StatusCode::OK, Body::whole(Bytes::from(page)));
             reply.lines.add("content-type", Exposition::CONTENT_TYPE);
             reply

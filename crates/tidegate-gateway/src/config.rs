@@ -4,6 +4,7 @@ mod check;
 mod doubts;
 pub mod model;
 pub mod numbers;
+pub mod rates;
 mod reference;
 pub mod secret;
 pub mod span;
@@ -14,8 +15,8 @@ use std::fs;
 use std::path::Path;
 
 pub use check::{
-    LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings, UpstreamSettings, default_limit,
-    upstream_at,
+    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, Rails, RedisSettings, RouteSettings, Settings,
+    UpstreamSettings, default_limit, upstream_at,
 };
 pub use reference::{reference, schema};
 pub use tidegate_serve::Problem;

@@ -14,8 +14,8 @@ use crate::config::model::{self, Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers};
 use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
 use crate::gateway::Gateway;
-use crate::limits::Limit;
-use crate::plan::{Kept, Overrides, Plan};
+use crate::limits::{Limit, SetBy};
+use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
 use crate::server::Listener;
 use crate::stored::{Stored, put};
 
@@ -39,6 +39,10 @@ struct State {
     /// The limits as the file has them.
     base: Vec<LimitSettings>,
     overrides: Overrides,
+    /// What adaptation has put over them.
+    overlay: Option<Overlay>,
+    /// Grows when the operator's word changes.
+    generation: u64,
     kept: Kept,
     document: Option<Document>,
     /// What Redis held when it was last looked at.
@@ -196,6 +200,8 @@ impl Control {
         let mut state = State {
             base: settings.limits.clone(),
             overrides: Overrides::new(),
+            overlay: None,
+            generation: 0,
             kept: Kept::default(),
             document: store.map(|store| store.document(&name)),
             seen: Vec::new(),
@@ -276,6 +282,7 @@ impl Control {
                 "redis: its certificates or keys have been renewed; those read at the start stay until a restart";
             gateway.log.warn("ConfigController", told);
         }
+        state.rebase();
         state.swap(gateway, plan, judged.overrides, judged.version);
         (state.base, state.seen, state.fault) = (base, seen, fault);
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
@@ -305,9 +312,45 @@ impl Control {
         let judged = state.judge(&text, &state.base, gateway.store());
         state.seen = text;
         judged.tell(&gateway.log, LAST_INSTEAD);
-        if let Err(error) = state.apply(gateway, judged.overrides, judged.version) {
+        if let Err(error) = state.apply(gateway, judged.overrides, judged.version, None) {
             tell_unusable(&gateway.log, LAST_INSTEAD, &[error]);
         }
+    }
+}
+
+/// Why adapted numbers were not put in force.
+#[derive(Debug)]
+pub(crate) enum NotAdapted {
+    /// The operator has spoken meanwhile.
+    Rebased,
+    Invalid(String),
+}
+
+impl Control {
+    /// Lays adapted numbers over the operator's, or takes them away. `generation` is that of the plan they were made for.
+    pub(crate) async fn adapt(
+        &self,
+        gateway: &Gateway,
+        overlay: Option<Overlay>,
+        generation: u64,
+    ) -> Result<(), NotAdapted> {
+        let mut guard = self.state.lock().await;
+        let state = &mut *guard;
+        if state.generation != generation {
+            return Err(NotAdapted::Rebased);
+        }
+        let (before, now) = (gateway.plan(), gateway.now());
+        let over = Over { overrides: &state.overrides, overlay: overlay.as_ref() };
+        let plan = before.with_numbers(&state.base, over, &mut state.kept, gateway.store(), now);
+        let plan = plan.map_err(NotAdapted::Invalid)?;
+        for new in &plan.limits {
+            if let Some(old) = before.limit(new.name()) {
+                tell_switch(gateway, new.name(), &old.settings.numbers, &new.settings.numbers);
+            }
+        }
+        gateway.swap(plan);
+        state.overlay = overlay;
+        Ok(())
     }
 }
 
@@ -418,7 +461,7 @@ impl State {
             let numbers = new(self.current(name, &overrides)?)?;
             put(&mut overrides, name, numbers);
             let version = self.version.saturating_add(1);
-            return self.apply(gateway, overrides, version).map_err(NotChanged::Invalid);
+            return self.apply(gateway, overrides, version, Some(name)).map_err(NotChanged::Invalid);
         };
         self.base_of(name)?;
         let check =
@@ -437,18 +480,37 @@ impl State {
             let written = stored.write().into_bytes();
             if document.replace(&text, &written).await? {
                 self.seen = written;
-                return self.apply(gateway, overrides, stored.version).map_err(NotChanged::Invalid);
+                return self.apply(gateway, overrides, stored.version, Some(name)).map_err(NotChanged::Invalid);
             }
         }
         Err(NotChanged::Contended)
     }
 
-    /// Puts other numbers in force.
-    fn apply(&mut self, gateway: &Gateway, overrides: Overrides, version: u64) -> Result<(), String> {
+    /// Puts other numbers in force. What was adapted of the limit that was `set`, or that others have changed, is gone with it.
+    fn apply(
+        &mut self,
+        gateway: &Gateway,
+        overrides: Overrides,
+        version: u64,
+        set: Option<&str>,
+    ) -> Result<(), String> {
         let (before, now) = (gateway.plan(), gateway.now());
-        let plan = before.with_numbers(&self.base, &overrides, &mut self.kept, gateway.store(), now)?;
+        let is_same = |limit: &str| set != Some(limit) && overrides.get(limit) == self.overrides.get(limit);
+        let adapted = before.site.adaptive.as_ref().map(|adaptive| &*adaptive.limit);
+        let overlay = self.overlay.as_ref().filter(|overlay| is_same(&overlay.limit));
+        let over = Over { overrides: &overrides, overlay };
+        let plan = before.with_numbers(&self.base, over, &mut self.kept, gateway.store(), now)?;
+        if adapted.is_some_and(|limit| !is_same(limit)) {
+            self.rebase();
+        }
         self.swap(gateway, plan, overrides, version);
         Ok(())
+    }
+
+    /// The operator has spoken: what was adapted is void.
+    fn rebase(&mut self) {
+        self.overlay = None;
+        self.generation = self.generation.saturating_add(1);
     }
 
     /// Puts a plan in force, and tells which numbers it changes.
@@ -460,19 +522,26 @@ impl State {
             if was.to_string() == is.to_string() {
                 continue;
             }
-            let which = if new.name() == "default" { String::new() } else { format!(" (limit `{}`)", new.name()) };
+            let which = limit_in_words(new.name());
             gateway.log.info("ConfigController", format_args!("Applied new config: {is}{which}"));
-            if was.algorithm() != is.algorithm() {
-                let (from, to) = (was.algorithm(), is.algorithm());
-                gateway
-                    .log
-                    .info("RateLimiter", format_args!("Switched rate-limiting algorithm from {from} to {to}{which}"));
-            }
+            tell_switch(gateway, new.name(), was, is);
         }
-        plan.version = version;
+        (plan.version, plan.generation) = (version, self.generation);
         gateway.swap(plan);
         (self.overrides, self.version) = (overrides, version);
         gateway.metrics.config_version.store(version, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Which limit a line speaks of, if it is not `default`.
+pub(crate) fn limit_in_words(name: &str) -> String {
+    if name == "default" { String::new() } else { format!(" (limit `{name}`)") }
+}
+
+fn tell_switch(gateway: &Gateway, limit: &str, was: &LimitNumbers, is: &LimitNumbers) {
+    let (from, to, which) = (was.algorithm(), is.algorithm(), limit_in_words(limit));
+    if from != to {
+        gateway.log.info("RateLimiter", format_args!("Switched rate-limiting algorithm from {from} to {to}{which}"));
     }
 }
 
@@ -491,7 +560,15 @@ pub(crate) fn describe(limit: &Limit) -> Value {
         if settings.dry_run {
             fields.insert("dry_run".to_owned(), true.into());
         }
-        fields.insert("set_by".to_owned(), if limit.is_set { "api" } else { "file" }.into());
+        let set_by = match &limit.set_by {
+            SetBy::File => "file",
+            SetBy::Api => "api",
+            SetBy::Adaptive(base) => {
+                fields.insert("base".to_owned(), serde_json::to_value(base.relevant()).unwrap_or_default());
+                "adaptive"
+            }
+        };
+        fields.insert("set_by".to_owned(), set_by.into());
     }
     value
 }

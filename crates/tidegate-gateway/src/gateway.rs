@@ -12,6 +12,7 @@ use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
+use crate::adapt::Adaptation;
 use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::metrics::{Metrics, StoreState};
@@ -31,6 +32,7 @@ pub(crate) struct Gateway {
     pub(crate) log: Log,
     access_log: Option<AccessLog>,
     pub(crate) control: Control,
+    pub(crate) adaptation: Adaptation,
     pub(crate) returns: Arc<Returns>,
     draining: AtomicBool,
     /// Whether those under way get no more time.
@@ -64,6 +66,7 @@ impl Gateway {
             log,
             access_log,
             control,
+            adaptation: Adaptation::default(),
             returns: Arc::new(Returns { runtime: Handle::current(), under_way: AtomicUsize::new(0) }),
             draining: AtomicBool::new(false),
             hurried: AtomicBool::new(false),
@@ -80,6 +83,7 @@ impl Gateway {
 
     pub(crate) fn swap(&self, plan: Plan) {
         self.plan.store(Arc::new(plan));
+        self.adaptation.replanned.notify_one();
     }
 
     pub(crate) fn store(&self) -> Option<&Store> {

@@ -137,6 +137,11 @@ impl KeyParts {
         self.parts.iter().any(is_free) && self.parts.iter().all(|part| is_free(part) || *part == Part::Endpoint)
     }
 
+    /// Whether everyone shares it.
+    pub(crate) fn is_global(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Whether it tells callers apart by who they are.
     pub(crate) fn needs_caller(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::User | Part::ApiKey | Part::ClientId))

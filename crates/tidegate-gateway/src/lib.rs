@@ -4,6 +4,7 @@
 //! [bind](Server::bind) and [run](Server::run). The path of a request is `handler.rs`; ARCHITECTURE.md has the map.
 
 mod access_log;
+mod adapt;
 mod admin;
 mod body;
 mod client;

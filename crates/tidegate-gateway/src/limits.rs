@@ -9,6 +9,7 @@ use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source
 use tidegate_wait::Clock;
 
 use crate::config::LimitSettings;
+use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::gateway::Returns;
 use crate::key::Account;
@@ -19,12 +20,22 @@ use crate::told::Told;
 #[derive(Clone)]
 pub(crate) struct Limit {
     pub(crate) settings: LimitSettings,
-    /// Whether its numbers were set while running; otherwise they are the file's.
-    pub(crate) is_set: bool,
+    /// Whose numbers it has.
+    pub(crate) set_by: SetBy,
     pub(crate) counts: Counts,
     pub(crate) stats: Arc<[Shard<LimitStats>]>,
     /// What is said of it in answers.
     pub(crate) told: Arc<Told>,
+}
+
+/// Whose numbers a limit has.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SetBy {
+    File,
+    /// They were set while running.
+    Api,
+    /// They were adapted; these are the operator's.
+    Adaptive(LimitNumbers),
 }
 
 /// Where what was used is kept, from one configuration to the next.
@@ -44,9 +55,17 @@ pub(crate) struct LimitStats {
 }
 
 impl Limit {
-    pub(crate) fn new(settings: LimitSettings, is_set: bool, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
+    pub(crate) fn new(settings: LimitSettings, set_by: SetBy, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
         let told = Arc::new(Told::new(&settings));
-        Self { settings, is_set, counts, stats, told }
+        Self { settings, set_by, counts, stats, told }
+    }
+
+    /// The operator's numbers, whatever is in force.
+    pub(crate) fn operators_numbers(&self) -> &LimitNumbers {
+        match &self.set_by {
+            SetBy::Adaptive(base) => base,
+            SetBy::File | SetBy::Api => &self.settings.numbers,
+        }
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -9,6 +9,7 @@ use tidegate_serve::{
 };
 use tidegate_store::StoreEvent;
 
+use crate::adapt::Adaptation;
 use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
 use crate::gateway::SUMMARY_EVERY;
@@ -20,6 +21,8 @@ const LATENCY_MICROS: [u64; 16] = [
     5_000_000, 10_000_000,
 ];
 const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 100_000];
+/// Each of those is divided into so many, where it matters whether a latency has doubled.
+const FINENESS: u32 = 4;
 /// An answer that takes longer is counted apart (002).
 const LONG_ANSWER: Duration = Duration::from_secs(5);
 
@@ -69,7 +72,7 @@ pub(crate) struct UpstreamMetrics {
 impl UpstreamMetrics {
     pub(crate) fn new() -> Self {
         Self {
-            latency: Histogram::new(&buckets(&LATENCY_MICROS)),
+            latency: Histogram::new(&fine_buckets()),
             longest_nanos: AtomicU64::new(0),
             long: Counter::new(),
             errors: Box::new([const { Counter::new() }; 100]),
@@ -92,6 +95,23 @@ impl UpstreamMetrics {
         }
     }
 
+    /// Answers with a status of 5xx.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors.iter().map(Counter::get).sum()
+    }
+
+    /// Requests without an answer, or without a whole one.
+    pub(crate) fn failures(&self) -> u64 {
+        self.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).values().sum()
+    }
+
+    /// Latencies as they are shown, in fewer buckets than they are counted in.
+    fn shown_latency(&self) -> HistogramSnapshot {
+        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
+        shown.merge(&self.latency);
+        shown
+    }
+
     /// No answer came, or not a whole one.
     pub(crate) fn failed(&self, word: &'static str) {
         *self.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).entry(word).or_default() += 1;
@@ -101,6 +121,24 @@ impl UpstreamMetrics {
 fn buckets(micros: &[u64]) -> Buckets {
     let bounds: Vec<Duration> = micros.iter().copied().map(Duration::from_micros).collect();
     Buckets::new(&bounds)
+}
+
+/// The bounds of [`LATENCY_MICROS`] and, between any two of them, some more at equal ratios.
+fn fine_buckets() -> Buckets {
+    let mut bounds = vec![Duration::from_micros(LATENCY_MICROS[0])];
+    for pair in LATENCY_MICROS.windows(2) {
+        let [lower, upper] = [pair[0], pair[1]].map(figure);
+        let ratio = (upper / lower).powf(1.0 / f64::from(FINENESS));
+        let between = (1..FINENESS).map(|step| Duration::from_secs_f64(lower * ratio.powf(f64::from(step)) / 1e6));
+        bounds.extend(between);
+        bounds.push(Duration::from_micros(pair[1]));
+    }
+    Buckets::new(&bounds)
+}
+
+/// The bounds that latencies of upstreams are counted by, in seconds.
+pub(crate) fn latency_bounds() -> Vec<f64> {
+    fine_buckets().bounds_seconds().collect()
 }
 
 impl WorkerMetrics {
@@ -181,7 +219,13 @@ impl Metrics {
     }
 
     /// Everything, in Prometheus' text format.
-    pub(crate) fn page(&self, plan: &Plan, store: Option<&StoreState>, access_log: Option<&Sink>) -> String {
+    pub(crate) fn page(
+        &self,
+        plan: &Plan,
+        store: Option<&StoreState>,
+        access_log: Option<&Sink>,
+        adaptation: &Adaptation,
+    ) -> String {
         let mut page = Exposition::new();
         self.write_requests(&mut page);
         write_default_limit(plan, &mut page);
@@ -196,6 +240,7 @@ impl Metrics {
         }
         write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
+        adaptation.write(plan, &mut page);
         self.write_gateway(&mut page, access_log);
         self.process.write(&mut page);
         page.into_text()
@@ -367,7 +412,7 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
         Kind::Histogram,
     );
     for (name, metrics) in named() {
-        family.histogram(&[("service", name), ("attempt", "1")], &metrics.latency.snapshot());
+        family.histogram(&[("service", name), ("attempt", "1")], &metrics.shown_latency());
     }
     let mut family =
         page.family("tidegate_upstream_longest_answer_seconds", "The longest an answer's head took.", Kind::Gauge);

@@ -17,9 +17,9 @@ use tidegate_store::Store;
 
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
-use crate::config::{LimitSettings, RouteSettings, Settings, UpstreamSettings};
+use crate::config::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, UpstreamSettings};
 use crate::identity::Identity;
-use crate::limits::{Counts, Limit, LimitStats};
+use crate::limits::{Counts, Limit, LimitStats, SetBy};
 use crate::routes::{Matcher, readings};
 use crate::upstream::{Pools, Upstream, UpstreamStats};
 
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) limits: Vec<Limit>,
     /// Of the numbers that were set while running.
     pub(crate) version: u64,
+    /// Grows whenever the operator's word changes: what was adapted before it is no longer valid.
+    pub(crate) generation: u64,
 }
 
 /// The part of a plan that only a reload changes.
@@ -48,6 +50,8 @@ pub(crate) struct Site {
     pub(crate) admin_apart: bool,
     /// The tiers that the configuration names, for metrics; all others are one.
     pub(crate) tiers: Vec<Box<str>>,
+    /// Adaptation, unless it is off.
+    pub(crate) adaptive: Option<Arc<AdaptiveSettings>>,
     /// Refusals by route and tier.
     exceeded: Vec<Arc<Counter>>,
 }
@@ -208,6 +212,35 @@ struct KeptLimit {
 /// Numbers set while running, by limit.
 pub(crate) type Overrides = BTreeMap<String, LimitNumbers>;
 
+/// Adapted numbers, which lie over the operator's and are never kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Overlay {
+    pub(crate) limit: String,
+    pub(crate) numbers: LimitNumbers,
+}
+
+/// What lies over the file's numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'a> {
+    pub(crate) overrides: &'a Overrides,
+    pub(crate) overlay: Option<&'a Overlay>,
+}
+
+impl Over<'_> {
+    /// A limit with the numbers in force, and whose they are.
+    fn put(&self, mut limit: LimitSettings) -> (LimitSettings, SetBy) {
+        let mut set_by = SetBy::File;
+        if let Some(numbers) = self.overrides.get(limit.name.as_str()) {
+            limit.numbers = numbers.clone();
+            set_by = SetBy::Api;
+        }
+        if let Some(overlay) = self.overlay.filter(|overlay| overlay.limit == limit.name.as_str()) {
+            set_by = SetBy::Adaptive(std::mem::replace(&mut limit.numbers, overlay.numbers.clone()));
+        }
+        (limit, set_by)
+    }
+}
+
 impl Plan {
     /// The plan of a configuration, over the counts that are kept. `Err` says which limit can't be had and why; nothing has changed then.
     pub(crate) fn build(
@@ -217,7 +250,8 @@ impl Plan {
         store: Option<&Store>,
         now: Timestamp,
     ) -> Result<Self, String> {
-        let limits = build_limits(&settings.limits, overrides, kept, store, settings.workers, now)?;
+        let over = Over { overrides, overlay: None };
+        let limits = build_limits(&settings.limits, over, kept, store, settings.workers, now)?;
         let workers = settings.workers;
         let upstreams = settings.upstreams.into_iter().map(|upstream| Arc::new(kept.upstream(upstream, workers)));
         let upstreams: Vec<_> = upstreams.collect();
@@ -255,24 +289,25 @@ impl Plan {
             admin_token: settings.admin_token,
             admin_open: settings.admin_open,
             admin_apart: settings.admin_listen.is_some(),
+            adaptive: settings.adaptive,
             tiers,
             exceeded,
         };
-        Ok(Self { site: Arc::new(site), limits, version: 0 })
+        Ok(Self { site: Arc::new(site), limits, version: 0, generation: 0 })
     }
 
     /// The same with other numbers for some limits.
     pub(crate) fn with_numbers(
         &self,
         settings: &[LimitSettings],
-        overrides: &Overrides,
+        over: Over<'_>,
         kept: &mut Kept,
         store: Option<&Store>,
         now: Timestamp,
     ) -> Result<Self, String> {
         let workers = self.limits.first().map_or(1, |limit| limit.stats.len());
-        let limits = build_limits(settings, overrides, kept, store, workers, now)?;
-        Ok(Self { site: Arc::clone(&self.site), limits, version: self.version })
+        let limits = build_limits(settings, over, kept, store, workers, now)?;
+        Ok(Self { site: Arc::clone(&self.site), limits, version: self.version, generation: self.generation })
     }
 
     /// Whether a limit could have these numbers.
@@ -291,16 +326,16 @@ impl Plan {
 
 fn build_limits(
     settings: &[LimitSettings],
-    overrides: &Overrides,
+    over: Over<'_>,
     kept: &mut Kept,
     store: Option<&Store>,
     workers: usize,
     now: Timestamp,
 ) -> Result<Vec<Limit>, String> {
     // Everything is checked before anything is changed.
-    let wanted = wanted(settings, overrides, store)?;
+    let wanted = wanted(settings, over, store)?;
     let mut limits = Vec::with_capacity(wanted.len());
-    for (limit, rule) in wanted {
+    for (limit, set_by, rule) in wanted {
         let name = limit.name.as_str().to_owned();
         let known = kept
             .limits
@@ -331,8 +366,7 @@ fn build_limits(
         let (known, stats_kept) = (counts.clone(), Arc::clone(&stats));
         kept.limits
             .insert(name, KeptLimit { state: limit.state, max_keys: limit.max_keys, counts: known, stats: stats_kept });
-        let is_set = overrides.contains_key(limit.name.as_str());
-        limits.push(Limit::new(limit, is_set, counts, stats));
+        limits.push(Limit::new(limit, set_by, counts, stats));
     }
     // What no configuration names any more is forgotten.
     kept.limits.retain(|name, _| limits.iter().any(|limit| limit.name() == name));
@@ -342,18 +376,15 @@ fn build_limits(
 /// All limits with their numbers in force, and their rules; or which of them can't be had.
 fn wanted(
     settings: &[LimitSettings],
-    overrides: &Overrides,
+    over: Over<'_>,
     store: Option<&Store>,
-) -> Result<Vec<(LimitSettings, Rule)>, String> {
+) -> Result<Vec<(LimitSettings, SetBy, Rule)>, String> {
     let mut wanted = Vec::with_capacity(settings.len());
     for limit in settings {
-        let mut limit = limit.clone();
-        if let Some(numbers) = overrides.get(limit.name.as_str()) {
-            limit.numbers = numbers.clone();
-        }
+        let (limit, set_by) = over.put(limit.clone());
         let rule = rule(&limit, &limit.numbers, store);
         let rule = rule.map_err(|error| format!("limits.{}: {error}", limit.name.as_str()))?;
-        wanted.push((limit, rule));
+        wanted.push((limit, set_by, rule));
     }
     Ok(wanted)
 }

@@ -224,8 +224,12 @@ impl Server {
             None => "memory".to_owned(),
             Some(store) => format!("redis, fail-{}", store.mode.word()),
         };
+        let adaptation = plan.site.adaptive.as_ref().map_or_else(String::new, |adaptive| {
+            let (limit, mode, seconds) = (&adaptive.limit, adaptive.mode.word(), adaptive.interval.as_secs_f64());
+            format!("; adaptation: {mode}, limit {limit}, every {seconds} s from {}", adaptive.forecaster.authority)
+        });
         let (limits, upstreams) = (limits.join(", "), upstreams.join(", "));
-        format!("upstreams: {upstreams}; limits: {limits}; state: {state}; workers: {}", self.workers)
+        format!("upstreams: {upstreams}; limits: {limits}; state: {state}; workers: {}{adaptation}", self.workers)
     }
 
     /// Serves until `shutdown`, and then until all requests under way have ended or their time is up.
@@ -245,6 +249,8 @@ impl Server {
         if self.gateway.store().is_some() {
             tokio::spawn(control::follow(Arc::clone(&self.gateway)));
         }
+        // With another word for the limits it may have to begin, so it is always there.
+        tokio::spawn(crate::adapt::run(Arc::clone(&self.gateway)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
 use tidegate_gateway::config::default_limit;
-use tidegate_gateway::config::model::{Config, Listener, Numbers, Redis};
+use tidegate_gateway::config::model::{AdaptiveMode, Config, Listener, Numbers, Redis};
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::config::secret::Secret;
+use tidegate_gateway::config::span::Span;
 
 fn variable(name: &str) -> Result<Option<String>> {
     match env::var(name) {
@@ -69,6 +70,7 @@ pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<(
     if let Some(open) = switch("ADMIN_OPEN")? {
         config.admin.open = open;
     }
+    adaptive(config)?;
     limit(config)
 }
 
@@ -191,18 +193,27 @@ impl RedisUrl {
     }
 }
 
-/// Things that the environment asks for and that are not there.
-pub(crate) fn unknown_wishes() -> Result<Vec<&'static str>> {
-    let mut wishes = Vec::new();
-    if switch("ADAPTIVE_MODE")? == Some(true) {
-        wishes.push("ADAPTIVE_MODE");
+/// Adaptation: where the forecaster is, whether it counts, how often it is asked.
+fn adaptive(config: &mut Config) -> Result<()> {
+    let adaptive = &mut config.adaptive;
+    if let Some(url) = variable("FORECASTER_URL")? {
+        adaptive.forecaster = Some(url);
     }
-    for name in ["FORECASTER_URL", "ADAPTIVE_UPDATE_INTERVAL"] {
-        if variable(name)?.is_some() {
-            wishes.push(name);
-        }
+    let mode = match variable("ADAPTIVE_MODE")?.as_deref() {
+        None => None,
+        Some("true" | "1" | "yes" | "on") => Some(AdaptiveMode::On),
+        Some("false" | "0" | "no" | "off") => Some(AdaptiveMode::Off),
+        Some("shadow") => Some(AdaptiveMode::Shadow),
+        Some(other) => bail!("ADAPTIVE_MODE is {other:?}; true, false or shadow is allowed"),
+    };
+    adaptive.mode = mode.or(adaptive.mode);
+    if let Some(seconds) = number::<f64>("ADAPTIVE_UPDATE_INTERVAL", "a number of seconds")? {
+        let interval = Span::seconds(seconds).filter(|_| seconds > 0.0);
+        let allowed = "a number of seconds above 0 is allowed";
+        adaptive.interval =
+            Some(interval.with_context(|| format!("ADAPTIVE_UPDATE_INTERVAL is {seconds}; {allowed}"))?);
     }
-    Ok(wishes)
+    Ok(())
 }
 
 /// The port of the first listener, whose address stays as the file has it; without one it is the loopback's, which nobody outside reaches.

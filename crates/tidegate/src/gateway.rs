@@ -23,7 +23,8 @@ use crate::service::{Format, open_many_files};
 /// runs: POST /config/limits. Flags win over the environment, the environment over the file.
 ///
 /// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, REDIS_TLS,
-/// REDIS_CA, ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE.
+/// REDIS_CA, ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE,
+/// FORECASTER_URL, ADAPTIVE_MODE (true, false or shadow), ADAPTIVE_UPDATE_INTERVAL (seconds).
 ///
 /// SIGHUP reads the configuration anew; SIGUSR1 opens the access log anew; SIGTERM and Ctrl-C let requests under way end.
 #[derive(Args)]
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Share limits through Redis [default: keep them in memory]
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
+    /// Adapt the limit to what this forecaster recommends [default: don't]
+    #[arg(long, value_name = "URL")]
+    forecaster: Option<String>,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -62,6 +66,9 @@ impl Arguments {
         }
         if let Some(url) = &self.target_url {
             environment::set_target(&mut config, url)?;
+        }
+        if let Some(url) = &self.forecaster {
+            config.adaptive.forecaster = Some(url.clone());
         }
         config.workers = self.workers.or(config.workers);
         config.log.format = match self.log_format {
@@ -120,9 +127,6 @@ fn log_level(level: model::LogLevel) -> LogLevel {
 /// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.
 async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
     open_many_files("Gateway", &log);
-    for wish in environment::unknown_wishes()? {
-        log.warn("Gateway", format_args!("{wish} is set, but this version does not adapt its limits"));
-    }
     let again = move || arguments.read().map_err(|error| InvalidConfig::Syntax(format!("{error:#}")));
     let server = Server::bind(settings, Box::new(again), log.clone()).await?;
     // Before anyone is told that it is ready: whoever is, may signal.

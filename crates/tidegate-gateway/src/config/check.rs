@@ -1,5 +1,6 @@
 //! From what is written to what it means. Everything that is wrong is collected, with its path.
 
+mod adaptive;
 mod limits;
 mod routes;
 mod upstreams;
@@ -24,10 +25,12 @@ use crate::identity::Identity;
 use crate::key::KeyParts;
 use crate::routes::Matcher;
 use crate::tls::{self, ClientTls};
+use adaptive::check_adaptive;
 use limits::{Places, check_limits};
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
+pub use adaptive::{AdaptiveSettings, Forecaster, Rails};
 pub use limits::default_limit;
 pub use upstreams::upstream_at;
 
@@ -55,6 +58,8 @@ pub struct Settings {
     pub access_log: Option<model::AccessLog>,
     /// Redis.
     pub redis: Option<RedisSettings>,
+    /// Adaptation, unless it is off.
+    pub adaptive: Option<Arc<AdaptiveSettings>>,
     /// Who callers are.
     pub(crate) identity: Identity,
     /// Tier of callers that have none.
@@ -228,6 +233,7 @@ impl Settings {
         let routes = check_routes(config, &upstreams, &places, problems);
         let limits = with_statuses(limits, &upstreams, config);
         check_use(config, &limits, &places, problems);
+        let adaptive = check_adaptive(config, &limits, problems);
         let doubts = doubts(config, &limits, admin_listen);
         Some(Self {
             listeners,
@@ -241,6 +247,7 @@ impl Settings {
             log: config.log.clone(),
             access_log: config.access_log.clone(),
             redis,
+            adaptive: adaptive.map(Arc::new),
             identity,
             default_tier,
             limits,

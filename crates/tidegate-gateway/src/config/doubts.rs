@@ -63,6 +63,10 @@ pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Op
             }
         }
     }
+    let adaptive = &config.adaptive;
+    if adaptive.forecaster.is_none() && adaptive.mode.is_some_and(|mode| mode != model::AdaptiveMode::Off) {
+        doubt("adaptive.mode".to_owned(), "is set, but no `adaptive.forecaster`: nothing is adapted");
+    }
     if identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
         doubt("identity.trusted_headers".to_owned(), "are believed from `trusted_proxies` alone, and there are none");
     }

@@ -188,7 +188,7 @@ impl LimitNumbers {
     }
 
     /// With a rate as near to `rate` as can be kept exactly: from the thousandth (or the millionth, if it is slow) to the whole.
-    fn with_rate<E: From<InvalidNumbers>>(
+    pub(super) fn with_rate<E: From<InvalidNumbers>>(
         numbers: &Numbers,
         rate: f64,
         soft: u64,
@@ -330,7 +330,7 @@ fn written(limit: &Limit) -> Numbers {
 }
 
 /// Whether an algorithm's numbers are a capacity and a rate.
-fn has_bucket(algorithm: Algorithm) -> bool {
+pub(crate) fn has_bucket(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket)
 }
 

@@ -42,7 +42,8 @@ impl Span {
         Self::seconds(number.parse::<f64>().ok()? * scale)
     }
 
-    fn seconds(seconds: f64) -> Option<Self> {
+    /// So many seconds; none if that is negative, not a number, or longer than a configuration may say.
+    pub fn seconds(seconds: f64) -> Option<Self> {
         // To the microsecond: what people write has no more, and 0.1 is then a tenth.
         let micros = (seconds * 1e6).round();
         (0.0..1e16).contains(&micros).then(|| Self(Duration::from_micros(micros as u64)))

@@ -435,7 +435,7 @@ fn features_of_later_versions_are_unknown() {
         ("cache: {ttl: 5}\n", "cache"),
         ("shed: {}\n", "shed"),
         ("bulkhead: 5\n", "bulkhead"),
-        ("adaptive: {forecaster: x}\n", "adaptive"),
+        ("adaptive: {models: x}\n", "models"),
         ("upstreams: {app: {url: \"http://x\", breaker: {}}}\n", "breaker"),
         ("upstreams: {app: {url: \"http://x\", bulkhead: 5}}\n", "bulkhead"),
         ("routes: [{prefix: /, retry: {}}]\n", "retry"),
@@ -489,6 +489,11 @@ fn everything(directory: &Directory) -> Value {
             "url": "rediss://127.0.0.1:6379", "ca": certificate, "certificate": certificate, "key": key,
             "namespace": "shop", "budget": "20ms", "on_failure": "local", "lease_tokens": 10, "lease_span": 1
         },
+        "adaptive": {
+            "forecaster": "https://127.0.0.1:8090/base", "ca": certificate, "mode": "shadow", "limit": "total",
+            "interval": "10s", "timeout": 1, "ceiling": 500.5, "floor": 1, "step": 2, "dwell": 0,
+            "algorithm_dwell": "10m", "latency": "100ms", "errors": 0.1, "misses": 5, "history": 10
+        },
         "identity": {
             "default_tier": "free",
             "api_keys": {
@@ -508,9 +513,10 @@ fn everything(directory: &Directory) -> Value {
                 "missing": "share", "tiers": {"pro": numbers, "gold": "unlimited"}, "soft": 1, "cost": 1, "status": 429,
                 "dry_run": false, "state": "memory", "max_keys": 10
             },
+            "total": {"algorithm": "fixed", "limit": 100, "window": 1},
             "provider": {"algorithm": "gcra", "burst": 1, "fillRate": 1, "tiers": {"pro": {"burst": 1, "fill_rate": 1}}}
         },
-        "common_limits": ["default"],
+        "common_limits": ["default", "total"],
         "upstreams": {
             "app": {
                 "url": "http://127.0.0.1:8081/base", "connect_timeout": 1, "answer_timeout": 1, "body_timeout": 1,

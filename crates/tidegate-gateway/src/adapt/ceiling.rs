@@ -1,0 +1,210 @@
+//! The reactive ceiling: what the upstream's own latency and errors say it can bear. A forecast may be wrong; this is measured.
+
+use std::time::Duration;
+
+use super::second::Second;
+use crate::config::numbers::figure;
+
+/// So many seconds in a row before anything is lowered: one slow second is noise.
+const PATIENCE: u32 = 3;
+/// Fewer calls in a second prove nothing.
+const LEAST_CALLS: u64 = 10;
+/// Healthy seconds before a latency counts as usual.
+const LESSONS: u32 = 10;
+/// What is usual follows slowly where it rises, for that may be the overload itself, and quickly where it falls.
+const RISING: f64 = 0.01;
+const FALLING: f64 = 0.3;
+/// A latency this far above the usual is not noise.
+const LEAST_EXCESS: f64 = 0.020;
+const CUT: f64 = 0.9;
+const GROWTH: f64 = 0.05;
+
+/// Additive increase, multiplicative decrease, once a second: while the upstream is overloaded the ceiling is 0.9 of what was admitted, and
+/// again each second; when it is not, the ceiling grows by a twentieth of the operator's rate until it binds no longer.
+pub(crate) struct Ceiling {
+    latency: Option<Duration>,
+    errors: f64,
+    bound: Option<f64>,
+    overloaded: u32,
+    usual: Option<f64>,
+    lessons: u32,
+}
+
+/// The rates that a ceiling is judged beside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    /// In force.
+    pub(crate) now: f64,
+    /// What would be in force without a ceiling.
+    pub(crate) wanted: f64,
+    pub(crate) base: f64,
+    pub(crate) floor: f64,
+}
+
+/// What became of a ceiling.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum CeilingEvent {
+    /// It begins to bind, because of this.
+    Lowered(String),
+    /// It binds no longer.
+    Released,
+}
+
+impl Ceiling {
+    /// `latency` and `errors` are the thresholds; without the former it is learnt.
+    pub(crate) fn new(latency: Option<Duration>, errors: f64) -> Self {
+        Self { latency, errors, bound: None, overloaded: 0, usual: None, lessons: 0 }
+    }
+
+    /// Requests a second; none while it does not bind.
+    pub(crate) fn bound(&self) -> Option<f64> {
+        self.bound
+    }
+
+    /// The operator has spoken: it begins anew, what was learnt stays.
+    pub(crate) fn lift(&mut self) {
+        self.bound = None;
+    }
+
+    /// A second has passed.
+    pub(crate) fn observe(&mut self, second: &Second, p95: Option<f64>, rates: Rates) -> Option<CeilingEvent> {
+        if !second.is_whole {
+            return None;
+        }
+        let is_telling = second.calls() >= LEAST_CALLS;
+        let Some(trouble) = self.trouble(second, p95).filter(|_| is_telling) else {
+            self.overloaded = 0;
+            if let (true, Some(p95)) = (is_telling, p95) {
+                self.learn(p95);
+            }
+            return self.grow(rates);
+        };
+        self.overloaded = self.overloaded.saturating_add(1);
+        if self.overloaded < PATIENCE {
+            return None;
+        }
+        let admitted = figure(second.admitted()).min(rates.now);
+        let is_first = self.bound.is_none();
+        let cut = (CUT * admitted).max(rates.floor);
+        self.bound = Some(self.bound.map_or(cut, |bound| bound.min(cut)));
+        is_first.then_some(CeilingEvent::Lowered(trouble))
+    }
+
+    fn trouble(&self, second: &Second, p95: Option<f64>) -> Option<String> {
+        let share = second.error_share();
+        if share > self.errors {
+            let (share, errors) = (share * 100.0, self.errors * 100.0);
+            return Some(format!("{share:.1} % of the upstream's answers are errors, more than {errors} %"));
+        }
+        let (p95, most) = (p95?, self.threshold()?);
+        let told = || format!("the upstream's p95 latency is {:.1} ms, more than {:.1} ms", p95 * 1e3, most * 1e3);
+        (p95 > most).then(told)
+    }
+
+    fn threshold(&self) -> Option<f64> {
+        if let Some(latency) = self.latency {
+            return Some(latency.as_secs_f64());
+        }
+        let usual = self.usual.filter(|_| self.lessons >= LESSONS)?;
+        Some((2.0 * usual).max(usual + LEAST_EXCESS))
+    }
+
+    fn learn(&mut self, p95: f64) {
+        let usual = *self.usual.get_or_insert(p95);
+        let weight = if p95 > usual { RISING } else { FALLING };
+        self.usual = Some(usual + weight * (p95 - usual));
+        self.lessons = self.lessons.saturating_add(1);
+    }
+
+    fn grow(&mut self, rates: Rates) -> Option<CeilingEvent> {
+        let grown = self.bound? + GROWTH * rates.base;
+        let binds = grown < rates.wanted;
+        self.bound = binds.then_some(grown);
+        (!binds).then_some(CeilingEvent::Released)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATES: Rates = Rates { now: 100.0, wanted: 100.0, base: 100.0, floor: 5.0 };
+
+    fn second(admitted: u64, errors: u64) -> Second {
+        Second {
+            is_whole: true,
+            offered: admitted + 7,
+            refused: 7,
+            errors,
+            latency: vec![admitted],
+            ..Second::default()
+        }
+    }
+
+    /// Feeds seconds of (admitted, errors, p95 in ms), with what is in force following the ceiling.
+    fn play(ceiling: &mut Ceiling, rates: Rates, seconds: &[(u64, u64, f64)]) -> Vec<Option<f64>> {
+        let step = |(admitted, errors, p95): &(u64, u64, f64)| {
+            let now = ceiling.bound().unwrap_or(rates.wanted);
+            ceiling.observe(&second(*admitted, *errors), Some(p95 / 1e3), Rates { now, ..rates });
+            ceiling.bound().map(|bound| (bound * 10.0).round() / 10.0)
+        };
+        seconds.iter().map(step).collect()
+    }
+
+    #[test]
+    fn latency_above_the_threshold_lowers_after_a_few_seconds_and_again_while_it_lasts() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let bounds = play(&mut ceiling, RATES, &[(100, 0, 80.0); 6]);
+        assert_eq!(bounds, [None, None, Some(90.0), Some(81.0), Some(72.9), Some(65.6)]);
+        // Five a second back, until it binds no longer.
+        let bounds = play(&mut ceiling, RATES, &[(60, 0, 10.0); 8]);
+        assert_eq!((bounds[0], bounds[5], bounds[6]), (Some(70.6), Some(95.6), None));
+    }
+
+    #[test]
+    fn errors_lower_too_but_never_below_the_floor() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        assert_eq!(play(&mut ceiling, RATES, &[(100, 5, 1.0); 9]), [None; 9], "as many as may be");
+        let bounds = play(&mut ceiling, RATES, &[(100, 6, 1.0); 60]);
+        assert_eq!((bounds[1], bounds[2], bounds[59]), (None, Some(90.0), Some(5.0)));
+        let failed = Second { failed: 3, ..second(27, 0) };
+        assert!((failed.error_share() - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_usual_is_learnt_in_quiet_times() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 5.0); 10]), [None; 10]);
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 24.0); 20]), [None; 20], "noise");
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 60.0); 3]), [None, None, Some(45.0)]);
+        let mut slow = Ceiling::new(None, 0.05);
+        play(&mut slow, RATES, &[(50, 0, 100.0); 10]);
+        assert_eq!(play(&mut slow, RATES, &[(50, 0, 199.0); 5]), [None; 5]);
+        assert_eq!(play(&mut slow, RATES, &[(50, 0, 230.0); 3])[2], Some(45.0));
+        let mut unlearnt = Ceiling::new(None, 0.05);
+        assert_eq!(
+            play(&mut unlearnt, RATES, &[(50, 0, 5.0), (50, 0, 900.0), (50, 0, 900.0), (50, 0, 900.0)]),
+            [None; 4]
+        );
+    }
+
+    #[test]
+    fn a_lasting_overload_does_not_become_the_usual() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
+        let bounds = play(&mut ceiling, RATES, &[(50, 0, 100.0); 600]);
+        assert_eq!(bounds[599], Some(5.0));
+    }
+
+    #[test]
+    fn one_bad_second_few_calls_and_gaps_prove_nothing() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let rows = [(100, 0, 80.0), (100, 0, 80.0), (100, 0, 8.0), (100, 0, 80.0), (100, 0, 80.0)];
+        assert_eq!(play(&mut ceiling, RATES, &rows), [None; 5]);
+        assert_eq!(play(&mut ceiling, RATES, &[(9, 9, 900.0); 5]), [None; 5]);
+        for _ in 0..9 {
+            let gap = Second { is_whole: false, ..second(100, 100) };
+            assert_eq!(ceiling.observe(&gap, Some(1.0), RATES), None);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The edge: looks at the counters each second, asks the forecaster each interval, puts in force what the pilot wants.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::{Map, Value};
+use tidegate_policy::Timestamp;
+use tidegate_serve::HistogramSnapshot;
+use tokio::task::JoinSet;
+
+use super::asking::{Miss, ask};
+use super::guard::rounded;
+use super::history::as_received;
+use super::ledger::Ledger;
+use super::pilot::Pilot;
+use super::recommendation::Recommendation;
+use super::sampler::{Sampler, Totals};
+use super::score::Score;
+use super::snapshot::Snapshot;
+use super::telling::{self, Beside, COMPONENT, because};
+use crate::config::AdaptiveSettings;
+use crate::config::model::{AdaptiveMode, OnFailure};
+use crate::config::numbers::{LimitNumbers, figure};
+use crate::control::NotAdapted;
+use crate::gateway::Gateway;
+use crate::limits::{Counts, Limit};
+use crate::metrics::latency_bounds;
+use crate::plan::{Overlay, Plan, Site};
+use crate::upstream::Upstream;
+
+const NANOS: u64 = 1_000_000_000;
+
+/// Adapts for ever, as far as the plan in force wants it.
+pub(crate) async fn run(gateway: Arc<Gateway>) {
+    let mut driver: Option<Driver> = None;
+    loop {
+        let plan = gateway.plan();
+        driver = Driver::of_plan(driver, &gateway, &plan);
+        match &mut driver {
+            None => gateway.adaptation.replanned.notified().await,
+            Some(driver) => driver.turn(&gateway, &plan).await,
+        }
+    }
+}
+
+struct Driver {
+    settings: Arc<AdaptiveSettings>,
+    /// What the counters are those of.
+    site: Arc<Site>,
+    /// Of the operator's word.
+    generation: u64,
+    pilot: Pilot,
+    sampler: Sampler,
+    ledger: Ledger,
+    score: Score,
+    bounds: Vec<f64>,
+    next_second: Timestamp,
+    next_ask: Timestamp,
+    asked: JoinSet<Answered>,
+    /// What the next decision stands beside.
+    beside: Beside,
+    outage: Option<Outage>,
+    /// Numbers that could not be put in force, and have been told of.
+    unfit: Option<String>,
+}
+
+/// The forecaster does not answer as it should.
+struct Outage {
+    since: Timestamp,
+    misses: u32,
+    /// What was last told of it.
+    told: String,
+}
+
+/// An answer of the forecaster, and the question.
+struct Answered {
+    at: Timestamp,
+    period_end: u64,
+    generation: u64,
+    figures: Map<String, Value>,
+    answer: Result<Value, Miss>,
+}
+
+impl Driver {
+    /// The driver for this plan: the same one if nothing has changed, none if nothing is to be adapted.
+    fn of_plan(driver: Option<Self>, gateway: &Gateway, plan: &Arc<Plan>) -> Option<Self> {
+        let settings = plan.site.adaptive.as_ref()?;
+        let limit = plan.limit(&settings.limit)?;
+        let same = driver.filter(|driver| driver.settings.model == settings.model);
+        let Some(mut driver) = same else { return Self::new(gateway, plan, settings, limit) };
+        if !Arc::ptr_eq(&driver.site, &plan.site) {
+            driver.sampler.reset();
+            (driver.site, driver.settings) = (Arc::clone(&plan.site), Arc::clone(settings));
+        }
+        if driver.generation != plan.generation {
+            driver.generation = plan.generation;
+            let base = limit.operators_numbers().clone();
+            let mut entry = because("the operator's numbers are other ones, or were set anew");
+            entry.insert("to".to_owned(), super::snapshot::numbers(&base).into());
+            gateway.adaptation.record(gateway.now(), "rebased", entry);
+            if !driver.pilot.rebase(base, limit.settings.soft) {
+                return Self::can_not(gateway, limit);
+            }
+            gateway.adaptation.gauges.base.set(driver.pilot.base_rate());
+        }
+        Some(driver)
+    }
+
+    fn new(gateway: &Gateway, plan: &Arc<Plan>, settings: &Arc<AdaptiveSettings>, limit: &Limit) -> Option<Self> {
+        let Some(pilot) = Pilot::new(settings, limit.operators_numbers().clone(), limit.settings.soft) else {
+            return Self::can_not(gateway, limit);
+        };
+        gateway.adaptation.keep(settings.history);
+        gateway.adaptation.gauges.base.set(pilot.base_rate());
+        let (now, mut sampler) = (gateway.now(), Sampler::default());
+        sampler.look(now, totals(limit, plan));
+        Some(Self {
+            settings: Arc::clone(settings),
+            site: Arc::clone(&plan.site),
+            generation: plan.generation,
+            pilot,
+            sampler,
+            ledger: Ledger::default(),
+            score: Score::default(),
+            bounds: latency_bounds(),
+            next_second: border_after(now),
+            next_ask: now + settings.interval,
+            asked: JoinSet::new(),
+            beside: Beside::default(),
+            outage: None,
+            unfit: None,
+        })
+    }
+
+    /// An operator may make it one that can't be adapted.
+    fn can_not(gateway: &Gateway, limit: &Limit) -> Option<Self> {
+        let (name, algorithm) = (limit.name(), limit.operators_numbers().algorithm());
+        gateway.log.warn(
+            COMPONENT,
+            format_args!("limit `{name}` is not adapted while it is `{algorithm}`, which has no rate"),
+        );
+        None
+    }
+
+    /// Until something happens, and what is done then.
+    async fn turn(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
+        let now = gateway.now();
+        let next = self.pilot.wakes_at(now).map_or(self.next_second, |at| at.min(self.next_second));
+        tokio::select! {
+            () = gateway.adaptation.replanned.notified() => return,
+            Some(answered) = self.asked.join_next(), if !self.asked.is_empty() => {
+                if let Ok(answered) = answered {
+                    self.take(gateway, plan, answered);
+                }
+            }
+            () = tokio::time::sleep(next.since(now)) => {}
+        }
+        let now = gateway.now();
+        if now >= self.next_second {
+            self.next_second = border_after(now);
+            self.sample(gateway, plan, now);
+            self.ask_if_due(gateway, plan, now);
+        }
+        self.put_in_force(gateway, plan).await;
+    }
+
+    fn limit<'a>(&self, plan: &'a Plan) -> Option<&'a Limit> {
+        plan.limit(&self.settings.limit)
+    }
+
+    /// Makes seconds of the counters, and shows them to all who learn.
+    fn sample(&mut self, gateway: &Gateway, plan: &Plan, now: Timestamp) {
+        let Some(limit) = self.limit(plan) else { return };
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let gauges = &gateway.adaptation.gauges;
+        // Refused by nobody's limit: what was offered is not known.
+        let is_blind =
+            is_away(gateway, limit) && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
+        for mut second in self.sampler.look(now, totals(limit, plan)) {
+            second.is_whole &= !is_blind;
+            let p95 = second.latency_quantile(0.95, &self.bounds);
+            let events = self.pilot.observe(&second, p95, &accepts);
+            if let Some(event) = &events.attack {
+                telling::attack(gateway, now, event);
+            }
+            if let Some(made) = events.ceiling {
+                telling::decided(gateway, now, limit.name(), self.settings.mode, &made, Beside::default());
+            }
+            if let Some(error) = self.score.observe(&second) {
+                gauges.error.set(rounded(error));
+            }
+            if second.is_whole {
+                gauges.observed.set(figure(second.offered));
+            }
+            let clip = self.pilot.is_attacked().then(|| self.pilot.hard_ceiling());
+            self.ledger.push(second, clip);
+        }
+        let ceiling = self.pilot.measured_ceiling().unwrap_or_else(|| self.pilot.hard_ceiling());
+        gauges.ceiling.set(rounded(ceiling));
+    }
+
+    fn ask_if_due(&mut self, gateway: &Arc<Gateway>, plan: &Plan, now: Timestamp) {
+        if now < self.next_ask || !self.asked.is_empty() {
+            return;
+        }
+        let Some(limit) = self.limit(plan) else { return };
+        self.next_ask = (self.next_ask + self.settings.interval).max(now);
+        let interval_seconds = self.settings.interval.as_secs_f64();
+        gateway.log.info(COMPONENT, format_args!("AI request sent (interval {interval_seconds} s)"));
+        let period = self.ledger.period();
+        let snapshot = Snapshot {
+            at: now,
+            p95: period.sum.latency_quantile(0.95, &self.bounds),
+            period: &period,
+            in_force: &limit.settings.numbers,
+            base: limit.operators_numbers(),
+            source: limit.name(),
+            interval_seconds,
+            ceiling: self.pilot.hard_ceiling(),
+        };
+        let (json, figures) = (snapshot.json(), snapshot.figures());
+        let (settings, period_end, generation) = (Arc::clone(&self.settings), period.end(), self.generation);
+        self.asked.spawn(async move {
+            let answer = ask(&settings.forecaster, &json).await;
+            Answered { at: now, period_end, generation, figures, answer }
+        });
+    }
+
+    /// An answer has come, or none.
+    fn take(&mut self, gateway: &Gateway, plan: &Plan, answered: Answered) {
+        let read = answered.answer.and_then(|answer| match Recommendation::read(&answer) {
+            Ok(read) => Ok((read, answer)),
+            Err(why) => Err(Miss::Invalid(why)),
+        });
+        gateway.adaptation.gauges.asked(read.as_ref().err());
+        let now = gateway.now();
+        let (recommendation, answer) = match read {
+            Ok(read) => read,
+            Err(miss) => return self.missed(gateway, now, &miss),
+        };
+        self.is_back(gateway, now);
+        self.ledger.told(answered.period_end);
+        let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation) else {
+            // It was made for other numbers of the operator's.
+            return;
+        };
+        if let Some(predicted) = recommendation.predicted {
+            gateway.adaptation.gauges.predicted.set(predicted);
+            let valid_for = recommendation.valid_for.unwrap_or(self.settings.interval);
+            self.score.expect(predicted, answered.at.as_nanos() / NANOS, valid_for);
+        }
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let beside = Beside { observed: Some(answered.figures), recommendation: Some(as_received(&answer)) };
+        match self.pilot.receive(recommendation, answered.at, &accepts) {
+            Ok(()) => self.beside = beside,
+            Err(why) => {
+                let refused = self.pilot.refused(why);
+                telling::decided(gateway, now, limit.name(), self.settings.mode, &refused, beside);
+            }
+        }
+    }
+
+    /// There is no answer that could be used.
+    fn missed(&mut self, gateway: &Gateway, now: Timestamp, miss: &Miss) {
+        let outage = self.outage.get_or_insert(Outage { since: now, misses: 0, told: String::new() });
+        outage.misses = outage.misses.saturating_add(1);
+        let cause = miss.to_string();
+        if outage.told != cause {
+            // Once an outage, and once more where its cause is another.
+            gateway
+                .log
+                .warn(COMPONENT, format_args!("AI module unreachable, continuing with last known limits: {miss}"));
+            gateway.adaptation.record(now, miss.word(), because(cause.clone()));
+            outage.told = cause;
+        }
+        let gauges = &gateway.adaptation.gauges;
+        gauges.misses.store(outage.misses, Relaxed);
+        if outage.misses == self.settings.misses {
+            gauges.stale.store(true, Relaxed);
+            let told =
+                format!("no usable answer of the AI module, {} times in a row: limits stay as they are", outage.misses);
+            gateway.log.warn(COMPONENT, &told);
+            gateway.adaptation.record(now, "stale", because(told));
+        }
+    }
+
+    fn is_back(&mut self, gateway: &Gateway, now: Timestamp) {
+        let Some(outage) = self.outage.take() else { return };
+        let (misses, seconds) = (outage.misses, now.since(outage.since).as_secs_f64());
+        let told = format!("AI module is back after {misses} missed answers ({seconds:.1} s)");
+        gateway.log.info(COMPONENT, &told);
+        gateway.adaptation.record(now, "back", because(told));
+        gateway.adaptation.gauges.misses.store(0, Relaxed);
+        gateway.adaptation.gauges.stale.store(false, Relaxed);
+    }
+
+    /// Does what is due, and puts the numbers in force that are to be.
+    async fn put_in_force(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
+        let Some(limit) = self.limit(plan) else { return };
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let (now, is_away) = (gateway.now(), is_away(gateway, limit));
+        if let Some(made) = self.pilot.look(now, is_away, &accepts) {
+            let beside = std::mem::take(&mut self.beside);
+            telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
+        }
+        let wanted = self.pilot.numbers(&accepts);
+        let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
+        if self.settings.mode != AdaptiveMode::On || is_away || is_same(&limit.settings.numbers) {
+            return;
+        }
+        let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };
+        let overlay = (!is_same(limit.operators_numbers())).then_some(overlay);
+        match gateway.control.adapt(gateway, overlay, self.generation).await {
+            Ok(()) => self.unfit = None,
+            // The plan is another one: the next turn begins with it.
+            Err(NotAdapted::Rebased) => {}
+            Err(NotAdapted::Invalid(why)) => {
+                if self.unfit.as_ref() != Some(&why) {
+                    gateway.log.error(COMPONENT, format_args!("{wanted} can't be put in force: {why}"));
+                    self.unfit = Some(why);
+                }
+            }
+        }
+    }
+}
+
+/// The next border between two seconds.
+fn border_after(now: Timestamp) -> Timestamp {
+    Timestamp::from_nanos((now.as_nanos() / NANOS + 1).saturating_mul(NANOS))
+}
+
+/// Whether the limit is not in force, because Redis is away.
+fn is_away(gateway: &Gateway, limit: &Limit) -> bool {
+    matches!(limit.counts, Counts::Shared(_)) && gateway.store().is_some_and(tidegate_store::Store::is_down)
+}
+
+/// What has been counted until now, of the limit and of the upstreams behind it.
+fn totals(limit: &Limit, plan: &Plan) -> Totals {
+    let (mut admitted, mut refused) = (0, 0);
+    for stats in &*limit.stats {
+        admitted += stats.admitted.get();
+        refused += stats.refused.get();
+    }
+    let mut totals = Totals { admitted, refused, ..Totals::default() };
+    let mut latency: Option<HistogramSnapshot> = None;
+    for upstream in behind(plan, limit.name()) {
+        let metrics = &upstream.stats.metrics;
+        totals.errors += metrics.errors();
+        totals.failed += metrics.failures();
+        let counted = metrics.latency.snapshot();
+        match &mut latency {
+            None => latency = Some(counted),
+            Some(latency) => latency.add(&counted),
+        }
+    }
+    totals.latency = latency.map(|latency| latency.counts().to_vec()).unwrap_or_default();
+    totals
+}
+
+/// The upstreams whose requests the limit decides about.
+fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstream>> {
+    let limit = plan.limits.iter().position(|other| other.name() == limit);
+    let is_asked = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
+    let site = &plan.site;
+    let is_behind = move |place: usize, upstream: &Upstream| {
+        let by_route = site.routes.iter().any(|route| route.upstream == place && is_asked(&route.limits));
+        by_route || is_asked(&upstream.settings.limits)
+    };
+    let upstreams = site.upstreams.iter().enumerate();
+    upstreams.filter_map(move |(place, upstream)| is_behind(place, upstream).then_some(upstream))
+}

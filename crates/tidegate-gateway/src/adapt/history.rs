@@ -1,0 +1,83 @@
+//! What happened, kept for those who want to know: a bounded list, the newest last.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value};
+use tidegate_policy::Timestamp;
+
+use super::snapshot::unix_seconds;
+
+/// Bytes of a recommendation that are kept as they came.
+const LARGEST_RECOMMENDATION: usize = 8 * 1024;
+
+/// The last things that happened.
+#[derive(Default)]
+pub(crate) struct History {
+    entries: VecDeque<Value>,
+    most: usize,
+}
+
+impl History {
+    /// Keeps so many from now on.
+    pub(crate) fn keep(&mut self, most: usize) {
+        self.most = most;
+        while self.entries.len() > most {
+            self.entries.pop_front();
+        }
+    }
+
+    pub(crate) fn push(&mut self, at: Timestamp, what: &str, mut fields: Map<String, Value>) {
+        if self.most == 0 {
+            return;
+        }
+        fields.insert("timestamp".to_owned(), unix_seconds(at).into());
+        fields.insert("event".to_owned(), what.into());
+        if self.entries.len() >= self.most {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(Value::Object(fields));
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Value> {
+        self.entries.iter().cloned().collect()
+    }
+}
+
+/// A recommendation as it is kept: as it came, unless it is too large for that.
+pub(crate) fn as_received(answer: &Value) -> Value {
+    let text = answer.to_string();
+    if text.len() <= LARGEST_RECOMMENDATION {
+        return answer.clone();
+    }
+    let end = text.floor_char_boundary(LARGEST_RECOMMENDATION);
+    format!("{}… ({} bytes)", &text[..end], text.len()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_give_way() {
+        let mut history = History::default();
+        history.push(Timestamp::default(), "lost", Map::new());
+        history.keep(3);
+        for place in 0..5_u64 {
+            let fields = Map::from_iter([("place".to_owned(), place.into())]);
+            history.push(Timestamp::from_nanos(place * 1_500_000_000), "event", fields);
+        }
+        let places: Vec<_> = history.entries().iter().map(|entry| entry["place"].as_u64()).collect();
+        assert_eq!(places, [Some(2), Some(3), Some(4)]);
+        assert_eq!(history.entries()[1]["timestamp"], 4.5);
+        history.keep(1);
+        assert_eq!(history.entries().len(), 1);
+    }
+
+    #[test]
+    fn what_is_far_too_large_is_kept_in_part() {
+        let large = Value::from("é".repeat(LARGEST_RECOMMENDATION));
+        let kept = as_received(&large).to_string();
+        assert!(kept.len() < LARGEST_RECOMMENDATION + 100 && kept.contains("bytes"), "{}", kept.len());
+        assert_eq!(as_received(&Value::from(7)), 7);
+    }
+}

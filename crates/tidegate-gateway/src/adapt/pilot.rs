@@ -1,0 +1,353 @@
+//! What adaptation decides: which numbers a limit is to have, and why. It is handed the time and everything it knows, and does nothing
+//! itself, so that it can be tried in simulated time.
+
+use std::time::Duration;
+
+use tidegate_policy::Timestamp;
+
+use super::attack::{Attack, AttackEvent};
+use super::ceiling::{Ceiling, CeilingEvent, Rates};
+use super::course::{Course, Due};
+use super::guard::{Accepts, Bounded, Cap, Guard, Refused, at_rate};
+use super::recommendation::Recommendation;
+use super::second::Second;
+use crate::config::numbers::LimitNumbers;
+use crate::config::rates::Shape;
+use crate::config::{AdaptiveSettings, Rails};
+
+/// What was made of a recommendation, a step of one, or a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As it was recommended.
+    Applied,
+    /// As much of it as may be.
+    Capped,
+    /// It says what is in force already.
+    Unchanged,
+    /// It waits for Redis: there are no limits now.
+    Deferred,
+    /// It waits for the end of an attack.
+    Frozen,
+    /// Nothing of it.
+    Refused,
+    /// It would have been applied.
+    Shadow,
+    /// Its time is over: the numbers before it are back.
+    Reverted,
+    /// Measurements lower the limit.
+    Lowered,
+    /// They no longer do.
+    Released,
+}
+
+impl Verdict {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Applied,
+        Self::Capped,
+        Self::Unchanged,
+        Self::Deferred,
+        Self::Frozen,
+        Self::Refused,
+        Self::Shadow,
+        Self::Reverted,
+        Self::Lowered,
+        Self::Released,
+    ];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Capped => "capped",
+            Self::Unchanged => "unchanged",
+            Self::Deferred => "deferred",
+            Self::Frozen => "frozen",
+            Self::Refused => "refused",
+            Self::Shadow => "shadow",
+            Self::Reverted => "reverted",
+            Self::Lowered => "lowered",
+            Self::Released => "released",
+        }
+    }
+
+    /// Whether other numbers are in force because of it.
+    pub(crate) fn is_change(self) -> bool {
+        matches!(self, Self::Applied | Self::Capped | Self::Reverted | Self::Lowered | Self::Released)
+    }
+}
+
+/// Something that was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decided {
+    pub(crate) verdict: Verdict,
+    pub(crate) from: LimitNumbers,
+    pub(crate) to: LimitNumbers,
+    /// In words.
+    pub(crate) why: String,
+    pub(crate) caps: Vec<Cap>,
+    /// The rate that the recommendation expects.
+    pub(crate) predicted: Option<f64>,
+}
+
+/// What happened in a second.
+#[derive(Default)]
+pub(crate) struct Events {
+    pub(crate) attack: Option<AttackEvent>,
+    pub(crate) ceiling: Option<Decided>,
+}
+
+/// Why something that is due has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Store,
+    /// This, and nothing that is due later.
+    Attack(Due),
+}
+
+/// Decides. `held` is what the forecast has led to so far, within the rails; over it lies the measured ceiling.
+pub(crate) struct Pilot {
+    rails: Rails,
+    soft: u64,
+    base: LimitNumbers,
+    base_shape: Shape,
+    held: LimitNumbers,
+    held_shape: Shape,
+    /// Of the last recommendation without a schedule.
+    steady: Option<LimitNumbers>,
+    course: Option<Course>,
+    settled: Option<Due>,
+    waits: Option<Waits>,
+    changed_at: Option<Timestamp>,
+    switched_at: Option<Timestamp>,
+    ceiling: Ceiling,
+    attack: Attack,
+}
+
+impl Pilot {
+    /// For a limit with these numbers of the operator's; none if they have no rate.
+    pub(crate) fn new(settings: &AdaptiveSettings, base: LimitNumbers, soft: u64) -> Option<Self> {
+        let shape = base.shape()?;
+        let ceiling = Ceiling::new(settings.latency, settings.errors);
+        Some(Self::with(settings.rails, ceiling, base, shape, soft))
+    }
+
+    fn with(rails: Rails, ceiling: Ceiling, base: LimitNumbers, base_shape: Shape, soft: u64) -> Self {
+        Self {
+            rails,
+            soft,
+            held: base.clone(),
+            held_shape: base_shape,
+            base,
+            base_shape,
+            steady: None,
+            course: None,
+            settled: None,
+            waits: None,
+            changed_at: None,
+            switched_at: None,
+            ceiling,
+            attack: Attack::default(),
+        }
+    }
+
+    /// The operator has spoken: everything begins anew with these numbers. What was learnt of the upstream stays. False if they have no rate.
+    pub(crate) fn rebase(&mut self, base: LimitNumbers, soft: u64) -> bool {
+        let Some(shape) = base.shape() else { return false };
+        let mut ceiling = std::mem::replace(&mut self.ceiling, Ceiling::new(None, 1.0));
+        ceiling.lift();
+        let attack = std::mem::take(&mut self.attack);
+        *self = Self { attack, ..Self::with(self.rails, ceiling, base, shape, soft) };
+        true
+    }
+
+    pub(crate) fn base_rate(&self) -> f64 {
+        self.base_shape.rate_per_second
+    }
+
+    /// Requests a second that the limit is never raised above.
+    pub(crate) fn hard_ceiling(&self) -> f64 {
+        Guard::ceiling(&self.rails, &self.base_shape)
+    }
+
+    /// The measured ceiling, while it binds.
+    pub(crate) fn measured_ceiling(&self) -> Option<f64> {
+        self.ceiling.bound()
+    }
+
+    pub(crate) fn is_attacked(&self) -> bool {
+        self.attack.is_on()
+    }
+
+    /// The numbers that are to be in force: `min(measured ceiling, recommended)`.
+    pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
+        let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
+        let Some(rate) = lower else { return self.held.clone() };
+        let lowered = at_rate(&self.held_shape, rate).numbers(self.soft, |numbers| accepts(numbers).map_err(Refused));
+        // What can't be had at that rate stays as it is: numbers nearby are refused for no other reason.
+        lowered.map_or_else(|_| self.held.clone(), |lowered| lowered.remembering(&self.base))
+    }
+
+    /// A second has passed.
+    pub(crate) fn observe(&mut self, second: &Second, p95: Option<f64>, accepts: Accepts<'_>) -> Events {
+        let attack = self.attack.observe(second, self.hard_ceiling());
+        if attack == Some(AttackEvent::Ends) && self.waits != Some(Waits::Store) {
+            self.waits = None;
+        }
+        let from = self.numbers(accepts);
+        let wanted = self.held_shape.rate_per_second;
+        let rates = Rates {
+            now: self.ceiling.bound().map_or(wanted, |bound| bound.min(wanted)),
+            wanted,
+            base: self.base_rate(),
+            floor: Guard::floor(&self.rails, &self.base_shape),
+        };
+        let event = self.ceiling.observe(second, p95, rates);
+        let ceiling = event.map(|event| {
+            let (verdict, why) = match event {
+                CeilingEvent::Lowered(why) => (Verdict::Lowered, why),
+                CeilingEvent::Released => (Verdict::Released, "the upstream bears the limit again".to_owned()),
+            };
+            Decided { verdict, from, to: self.numbers(accepts), why, caps: Vec::new(), predicted: None }
+        });
+        Events { attack, ceiling }
+    }
+
+    /// A recommendation has come, to a snapshot of this moment. It replaces the one before, or is refused whole.
+    pub(crate) fn receive(
+        &mut self,
+        recommendation: Recommendation,
+        asked_at: Timestamp,
+        accepts: Accepts<'_>,
+    ) -> Result<(), String> {
+        for shape in recommendation.shapes() {
+            self.guard(true).bound(shape, accepts)?;
+        }
+        let is_of_attack = self.attack.is_on();
+        self.course = Some(Course::new(recommendation, asked_at, is_of_attack));
+        (self.settled, self.waits) = (None, None);
+        Ok(())
+    }
+
+    /// What is told of a recommendation of which nothing is used.
+    pub(crate) fn refused(&self, why: String) -> Decided {
+        Decided { predicted: None, ..self.told(Verdict::Refused, why) }
+    }
+
+    /// When to look again, besides each second.
+    pub(crate) fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let course = self.course.as_ref()?;
+        let next = course.next(now);
+        let due = course.due(now);
+        let is_pending =
+            ![Some(Waits::Store), Some(Waits::Attack(due))].contains(&self.waits) && self.settled != Some(due);
+        let dwelt = self.changed_at.map(|at| at + self.rails.dwell).filter(|_| is_pending);
+        next.into_iter().chain(dwelt).min()
+    }
+
+    /// Does what is due of the recommendation; `store_down`: there are no limits now. None if there is nothing to tell.
+    pub(crate) fn look(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
+        let course = self.course.as_ref()?;
+        let due = course.due(now);
+        if self.settled == Some(due) {
+            return None;
+        }
+        if store_down {
+            let is_new = self.waits.replace(Waits::Store) != Some(Waits::Store);
+            let why = "Redis is away, and with it the limits; the newest recommendation is applied when it is back";
+            return is_new.then(|| self.told(Verdict::Deferred, why.to_owned()));
+        }
+        if self.waits == Some(Waits::Store) {
+            self.waits = None;
+        }
+        let is_early = self.changed_at.is_some_and(|at| now < at + self.rails.dwell);
+        if is_early || self.waits == Some(Waits::Attack(due)) {
+            return None;
+        }
+        let Some(wanted) = course.shape(due).copied() else { return self.revert(now) };
+        let bounded = match self.guard(self.may_switch(now)).bound(&wanted, accepts) {
+            Ok(bounded) => bounded,
+            Err(why) => {
+                self.settled = Some(due);
+                return Some(self.told(Verdict::Refused, why));
+            }
+        };
+        self.settle(due, bounded, now)
+    }
+
+    /// Takes what is left of a step, unless it is a raise that was learnt from an attack under way.
+    fn settle(&mut self, due: Due, bounded: Bounded, now: Timestamp) -> Option<Decided> {
+        let is_of_attack = self.course.as_ref().is_some_and(|course| course.is_of_attack);
+        let highest = self.held_shape.rate_per_second.max(self.base_shape.rate_per_second);
+        let shape = bounded.numbers.shape()?;
+        if is_of_attack && self.attack.is_on() && shape.rate_per_second > highest {
+            self.waits = Some(Waits::Attack(due));
+            let why = "an attack is under way: nothing is raised because of what it brings, until it is over";
+            return Some(self.told(Verdict::Frozen, why.to_owned()));
+        }
+        self.settled = Some(due);
+        let numbers = bounded.numbers.remembering(&self.base);
+        if self.course.as_ref().is_some_and(|course| !course.has_schedule()) {
+            self.steady = Some(numbers.clone());
+        }
+        let verdict = match () {
+            () if numbers.relevant() == self.held.relevant() && due == Due::Top => Verdict::Unchanged,
+            () if numbers.relevant() == self.held.relevant() => return None,
+            () if bounded.caps.is_empty() => Verdict::Applied,
+            () => Verdict::Capped,
+        };
+        let mut decided = self.told(verdict, self.reason());
+        if let Some(algorithm) = bounded.not_yet {
+            let dwell = self.rails.algorithm_dwell.as_secs();
+            let wait = format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s");
+            decided.why.push_str(&wait);
+        }
+        (decided.to, decided.caps) = (numbers.clone(), bounded.caps);
+        self.hold(numbers, shape, now);
+        Some(decided)
+    }
+
+    /// The time of the recommendation is over.
+    fn revert(&mut self, now: Timestamp) -> Option<Decided> {
+        self.settled = Some(Due::Over);
+        let numbers = self.steady.clone().unwrap_or_else(|| self.base.clone());
+        if numbers.relevant() == self.held.relevant() {
+            return None;
+        }
+        let mut decided = self.told(Verdict::Reverted, "the recommendation has run out".to_owned());
+        decided.to = numbers.clone();
+        let shape = numbers.shape()?;
+        self.hold(numbers, shape, now);
+        Some(decided)
+    }
+
+    fn hold(&mut self, numbers: LimitNumbers, shape: Shape, now: Timestamp) {
+        if shape.algorithm != self.held_shape.algorithm {
+            self.switched_at = Some(now);
+        }
+        if numbers.relevant() != self.held.relevant() {
+            self.changed_at = Some(now);
+        }
+        (self.held, self.held_shape) = (numbers, shape);
+    }
+
+    fn guard(&self, may_switch: bool) -> Guard<'_> {
+        Guard { rails: &self.rails, base: &self.base_shape, held: &self.held_shape, may_switch, soft: self.soft }
+    }
+
+    fn may_switch(&self, now: Timestamp) -> bool {
+        let dwell: Duration = self.rails.algorithm_dwell;
+        self.switched_at.is_none_or(|at| now >= at + dwell)
+    }
+
+    fn reason(&self) -> String {
+        self.course.as_ref().map(|course| course.recommendation.reason.clone()).unwrap_or_default()
+    }
+
+    fn told(&self, verdict: Verdict, why: String) -> Decided {
+        let predicted = self.course.as_ref().and_then(|course| course.recommendation.predicted);
+        let (from, to) = (self.held.clone(), self.held.clone());
+        Decided { verdict, from, to, why, caps: Vec::new(), predicted }
+    }
+}
+
+#[cfg(test)]
+mod tests;

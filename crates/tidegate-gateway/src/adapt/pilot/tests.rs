@@ -1,0 +1,272 @@
+//! The pilot in simulated time.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const RAILS: Rails = Rails {
+    ceiling: None,
+    floor: 5.0,
+    step: 2.5,
+    dwell: Duration::from_secs(1),
+    algorithm_dwell: Duration::from_secs(300),
+};
+
+fn numbers(json: &Value) -> LimitNumbers {
+    LimitNumbers::new(serde_json::from_value(json.clone()).expect("numbers"), 0).expect("numbers")
+}
+
+fn window(limit: u64) -> Value {
+    json!({"algorithm": "fixed", "limit": limit, "window": 1})
+}
+
+/// A pilot at 100 requests a second, and what it does.
+struct Flight {
+    pilot: Pilot,
+    store_down: bool,
+}
+
+impl Flight {
+    fn new(rails: Rails) -> Self {
+        let base = numbers(&window(100));
+        let shape = base.shape().expect("a rate");
+        let ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        Self { pilot: Pilot::with(rails, ceiling, base, shape, 0), store_down: false }
+    }
+
+    /// A recommendation, given to a snapshot of this moment.
+    fn receive(&mut self, at_seconds: f64, answer: &Value) {
+        let recommendation = Recommendation::read(answer).expect("it is good");
+        self.pilot.receive(recommendation, at(at_seconds), &any).expect("it can be had");
+    }
+
+    /// What is decided at this moment, if anything, and the limit from then on.
+    fn look(&mut self, at_seconds: f64) -> (Option<Verdict>, u64) {
+        let decided = self.pilot.look(at(at_seconds), self.store_down, &any);
+        (decided.map(|decided| decided.verdict), self.limit())
+    }
+
+    fn limit(&self) -> u64 {
+        self.pilot.numbers(&any).relevant().limit.expect("a window")
+    }
+
+    fn second(&mut self, offered: u64, refused: u64, p95_millis: f64) -> Events {
+        let latency = vec![offered - refused];
+        let second = Second { is_whole: true, offered, refused, latency, ..Second::default() };
+        self.pilot.observe(&second, Some(p95_millis / 1e3), &any)
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a test's stand-in for one that refuses")]
+fn any(_: &LimitNumbers) -> Result<(), String> {
+    Ok(())
+}
+
+fn at(seconds: f64) -> Timestamp {
+    Timestamp::from_nanos((seconds * 1e9) as u64)
+}
+
+fn spike() -> Value {
+    json!({"algorithm": "fixed", "limit": 100, "window": 1, "predictedRps": 240, "validFor": 60,
+        "schedule": [{"after": 12, "limit": 240}, {"after": 19, "limit": 100}]})
+}
+
+#[test]
+fn a_schedule_is_followed_and_ends_with_the_operators_numbers() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(1_000.0, &spike());
+    for (now, verdict, limit) in [
+        (1_000.1, Some(Verdict::Unchanged), 100),
+        (1_011.9, None, 100),
+        (1_012.0, Some(Verdict::Applied), 240),
+        (1_013.0, None, 240),
+        (1_019.0, Some(Verdict::Applied), 100),
+        (1_060.0, None, 100),
+    ] {
+        assert_eq!(flight.look(now), (verdict, limit), "{now}");
+    }
+}
+
+#[test]
+fn it_wakes_when_a_step_is_due_and_when_it_may_act_again() {
+    let mut flight = Flight::new(Rails { dwell: Duration::from_secs(5), ..RAILS });
+    assert_eq!(flight.pilot.wakes_at(at(1.0)), None);
+    flight.receive(1_000.0, &spike());
+    flight.look(1_000.0);
+    assert_eq!(flight.pilot.wakes_at(at(1_000.0)), Some(at(1_012.0)));
+    flight.look(1_016.5);
+    assert_eq!(flight.pilot.wakes_at(at(1_016.5)), Some(at(1_019.0)));
+    assert_eq!(flight.look(1_019.0), (None, 240), "it has changed just now");
+    assert_eq!(flight.pilot.wakes_at(at(1_019.0)), Some(at(1_021.5)));
+    assert_eq!(flight.look(1_021.5), (Some(Verdict::Applied), 100));
+}
+
+#[test]
+fn late_answers_begin_where_their_schedule_is_by_then() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(1_000.0, &spike());
+    assert_eq!(flight.look(1_014.0), (Some(Verdict::Applied), 240));
+    let mut too_late = Flight::new(RAILS);
+    too_late.receive(1_000.0, &spike());
+    assert_eq!(too_late.look(1_061.0), (None, 100));
+}
+
+#[test]
+fn a_new_recommendation_replaces_what_is_left_of_the_one_before() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(1_000.0, &spike());
+    flight.look(1_000.0);
+    flight.receive(1_005.0, &window(120));
+    assert_eq!(flight.look(1_005.0), (Some(Verdict::Applied), 120));
+    assert_eq!(flight.look(1_012.0), (None, 120));
+    flight.receive(
+        1_020.0,
+        &json!({"algorithm": "fixed", "limit": 150, "window": 1, "validFor": 10,
+        "schedule": [{"after": 5, "limit": 200}]}),
+    );
+    assert_eq!(flight.look(1_020.0), (Some(Verdict::Applied), 150));
+    assert_eq!(flight.look(1_025.0), (Some(Verdict::Applied), 200));
+    assert_eq!(flight.look(1_030.0), (Some(Verdict::Reverted), 120), "the last one without a schedule");
+}
+
+/// One mad value moves nothing further than the step, however long it stands.
+#[test]
+fn an_update_is_one_step_however_long_it_stands() {
+    let mut flight = Flight::new(Rails { ceiling: Some(1e6), ..RAILS });
+    flight.receive(1_000.0, &window(1_000_000));
+    assert_eq!(flight.look(1_000.0), (Some(Verdict::Capped), 250));
+    for second in 1..60 {
+        assert_eq!(flight.look(1_000.0 + f64::from(second)), (None, 250));
+    }
+    flight.receive(1_060.0, &window(1_000_000));
+    assert_eq!(flight.look(1_060.0), (Some(Verdict::Capped), 625));
+}
+
+#[test]
+fn while_redis_is_away_the_newest_waits_and_is_applied_when_it_is_back() {
+    let mut flight = Flight::new(RAILS);
+    flight.store_down = true;
+    flight.receive(1_000.0, &window(120));
+    assert_eq!(flight.look(1_000.0), (Some(Verdict::Deferred), 100));
+    assert_eq!(flight.look(1_001.0), (None, 100), "told once");
+    flight.receive(1_030.0, &window(140));
+    assert_eq!(flight.look(1_030.0), (Some(Verdict::Deferred), 100));
+    assert_eq!(flight.pilot.wakes_at(at(1_030.0)), None);
+    flight.store_down = false;
+    assert_eq!(flight.look(1_031.0), (Some(Verdict::Applied), 140));
+    // A schedule goes on meanwhile.
+    flight.store_down = true;
+    flight.receive(1_040.0, &spike());
+    flight.look(1_041.0);
+    flight.store_down = false;
+    assert_eq!(flight.look(1_053.0), (Some(Verdict::Applied), 240));
+}
+
+#[test]
+fn raises_recommended_in_an_attack_wait_for_its_end() {
+    let mut flight = Flight::new(RAILS);
+    assert!(matches!(flight.second(2_000, 1_900, 1.0).attack, Some(AttackEvent::Begins(_))));
+    flight.receive(1_000.0, &window(200));
+    assert_eq!(flight.look(1_000.0), (Some(Verdict::Frozen), 100));
+    assert_eq!(flight.look(1_001.0), (None, 100), "told once");
+    // Lower it may be, and back to what the operator said.
+    flight.receive(1_002.0, &window(60));
+    assert_eq!(flight.look(1_002.0), (Some(Verdict::Applied), 60));
+    flight.receive(1_004.0, &window(100));
+    assert_eq!(flight.look(1_004.0), (Some(Verdict::Applied), 100));
+    // Frozen at first, then downward in time.
+    flight.receive(
+        1_006.0,
+        &json!({"algorithm": "fixed", "limit": 200, "window": 1, "validFor": 60,
+        "schedule": [{"after": 5, "limit": 80}, {"after": 9, "limit": 220}]}),
+    );
+    assert_eq!(flight.look(1_006.0), (Some(Verdict::Frozen), 100));
+    assert_eq!(flight.look(1_011.0), (Some(Verdict::Applied), 80));
+    assert_eq!(flight.look(1_015.0), (Some(Verdict::Frozen), 80));
+    let ends = (0..3).filter_map(|_| flight.second(50, 0, 1.0).attack).collect::<Vec<_>>();
+    assert_eq!(ends, [AttackEvent::Ends]);
+    assert_eq!(flight.look(1_016.0), (Some(Verdict::Capped), 200));
+}
+
+/// Spikes far above what the target bears look like an attack; foreseen before, they find the limit at the ceiling.
+#[test]
+fn a_spike_that_was_foreseen_finds_the_limit_raised_though_it_looks_like_an_attack() {
+    let mut flight = Flight::new(Rails { ceiling: Some(250.0), ..RAILS });
+    let spike = json!({"algorithm": "fixed", "limit": 100, "window": 1, "predictedRps": 250, "validFor": 60,
+        "schedule": [{"after": 12, "limit": 250}, {"after": 19, "limit": 100}]});
+    flight.receive(1_000.0, &spike);
+    flight.look(1_000.0);
+    // It comes a little before its time.
+    flight.second(1_000, 900, 1.0);
+    assert!(flight.pilot.is_attacked());
+    assert_eq!(flight.look(1_012.0), (Some(Verdict::Applied), 250));
+    // What is recommended while it lasts neither raises it nor takes it away.
+    flight.receive(
+        1_013.0,
+        &json!({"algorithm": "fixed", "limit": 250, "window": 1, "validFor": 60,
+        "schedule": [{"after": 6, "limit": 100}]}),
+    );
+    assert_eq!(flight.look(1_013.0), (Some(Verdict::Unchanged), 250));
+    assert_eq!(flight.look(1_019.0), (Some(Verdict::Applied), 100));
+}
+
+#[test]
+fn the_measured_ceiling_lies_over_what_is_recommended() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(1_000.0, &window(200));
+    flight.look(1_000.0);
+    let events: Vec<_> = (0..5).filter_map(|_| flight.second(200, 0, 80.0).ceiling).collect();
+    assert_eq!(events.iter().map(|event| event.verdict).collect::<Vec<_>>(), [Verdict::Lowered]);
+    assert_eq!((events[0].from.relevant().limit, events[0].to.relevant().limit), (Some(200), Some(180)));
+    assert_eq!(flight.limit(), 146, "0.9 of 0.9 of 0.9");
+    // A step of a recommendation counts from what was recommended, not from what is left of it.
+    flight.receive(1_010.0, &window(220));
+    assert_eq!(flight.look(1_010.0), (Some(Verdict::Applied), 146));
+    let released: Vec<_> = (0..30).filter_map(|_| flight.second(100, 0, 5.0).ceiling).collect();
+    assert_eq!(released.iter().map(|event| event.verdict).collect::<Vec<_>>(), [Verdict::Released]);
+    assert_eq!(flight.limit(), 220);
+}
+
+#[test]
+fn the_operators_word_ends_everything_but_what_is_known_of_the_upstream() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(1_000.0, &spike());
+    flight.look(1_012.0);
+    (0..5).for_each(|_| drop(flight.second(200, 0, 80.0)));
+    assert!(flight.limit() < 240);
+    assert!(flight.pilot.rebase(numbers(&window(60)), 0));
+    assert_eq!((flight.limit(), flight.look(1_019.0)), (60, (None, 60)));
+    assert_eq!((flight.pilot.base_rate(), flight.pilot.hard_ceiling()), (60.0, 180.0));
+    assert!(!flight.pilot.rebase(numbers(&json!({"algorithm": "concurrency", "limit": 5})), 0));
+}
+
+#[test]
+fn an_algorithm_waits_for_its_time() {
+    let mut flight = Flight::new(RAILS);
+    let token = json!({"algorithm": "token", "capacity": 200, "fillRate": 80});
+    flight.receive(0.0, &token);
+    let decided = flight.pilot.look(at(0.0), false, &any).expect("a decision");
+    assert_eq!(
+        (decided.verdict, decided.to.to_string()),
+        (Verdict::Applied, "algorithm=token, capacity=200, fillRate=80".to_owned())
+    );
+    flight.receive(299.0, &window(90));
+    let decided = flight.pilot.look(at(299.0), false, &any).expect("a decision");
+    assert_eq!(decided.to.to_string(), "algorithm=token, capacity=225, fillRate=90");
+    assert!(decided.why.contains("`fixed` has to wait"), "{}", decided.why);
+    flight.receive(300.0, &window(95));
+    assert_eq!(flight.look(300.0), (Some(Verdict::Applied), 95));
+}
+
+#[test]
+fn what_can_not_be_had_at_any_step_is_refused_whole() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(0.0, &window(120));
+    flight.look(0.0);
+    let picky = |numbers: &LimitNumbers| {
+        if numbers.relevant().limit == Some(240) { Err("too much".to_owned()) } else { Ok(()) }
+    };
+    let recommendation = Recommendation::read(&spike()).expect("it is good");
+    assert_eq!(flight.pilot.receive(recommendation, at(5.0), &picky), Err("too much".to_owned()));
+    assert_eq!(flight.look(20.0), (None, 120), "the one before stays");
+}

@@ -1,0 +1,88 @@
+//! How good forecasts were: what was predicted beside what came.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::second::Second;
+use crate::config::numbers::figure;
+
+/// Predictions that wait for what comes.
+const MOST: usize = 64;
+/// A prediction that holds for longer is judged by its beginning.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Predictions, judged when their time is over.
+#[derive(Default)]
+pub(crate) struct Score {
+    open: VecDeque<Prediction>,
+}
+
+struct Prediction {
+    rate: f64,
+    /// The seconds it is for.
+    from: u64,
+    until: u64,
+    highest: Option<u64>,
+}
+
+impl Score {
+    /// This rate is expected as the highest of the seconds that come until then.
+    pub(crate) fn expect(&mut self, rate: f64, from: u64, valid_for: Duration) {
+        let until = from.saturating_add(valid_for.min(LONGEST).as_secs().max(1));
+        self.open.push_back(Prediction { rate, from, until, highest: None });
+        if self.open.len() > MOST {
+            self.open.pop_front();
+        }
+    }
+
+    /// A second has passed. The error of the prediction that has ended last, if any has: how much more was predicted than came, as a share
+    /// of what came.
+    pub(crate) fn observe(&mut self, second: &Second) -> Option<f64> {
+        for open in &mut self.open {
+            if second.is_whole && (open.from..open.until).contains(&second.at) {
+                open.highest = open.highest.max(Some(second.offered));
+            }
+        }
+        let mut last = None;
+        self.open.retain(|open| {
+            let is_open = second.at.saturating_add(1) < open.until;
+            if !is_open && let Some(highest) = open.highest {
+                let highest = figure(highest).max(1.0);
+                last = Some((open.rate - highest) / highest);
+            }
+            is_open
+        });
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(at: u64, offered: u64) -> Second {
+        Second { at, offered, is_whole: true, ..Second::default() }
+    }
+
+    #[test]
+    fn a_prediction_is_judged_by_the_highest_second_when_its_time_is_over() {
+        let mut score = Score::default();
+        score.expect(150.0, 10, Duration::from_secs(3));
+        score.expect(50.0, 12, Duration::from_secs(2));
+        let errors: Vec<_> = [(9, 900), (10, 100), (11, 60), (12, 75), (13, 100), (14, 5)]
+            .map(|(at, offered)| score.observe(&second(at, offered)))
+            .into();
+        assert_eq!(errors, [None, None, None, Some(0.5), Some(-0.5), None]);
+    }
+
+    #[test]
+    fn what_nobody_saw_is_not_judged_and_many_are_bounded() {
+        let mut score = Score::default();
+        score.expect(150.0, 10, Duration::from_secs(2));
+        assert_eq!(score.observe(&Second { is_whole: false, ..second(10, 9) }), None);
+        assert_eq!(score.observe(&second(500, 9)), None);
+        (0..1_000).for_each(|at| score.expect(1.0, at, Duration::MAX));
+        assert_eq!(score.open.len(), MOST);
+        assert!(score.open.iter().all(|open| open.until - open.from == LONGEST.as_secs()));
+    }
+}

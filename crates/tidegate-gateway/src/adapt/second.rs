@@ -1,0 +1,118 @@
+//! What came in one second: the record that everything here is judged by, and that gateways add up.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::numbers::figure;
+
+/// What came in one second, to the adapted limit and to the upstreams behind it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Second {
+    /// Which one, in Unix time.
+    pub(crate) at: u64,
+    /// Whether it was measured from its beginning to its end. Otherwise its counts are of another time too, and tell no rate.
+    pub(crate) is_whole: bool,
+    /// Requests that the limit was asked about, refused or not; while Redis is away those that passed unasked too.
+    pub(crate) offered: u64,
+    pub(crate) refused: u64,
+    /// Answers of upstreams with a status of 5xx.
+    pub(crate) errors: u64,
+    /// Requests that upstreams did not answer, or not wholly.
+    pub(crate) failed: u64,
+    /// Answers of upstreams by how long they took, in the buckets of [`crate::metrics::latency_bounds`].
+    pub(crate) latency: Vec<u64>,
+}
+
+impl Second {
+    pub(crate) fn admitted(&self) -> u64 {
+        self.offered.saturating_sub(self.refused)
+    }
+
+    /// Requests that upstreams have answered or failed.
+    pub(crate) fn calls(&self) -> u64 {
+        self.latency.iter().sum::<u64>().saturating_add(self.failed)
+    }
+
+    /// The share of calls that went wrong.
+    pub(crate) fn error_share(&self) -> f64 {
+        match self.calls() {
+            0 => 0.0,
+            calls => (figure(self.errors.saturating_add(self.failed)) / figure(calls)).min(1.0),
+        }
+    }
+
+    /// Adds what another gateway, or another second, has counted. Only what is whole on both sides stays whole.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.is_whole &= other.is_whole;
+        self.offered = self.offered.saturating_add(other.offered);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.errors = self.errors.saturating_add(other.errors);
+        self.failed = self.failed.saturating_add(other.failed);
+        if self.latency.len() < other.latency.len() {
+            self.latency.resize(other.latency.len(), 0);
+        }
+        for (count, more) in self.latency.iter_mut().zip(&other.latency) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    /// The latency that this share of answers did not exceed, in seconds: interpolated within its bucket. None without answers.
+    pub(crate) fn latency_quantile(&self, share: f64, bounds: &[f64]) -> Option<f64> {
+        let count: u64 = self.latency.iter().sum();
+        let rank = (figure(count) * share).max(f64::MIN_POSITIVE);
+        let mut below = 0.0;
+        for (place, in_bucket) in self.latency.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let through = below + figure(*in_bucket);
+            if through >= rank {
+                let lower = place.checked_sub(1).and_then(|place| bounds.get(place)).copied().unwrap_or(0.0);
+                // Beyond the last bound nothing is known but that.
+                let upper = bounds.get(place).copied().unwrap_or(lower);
+                return Some(lower + (upper - lower) * ((rank - below) / figure(*in_bucket)));
+            }
+            below = through;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: [f64; 3] = [0.001, 0.002, 0.004];
+
+    fn second(latency: [u64; 4]) -> Second {
+        Second { is_whole: true, latency: latency.into(), ..Second::default() }
+    }
+
+    #[test]
+    fn a_quantile_lies_within_its_bucket() {
+        for (latency, share, expected) in [
+            ([0, 0, 0, 0], 0.95, None),
+            ([0, 100, 0, 0], 0.95, Some(0.001_95)),
+            ([0, 100, 0, 0], 0.5, Some(0.001_5)),
+            ([90, 0, 10, 0], 0.95, Some(0.003)),
+            ([90, 0, 10, 0], 0.9, Some(0.001)),
+            ([1, 0, 0, 0], 0.95, Some(0.000_95)),
+            ([1, 0, 0, 9], 0.95, Some(0.004)),
+        ] {
+            let found = second(latency).latency_quantile(share, &BOUNDS);
+            let close = match (found, expected) {
+                (Some(found), Some(expected)) => (found - expected).abs() < 1e-12,
+                (found, expected) => found == expected,
+            };
+            assert!(close, "{latency:?} {share}: {found:?}, not {expected:?}");
+        }
+    }
+
+    #[test]
+    fn gateways_add_up_and_what_one_has_not_seen_whole_nobody_has() {
+        let one = Second { at: 7, offered: 10, refused: 4, errors: 1, failed: 1, ..second([1, 2, 3, 0]) };
+        let mut sum = one.clone();
+        sum.add(&Second { offered: 5, latency: vec![1], ..second([0; 4]) });
+        assert_eq!((sum.at, sum.offered, sum.refused, sum.calls(), sum.is_whole), (7, 15, 4, 8, true));
+        sum.add(&Second { is_whole: false, latency: vec![0, 0, 0, 0, 9], ..one });
+        assert_eq!((sum.offered, sum.calls(), sum.is_whole), (25, 18, false));
+        assert!((sum.error_share() - 4.0 / 18.0).abs() < 1e-12);
+        assert!(Second::default().error_share().abs() < 1e-12);
+    }
+}
