@@ -19,7 +19,7 @@ fn main() -> Result<(), NotLearnt> {
         "{POINTS} points, 25 changepoints, 20 harmonics for each cycle, {HORIZON} steps; milliseconds of one core"
     );
     println!("{:<40}{:>8}{:>8}{:>8}{:>12}", "", "fit", "path", "sum", "1000 draws");
-    for growth in [Growth::Flat, Growth::Linear] {
+    for growth in [Growth::Flat, Growth::Held] {
         for mode in [Mode::Additive, Mode::Multiplicative] {
             for cycles in 0..=2 {
                 row(Settings { growth, mode, ..Settings::default() }, cycles)?;

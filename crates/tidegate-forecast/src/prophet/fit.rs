@@ -19,7 +19,9 @@ const SECONDS_OF_A_DAY: f64 = 86_400.0;
 pub(super) struct Fit {
     prophet: Prophet<Recorder>,
     origin: i64,
-    pub(super) mode: Mode,
+    /// The time after which the trend stays at a level, if it does.
+    held: Option<(i64, f64)>,
+    mode: Mode,
     pub(super) uncertainty: Uncertainty,
 }
 
@@ -43,7 +45,7 @@ impl Fit {
         let (Some(first), Some(last), true) = (times.first(), times.last(), times.len() >= Settings::LEAST) else {
             return Err(NotLearnt::TooShort { least: Settings::LEAST });
         };
-        let (end, span) = (*last as f64, (last - first) as f64);
+        let (end, span) = (*last, (last - first) as f64);
         let highest = values.iter().fold(0.0, |highest: f64, value| highest.max(value.abs()));
         let scale = if highest > 0.0 { highest } else { 1.0 };
 
@@ -60,18 +62,28 @@ impl Fit {
         let found = recorder.0.get().ok_or_else(|| NotLearnt::Failed("nothing was found".to_owned()))?;
         let uncertainty = Uncertainty {
             noise: *found.sigma_obs * scale,
-            bends: (settings.growth == Growth::Linear).then(|| bends(&found.delta, scale, end, span)),
+            bends: (settings.growth != Growth::Flat).then(|| bends(&found.delta, scale, end as f64, span)),
         };
-        Ok(Self { prophet, origin: history.start, mode: settings.mode, uncertainty })
+        let mut fit = Self { prophet, origin: history.start, held: None, mode: settings.mode, uncertainty };
+        if settings.growth == Growth::Held {
+            let level = fit.prophet.predict(PredictionData::new(vec![end])).map_err(failed)?.trend.point[0];
+            fit.held = Some((end, level));
+        }
+        Ok(fit)
     }
 
     /// The parts of what is expected at some times, in seconds since 1970.
     pub(super) fn components(&self, times: impl Iterator<Item = i64>) -> Option<Components> {
         let seconds = times.map(|time| time.checked_sub(self.origin)).collect::<Option<Vec<i64>>>()?;
         let predictions = self.prophet.predict(PredictionData::new(seconds)).ok()?;
+        let mut trend = predictions.trend.point;
+        if let Some((end, level)) = self.held {
+            let later = predictions.ds.partition_point(|second| *second <= end);
+            trend[later..].fill(level);
+        }
         // Prophet's own sum of the cycles is in the order of a hash map, which differs from run to run, and so do its last digits.
         let cycles = predictions.seasonalities.into_iter().map(|(name, cycle)| (name, cycle.point)).collect();
-        Some(Components { trend: predictions.trend.point, cycles, mode: self.mode })
+        Some(Components { trend, cycles, mode: self.mode })
     }
 
     /// Seconds since the time that this fit counts from.
@@ -92,7 +104,7 @@ fn options(settings: &Settings) -> ProphetOptions {
     ProphetOptions {
         growth: match settings.growth {
             Growth::Flat => GrowthType::Flat,
-            Growth::Linear => GrowthType::Linear,
+            Growth::Linear | Growth::Held => GrowthType::Linear,
         },
         seasonality_mode: match settings.mode {
             Mode::Additive => FeatureMode::Additive,

@@ -101,7 +101,7 @@ fn the_calendars_cycles_are_taken_if_asked_for() {
 fn the_same_history_gives_the_same_path_to_the_last_digit() {
     let truth = |step: f64| 300.0 + 100.0 * (TAU * step / 60.0).sin() + 80.0 * (TAU * step / 400.0).cos();
     let values = noisy(1200, 30.0, 10, truth);
-    for growth in [Growth::Flat, Growth::Linear] {
+    for growth in [Growth::Flat, Growth::Linear, Growth::Held] {
         let once = || {
             let settings = Settings { growth, ..Settings::default() };
             path(&learnt(settings, &values, &[season(60.0), season(400.0)]), &values, 60)
@@ -140,6 +140,16 @@ fn gaps_are_skipped() {
     assert!(error < 5.0, "{error}");
 }
 
+/// Load that has risen for ten minutes would be thirteen times as high after two hours of the same.
+#[test]
+fn a_held_trend_follows_a_rise_and_does_not_run_away() {
+    let values = noisy(600, 5.0, 19, |step| 100.0 + step);
+    let held = path(&learnt(Settings::default(), &values, &[]), &values, 7_200);
+    assert!(held.iter().all(|value| (value - 700.0).abs() < 10.0), "{:?}", &held[..5]);
+    let linear = path(&learnt(Settings { growth: LINEAR, ..Settings::default() }, &values, &[]), &values, 7_200);
+    assert!(linear[7_199] > 7_000.0);
+}
+
 #[test]
 fn nothing_predicted_is_negative() {
     let values = noisy(1800, 1.0, 14, |step| if step % 60.0 < 5.0 { 500.0 } else { 0.0 });
@@ -174,7 +184,7 @@ fn any_history_is_borne() {
         saw,
     ];
     let odd_seasons = [f64::NAN, f64::INFINITY, -5.0, 0.0, 1.0, 2.0, 3.0, 1e18, 37.0, 37.0, 18.5];
-    for growth in [Growth::Flat, Growth::Linear] {
+    for growth in [Growth::Flat, Growth::Linear, Growth::Held] {
         for mode in [Mode::Additive, Mode::Multiplicative] {
             for (place, values) in histories.iter().enumerate() {
                 for seasons in [&[][..], &odd_seasons.map(season)] {
