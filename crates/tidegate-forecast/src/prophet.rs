@@ -8,6 +8,7 @@ mod draws;
 mod fit;
 mod optimizer;
 mod posterior;
+mod quadratic;
 mod search;
 mod trend;
 
