@@ -53,7 +53,7 @@ fn is_met_by_the_start(data: &Data) -> bool {
         && data.y.windows(2).all(|pair| pair[0].total_cmp(&pair[1]).is_eq())
 }
 
-fn highest(search: &Search<'_>, from: &Params, steps: u64) -> Result<Params, Error> {
+fn highest(search: &Search<'_>, from: &Params, mut steps: u64) -> Result<Params, Error> {
     let failed = |error: argmin::core::Error| Error::string(error.to_string());
     let mut at = search.place(from);
     for _ in 0..MOST_ROUNDS {
@@ -69,7 +69,8 @@ fn highest(search: &Search<'_>, from: &Params, steps: u64) -> Result<Params, Err
         if let Some(best) = run.state().get_best_param() {
             at.clone_from(best);
         }
-        // Any other end than this one comes from a line search that found nothing lower.
+        steps = steps.saturating_sub(run.state().get_iter());
+        // It ends like this where a line search has found nothing lower.
         if !matches!(
             run.state().get_termination_status(),
             TerminationStatus::Terminated(TerminationReason::SolverExit(_))

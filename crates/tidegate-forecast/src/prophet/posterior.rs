@@ -27,6 +27,12 @@ pub struct Params {
     pub beta: Vec<f64>,
 }
 
+impl Params {
+    pub(super) fn zero(changes: usize, features: usize) -> Self {
+        Self { k: 0.0, m: 0.0, sigma: 0.0, delta: vec![0.0; changes], beta: vec![0.0; features] }
+    }
+}
+
 /// The posterior density for some data.
 pub struct Posterior<'a> {
     data: &'a Data,
@@ -66,7 +72,11 @@ impl<'a> Posterior<'a> {
 
     /// The negative logarithm of all but the prior of `delta`, which has a kink at zero, and its gradient.
     pub fn smooth(&self, at: &Params) -> (f64, Params) {
-        let (squares, mut by) = self.squares(at);
+        self.with_priors(at, self.squares(at))
+    }
+
+    /// The same, from the sum of the squared residuals and minus half its gradient.
+    pub(super) fn with_priors(&self, at: &Params, (squares, mut by): (f64, Params)) -> (f64, Params) {
         let precision = at.sigma.powi(-2);
         for slope in [&mut by.k, &mut by.m].into_iter().chain(&mut by.delta).chain(&mut by.beta) {
             *slope *= -precision;
@@ -91,7 +101,7 @@ impl<'a> Posterior<'a> {
     }
 
     /// The sum of the squared residuals, and minus half its gradient, in one pass over the rows.
-    fn squares(&self, at: &Params) -> (f64, Params) {
+    pub(super) fn squares(&self, at: &Params) -> (f64, Params) {
         let Data { y, t, cap, t_change, trend_indicator: kind, .. } = self.data;
         let beta: Vec<f64> = self.order.iter().map(|place| at.beta[*place]).collect();
         let (beta_a, beta_m) = beta.split_at(self.additive);
@@ -103,8 +113,7 @@ impl<'a> Posterior<'a> {
         for (place, piece) in pieces.iter().enumerate() {
             let by_piece = &mut by_piece[place];
             for row in self.begins[place]..self.begins[place + 1] {
-                let features = &self.features[row * beta.len()..][..beta.len()];
-                let (features_a, features_m) = features.split_at(self.additive);
+                let (features_a, features_m) = self.features(row);
                 let trend = piece.at(*kind, t[row], cap[row]);
                 let factor = 1.0 + dot(features_m, beta_m);
                 let residual = y[row] - trend.value * factor - dot(features_a, beta_a);
@@ -130,6 +139,12 @@ impl<'a> Posterior<'a> {
         &self.order
     }
 
+    /// The features of a row, in that order: the additive ones, and the multiplicative ones.
+    pub(super) fn features(&self, row: usize) -> (&[f64], &[f64]) {
+        let width = self.order.len();
+        self.features[row * width..][..width].split_at(self.additive)
+    }
+
     /// The data it is for.
     pub(super) fn data(&self) -> &Data {
         self.data
@@ -137,7 +152,7 @@ impl<'a> Posterior<'a> {
 }
 
 /// Four sums at once: the compiler may not reorder one.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (a.chunks_exact(4), b.chunks_exact(4));
     let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
     let mut sums = [0.0; 4];
@@ -149,7 +164,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-fn add(sum: &mut [f64], factor: f64, values: &[f64]) {
+pub(super) fn add(sum: &mut [f64], factor: f64, values: &[f64]) {
     for (sum, value) in sum.iter_mut().zip(values) {
         *sum += factor * value;
     }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use argmin::core::{CostFunction, Error, Gradient};
 
 use super::posterior::{Params, Posterior};
+use super::quadratic::Quadratic;
 
 /// The least noise, as a share of the largest value. A series that the model meets exactly has no highest density: it grows without end as
 /// the noise goes to zero.
@@ -18,6 +19,7 @@ pub(super) const LEAST_NOISE: f64 = 1e-5;
 /// product parametrization", 2017).
 pub(super) struct Search<'a> {
     posterior: &'a Posterior<'a>,
+    quadratic: Option<Quadratic>,
     jacobian: bool,
     /// The solver asks for the cost and the gradient at one place one after the other, and often again.
     last: RefCell<Evaluation>,
@@ -35,7 +37,7 @@ const BENDS: usize = 3;
 
 impl<'a> Search<'a> {
     pub(super) fn new(posterior: &'a Posterior<'a>, jacobian: bool) -> Self {
-        Self { posterior, jacobian, last: RefCell::default() }
+        Self { posterior, quadratic: Quadratic::new(posterior), jacobian, last: RefCell::default() }
     }
 
     pub(super) fn params(&self, at: &[f64]) -> Params {
@@ -72,7 +74,12 @@ impl<'a> Search<'a> {
     }
 
     fn evaluate(&self, at: &[f64]) -> Evaluation {
-        let (mut cost, by) = self.posterior.smooth(&self.params(at));
+        let params = self.params(at);
+        let squares = match &self.quadratic {
+            Some(quadratic) => quadratic.squares(self.posterior.order(), &params),
+            None => self.posterior.squares(&params),
+        };
+        let (mut cost, by) = self.posterior.with_priors(&params, squares);
         let mut slopes = vec![by.k, by.m, by.sigma * at[2].exp()];
         if self.jacobian {
             cost -= at[2];
