@@ -51,6 +51,10 @@ soak: setup ## the long checks: a million steps for each algorithm in Rust and L
 parity: ## Prophet here beside Python's: a table of differences; DATA=DIR adds real series
 	scripts/prophet-parity $(if $(DATA),--data "$(DATA)")
 
+.PHONY: adapt
+adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, latencies judged as well
+	TIDEGATE_ADAPT_PERIOD=20 TIDEGATE_ADAPT_TIMINGS=1 cargo test -p tidegate --test adaptation -- --nocapture --test-threads 1
+
 .PHONY: demo
 demo: ## the same bursts through every algorithm, in simulated time
 	cargo run --quiet --release -p tidegate-policy --example compare

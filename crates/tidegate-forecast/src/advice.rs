@@ -88,13 +88,14 @@ impl Advice {
     /// As it is answered.
     pub fn to_json(&self) -> Value {
         let mut answer = self.numbers.to_json();
-        answer["predictedRps"] = json!((self.predicted * 1_000.0).round() / 1_000.0);
-        answer["validFor"] = json!(self.valid_for);
+        let to_the_thousandth = |number: f64| (number * 1_000.0).round() / 1_000.0;
+        answer["predictedRps"] = json!(to_the_thousandth(self.predicted));
+        answer["validFor"] = json!(to_the_thousandth(self.valid_for));
         answer["reason"] = json!(self.reason);
         if !self.schedule.is_empty() {
             let step = |step: &Step| {
                 let mut value = step.numbers.to_step();
-                value["after"] = json!((step.after * 1_000.0).round() / 1_000.0);
+                value["after"] = json!(to_the_thousandth(step.after));
                 value
             };
             answer["schedule"] = self.schedule.iter().map(step).collect();

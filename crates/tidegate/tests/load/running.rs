@@ -39,7 +39,7 @@ pub(crate) struct Running {
     pub(crate) directory: Directory,
 }
 
-/// Longer than any run here.
+/// Longer than nearly all runs here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Running {
@@ -63,9 +63,14 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(crate) fn ended(mut self) -> Ran {
+    pub(crate) fn ended(self) -> Ran {
+        self.ended_within(PATIENCE)
+    }
+
+    /// The same, for runs that are longer than most.
+    pub(crate) fn ended_within(mut self, patience: Duration) -> Ran {
         let mut child = self.child.take().expect("it runs");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + patience;
         while child.try_wait().expect("it can be asked").is_none() {
             if Instant::now() > until {
                 let _killed = child.kill();

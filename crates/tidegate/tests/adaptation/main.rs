@@ -1,0 +1,15 @@
+//! The whole platform: load, gateway, forecaster and target as real processes, with and without adaptation.
+//!
+//! `make adapt` runs the same with longer spikes (`TIDEGATE_ADAPT_PERIOD`, in seconds) and judges latencies, too (`TIDEGATE_ADAPT_TIMINGS`), which
+//! no test here does: a machine that stands still for a moment is no fault of adaptation.
+#![allow(clippy::float_cmp, clippy::cast_precision_loss, reason = "counts are whole")]
+
+#[path = "../support/harness.rs"]
+mod harness;
+#[path = "../load/running.rs"]
+#[allow(dead_code, reason = "the load generator's tests use all of it")]
+mod running;
+
+mod platform;
+mod spikes;
+mod trouble;

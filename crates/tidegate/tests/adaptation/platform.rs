@@ -1,0 +1,177 @@
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Directory, Gateway, request, tidegate};
+use crate::running::{Ran, Running};
+
+/// The operator's limit, in requests a second.
+pub(crate) const BASE: u64 = 100;
+/// What comes between spikes.
+pub(crate) const QUIET: u64 = 60;
+/// How many requests the limit lets through at once, besides its rate.
+pub(crate) const AT_ONCE: u64 = 20;
+
+/// A target, a gateway before it and, if it adapts, a forecaster.
+pub(crate) struct Platform {
+    pub(crate) gateway: Gateway,
+    pub(crate) forecaster: Option<Gateway>,
+    target: Gateway,
+}
+
+/// What the parts are told.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting {
+    /// Requests a second that the target is told to bear; the gateway's ceiling.
+    pub(crate) capacity: u64,
+    pub(crate) adaptive: bool,
+    /// How long a period of the load is, in seconds.
+    pub(crate) period: u64,
+}
+
+impl Setting {
+    pub(crate) fn spike(self) -> u64 {
+        self.period / 4
+    }
+}
+
+pub(crate) fn period() -> u64 {
+    std::env::var("TIDEGATE_ADAPT_PERIOD").map_or(8, |text| text.parse().expect("a number of seconds"))
+}
+
+pub(crate) fn are_timings_judged() -> bool {
+    std::env::var_os("TIDEGATE_ADAPT_TIMINGS").is_some()
+}
+
+fn launch(arguments: &[&str]) -> Gateway {
+    let directory = Directory::new();
+    let mut command = tidegate();
+    command.args(arguments).args(["--listen", "127.0.0.1:0"]);
+    let config = directory.0.join("none");
+    Gateway::launch(command, config, directory)
+}
+
+pub(crate) fn forecaster(capacity: u64) -> Gateway {
+    launch(&["forecast", "serve", "--capacity", &capacity.to_string()])
+}
+
+impl Platform {
+    pub(crate) fn start(setting: Setting) -> Self {
+        Self::start_asking(setting, None)
+    }
+
+    /// With another forecaster than its own.
+    pub(crate) fn start_asking(setting: Setting, other: Option<SocketAddr>) -> Self {
+        // 400 requests a second.
+        let target = launch(&["target", "--service-time", "5ms", "--workers", "2", "--queue", "64"]);
+        let forecaster = (setting.adaptive && other.is_none()).then(|| forecaster(setting.capacity));
+        let asked = other.or(forecaster.as_ref().map(|forecaster| forecaster.address));
+        let adaptive = asked.map_or_else(String::new, |address| {
+            let (ceiling, interval) = (setting.capacity, setting.period / 4);
+            format!(
+                "adaptive: {{forecaster: \"http://{address}\", interval: {interval}, ceiling: {ceiling}, history: 1000}}\n"
+            )
+        });
+        let gateway = Gateway::start(&format!(
+            "upstreams: {{b: {{url: \"http://{}\"}}}}\n\
+             limits: {{default: {{algorithm: token, capacity: {AT_ONCE}, fillRate: {BASE}}}}}\n{adaptive}",
+            target.address
+        ));
+        Self { gateway, forecaster, target }
+    }
+
+    /// Starts `spikes` of `rate` requests a second, each after a quiet time.
+    pub(crate) fn load(&self, setting: Setting, rate: u64, spikes: u64) -> Running {
+        let params = json!({
+            "baseRps": QUIET, "spikeRps": rate, "spikeDuration": setting.spike(), "spikePeriod": setting.period,
+        });
+        self.send(json!({ "type": "burst", "params": params }), setting.period * spikes)
+    }
+
+    pub(crate) fn send(&self, profile: Value, seconds: u64) -> Running {
+        let url = format!("http://{}/api/test", self.gateway.address);
+        let plan = json!({ "limiterUrl": url, "duration": seconds, "profile": profile, "lagBudget": 1 });
+        Running::start(&plan, |command| {
+            command.arg("--quiet");
+        })
+    }
+
+    pub(crate) fn history(&self) -> Vec<Value> {
+        let answer = request(self.gateway.address, "GET", "/config/history", &[("host", "localhost")], b"");
+        answer.json()["entries"].as_array().cloned().expect("entries")
+    }
+
+    /// The limit in force at a time, in requests a second, by what adaptation did.
+    pub(crate) fn limit_at(&self, unix: f64) -> f64 {
+        let mut rate = BASE as f64;
+        for entry in self.history() {
+            let at = entry["timestamp"].as_f64().expect("a time");
+            let is_change =
+                !matches!(entry["verdict"].as_str(), None | Some("shadow" | "deferred" | "frozen" | "refused"));
+            if at <= unix && is_change {
+                rate = entry["to"]["fillRate"].as_f64().unwrap_or(rate);
+            }
+        }
+        rate
+    }
+
+    /// What the target refused or failed.
+    pub(crate) fn target_errors(&self) -> f64 {
+        self.target.metric("target_refused_requests_total").expect("a count")
+    }
+}
+
+/// What became of the requests of a second, by when they were due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Second {
+    pub(crate) second: u64,
+    pub(crate) sent: u64,
+    pub(crate) success: u64,
+    pub(crate) refused: u64,
+    pub(crate) errors: u64,
+}
+
+pub(crate) fn seconds(ran: &Ran) -> Vec<Second> {
+    let series = ran.result["series"].as_array().unwrap_or_else(|| panic!("no series: {} {}", ran.stdout, ran.stderr));
+    let read = |entry: &Value| {
+        let count = |name: &str| entry["honest"][name].as_u64().expect("a count");
+        Second {
+            second: entry["second"].as_u64().expect("a second"),
+            sent: count("sent"),
+            success: count("success"),
+            refused: count("rateLimited"),
+            errors: count("errors"),
+        }
+    };
+    series.iter().map(read).collect()
+}
+
+/// When the load began, in seconds since 1970.
+pub(crate) fn began(ran: &Ran) -> f64 {
+    let text = ran.result["startedAt"].as_str().expect("a time");
+    tidegate_serve::moment::unix_nanos(text).expect("a time") as f64 / 1e9
+}
+
+/// How long a run of so many seconds may take.
+pub(crate) fn patience(seconds: u64) -> Duration {
+    Duration::from_secs(seconds + 30)
+}
+
+/// Waits for a moment of the load; nothing else can make one come.
+pub(crate) fn wait_for_second(start: Instant, second: u64) {
+    let due = start + Duration::from_secs(second);
+    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+}
+
+/// A listener at an address that somebody has just left.
+pub(crate) fn listen_at(address: SocketAddr) -> TcpListener {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match TcpListener::bind(address) {
+            Ok(listener) => return listener,
+            Err(error) if Instant::now() > until => panic!("{address} can't be had: {error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
