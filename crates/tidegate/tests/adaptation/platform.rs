@@ -28,16 +28,20 @@ pub(crate) struct Setting {
     pub(crate) adaptive: bool,
     /// How long a period of the load is, in seconds.
     pub(crate) period: u64,
+    /// How many requests the target lets wait.
+    pub(crate) queue: u64,
 }
 
 impl Setting {
+    pub(crate) fn with_capacity(capacity: u64) -> Self {
+        let period =
+            std::env::var("TIDEGATE_ADAPT_PERIOD").map_or(8, |text| text.parse().expect("a number of seconds"));
+        Self { capacity, adaptive: true, period, queue: 64 }
+    }
+
     pub(crate) fn spike(self) -> u64 {
         self.period / 4
     }
-}
-
-pub(crate) fn period() -> u64 {
-    std::env::var("TIDEGATE_ADAPT_PERIOD").map_or(8, |text| text.parse().expect("a number of seconds"))
 }
 
 pub(crate) fn are_timings_judged() -> bool {
@@ -52,22 +56,15 @@ fn launch(arguments: &[&str]) -> Gateway {
     Gateway::launch(command, config, directory)
 }
 
-pub(crate) fn forecaster(capacity: u64) -> Gateway {
-    launch(&["forecast", "serve", "--capacity", &capacity.to_string()])
-}
-
 impl Platform {
     pub(crate) fn start(setting: Setting) -> Self {
-        Self::start_asking(setting, None)
-    }
-
-    /// With another forecaster than its own.
-    pub(crate) fn start_asking(setting: Setting, other: Option<SocketAddr>) -> Self {
         // 400 requests a second.
-        let target = launch(&["target", "--service-time", "5ms", "--workers", "2", "--queue", "64"]);
-        let forecaster = (setting.adaptive && other.is_none()).then(|| forecaster(setting.capacity));
-        let asked = other.or(forecaster.as_ref().map(|forecaster| forecaster.address));
-        let adaptive = asked.map_or_else(String::new, |address| {
+        let queue = setting.queue.to_string();
+        let target = launch(&["target", "--service-time", "5ms", "--workers", "2", "--queue", &queue]);
+        let capacity = setting.capacity.to_string();
+        let forecaster = setting.adaptive.then(|| launch(&["forecast", "serve", "--capacity", &capacity]));
+        let adaptive = forecaster.as_ref().map_or_else(String::new, |forecaster| {
+            let address = forecaster.address;
             let (ceiling, interval) = (setting.capacity, setting.period / 4);
             format!(
                 "adaptive: {{forecaster: \"http://{address}\", interval: {interval}, ceiling: {ceiling}, history: 1000}}\n"

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::platform::{AT_ONCE, BASE, Platform, Second, Setting, are_timings_judged, began, patience, period, seconds};
+use crate::platform::{AT_ONCE, BASE, Platform, Second, Setting, are_timings_judged, began, patience, seconds};
 use crate::running::Ran;
 
 /// Spikes in a run; three are there to be learnt from.
@@ -24,7 +24,7 @@ fn p95(ran: &Ran) -> f64 {
 /// At 2.5 times the operator's limit, which the target can bear: after three spikes the limit is raised before each, and few are refused.
 #[test]
 fn spikes_that_can_be_borne_are_let_in_from_the_fourth_on() {
-    let adaptive = Setting { capacity: 350, adaptive: true, period: period() };
+    let adaptive = Setting::with_capacity(350);
     let (with, without) = (Platform::start(adaptive), Platform::start(Setting { adaptive: false, ..adaptive }));
     let loads = [with.load(adaptive, 250, SPIKES), without.load(adaptive, 250, SPIKES)];
     let [adapted, fixed] = loads.map(|load| load.ended_within(patience(adaptive.period * SPIKES)));
@@ -58,7 +58,7 @@ fn idle_p95(setting: Setting) -> f64 {
 /// At ten times the operator's limit, far more than the target can bear: it gets what it can do, and not more.
 #[test]
 fn spikes_that_can_t_be_borne_fill_the_target_and_never_more() {
-    let setting = Setting { capacity: 250, adaptive: true, period: period() };
+    let setting = Setting::with_capacity(250);
     let platform = Platform::start(setting);
     let ran = platform.load(setting, 1_000, SPIKES).ended_within(patience(setting.period * SPIKES));
     let late = after_learning(&ran, setting);
@@ -77,7 +77,7 @@ fn spikes_that_can_t_be_borne_fill_the_target_and_never_more() {
 /// Below the limit nothing is to be done, and nothing is done.
 #[test]
 fn normal_load_fares_as_without_adaptation() {
-    let adaptive = Setting { capacity: 350, adaptive: true, period: period() };
+    let adaptive = Setting::with_capacity(350);
     let platforms = [Platform::start(adaptive), Platform::start(Setting { adaptive: false, ..adaptive })];
     let profile = json!({ "type": "sinusoidal", "params": { "minRps": 70, "maxRps": 90, "period": adaptive.period } });
     let loads = platforms.each_ref().map(|platform| platform.send(profile.clone(), adaptive.period * 4));

@@ -6,15 +6,21 @@ use std::time::Instant;
 use serde_json::json;
 
 use crate::harness::Upstream;
-use crate::platform::{AT_ONCE, BASE, Platform, Setting, listen_at, patience, period, seconds, wait_for_second};
+use crate::platform::{AT_ONCE, BASE, Platform, Setting, listen_at, patience, seconds, wait_for_second};
 
 const SPIKES: u64 = 6;
 /// Between the third and the fourth.
 const TROUBLE_AFTER: u64 = 3;
 
-/// Sends spikes, does something to the forecaster in the middle, and checks every second.
-fn with_trouble(make_trouble: impl FnOnce(&mut Platform) -> Option<Upstream>) -> Platform {
-    let setting = Setting { capacity: 250, adaptive: true, period: period() };
+/// What a bucket holds grows with its rate.
+const AT_ONCE_RAISED: u64 = AT_ONCE * CEILING / BASE;
+/// Requests a second that the gateway may let through, whatever it is told.
+const CEILING: u64 = 250;
+
+/// Sends spikes, does something to the forecaster in the middle, and checks that no second brings more than `most`.
+fn with_trouble(most: u64, make_trouble: impl FnOnce(&mut Platform) -> Option<Upstream>) -> Platform {
+    // A limit by windows, to which the liar switches, may let a second's worth through at once.
+    let setting = Setting { queue: 2 * CEILING, ..Setting::with_capacity(CEILING) };
     let mut platform = Platform::start(setting);
     let start = Instant::now();
     let load = platform.load(setting, 600, SPIKES);
@@ -47,7 +53,7 @@ fn trouble_with_the_forecaster_changes_nothing_beyond_the_bounds() {
 }
 
 fn is_killed() {
-    let platform = with_trouble(|platform| {
+    let platform = with_trouble(CEILING + AT_ONCE_RAISED, |platform| {
         let forecaster = platform.forecaster.take().expect("it has one");
         forecaster.signal("KILL");
         drop(forecaster);
@@ -57,7 +63,7 @@ fn is_killed() {
 }
 
 fn freezes() {
-    let platform = with_trouble(|platform| {
+    let platform = with_trouble(CEILING + AT_ONCE_RAISED, |platform| {
         platform.forecaster.as_ref().expect("it has one").signal("STOP");
         None
     });
@@ -67,7 +73,8 @@ fn freezes() {
 }
 
 fn lies() {
-    let platform = with_trouble(|platform| {
+    // The seconds of the load are not those of a window: it may have two of them.
+    let platform = with_trouble(2 * CEILING, |platform| {
         let forecaster = platform.forecaster.take().expect("it has one");
         let address = forecaster.address;
         forecaster.signal("KILL");
