@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::{Map, Value};
 use tidegate_policy::Timestamp;
 use tidegate_serve::HistogramSnapshot;
+use tidegate_store::{CouncilFault, Meeting};
 use tokio::task::JoinSet;
 
 use super::asking::{Miss, ask};
+use super::decree::Decree;
 use super::guard::rounded;
 use super::history::as_received;
 use super::ledger::Ledger;
@@ -16,6 +18,8 @@ use super::pilot::Pilot;
 use super::recommendation::Recommendation;
 use super::sampler::{Sampler, Totals};
 use super::score::Score;
+use super::seat::{Seat, Turn};
+use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
 use crate::config::AdaptiveSettings;
@@ -34,6 +38,12 @@ const NANOS: u64 = 1_000_000_000;
 pub(crate) async fn run(gateway: Arc<Gateway>) {
     let mut driver: Option<Driver> = None;
     loop {
+        if gateway.is_draining() {
+            if let Some(seat) = driver.and_then(|driver| driver.seat) {
+                seat.leave().await;
+            }
+            return;
+        }
         let plan = gateway.plan();
         driver = Driver::of_plan(driver, &gateway, &plan);
         match &mut driver {
@@ -50,6 +60,10 @@ struct Driver {
     /// Of the operator's word.
     generation: u64,
     pilot: Pilot,
+    /// Among those that share the limit; none if it is this gateway's alone.
+    seat: Option<Seat>,
+    /// What another gateway has decided.
+    followed: Option<LimitNumbers>,
     sampler: Sampler,
     ledger: Ledger,
     score: Score,
@@ -62,6 +76,8 @@ struct Driver {
     outage: Option<Outage>,
     /// Numbers that could not be put in force, and have been told of.
     unfit: Option<String>,
+    /// What kept the council from meeting, and has been told of.
+    fault: Option<CouncilFault>,
 }
 
 /// The forecaster does not answer as it should.
@@ -86,7 +102,9 @@ impl Driver {
     fn of_plan(driver: Option<Self>, gateway: &Gateway, plan: &Arc<Plan>) -> Option<Self> {
         let settings = plan.site.adaptive.as_ref()?;
         let limit = plan.limit(&settings.limit)?;
-        let same = driver.filter(|driver| driver.settings.model == settings.model);
+        let is_same =
+            |driver: &Self| driver.settings.model == settings.model && driver.seat.is_some() == Seat::is_for(limit);
+        let same = driver.filter(is_same);
         let Some(mut driver) = same else { return Self::new(gateway, plan, settings, limit) };
         if !Arc::ptr_eq(&driver.site, &plan.site) {
             driver.sampler.reset();
@@ -101,6 +119,7 @@ impl Driver {
             if !driver.pilot.rebase(base, limit.settings.soft) {
                 return Self::can_not(gateway, limit);
             }
+            driver.followed = None;
             gateway.adaptation.gauges.base.set(driver.pilot.base_rate());
         }
         Some(driver)
@@ -112,6 +131,8 @@ impl Driver {
         };
         gateway.adaptation.keep(settings.history);
         gateway.adaptation.gauges.base.set(pilot.base_rate());
+        let seat = Seat::take(limit, gateway.store());
+        gateway.adaptation.gauges.holder.store(seat.is_none(), Relaxed);
         let (now, mut sampler) = (gateway.now(), Sampler::default());
         sampler.look(now, totals(limit, plan));
         Some(Self {
@@ -119,6 +140,8 @@ impl Driver {
             site: Arc::clone(&plan.site),
             generation: plan.generation,
             pilot,
+            seat,
+            followed: None,
             sampler,
             ledger: Ledger::default(),
             score: Score::default(),
@@ -129,6 +152,7 @@ impl Driver {
             beside: Beside::default(),
             outage: None,
             unfit: None,
+            fault: None,
         })
     }
 
@@ -145,7 +169,8 @@ impl Driver {
     /// Until something happens, and what is done then.
     async fn turn(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
         let now = gateway.now();
-        let next = self.pilot.wakes_at(now).map_or(self.next_second, |at| at.min(self.next_second));
+        let next = self.pilot.wakes_at(now).filter(|_| self.decides());
+        let next = next.map_or(self.next_second, |at| at.min(self.next_second));
         tokio::select! {
             () = gateway.adaptation.replanned.notified() => return,
             Some(answered) = self.asked.join_next(), if !self.asked.is_empty() => {
@@ -153,6 +178,7 @@ impl Driver {
                     self.take(gateway, plan, answered);
                 }
             }
+            met = met(self.seat.as_mut()) => self.hear(gateway, plan, met),
             () = tokio::time::sleep(next.since(now)) => {}
         }
         let now = gateway.now();
@@ -162,22 +188,51 @@ impl Driver {
             self.ask_if_due(gateway, plan, now);
         }
         self.put_in_force(gateway, plan).await;
+        self.publish(gateway, plan);
+    }
+
+    /// Tells the others at once of what has changed.
+    fn publish(&mut self, gateway: &Gateway, plan: &Plan) {
+        let Some(limit) = self.limit(plan) else { return };
+        let decree = self.decree(gateway, limit);
+        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.has_news(decree.as_deref())) {
+            seat.meet(decree);
+        }
+    }
+
+    /// Whether this gateway is the one that decides.
+    fn decides(&self) -> bool {
+        self.seat.as_ref().is_none_or(Seat::is_holder)
     }
 
     fn limit<'a>(&self, plan: &'a Plan) -> Option<&'a Limit> {
         plan.limit(&self.settings.limit)
     }
 
-    /// Makes seconds of the counters, and shows them to all who learn.
+    /// Makes seconds of the counters, for those who learn.
     fn sample(&mut self, gateway: &Gateway, plan: &Plan, now: Timestamp) {
         let Some(limit) = self.limit(plan) else { return };
-        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let gauges = &gateway.adaptation.gauges;
         // Refused by nobody's limit: what was offered is not known.
         let is_blind =
             is_away(gateway, limit) && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
-        for mut second in self.sampler.look(now, totals(limit, plan)) {
-            second.is_whole &= !is_blind;
+        let mut seconds = self.sampler.look(now, totals(limit, plan));
+        seconds.iter_mut().for_each(|second| second.is_whole &= !is_blind);
+        if self.seat.is_none() {
+            return self.learn(gateway, plan, seconds);
+        }
+        let decree = self.decree(gateway, limit);
+        if let Some(seat) = &mut self.seat {
+            seat.saw(seconds);
+            seat.meet(decree);
+        }
+    }
+
+    /// Shows seconds to all who learn.
+    fn learn(&mut self, gateway: &Gateway, plan: &Plan, seconds: Vec<Second>) {
+        let Some(limit) = self.limit(plan) else { return };
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let (gauges, now) = (&gateway.adaptation.gauges, gateway.now());
+        for second in seconds {
             let p95 = second.latency_quantile(0.95, &self.bounds);
             let events = self.pilot.observe(&second, p95, &accepts);
             if let Some(event) = &events.attack {
@@ -199,8 +254,51 @@ impl Driver {
         gauges.ceiling.set(rounded(ceiling));
     }
 
+    /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
+    fn decree(&self, gateway: &Gateway, limit: &Limit) -> Option<String> {
+        if !self.decides() || self.settings.mode != AdaptiveMode::On {
+            return None;
+        }
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let (base, numbers) = (limit.operators_numbers(), self.pilot.numbers(&accepts));
+        let is_base = numbers.relevant() == base.relevant();
+        (!is_base).then(|| Decree::new(base, &numbers, self.pilot.ends()).text())
+    }
+
+    /// A meeting of those who share the limit is over.
+    fn hear(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Meeting, CouncilFault>) {
+        let Some(limit) = self.limit(plan) else { return };
+        let now = gateway.now();
+        let Some(seat) = &mut self.seat else { return };
+        let fault = met.as_ref().err().filter(|fault| !matches!(fault, CouncilFault::Away | CouncilFault::Unknown));
+        if let Some(fault) = fault.filter(|fault| self.fault.as_ref() != Some(fault)) {
+            gateway
+                .log
+                .warn(COMPONENT, format_args!("those who share the limit can't agree on who adapts it: {fault}"));
+        }
+        self.fault = fault.cloned();
+        let heard = seat.hear(met, now);
+        let (base, soft) = (limit.operators_numbers(), limit.settings.soft);
+        let decreed = heard.overlay.and_then(|text| Decree::read(&text, base, soft));
+        gateway.adaptation.gauges.holder.store(self.decides(), Relaxed);
+        match heard.turn {
+            Turn::Same => {}
+            Turn::Mine => {
+                telling::turn(gateway, now, limit.name(), true);
+                self.pilot.rebase(base.clone(), soft);
+                if let Some(decreed) = &decreed {
+                    self.pilot.inherit(decreed.numbers.clone(), decreed.ends.clone(), now);
+                    self.next_ask = now;
+                }
+            }
+            Turn::Others => telling::turn(gateway, now, limit.name(), false),
+        }
+        self.followed = if self.decides() { None } else { decreed.map(|decreed| decreed.numbers) };
+        self.learn(gateway, plan, heard.seconds);
+    }
+
     fn ask_if_due(&mut self, gateway: &Arc<Gateway>, plan: &Plan, now: Timestamp) {
-        if now < self.next_ask || !self.asked.is_empty() {
+        if now < self.next_ask || !self.asked.is_empty() || !self.decides() {
             return;
         }
         let Some(limit) = self.limit(plan) else { return };
@@ -240,8 +338,8 @@ impl Driver {
         };
         self.is_back(gateway, now);
         self.ledger.told(answered.period_end);
-        let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation) else {
-            // It was made for other numbers of the operator's.
+        let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation && self.decides()) else {
+            // It was made for other numbers of the operator's, or it is another gateway's turn now.
             return;
         };
         if let Some(predicted) = recommendation.predicted {
@@ -299,11 +397,15 @@ impl Driver {
         let Some(limit) = self.limit(plan) else { return };
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (now, is_away) = (gateway.now(), is_away(gateway, limit));
-        if let Some(made) = self.pilot.look(now, is_away, &accepts) {
-            let beside = std::mem::take(&mut self.beside);
-            telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
-        }
-        let wanted = self.pilot.numbers(&accepts);
+        let wanted = if self.decides() {
+            if let Some(made) = self.pilot.look(now, is_away, &accepts) {
+                let beside = std::mem::take(&mut self.beside);
+                telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
+            }
+            self.pilot.numbers(&accepts)
+        } else {
+            self.followed.clone().unwrap_or_else(|| limit.operators_numbers().clone())
+        };
         let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
         if self.settings.mode != AdaptiveMode::On || is_away || is_same(&limit.settings.numbers) {
             return;
@@ -311,7 +413,12 @@ impl Driver {
         let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };
         let overlay = (!is_same(limit.operators_numbers())).then_some(overlay);
         match gateway.control.adapt(gateway, overlay, self.generation).await {
-            Ok(()) => self.unfit = None,
+            Ok(()) => {
+                self.unfit = None;
+                if !self.decides() {
+                    telling::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
+                }
+            }
             // The plan is another one: the next turn begins with it.
             Err(NotAdapted::Rebased) => {}
             Err(NotAdapted::Invalid(why)) => {
@@ -321,6 +428,14 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+/// The end of a meeting, if one takes place.
+async fn met(seat: Option<&mut Seat>) -> Result<Meeting, CouncilFault> {
+    match seat {
+        Some(seat) => seat.met().await,
+        None => std::future::pending().await,
     }
 }
 

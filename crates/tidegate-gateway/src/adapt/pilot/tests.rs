@@ -241,6 +241,34 @@ fn the_operators_word_ends_everything_but_what_is_known_of_the_upstream() {
 }
 
 #[test]
+fn who_takes_over_goes_on_where_the_other_was() {
+    let mut first = Flight::new(RAILS);
+    first.receive(1_000.0, &window(120));
+    first.look(1_000.0);
+    first.receive(1_002.0, &spike());
+    first.look(1_014.5);
+    let (at_end, then) = first.pilot.ends().expect("it ends");
+    assert_eq!((at_end, then.relevant().limit), (at(1_062.0), Some(120)));
+    let mut second = Flight::new(RAILS);
+    second.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
+    second.store_down = true;
+    assert_eq!(second.look(1_062.0), (None, 240));
+    second.store_down = false;
+    assert_eq!(second.look(1_062.0), (Some(Verdict::Reverted), 120));
+    assert_eq!(
+        (second.look(1_063.0), second.pilot.wakes_at(at(1_063.0)), second.pilot.ends()),
+        ((None, 120), None, None)
+    );
+    // A recommendation of its own replaces all of it.
+    let mut third = Flight::new(RAILS);
+    third.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    third.receive(1_021.0, &window(200));
+    assert_eq!(third.look(1_021.0), (Some(Verdict::Applied), 200));
+    assert_eq!(third.look(1_062.0), (None, 200));
+}
+
+#[test]
 fn an_algorithm_waits_for_its_time() {
     let mut flight = Flight::new(RAILS);
     let token = json!({"algorithm": "token", "capacity": 200, "fillRate": 80});
