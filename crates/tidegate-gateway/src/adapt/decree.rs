@@ -45,7 +45,8 @@ impl Decree {
         let ends = match decree.ends {
             None => None,
             Some((seconds, then)) if (0.0..1e10).contains(&seconds) => {
-                Some((Timestamp::from_nanos((seconds * 1e9) as u64), numbers(then)?))
+                let millis = (seconds * 1e3).round() as u64;
+                Some((Timestamp::from_nanos(millis * 1_000_000), numbers(then)?))
             }
             Some(_) => return None,
         };

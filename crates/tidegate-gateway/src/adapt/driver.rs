@@ -5,18 +5,20 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value};
 use tidegate_policy::Timestamp;
-use tidegate_serve::HistogramSnapshot;
 use tidegate_store::{CouncilFault, Meeting};
 use tokio::task::JoinSet;
 
 use super::asking::{Miss, ask};
+use super::ceiling::Quantiles;
+use super::counted::totals;
 use super::decree::Decree;
 use super::guard::rounded;
 use super::history::as_received;
 use super::ledger::Ledger;
+use super::outage::Outage;
 use super::pilot::Pilot;
 use super::recommendation::Recommendation;
-use super::sampler::{Sampler, Totals};
+use super::sampler::Sampler;
 use super::score::Score;
 use super::seat::{Seat, Turn};
 use super::second::Second;
@@ -30,7 +32,6 @@ use crate::gateway::Gateway;
 use crate::limits::{Counts, Limit};
 use crate::metrics::latency_bounds;
 use crate::plan::{Overlay, Plan, Site};
-use crate::upstream::Upstream;
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -73,19 +74,11 @@ struct Driver {
     asked: JoinSet<Answered>,
     /// What the next decision stands beside.
     beside: Beside,
-    outage: Option<Outage>,
+    outage: Outage,
     /// Numbers that could not be put in force, and have been told of.
     unfit: Option<String>,
     /// What kept the council from meeting, and has been told of.
     fault: Option<CouncilFault>,
-}
-
-/// The forecaster does not answer as it should.
-struct Outage {
-    since: Timestamp,
-    misses: u32,
-    /// What was last told of it.
-    told: String,
 }
 
 /// An answer of the forecaster, and the question.
@@ -150,7 +143,7 @@ impl Driver {
             next_ask: now + settings.interval,
             asked: JoinSet::new(),
             beside: Beside::default(),
-            outage: None,
+            outage: Outage::default(),
             unfit: None,
             fault: None,
         })
@@ -216,7 +209,9 @@ impl Driver {
         let is_blind =
             is_away(gateway, limit) && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
         let mut seconds = self.sampler.look(now, totals(limit, plan));
-        seconds.iter_mut().for_each(|second| second.is_whole &= !is_blind);
+        for second in &mut seconds {
+            second.is_whole &= !is_blind;
+        }
         if self.seat.is_none() {
             return self.learn(gateway, plan, seconds);
         }
@@ -233,8 +228,8 @@ impl Driver {
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (gauges, now) = (&gateway.adaptation.gauges, gateway.now());
         for second in seconds {
-            let p95 = second.latency_quantile(0.95, &self.bounds);
-            let events = self.pilot.observe(&second, p95, &accepts);
+            let latency = Quantiles::of(&second, &self.bounds);
+            let events = self.pilot.observe(&second, latency, &accepts);
             if let Some(event) = &events.attack {
                 telling::attack(gateway, now, event);
             }
@@ -334,9 +329,9 @@ impl Driver {
         let now = gateway.now();
         let (recommendation, answer) = match read {
             Ok(read) => read,
-            Err(miss) => return self.missed(gateway, now, &miss),
+            Err(miss) => return self.outage.missed(gateway, now, &miss, self.settings.misses),
         };
-        self.is_back(gateway, now);
+        self.outage.is_over(gateway, now);
         self.ledger.told(answered.period_end);
         let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation && self.decides()) else {
             // It was made for other numbers of the operator's, or it is another gateway's turn now.
@@ -356,40 +351,6 @@ impl Driver {
                 telling::decided(gateway, now, limit.name(), self.settings.mode, &refused, beside);
             }
         }
-    }
-
-    /// There is no answer that could be used.
-    fn missed(&mut self, gateway: &Gateway, now: Timestamp, miss: &Miss) {
-        let outage = self.outage.get_or_insert(Outage { since: now, misses: 0, told: String::new() });
-        outage.misses = outage.misses.saturating_add(1);
-        let cause = miss.to_string();
-        if outage.told != cause {
-            // Once an outage, and once more where its cause is another.
-            gateway
-                .log
-                .warn(COMPONENT, format_args!("AI module unreachable, continuing with last known limits: {miss}"));
-            gateway.adaptation.record(now, miss.word(), because(cause.clone()));
-            outage.told = cause;
-        }
-        let gauges = &gateway.adaptation.gauges;
-        gauges.misses.store(outage.misses, Relaxed);
-        if outage.misses == self.settings.misses {
-            gauges.stale.store(true, Relaxed);
-            let told =
-                format!("no usable answer of the AI module, {} times in a row: limits stay as they are", outage.misses);
-            gateway.log.warn(COMPONENT, &told);
-            gateway.adaptation.record(now, "stale", because(told));
-        }
-    }
-
-    fn is_back(&mut self, gateway: &Gateway, now: Timestamp) {
-        let Some(outage) = self.outage.take() else { return };
-        let (misses, seconds) = (outage.misses, now.since(outage.since).as_secs_f64());
-        let told = format!("AI module is back after {misses} missed answers ({seconds:.1} s)");
-        gateway.log.info(COMPONENT, &told);
-        gateway.adaptation.record(now, "back", because(told));
-        gateway.adaptation.gauges.misses.store(0, Relaxed);
-        gateway.adaptation.gauges.stale.store(false, Relaxed);
     }
 
     /// Does what is due, and puts the numbers in force that are to be.
@@ -447,40 +408,4 @@ fn border_after(now: Timestamp) -> Timestamp {
 /// Whether the limit is not in force, because Redis is away.
 fn is_away(gateway: &Gateway, limit: &Limit) -> bool {
     matches!(limit.counts, Counts::Shared(_)) && gateway.store().is_some_and(tidegate_store::Store::is_down)
-}
-
-/// What has been counted until now, of the limit and of the upstreams behind it.
-fn totals(limit: &Limit, plan: &Plan) -> Totals {
-    let (mut admitted, mut refused) = (0, 0);
-    for stats in &*limit.stats {
-        admitted += stats.admitted.get();
-        refused += stats.refused.get();
-    }
-    let mut totals = Totals { admitted, refused, ..Totals::default() };
-    let mut latency: Option<HistogramSnapshot> = None;
-    for upstream in behind(plan, limit.name()) {
-        let metrics = &upstream.stats.metrics;
-        totals.errors += metrics.errors();
-        totals.failed += metrics.failures();
-        let counted = metrics.latency.snapshot();
-        match &mut latency {
-            None => latency = Some(counted),
-            Some(latency) => latency.add(&counted),
-        }
-    }
-    totals.latency = latency.map(|latency| latency.counts().to_vec()).unwrap_or_default();
-    totals
-}
-
-/// The upstreams whose requests the limit decides about.
-fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstream>> {
-    let limit = plan.limits.iter().position(|other| other.name() == limit);
-    let is_asked = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
-    let site = &plan.site;
-    let is_behind = move |place: usize, upstream: &Upstream| {
-        let by_route = site.routes.iter().any(|route| route.upstream == place && is_asked(&route.limits));
-        by_route || is_asked(&upstream.settings.limits)
-    };
-    let upstreams = site.upstreams.iter().enumerate();
-    upstreams.filter_map(move |(place, upstream)| is_behind(place, upstream).then_some(upstream))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_policy::Timestamp;
 
 use super::attack::{Attack, AttackEvent};
-use super::ceiling::{Ceiling, CeilingEvent, Rates};
+use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
 use super::course::{Course, Due};
 use super::guard::{Accepts, Bounded, Cap, Guard, Refused, at_rate};
 use super::recommendation::Recommendation;
@@ -205,7 +205,7 @@ impl Pilot {
     }
 
     /// A second has passed.
-    pub(crate) fn observe(&mut self, second: &Second, p95: Option<f64>, accepts: Accepts<'_>) -> Events {
+    pub(crate) fn observe(&mut self, second: &Second, latency: Option<Quantiles>, accepts: Accepts<'_>) -> Events {
         let attack = self.attack.observe(second, self.hard_ceiling());
         if attack == Some(AttackEvent::Ends) && self.waits != Some(Waits::Store) {
             self.waits = None;
@@ -218,7 +218,7 @@ impl Pilot {
             base: self.base_rate(),
             floor: Guard::floor(&self.rails, &self.base_shape),
         };
-        let event = self.ceiling.observe(second, p95, rates);
+        let event = self.ceiling.observe(second, latency, rates);
         let ceiling = event.map(|event| {
             let (verdict, why) = match event {
                 CeilingEvent::Lowered(why) => (Verdict::Lowered, why),

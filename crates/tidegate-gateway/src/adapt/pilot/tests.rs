@@ -53,7 +53,8 @@ impl Flight {
     fn second(&mut self, offered: u64, refused: u64, p95_millis: f64) -> Events {
         let latency = vec![offered - refused];
         let second = Second { is_whole: true, offered, refused, latency, ..Second::default() };
-        self.pilot.observe(&second, Some(p95_millis / 1e3), &any)
+        let took = p95_millis / 1e3;
+        self.pilot.observe(&second, Some(Quantiles { high: took, low: took }), &any)
     }
 }
 
