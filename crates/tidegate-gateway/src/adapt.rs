@@ -7,20 +7,27 @@
 //! - [`sampler`] makes seconds of counters, [`ledger`] keeps them, [`snapshot`] tells the forecaster of them, [`score`] judges its forecasts.
 //! - [`driver`] is the edge: a task on the main runtime that looks at the counters each second, asks ([`asking`]), and puts in force what the
 //!   pilot wants through [`Control::adapt`](crate::control::Control::adapt). No request ever waits for it.
+//! - Gateways that share the limit through Redis have one pilot among them: [`seat`] is a gateway's place in their council, [`assembly`] adds up
+//!   what they report, [`decree`] is what they follow.
 
 mod asking;
+mod assembly;
 mod attack;
 mod ceiling;
+mod counted;
 mod course;
+mod decree;
 mod driver;
 mod gauges;
 mod guard;
 mod history;
 mod ledger;
+mod outage;
 mod pilot;
 mod recommendation;
 mod sampler;
 mod score;
+mod seat;
 mod second;
 mod snapshot;
 mod telling;

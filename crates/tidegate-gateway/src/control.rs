@@ -1,5 +1,7 @@
 //! Changes while running. Whose word counts: the file's, over it that of `ratelimiter:config` in Redis (without Redis: of this process).
 
+mod fixed;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_policy::Algorithm;
 use tidegate_serve::Log;
-use tidegate_store::{Document, DocumentFault, Store, Topology};
+use tidegate_store::{Document, DocumentFault, Store};
 use tokio::sync::Mutex;
 
-use crate::config::model::{self, Config, Numbers};
+use crate::config::model::{Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers};
 use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
 use crate::gateway::Gateway;
@@ -18,6 +20,7 @@ use crate::limits::{Limit, SetBy};
 use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
 use crate::server::Listener;
 use crate::stored::{Stored, put};
+use fixed::Fixed;
 
 /// How often Redis is asked whether somebody else has changed the limits.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -79,59 +82,6 @@ impl Judged {
 /// What is in force where numbers in Redis can't be: at the start, and later.
 const FILES_INSTEAD: &str = "those of the file are";
 const LAST_INSTEAD: &str = "the last valid ones stay";
-
-/// What only a restart changes.
-struct Fixed {
-    listeners: Vec<(std::net::SocketAddr, bool, bool)>,
-    workers: Option<usize>,
-    admin: Option<std::net::SocketAddr>,
-    redis: Option<model::Redis>,
-    /// The same with what its files held when they were read.
-    redis_files: Option<Topology>,
-    log: model::Log,
-    access_log: Option<model::AccessLog>,
-    max_connections: usize,
-    drain_timeout: Duration,
-}
-
-impl Fixed {
-    fn of(settings: &Settings) -> Self {
-        let listener =
-            |listener: &crate::config::ListenerSettings| (listener.address, listener.tls.is_some(), listener.h2c);
-        Self {
-            listeners: settings.listeners.iter().map(listener).collect(),
-            workers: settings.workers_written,
-            admin: settings.admin_listen,
-            redis: settings.redis.as_ref().map(|redis| redis.model.clone()),
-            redis_files: settings.redis.as_ref().map(|redis| redis.topology.clone()),
-            log: settings.log.clone(),
-            access_log: settings.access_log.clone(),
-            max_connections: settings.connections.max,
-            drain_timeout: settings.connections.drain_timeout.get(),
-        }
-    }
-
-    fn difference(&self, other: &Self) -> Option<&'static str> {
-        [
-            ("listeners", self.listeners == other.listeners),
-            ("workers", self.workers == other.workers),
-            ("admin.listen", self.admin == other.admin),
-            ("redis", self.redis == other.redis),
-            ("log", self.log == other.log),
-            ("access_log", self.access_log == other.access_log),
-            ("connections.max", self.max_connections == other.max_connections),
-            ("connections.drain_timeout", self.drain_timeout == other.drain_timeout),
-        ]
-        .into_iter()
-        .find_map(|(field, same)| (!same).then_some(field))
-    }
-
-    /// Whether Redis' files, at the same paths, hold something else. Certificates are renewed in place, all the time and by others: no
-    /// reason to refuse whatever else a reload brings.
-    fn has_renewed_files(&self, other: &Self) -> bool {
-        self.redis_files != other.redis_files
-    }
-}
 
 /// Why a change was not made. Nothing has changed then, but where it says otherwise.
 #[derive(Debug)]

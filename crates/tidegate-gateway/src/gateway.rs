@@ -108,6 +108,7 @@ impl Gateway {
 
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.adaptation.replanned.notify_one();
     }
 
     pub(crate) fn is_hurried(&self) -> bool {

@@ -14,10 +14,32 @@ const LESSONS: u32 = 10;
 /// What is usual follows slowly where it rises, for that may be the overload itself, and quickly where it falls.
 const RISING: f64 = 0.01;
 const FALLING: f64 = 0.3;
-/// A latency this far above the usual is not noise.
-const LEAST_EXCESS: f64 = 0.020;
+/// A latency this far above the usual is not noise: of the slow answers, and of the fast ones.
+const LEAST_EXCESS: Quantiles = Quantiles { high: 0.020, low: 0.005 };
 const CUT: f64 = 0.9;
 const GROWTH: f64 = 0.05;
+
+/// How long the answers of a second took, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Quantiles {
+    /// The 95th percentile.
+    pub(crate) high: f64,
+    /// The 10th. A window lets its requests through in a burst, whose last ones wait for the first: that is slow at the 95th percentile and
+    /// no overload, as long as the queue is empty again when the next burst comes. A queue that stays makes the fast answers slow too.
+    pub(crate) low: f64,
+}
+
+impl Quantiles {
+    /// Of a second, by these buckets.
+    pub(crate) fn of(second: &Second, bounds: &[f64]) -> Option<Self> {
+        let quantile = |share| second.latency_quantile(share, bounds);
+        Some(Self { high: quantile(0.95)?, low: quantile(0.1)? })
+    }
+
+    fn map(self, other: Self, join: impl Fn(f64, f64) -> f64) -> Self {
+        Self { high: join(self.high, other.high), low: join(self.low, other.low) }
+    }
+}
 
 /// Additive increase, multiplicative decrease, once a second: while the upstream is overloaded the ceiling is 0.9 of what was admitted, and
 /// again each second; when it is not, the ceiling grows by a twentieth of the operator's rate until it binds no longer.
@@ -26,7 +48,7 @@ pub(crate) struct Ceiling {
     errors: f64,
     bound: Option<f64>,
     overloaded: u32,
-    usual: Option<f64>,
+    usual: Option<Quantiles>,
     lessons: u32,
 }
 
@@ -67,15 +89,20 @@ impl Ceiling {
     }
 
     /// A second has passed.
-    pub(crate) fn observe(&mut self, second: &Second, p95: Option<f64>, rates: Rates) -> Option<CeilingEvent> {
+    pub(crate) fn observe(
+        &mut self,
+        second: &Second,
+        latency: Option<Quantiles>,
+        rates: Rates,
+    ) -> Option<CeilingEvent> {
         if !second.is_whole {
             return None;
         }
         let is_telling = second.calls() >= LEAST_CALLS;
-        let Some(trouble) = self.trouble(second, p95).filter(|_| is_telling) else {
+        let Some(trouble) = self.trouble(second, latency).filter(|_| is_telling) else {
             self.overloaded = 0;
-            if let (true, Some(p95)) = (is_telling, p95) {
-                self.learn(p95);
+            if let (true, Some(latency)) = (is_telling, latency) {
+                self.learn(latency);
             }
             return self.grow(rates);
         };
@@ -90,29 +117,34 @@ impl Ceiling {
         is_first.then_some(CeilingEvent::Lowered(trouble))
     }
 
-    fn trouble(&self, second: &Second, p95: Option<f64>) -> Option<String> {
+    fn trouble(&self, second: &Second, latency: Option<Quantiles>) -> Option<String> {
         let share = second.error_share();
         if share > self.errors {
             let (share, errors) = (share * 100.0, self.errors * 100.0);
             return Some(format!("{share:.1} % of the upstream's answers are errors, more than {errors} %"));
         }
-        let (p95, most) = (p95?, self.threshold()?);
-        let told = || format!("the upstream's p95 latency is {:.1} ms, more than {:.1} ms", p95 * 1e3, most * 1e3);
-        (p95 > most).then(told)
+        let (latency, most) = (latency?, self.thresholds()?);
+        let (p95, bound) = (latency.high * 1e3, most.high * 1e3);
+        let told = || format!("the upstream's p95 latency is {p95:.1} ms, more than {bound:.1} ms");
+        (latency.high > most.high && latency.low > most.low).then(told)
     }
 
-    fn threshold(&self) -> Option<f64> {
+    /// What the operator says of the 95th percentile counts as it stands. What is learnt must be seen in slow and fast answers alike.
+    fn thresholds(&self) -> Option<Quantiles> {
         if let Some(latency) = self.latency {
-            return Some(latency.as_secs_f64());
+            return Some(Quantiles { high: latency.as_secs_f64(), low: 0.0 });
         }
         let usual = self.usual.filter(|_| self.lessons >= LESSONS)?;
-        Some((2.0 * usual).max(usual + LEAST_EXCESS))
+        Some(usual.map(LEAST_EXCESS, |usual, excess| (2.0 * usual).max(usual + excess)))
     }
 
-    fn learn(&mut self, p95: f64) {
-        let usual = *self.usual.get_or_insert(p95);
-        let weight = if p95 > usual { RISING } else { FALLING };
-        self.usual = Some(usual + weight * (p95 - usual));
+    fn learn(&mut self, latency: Quantiles) {
+        let usual = *self.usual.get_or_insert(latency);
+        let learnt = |usual: f64, latency: f64| {
+            let weight = if latency > usual { RISING } else { FALLING };
+            usual + weight * (latency - usual)
+        };
+        self.usual = Some(usual.map(latency, learnt));
         self.lessons = self.lessons.saturating_add(1);
     }
 
@@ -145,7 +177,8 @@ mod tests {
     fn play(ceiling: &mut Ceiling, rates: Rates, seconds: &[(u64, u64, f64)]) -> Vec<Option<f64>> {
         let step = |(admitted, errors, p95): &(u64, u64, f64)| {
             let now = ceiling.bound().unwrap_or(rates.wanted);
-            ceiling.observe(&second(*admitted, *errors), Some(p95 / 1e3), Rates { now, ..rates });
+            let latency = Quantiles { high: p95 / 1e3, low: p95 / 2e3 };
+            ceiling.observe(&second(*admitted, *errors), Some(latency), Rates { now, ..rates });
             ceiling.bound().map(|bound| (bound * 10.0).round() / 10.0)
         };
         seconds.iter().map(step).collect()
@@ -188,6 +221,21 @@ mod tests {
         );
     }
 
+    /// A fixed window lets a spike's requests through at its beginning: the last of them wait for the first, and all is done before the next.
+    #[test]
+    fn a_burst_that_is_worked_off_in_time_is_no_overload() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        play(&mut ceiling, RATES, &[(50, 0, 5.0); 10]);
+        for _ in 0..60 {
+            let burst = Quantiles { high: 0.7, low: 0.006 };
+            assert_eq!(ceiling.observe(&second(250, 0), Some(burst), RATES), None);
+            assert_eq!(ceiling.bound(), None);
+        }
+        let standing = Quantiles { high: 0.8, low: 0.015 };
+        let events: Vec<_> = (0..4).filter_map(|_| ceiling.observe(&second(250, 0), Some(standing), RATES)).collect();
+        assert!(matches!(events[..], [CeilingEvent::Lowered(_)]), "{events:?}");
+    }
+
     #[test]
     fn a_lasting_overload_does_not_become_the_usual() {
         let mut ceiling = Ceiling::new(None, 0.05);
@@ -204,7 +252,7 @@ mod tests {
         assert_eq!(play(&mut ceiling, RATES, &[(9, 9, 900.0); 5]), [None; 5]);
         for _ in 0..9 {
             let gap = Second { is_whole: false, ..second(100, 100) };
-            assert_eq!(ceiling.observe(&gap, Some(1.0), RATES), None);
+            assert_eq!(ceiling.observe(&gap, Some(Quantiles { high: 1.0, low: 1.0 }), RATES), None);
         }
     }
 }

@@ -59,7 +59,7 @@ impl Course {
     }
 
     /// With a schedule the numbers before return in the end; without one nothing does.
-    fn end(&self) -> Option<Timestamp> {
+    pub(crate) fn end(&self) -> Option<Timestamp> {
         let valid_for = self.recommendation.valid_for.filter(|_| self.has_schedule())?;
         Some(self.asked_at + valid_for)
     }

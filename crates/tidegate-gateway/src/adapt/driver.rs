@@ -5,17 +5,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value};
 use tidegate_policy::Timestamp;
-use tidegate_serve::HistogramSnapshot;
+use tidegate_store::{CouncilFault, Meeting};
 use tokio::task::JoinSet;
 
 use super::asking::{Miss, ask};
+use super::ceiling::Quantiles;
+use super::counted::totals;
+use super::decree::Decree;
 use super::guard::rounded;
 use super::history::as_received;
 use super::ledger::Ledger;
+use super::outage::Outage;
 use super::pilot::Pilot;
 use super::recommendation::Recommendation;
-use super::sampler::{Sampler, Totals};
+use super::sampler::Sampler;
 use super::score::Score;
+use super::seat::{Seat, Turn};
+use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
 use crate::config::AdaptiveSettings;
@@ -26,7 +32,6 @@ use crate::gateway::Gateway;
 use crate::limits::{Counts, Limit};
 use crate::metrics::latency_bounds;
 use crate::plan::{Overlay, Plan, Site};
-use crate::upstream::Upstream;
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -34,6 +39,12 @@ const NANOS: u64 = 1_000_000_000;
 pub(crate) async fn run(gateway: Arc<Gateway>) {
     let mut driver: Option<Driver> = None;
     loop {
+        if gateway.is_draining() {
+            if let Some(seat) = driver.and_then(|driver| driver.seat) {
+                seat.leave().await;
+            }
+            return;
+        }
         let plan = gateway.plan();
         driver = Driver::of_plan(driver, &gateway, &plan);
         match &mut driver {
@@ -50,6 +61,10 @@ struct Driver {
     /// Of the operator's word.
     generation: u64,
     pilot: Pilot,
+    /// Among those that share the limit; none if it is this gateway's alone.
+    seat: Option<Seat>,
+    /// What another gateway has decided.
+    followed: Option<LimitNumbers>,
     sampler: Sampler,
     ledger: Ledger,
     score: Score,
@@ -59,17 +74,11 @@ struct Driver {
     asked: JoinSet<Answered>,
     /// What the next decision stands beside.
     beside: Beside,
-    outage: Option<Outage>,
+    outage: Outage,
     /// Numbers that could not be put in force, and have been told of.
     unfit: Option<String>,
-}
-
-/// The forecaster does not answer as it should.
-struct Outage {
-    since: Timestamp,
-    misses: u32,
-    /// What was last told of it.
-    told: String,
+    /// What kept the council from meeting, and has been told of.
+    fault: Option<CouncilFault>,
 }
 
 /// An answer of the forecaster, and the question.
@@ -86,7 +95,9 @@ impl Driver {
     fn of_plan(driver: Option<Self>, gateway: &Gateway, plan: &Arc<Plan>) -> Option<Self> {
         let settings = plan.site.adaptive.as_ref()?;
         let limit = plan.limit(&settings.limit)?;
-        let same = driver.filter(|driver| driver.settings.model == settings.model);
+        let is_same =
+            |driver: &Self| driver.settings.model == settings.model && driver.seat.is_some() == Seat::is_for(limit);
+        let same = driver.filter(is_same);
         let Some(mut driver) = same else { return Self::new(gateway, plan, settings, limit) };
         if !Arc::ptr_eq(&driver.site, &plan.site) {
             driver.sampler.reset();
@@ -101,6 +112,7 @@ impl Driver {
             if !driver.pilot.rebase(base, limit.settings.soft) {
                 return Self::can_not(gateway, limit);
             }
+            driver.followed = None;
             gateway.adaptation.gauges.base.set(driver.pilot.base_rate());
         }
         Some(driver)
@@ -112,6 +124,8 @@ impl Driver {
         };
         gateway.adaptation.keep(settings.history);
         gateway.adaptation.gauges.base.set(pilot.base_rate());
+        let seat = Seat::take(limit, gateway.store());
+        gateway.adaptation.gauges.holder.store(seat.is_none(), Relaxed);
         let (now, mut sampler) = (gateway.now(), Sampler::default());
         sampler.look(now, totals(limit, plan));
         Some(Self {
@@ -119,6 +133,8 @@ impl Driver {
             site: Arc::clone(&plan.site),
             generation: plan.generation,
             pilot,
+            seat,
+            followed: None,
             sampler,
             ledger: Ledger::default(),
             score: Score::default(),
@@ -127,8 +143,9 @@ impl Driver {
             next_ask: now + settings.interval,
             asked: JoinSet::new(),
             beside: Beside::default(),
-            outage: None,
+            outage: Outage::default(),
             unfit: None,
+            fault: None,
         })
     }
 
@@ -145,7 +162,8 @@ impl Driver {
     /// Until something happens, and what is done then.
     async fn turn(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
         let now = gateway.now();
-        let next = self.pilot.wakes_at(now).map_or(self.next_second, |at| at.min(self.next_second));
+        let next = self.pilot.wakes_at(now).filter(|_| self.decides());
+        let next = next.map_or(self.next_second, |at| at.min(self.next_second));
         tokio::select! {
             () = gateway.adaptation.replanned.notified() => return,
             Some(answered) = self.asked.join_next(), if !self.asked.is_empty() => {
@@ -153,6 +171,7 @@ impl Driver {
                     self.take(gateway, plan, answered);
                 }
             }
+            met = met(self.seat.as_mut()) => self.hear(gateway, plan, met),
             () = tokio::time::sleep(next.since(now)) => {}
         }
         let now = gateway.now();
@@ -162,24 +181,55 @@ impl Driver {
             self.ask_if_due(gateway, plan, now);
         }
         self.put_in_force(gateway, plan).await;
+        self.publish(gateway, plan);
+    }
+
+    /// Tells the others at once of what has changed.
+    fn publish(&mut self, gateway: &Gateway, plan: &Plan) {
+        let Some(limit) = self.limit(plan) else { return };
+        let decree = self.decree(gateway, limit);
+        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.has_news(decree.as_deref())) {
+            seat.meet(decree);
+        }
+    }
+
+    /// Whether this gateway is the one that decides.
+    fn decides(&self) -> bool {
+        self.seat.as_ref().is_none_or(Seat::is_holder)
     }
 
     fn limit<'a>(&self, plan: &'a Plan) -> Option<&'a Limit> {
         plan.limit(&self.settings.limit)
     }
 
-    /// Makes seconds of the counters, and shows them to all who learn.
+    /// Makes seconds of the counters, for those who learn.
     fn sample(&mut self, gateway: &Gateway, plan: &Plan, now: Timestamp) {
         let Some(limit) = self.limit(plan) else { return };
-        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let gauges = &gateway.adaptation.gauges;
         // Refused by nobody's limit: what was offered is not known.
         let is_blind =
             is_away(gateway, limit) && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
-        for mut second in self.sampler.look(now, totals(limit, plan)) {
+        let mut seconds = self.sampler.look(now, totals(limit, plan));
+        for second in &mut seconds {
             second.is_whole &= !is_blind;
-            let p95 = second.latency_quantile(0.95, &self.bounds);
-            let events = self.pilot.observe(&second, p95, &accepts);
+        }
+        if self.seat.is_none() {
+            return self.learn(gateway, plan, seconds);
+        }
+        let decree = self.decree(gateway, limit);
+        if let Some(seat) = &mut self.seat {
+            seat.saw(seconds);
+            seat.meet(decree);
+        }
+    }
+
+    /// Shows seconds to all who learn.
+    fn learn(&mut self, gateway: &Gateway, plan: &Plan, seconds: Vec<Second>) {
+        let Some(limit) = self.limit(plan) else { return };
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let (gauges, now) = (&gateway.adaptation.gauges, gateway.now());
+        for second in seconds {
+            let latency = Quantiles::of(&second, &self.bounds);
+            let events = self.pilot.observe(&second, latency, &accepts);
             if let Some(event) = &events.attack {
                 telling::attack(gateway, now, event);
             }
@@ -199,8 +249,51 @@ impl Driver {
         gauges.ceiling.set(rounded(ceiling));
     }
 
+    /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
+    fn decree(&self, gateway: &Gateway, limit: &Limit) -> Option<String> {
+        if !self.decides() || self.settings.mode != AdaptiveMode::On {
+            return None;
+        }
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
+        let (base, numbers) = (limit.operators_numbers(), self.pilot.numbers(&accepts));
+        let is_base = numbers.relevant() == base.relevant();
+        (!is_base).then(|| Decree::new(base, &numbers, self.pilot.ends()).text())
+    }
+
+    /// A meeting of those who share the limit is over.
+    fn hear(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Meeting, CouncilFault>) {
+        let Some(limit) = self.limit(plan) else { return };
+        let now = gateway.now();
+        let Some(seat) = &mut self.seat else { return };
+        let fault = met.as_ref().err().filter(|fault| !matches!(fault, CouncilFault::Away | CouncilFault::Unknown));
+        if let Some(fault) = fault.filter(|fault| self.fault.as_ref() != Some(fault)) {
+            gateway
+                .log
+                .warn(COMPONENT, format_args!("those who share the limit can't agree on who adapts it: {fault}"));
+        }
+        self.fault = fault.cloned();
+        let heard = seat.hear(met, now);
+        let (base, soft) = (limit.operators_numbers(), limit.settings.soft);
+        let decreed = heard.overlay.and_then(|text| Decree::read(&text, base, soft));
+        gateway.adaptation.gauges.holder.store(self.decides(), Relaxed);
+        match heard.turn {
+            Turn::Same => {}
+            Turn::Mine => {
+                telling::turn(gateway, now, limit.name(), true);
+                self.pilot.rebase(base.clone(), soft);
+                if let Some(decreed) = &decreed {
+                    self.pilot.inherit(decreed.numbers.clone(), decreed.ends.clone(), now);
+                    self.next_ask = now;
+                }
+            }
+            Turn::Others => telling::turn(gateway, now, limit.name(), false),
+        }
+        self.followed = if self.decides() { None } else { decreed.map(|decreed| decreed.numbers) };
+        self.learn(gateway, plan, heard.seconds);
+    }
+
     fn ask_if_due(&mut self, gateway: &Arc<Gateway>, plan: &Plan, now: Timestamp) {
-        if now < self.next_ask || !self.asked.is_empty() {
+        if now < self.next_ask || !self.asked.is_empty() || !self.decides() {
             return;
         }
         let Some(limit) = self.limit(plan) else { return };
@@ -236,12 +329,12 @@ impl Driver {
         let now = gateway.now();
         let (recommendation, answer) = match read {
             Ok(read) => read,
-            Err(miss) => return self.missed(gateway, now, &miss),
+            Err(miss) => return self.outage.missed(gateway, now, &miss, self.settings.misses),
         };
-        self.is_back(gateway, now);
+        self.outage.is_over(gateway, now);
         self.ledger.told(answered.period_end);
-        let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation) else {
-            // It was made for other numbers of the operator's.
+        let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation && self.decides()) else {
+            // It was made for other numbers of the operator's, or it is another gateway's turn now.
             return;
         };
         if let Some(predicted) = recommendation.predicted {
@@ -260,50 +353,20 @@ impl Driver {
         }
     }
 
-    /// There is no answer that could be used.
-    fn missed(&mut self, gateway: &Gateway, now: Timestamp, miss: &Miss) {
-        let outage = self.outage.get_or_insert(Outage { since: now, misses: 0, told: String::new() });
-        outage.misses = outage.misses.saturating_add(1);
-        let cause = miss.to_string();
-        if outage.told != cause {
-            // Once an outage, and once more where its cause is another.
-            gateway
-                .log
-                .warn(COMPONENT, format_args!("AI module unreachable, continuing with last known limits: {miss}"));
-            gateway.adaptation.record(now, miss.word(), because(cause.clone()));
-            outage.told = cause;
-        }
-        let gauges = &gateway.adaptation.gauges;
-        gauges.misses.store(outage.misses, Relaxed);
-        if outage.misses == self.settings.misses {
-            gauges.stale.store(true, Relaxed);
-            let told =
-                format!("no usable answer of the AI module, {} times in a row: limits stay as they are", outage.misses);
-            gateway.log.warn(COMPONENT, &told);
-            gateway.adaptation.record(now, "stale", because(told));
-        }
-    }
-
-    fn is_back(&mut self, gateway: &Gateway, now: Timestamp) {
-        let Some(outage) = self.outage.take() else { return };
-        let (misses, seconds) = (outage.misses, now.since(outage.since).as_secs_f64());
-        let told = format!("AI module is back after {misses} missed answers ({seconds:.1} s)");
-        gateway.log.info(COMPONENT, &told);
-        gateway.adaptation.record(now, "back", because(told));
-        gateway.adaptation.gauges.misses.store(0, Relaxed);
-        gateway.adaptation.gauges.stale.store(false, Relaxed);
-    }
-
     /// Does what is due, and puts the numbers in force that are to be.
     async fn put_in_force(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
         let Some(limit) = self.limit(plan) else { return };
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (now, is_away) = (gateway.now(), is_away(gateway, limit));
-        if let Some(made) = self.pilot.look(now, is_away, &accepts) {
-            let beside = std::mem::take(&mut self.beside);
-            telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
-        }
-        let wanted = self.pilot.numbers(&accepts);
+        let wanted = if self.decides() {
+            if let Some(made) = self.pilot.look(now, is_away, &accepts) {
+                let beside = std::mem::take(&mut self.beside);
+                telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
+            }
+            self.pilot.numbers(&accepts)
+        } else {
+            self.followed.clone().unwrap_or_else(|| limit.operators_numbers().clone())
+        };
         let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
         if self.settings.mode != AdaptiveMode::On || is_away || is_same(&limit.settings.numbers) {
             return;
@@ -311,7 +374,12 @@ impl Driver {
         let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };
         let overlay = (!is_same(limit.operators_numbers())).then_some(overlay);
         match gateway.control.adapt(gateway, overlay, self.generation).await {
-            Ok(()) => self.unfit = None,
+            Ok(()) => {
+                self.unfit = None;
+                if !self.decides() {
+                    telling::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
+                }
+            }
             // The plan is another one: the next turn begins with it.
             Err(NotAdapted::Rebased) => {}
             Err(NotAdapted::Invalid(why)) => {
@@ -324,6 +392,14 @@ impl Driver {
     }
 }
 
+/// The end of a meeting, if one takes place.
+async fn met(seat: Option<&mut Seat>) -> Result<Meeting, CouncilFault> {
+    match seat {
+        Some(seat) => seat.met().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The next border between two seconds.
 fn border_after(now: Timestamp) -> Timestamp {
     Timestamp::from_nanos((now.as_nanos() / NANOS + 1).saturating_mul(NANOS))
@@ -332,40 +408,4 @@ fn border_after(now: Timestamp) -> Timestamp {
 /// Whether the limit is not in force, because Redis is away.
 fn is_away(gateway: &Gateway, limit: &Limit) -> bool {
     matches!(limit.counts, Counts::Shared(_)) && gateway.store().is_some_and(tidegate_store::Store::is_down)
-}
-
-/// What has been counted until now, of the limit and of the upstreams behind it.
-fn totals(limit: &Limit, plan: &Plan) -> Totals {
-    let (mut admitted, mut refused) = (0, 0);
-    for stats in &*limit.stats {
-        admitted += stats.admitted.get();
-        refused += stats.refused.get();
-    }
-    let mut totals = Totals { admitted, refused, ..Totals::default() };
-    let mut latency: Option<HistogramSnapshot> = None;
-    for upstream in behind(plan, limit.name()) {
-        let metrics = &upstream.stats.metrics;
-        totals.errors += metrics.errors();
-        totals.failed += metrics.failures();
-        let counted = metrics.latency.snapshot();
-        match &mut latency {
-            None => latency = Some(counted),
-            Some(latency) => latency.add(&counted),
-        }
-    }
-    totals.latency = latency.map(|latency| latency.counts().to_vec()).unwrap_or_default();
-    totals
-}
-
-/// The upstreams whose requests the limit decides about.
-fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstream>> {
-    let limit = plan.limits.iter().position(|other| other.name() == limit);
-    let is_asked = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
-    let site = &plan.site;
-    let is_behind = move |place: usize, upstream: &Upstream| {
-        let by_route = site.routes.iter().any(|route| route.upstream == place && is_asked(&route.limits));
-        by_route || is_asked(&upstream.settings.limits)
-    };
-    let upstreams = site.upstreams.iter().enumerate();
-    upstreams.filter_map(move |(place, upstream)| is_behind(place, upstream).then_some(upstream))
 }

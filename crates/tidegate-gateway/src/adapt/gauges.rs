@@ -33,6 +33,8 @@ pub(crate) struct Gauges {
     pub(crate) misses: AtomicU32,
     pub(crate) stale: AtomicBool,
     pub(crate) attack: AtomicBool,
+    /// Whether this gateway is the one that adapts.
+    pub(crate) holder: AtomicBool,
     pub(crate) predicted: Figure,
     pub(crate) observed: Figure,
     pub(crate) error: Figure,
@@ -49,6 +51,7 @@ impl Default for Gauges {
             misses: AtomicU32::new(0),
             stale: AtomicBool::new(false),
             attack: AtomicBool::new(false),
+            holder: AtomicBool::new(false),
             predicted: Figure::unknown(),
             observed: Figure::unknown(),
             error: Figure::unknown(),
@@ -109,6 +112,11 @@ impl Gauges {
         );
         gauge("tidegate_adaptive_stale", "1 after as many misses as `adaptive.misses` says.", switch(&self.stale));
         gauge("tidegate_adaptive_attack", "1 while what comes counts as an attack.", switch(&self.attack));
+        gauge(
+            "tidegate_adaptive_holder",
+            "1 in the gateway that adapts for all that share the limit.",
+            switch(&self.holder),
+        );
         for (name, help, figure) in [
             ("tidegate_adaptive_predicted_rps", "The highest rate that is expected.", &self.predicted),
             ("tidegate_adaptive_observed_rps", "Requests offered in the last whole second.", &self.observed),

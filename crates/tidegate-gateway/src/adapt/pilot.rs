@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_policy::Timestamp;
 
 use super::attack::{Attack, AttackEvent};
-use super::ceiling::{Ceiling, CeilingEvent, Rates};
+use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
 use super::course::{Course, Due};
 use super::guard::{Accepts, Bounded, Cap, Guard, Refused, at_rate};
 use super::recommendation::Recommendation;
@@ -114,6 +114,8 @@ pub(crate) struct Pilot {
     /// Of the last recommendation without a schedule.
     steady: Option<LimitNumbers>,
     course: Option<Course>,
+    /// When the numbers that another gateway left to this one end, and which return then.
+    inherited: Option<(Timestamp, LimitNumbers)>,
     settled: Option<Due>,
     waits: Option<Waits>,
     changed_at: Option<Timestamp>,
@@ -140,6 +142,7 @@ impl Pilot {
             base_shape,
             steady: None,
             course: None,
+            inherited: None,
             settled: None,
             waits: None,
             changed_at: None,
@@ -177,6 +180,21 @@ impl Pilot {
         self.attack.is_on()
     }
 
+    /// Begins with what another gateway has decided, at this moment.
+    pub(crate) fn inherit(&mut self, numbers: LimitNumbers, ends: Option<(Timestamp, LimitNumbers)>, now: Timestamp) {
+        let Some(shape) = numbers.shape() else { return };
+        // Nobody knows when it was switched, so it may have been just now.
+        self.switched_at = (shape.algorithm != self.base_shape.algorithm).then_some(now);
+        self.steady = Some(ends.as_ref().map_or_else(|| numbers.clone(), |(_, then)| then.clone()));
+        (self.held, self.held_shape, self.inherited) = (numbers, shape, ends);
+    }
+
+    /// When what is recommended now ends, and what returns then: for whoever takes over.
+    pub(crate) fn ends(&self) -> Option<(Timestamp, LimitNumbers)> {
+        let Some(course) = &self.course else { return self.inherited.clone() };
+        Some((course.end()?, self.steady.clone().unwrap_or_else(|| self.base.clone())))
+    }
+
     /// The numbers that are to be in force: `min(measured ceiling, recommended)`.
     pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
         let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
@@ -187,7 +205,7 @@ impl Pilot {
     }
 
     /// A second has passed.
-    pub(crate) fn observe(&mut self, second: &Second, p95: Option<f64>, accepts: Accepts<'_>) -> Events {
+    pub(crate) fn observe(&mut self, second: &Second, latency: Option<Quantiles>, accepts: Accepts<'_>) -> Events {
         let attack = self.attack.observe(second, self.hard_ceiling());
         if attack == Some(AttackEvent::Ends) && self.waits != Some(Waits::Store) {
             self.waits = None;
@@ -200,7 +218,7 @@ impl Pilot {
             base: self.base_rate(),
             floor: Guard::floor(&self.rails, &self.base_shape),
         };
-        let event = self.ceiling.observe(second, p95, rates);
+        let event = self.ceiling.observe(second, latency, rates);
         let ceiling = event.map(|event| {
             let (verdict, why) = match event {
                 CeilingEvent::Lowered(why) => (Verdict::Lowered, why),
@@ -223,7 +241,7 @@ impl Pilot {
         }
         let is_of_attack = self.attack.is_on();
         self.course = Some(Course::new(recommendation, asked_at, is_of_attack));
-        (self.settled, self.waits) = (None, None);
+        (self.settled, self.waits, self.inherited) = (None, None, None);
         Ok(())
     }
 
@@ -234,7 +252,7 @@ impl Pilot {
 
     /// When to look again, besides each second.
     pub(crate) fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let course = self.course.as_ref()?;
+        let Some(course) = &self.course else { return self.inherited.as_ref().map(|(at, _)| *at) };
         let next = course.next(now);
         let due = course.due(now);
         let is_pending =
@@ -245,7 +263,7 @@ impl Pilot {
 
     /// Does what is due of the recommendation; `store_down`: there are no limits now. None if there is nothing to tell.
     pub(crate) fn look(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
-        let course = self.course.as_ref()?;
+        let Some(course) = &self.course else { return self.end_inherited(now, store_down) };
         let due = course.due(now);
         if self.settled == Some(due) {
             return None;
@@ -303,6 +321,12 @@ impl Pilot {
         (decided.to, decided.caps) = (numbers.clone(), bounded.caps);
         self.hold(numbers, shape, now);
         Some(decided)
+    }
+
+    /// The time of what another gateway left may be over.
+    fn end_inherited(&mut self, now: Timestamp, store_down: bool) -> Option<Decided> {
+        self.inherited.take_if(|(at, _)| *at <= now && !store_down)?;
+        self.revert(now)
     }
 
     /// The time of the recommendation is over.

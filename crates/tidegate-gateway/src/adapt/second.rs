@@ -6,6 +6,7 @@ use crate::config::numbers::figure;
 
 /// What came in one second, to the adapted limit and to the upstreams behind it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Wire", into = "Wire")]
 pub(crate) struct Second {
     /// Which one, in Unix time.
     pub(crate) at: u64,
@@ -20,6 +21,30 @@ pub(crate) struct Second {
     pub(crate) failed: u64,
     /// Answers of upstreams by how long they took, in the buckets of [`crate::metrics::latency_bounds`].
     pub(crate) latency: Vec<u64>,
+}
+
+/// As gateways tell it each other: short, for it travels beside requests' questions. In their order: which second, whether it is whole,
+/// offered, refused, errors, failed, and of latencies those buckets that are not empty.
+#[derive(Serialize, Deserialize)]
+struct Wire(u64, bool, u64, u64, u64, u64, Vec<(u8, u64)>);
+
+impl From<Second> for Wire {
+    fn from(second: Second) -> Self {
+        let Second { at, is_whole, offered, refused, errors, failed, latency } = second;
+        let latency = (0..=u8::MAX).zip(latency).filter(|(_, count)| *count > 0).collect();
+        Self(at, is_whole, offered, refused, errors, failed, latency)
+    }
+}
+
+impl From<Wire> for Second {
+    fn from(Wire(at, is_whole, offered, refused, errors, failed, buckets): Wire) -> Self {
+        let length = buckets.iter().map(|(place, _)| usize::from(*place) + 1).max().unwrap_or(0);
+        let mut latency = vec![0_u64; length];
+        for (place, count) in buckets {
+            latency[usize::from(place)] = count;
+        }
+        Self { at, is_whole, offered, refused, errors, failed, latency }
+    }
 }
 
 impl Second {
@@ -101,6 +126,17 @@ mod tests {
                 (found, expected) => found == expected,
             };
             assert!(close, "{latency:?} {share}: {found:?}, not {expected:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_in_short_is_the_same() {
+        let told = Second { at: 1_763_344_800, offered: 120, refused: 20, errors: 3, ..second([0, 7, 0, 2]) };
+        let text = serde_json::to_string(&told).expect("JSON");
+        assert_eq!(text, "[1763344800,true,120,20,3,0,[[1,7],[3,2]]]");
+        assert_eq!(serde_json::from_str::<Second>(&text).expect("it is read"), told);
+        for garbage in ["[]", "{}", "[1,true,1,1,1,1,[[256,1]]]", "[1,true,-1,1,1,1,[]]", "[1,true,1e99,1,1,1,[]]"] {
+            assert!(serde_json::from_str::<Second>(garbage).is_err(), "{garbage}");
         }
     }
 

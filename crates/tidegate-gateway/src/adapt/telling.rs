@@ -130,6 +130,27 @@ pub(super) fn attack(gateway: &Gateway, at: Timestamp, event: &AttackEvent) {
     adaptation.record(at, what, because(reason));
 }
 
+/// Another gateway adapts from now on, or this one.
+pub(super) fn turn(gateway: &Gateway, at: Timestamp, limit: &str, is_mine: bool) {
+    let (what, told) = if is_mine {
+        ("holder", "This gateway adapts the limit for all that share it")
+    } else {
+        ("follower", "Another gateway adapts the limit, this one follows")
+    };
+    gateway.log.info(COMPONENT, format_args!("{told}{}", limit_in_words(limit)));
+    gateway.adaptation.record(at, what, because(told));
+}
+
+/// What another gateway has decided is in force here too.
+pub(super) fn followed(gateway: &Gateway, at: Timestamp, limit: &str, from: &LimitNumbers, to: &LimitNumbers) {
+    let (line, which) = (difference(from, to), limit_in_words(limit));
+    gateway.log.info(COMPONENT, format_args!("AI update followed: {line}, decided by another gateway{which}"));
+    let mut fields = because("decided by another gateway");
+    fields.insert("from".to_owned(), snapshot::numbers(from).into());
+    fields.insert("to".to_owned(), snapshot::numbers(to).into());
+    gateway.adaptation.record(at, "followed", fields);
+}
+
 /// A reason, as an entry has it.
 pub(super) fn because(reason: impl Into<String>) -> Map<String, Value> {
     Map::from_iter([("reason".to_owned(), Value::String(reason.into()))])

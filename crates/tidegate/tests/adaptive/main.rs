@@ -6,6 +6,7 @@ mod answers;
 #[path = "../support/authority.rs"]
 mod authority;
 mod bad_answers;
+mod council;
 mod forecaster;
 #[path = "../support/harness.rs"]
 mod harness;

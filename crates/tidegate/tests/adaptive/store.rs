@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::setting::{HUNDRED, fixed, limit, send, wait_for_entry, wait_for_limit, wait_for_verdict};
 
 /// A gateway whose limit is in this Redis, with or without adaptation.
-fn gateway(upstream: &Upstream, server: &Server, adaptive: &str) -> Gateway {
+pub(crate) fn gateway(upstream: &Upstream, server: &Server, adaptive: &str) -> Gateway {
     Gateway::start(&format!(
         "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms}}\nlimits: {{default: {HUNDRED}}}\n{adaptive}",
         upstream.address,

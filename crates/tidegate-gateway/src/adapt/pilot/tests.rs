@@ -53,7 +53,8 @@ impl Flight {
     fn second(&mut self, offered: u64, refused: u64, p95_millis: f64) -> Events {
         let latency = vec![offered - refused];
         let second = Second { is_whole: true, offered, refused, latency, ..Second::default() };
-        self.pilot.observe(&second, Some(p95_millis / 1e3), &any)
+        let took = p95_millis / 1e3;
+        self.pilot.observe(&second, Some(Quantiles { high: took, low: took }), &any)
     }
 }
 
@@ -238,6 +239,34 @@ fn the_operators_word_ends_everything_but_what_is_known_of_the_upstream() {
     assert_eq!((flight.limit(), flight.look(1_019.0)), (60, (None, 60)));
     assert_eq!((flight.pilot.base_rate(), flight.pilot.hard_ceiling()), (60.0, 180.0));
     assert!(!flight.pilot.rebase(numbers(&json!({"algorithm": "concurrency", "limit": 5})), 0));
+}
+
+#[test]
+fn who_takes_over_goes_on_where_the_other_was() {
+    let mut first = Flight::new(RAILS);
+    first.receive(1_000.0, &window(120));
+    first.look(1_000.0);
+    first.receive(1_002.0, &spike());
+    first.look(1_014.5);
+    let (at_end, then) = first.pilot.ends().expect("it ends");
+    assert_eq!((at_end, then.relevant().limit), (at(1_062.0), Some(120)));
+    let mut second = Flight::new(RAILS);
+    second.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
+    second.store_down = true;
+    assert_eq!(second.look(1_062.0), (None, 240));
+    second.store_down = false;
+    assert_eq!(second.look(1_062.0), (Some(Verdict::Reverted), 120));
+    assert_eq!(
+        (second.look(1_063.0), second.pilot.wakes_at(at(1_063.0)), second.pilot.ends()),
+        ((None, 120), None, None)
+    );
+    // A recommendation of its own replaces all of it.
+    let mut third = Flight::new(RAILS);
+    third.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    third.receive(1_021.0, &window(200));
+    assert_eq!(third.look(1_021.0), (Some(Verdict::Applied), 200));
+    assert_eq!(third.look(1_062.0), (None, 200));
 }
 
 #[test]

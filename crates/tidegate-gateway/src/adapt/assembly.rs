@@ -1,0 +1,98 @@
+//! What several gateways have seen, put together second by second.
+
+use super::second::Second;
+
+/// Seconds that a report has: enough for a meeting or two that fail.
+pub(crate) const REPORTED: usize = 5;
+/// A holder that was frozen for longer has no seconds to tell of before that.
+const LONGEST_GAP: u64 = 600;
+
+/// Adds up what members report. Their clocks may differ by less than a second, and so may the moments at which they meet, so a second is
+/// summed when it has been over for a second; a member that is alone waits for nobody.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    /// The first second that has not been summed.
+    next: Option<u64>,
+}
+
+impl Assembly {
+    /// The seconds that can be summed, at `now` in Unix seconds.
+    pub(crate) fn hear(&mut self, reports: &[Vec<Second>], now: u64) -> Vec<Second> {
+        let patience = u64::from(reports.len() > 1);
+        let end = now.saturating_sub(patience);
+        let next = self.next.unwrap_or(end).max(end.saturating_sub(LONGEST_GAP));
+        self.next = Some(next.max(end));
+        (next..end).map(|at| sum(reports, at)).collect()
+    }
+}
+
+/// One second of all. Whoever has not reported it yet makes it one that nobody knows.
+fn sum(reports: &[Vec<Second>], at: u64) -> Second {
+    let mut sum = Second { at, is_whole: true, ..Second::default() };
+    for report in reports {
+        let first = report.first().map_or(u64::MAX, |second| second.at);
+        match report.iter().find(|second| second.at == at) {
+            Some(second) => sum.add(second),
+            // It was not there yet; unless its report is too short to tell.
+            None if at < first => sum.is_whole &= report.len() < REPORTED,
+            None => sum.is_whole = false,
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds from `first` on, with so many requests each.
+    fn report(first: u64, offered: &[u64]) -> Vec<Second> {
+        let second = |(at, offered): (u64, &u64)| Second { at, is_whole: true, offered: *offered, ..Second::default() };
+        (first..).zip(offered).map(second).collect()
+    }
+
+    fn told(seconds: &[Second]) -> Vec<(u64, u64, bool)> {
+        seconds.iter().map(|second| (second.at, second.offered, second.is_whole)).collect()
+    }
+
+    #[test]
+    fn each_second_is_summed_once_when_all_can_have_told_it() {
+        let mut assembly = Assembly::default();
+        assert_eq!(told(&assembly.hear(&[report(9, &[5]), report(9, &[7])], 10)), []);
+        let both = [report(9, &[5, 6]), report(9, &[7])];
+        assert_eq!(told(&assembly.hear(&both, 11)), [(9, 12, true)]);
+        assert_eq!(told(&assembly.hear(&both, 11)), []);
+        let both = [report(9, &[5, 6, 7, 8]), report(9, &[7, 8, 9, 10])];
+        assert_eq!(told(&assembly.hear(&both, 13)), [(10, 14, true), (11, 16, true)], "a meeting was missed");
+    }
+
+    #[test]
+    fn who_is_alone_waits_for_nobody() {
+        let mut assembly = Assembly::default();
+        assembly.hear(&[report(9, &[5])], 10);
+        assert_eq!(told(&assembly.hear(&[report(9, &[5, 6])], 11)), [(10, 6, true)]);
+    }
+
+    #[test]
+    fn what_one_has_not_told_nobody_knows_and_who_was_not_there_counts_nothing() {
+        let mut assembly = Assembly::default();
+        let ann = report(9, &[5, 5, 5, 5]);
+        assembly.hear(&[ann.clone(), ann.clone()], 10);
+        // One has died after second 9, one has just come.
+        let all = [ann.clone(), report(9, &[7]), report(11, &[3, 3]), Vec::new()];
+        assert_eq!(told(&assembly.hear(&all, 13)), [(9, 12, true), (10, 5, false), (11, 8, false)]);
+        // One whose report no longer reaches back.
+        let mut late = Assembly::default();
+        late.hear(&[ann.clone(), ann.clone()], 10);
+        let long = report(10, &[1; REPORTED]);
+        assert_eq!(told(&late.hear(&[ann, long], 12)), [(9, 5, false), (10, 6, true)]);
+    }
+
+    #[test]
+    fn a_holder_that_was_frozen_for_a_day_sums_a_bounded_time() {
+        let mut assembly = Assembly::default();
+        assembly.hear(&[report(9, &[5])], 10);
+        assert_eq!(assembly.hear(&[report(9, &[5])], 100_000).len() as u64, LONGEST_GAP);
+        assert_eq!(assembly.hear(&[report(9, &[5])], 50), [], "a clock that goes back brings nothing again");
+    }
+}

@@ -1,0 +1,190 @@
+//! This gateway's seat among those that share the limit: one of them adapts, the others report and follow.
+
+use std::collections::VecDeque;
+
+use tidegate_policy::Timestamp;
+use tidegate_store::{Council, CouncilFault, CouncilTerms, Decree, Meeting, Overlay, Store};
+use tokio::task::JoinSet;
+
+use super::assembly::{Assembly, REPORTED};
+use super::second::Second;
+use crate::limits::Limit;
+
+const NANOS: u64 = 1_000_000_000;
+
+/// A seat in the council of one limit.
+pub(crate) struct Seat {
+    /// Away while a meeting takes place.
+    council: Option<Council>,
+    meetings: JoinSet<(Council, Result<Meeting, CouncilFault>)>,
+    role: Role,
+    assembly: Assembly,
+    recent: VecDeque<Second>,
+    /// Seconds that nobody has learnt from.
+    untold: Vec<Second>,
+    /// Whether nobody else was at the last meeting.
+    is_alone: bool,
+    /// What was last handed in.
+    published: Option<String>,
+    /// What all follow, and until when it is good if nobody says more.
+    overlay: Option<(Vec<u8>, Timestamp)>,
+}
+
+/// What this gateway does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Nobody knows yet.
+    New,
+    Holder {
+        term: u64,
+    },
+    Follower,
+}
+
+/// What a meeting brought.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Seconds of all together, for the one that adapts.
+    pub(crate) seconds: Vec<Second>,
+    pub(crate) turn: Turn,
+    /// What is published.
+    pub(crate) overlay: Option<Vec<u8>>,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// As before.
+    #[default]
+    Same,
+    /// This gateway's, from now on: it begins with what is published.
+    Mine,
+    /// Another's, from now on.
+    Others,
+}
+
+impl Seat {
+    /// A seat for this limit, if it is shared.
+    pub(crate) fn take(limit: &Limit, store: Option<&Store>) -> Option<Self> {
+        let store = store.filter(|_| Self::is_for(limit))?;
+        let council = store.council(&limit.settings.name, CouncilTerms::default()).ok()?;
+        Some(Self {
+            council: Some(council),
+            meetings: JoinSet::new(),
+            role: Role::New,
+            assembly: Assembly::default(),
+            recent: VecDeque::new(),
+            untold: Vec::new(),
+            is_alone: false,
+            published: None,
+            overlay: None,
+        })
+    }
+
+    /// Whether a limit is shared.
+    pub(crate) fn is_for(limit: &Limit) -> bool {
+        matches!(limit.counts, crate::limits::Counts::Shared(_))
+    }
+
+    /// Whether this gateway is the one that adapts. While Redis is away that is who was it last.
+    pub(crate) fn is_holder(&self) -> bool {
+        matches!(self.role, Role::Holder { .. })
+    }
+
+    /// This gateway has seen these.
+    pub(crate) fn saw(&mut self, seconds: Vec<Second>) {
+        self.recent.extend(seconds.iter().cloned());
+        self.untold.extend(seconds);
+        while self.recent.len() > REPORTED {
+            self.recent.pop_front();
+        }
+        let excess = self.untold.len().saturating_sub(2 * REPORTED);
+        self.untold.drain(..excess);
+    }
+
+    /// Whether there is something to publish that has not been.
+    pub(crate) fn has_news(&self, decree: Option<&str>) -> bool {
+        self.is_holder() && self.council.is_some() && self.published.as_deref() != decree
+    }
+
+    /// Meets the others, unless a meeting takes place already. `decree` is what they shall follow, if it is this gateway's to say.
+    pub(crate) fn meet(&mut self, decree: Option<String>) {
+        let Some(mut council) = self.council.take() else { return };
+        let recent: Vec<&Second> = self.recent.iter().collect();
+        let report = serde_json::to_vec(&recent).unwrap_or_default();
+        let role = self.role;
+        self.published.clone_from(&decree);
+        self.meetings.spawn(async move {
+            let overlay = decree.as_deref().map(str::as_bytes);
+            let decree = match role {
+                Role::Holder { term } => Some(Decree { term, overlay }),
+                Role::New | Role::Follower => None,
+            };
+            let met = council.meet(&report, decree).await;
+            (council, met)
+        });
+    }
+
+    /// The end of the meeting that takes place; never without one.
+    pub(crate) async fn met(&mut self) -> Result<Meeting, CouncilFault> {
+        match self.meetings.join_next().await {
+            Some(Ok((council, met))) => {
+                self.council = Some(council);
+                met
+            }
+            Some(Err(_)) | None => std::future::pending().await,
+        }
+    }
+
+    /// What the meeting means, at this moment.
+    pub(crate) fn hear(&mut self, met: Result<Meeting, CouncilFault>, now: Timestamp) -> Heard {
+        let untold = std::mem::take(&mut self.untold);
+        let Ok(meeting) = met else { return self.hear_nobody(untold, now) };
+        let before = self.role;
+        self.overlay = meeting.overlay.as_ref().map(|overlay| (overlay.bytes.clone(), now + overlay.left));
+        let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
+        let Some(reports) = &meeting.reports else {
+            self.role = Role::Follower;
+            self.is_alone = false;
+            let turn = if before == Role::Follower { Turn::Same } else { Turn::Others };
+            return Heard { turn, overlay, ..Heard::default() };
+        };
+        self.role = Role::Holder { term: meeting.term };
+        self.is_alone = reports.len() == 1;
+        // What can't be read has no seconds: such a member makes nothing whole.
+        let read = |bytes: &[u8]| serde_json::from_slice::<Vec<Second>>(bytes).unwrap_or_default();
+        let reports: Vec<Vec<Second>> = reports.iter().map(|report| read(&report.bytes)).collect();
+        let seconds = self.assembly.hear(&reports, now.as_nanos() / NANOS);
+        let turn = if is_mine_still(before, &meeting) { Turn::Same } else { Turn::Mine };
+        Heard { seconds, turn, overlay }
+    }
+
+    /// Redis has not answered: who was alone still is, to others nobody listens, and what all follow is good for its time.
+    fn hear_nobody(&mut self, untold: Vec<Second>, now: Timestamp) -> Heard {
+        self.overlay.take_if(|(_, until)| *until <= now);
+        let mut seconds = if self.is_holder() { untold } else { Vec::new() };
+        for second in &mut seconds {
+            second.is_whole &= self.is_alone;
+        }
+        let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
+        Heard { seconds, overlay, ..Heard::default() }
+    }
+
+    /// Lets another adapt at once.
+    pub(crate) async fn leave(mut self) {
+        if self.council.is_none() {
+            let _met = self.met().await;
+        }
+        if let Some(council) = self.council.take() {
+            // If Redis is away, the lease ends by itself.
+            let _left = council.leave().await;
+        }
+    }
+}
+
+/// Whether nobody else has decided anything since this gateway last held the lease.
+fn is_mine_still(before: Role, meeting: &Meeting) -> bool {
+    let Role::Holder { term } = before else { return false };
+    let is_others = |overlay: &Overlay| overlay.term > term && overlay.term != meeting.term;
+    !meeting.overlay.as_ref().is_some_and(is_others)
+}
