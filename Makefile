@@ -50,3 +50,7 @@ soak: setup ## the long checks: a million steps for each algorithm in Rust and L
 .PHONY: demo
 demo: ## the same bursts through every algorithm, in simulated time
 	cargo run --quiet --release -p tidegate-policy --example compare
+
+.PHONY: forecast-table
+forecast-table: ## how good forecasts are, as a table in Markdown; DATA=DIR adds the CSV files of 5-minute steps there
+	cargo run --quiet --release -p tidegate-forecast --example table -- "$(DATA)"

@@ -2,7 +2,7 @@
 //! followed.
 
 use crate::forecaster::{Forecast, Forecaster, LEVELS};
-use crate::{History, Settings};
+use crate::{History, Season, Settings};
 
 /// What a backtest found.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,12 +15,30 @@ pub struct Outcome {
     pub scores: Vec<Score>,
     /// Of all of them together.
     pub quantiles: Vec<QuantileScore>,
-    /// The same for the highest step of a horizon.
+    /// How many of all values lay from the 10 % to the 90 % quantile, both included: where many values are the same, such as nothing, these
+    /// are more than 80 %.
+    pub within_band: f64,
+    /// The same as `quantiles` for the highest step of a horizon.
     pub peaks: Vec<QuantileScore>,
     /// The mean distance of the highest step from the middle of what was expected, as a share of it.
     pub peak_error: f64,
+    /// The cycles that were known at the end, the strongest first.
+    pub seasons: Vec<Season>,
     /// Each forecast's first values, to be drawn.
     pub course: Vec<Course>,
+}
+
+impl Outcome {
+    /// How good a model was; none if there is none of this name.
+    pub fn score(&self, name: &str) -> Option<&Score> {
+        self.scores.iter().find(|score| score.name == name)
+    }
+
+    /// The best single model, of those that nearly always had something to say: one that speaks only where it is easy can't be compared.
+    pub fn best_single(&self) -> Option<&Score> {
+        let single = self.scores.iter().filter(|score| score.name != COMBINATION);
+        single.filter(|score| score.origins * 10 >= self.origins * 9).min_by(|a, b| a.mase.total_cmp(&b.mase))
+    }
 }
 
 /// How good one model was.
@@ -58,6 +76,17 @@ pub struct Course {
     pub band: (Vec<f64>, Vec<f64>),
 }
 
+impl Course {
+    fn new(place: usize, forecast: &Forecast, steps: usize) -> Self {
+        let first = |path: &[f64]| path[..steps.clamp(1, path.len())].to_vec();
+        Self {
+            place,
+            mean: first(&forecast.mean),
+            band: (first(forecast.quantile(0.1)), first(forecast.quantile(0.9))),
+        }
+    }
+}
+
 /// The name of all models together.
 pub const COMBINATION: &str = "combination";
 
@@ -80,14 +109,13 @@ pub fn backtest(
             && told + settings.horizon <= history.values.len()
             && let Some(forecast) = forecaster.forecast()
         {
-            // After a gap at the end the forecast begins where the known values end.
+            // After a gap at the end the forecast begins where the known values end, and within one it is the same as before.
             let begin = ((forecast.start - history.start) / i64::from(history.step)) as usize;
-            sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);
-            sums.course.push(Course {
-                place: begin,
-                mean: forecast.mean[..settings.stride.min(settings.horizon)].to_vec(),
-                band: (forecast.quantile(0.1).to_vec(), forecast.quantile(0.9).to_vec()),
-            });
+            if sums.course.last().is_none_or(|course| course.place < begin) {
+                sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);
+                sums.course.push(Course::new(begin, &forecast, settings.stride));
+                sums.seasons = forecast.seasons;
+            }
         }
     }
     sums.outcome(unit(history))
@@ -104,8 +132,10 @@ struct Sums {
     origins: usize,
     models: Vec<ModelSum>,
     quantiles: [QuantileSum; LEVELS.len()],
+    within_band: usize,
     peaks: [QuantileSum; LEVELS.len()],
     peak_error: f64,
+    seasons: Vec<Season>,
     course: Vec<Course>,
 }
 
@@ -157,6 +187,9 @@ impl Sums {
             known().for_each(|(lead, value)| self.quantiles[place].add(level, forecast.quantiles[place][lead], value));
             self.peaks[place].add(level, forecast.peak[place], highest);
         }
+        let band = forecast.quantile(0.1).iter().zip(forecast.quantile(0.9)).map(|(low, high)| *low..=*high);
+        let band: Vec<_> = band.collect();
+        self.within_band += known().filter(|(lead, value)| band[*lead].contains(value)).count();
         let middle = forecast.highest(0.5);
         self.peak_error += (highest - middle).abs() / highest.max(1.0);
     }
@@ -202,8 +235,10 @@ impl Sums {
             unit,
             scores: self.models.into_iter().map(score).collect(),
             quantiles: of(self.quantiles),
+            within_band: self.within_band as f64 / self.quantiles[0].count.max(1) as f64,
             peaks: of(self.peaks),
             peak_error: self.peak_error / origins as f64,
+            seasons: self.seasons,
             course: self.course,
         })
     }

@@ -32,6 +32,22 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// What suits a series with steps of so many seconds: by seconds a minute ahead, of an hour kept; by minutes and more an hour of
+    /// five-minute steps ahead, of two weeks kept.
+    pub fn for_step(step: u32) -> Self {
+        match step {
+            0..60 => Self { step, ..Self::default() },
+            _ => Self { step, horizon: 12, stride: 6, kept: 4_096 },
+        }
+    }
+
+    /// After how many values forecasts are worth being judged: five horizons by the second; where cycles are days, two of them.
+    pub fn warm_up(self) -> usize {
+        if self.step < 60 { 300 } else { 600 }
+    }
+}
+
 /// A series and its models. It is handed values, and tells what it expects.
 ///
 /// Every few steps each model makes a forecast that is kept until it is known how good it was. A model's weight is its recent loss to the power

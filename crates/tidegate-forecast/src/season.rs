@@ -3,7 +3,7 @@
 mod fold;
 
 use crate::History;
-use fold::Folded;
+use fold::Foldable;
 
 /// A cycle that repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,8 +90,7 @@ fn seasons_of(values: &[f64]) -> Vec<Season> {
         && let Some(mut season) = strongest(&values)
     {
         let before = known(&values);
-        let profile = Folded::new(&values, season.period).profile;
-        values.iter_mut().enumerate().for_each(|(place, value)| *value -= profile.at(place as f64));
+        values = Foldable::new(&values).without(season.period);
         // Of the whole, not of what earlier ones have left.
         season.strength = ((before - known(&values)) / all).clamp(0.0, 1.0);
         if !found.is_empty() && season.strength < WEAKEST / 4.0 {
@@ -154,24 +153,23 @@ fn peaks(likeness: &[f64]) -> Vec<usize> {
 /// The best length within a step of `lag`, if it is a cycle at all: first by a few cycles, then closely by more of them.
 fn refine(values: &[f64], lag: usize) -> Option<Season> {
     let newest = |cycles: usize| &values[values.len().saturating_sub(lag * cycles)..];
-    let (period, _) = best_length(newest(FEW_CYCLES), lag as f64, 1.0)?;
-    let values = newest(MANY_CYCLES);
+    let (period, _) = best_length(Foldable::new(newest(FEW_CYCLES)), lag as f64, 1.0)?;
+    let values = Foldable::new(newest(MANY_CYCLES));
     let (period, strength) = best_length(values, period, 2.0 / FEW_CYCLES as f64)?;
-    let count = values.iter().filter(|value| !value.is_nan()).count();
     // What a fold explains by chance grows with the number of its parts.
-    let freedom = (count as f64 - period).max(1.0);
+    let freedom = (values.known_count() as f64 - period).max(1.0);
     let chance = WEAKEST + 1.5 * (2.0 / freedom).sqrt();
     (strength >= chance).then_some(Season { period, strength })
 }
 
 /// The length within `reach` of `about` whose fold explains most of these values, and how much.
-fn best_length(values: &[f64], about: f64, reach: f64) -> Option<(f64, f64)> {
+fn best_length(values: Foldable<'_>, about: f64, reach: f64) -> Option<(f64, f64)> {
     // Over all of the values a wrong length may be off by a quarter of a step.
     let fraction = (0.25 * about / values.len() as f64).min(0.25);
     let tries = (reach / fraction).ceil() as i32;
     let scored = (-tries..=tries).map(|at| {
         let period = about + f64::from(at) * fraction;
-        (period, Folded::new(values, period).explained())
+        (period, values.explained(period))
     });
     let scored: Vec<(f64, f64)> = scored.filter(|(period, _)| *period >= 2.0).collect();
     let best = scored.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
