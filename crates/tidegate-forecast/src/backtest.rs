@@ -18,7 +18,7 @@ pub struct Outcome {
     /// How many of all values lay from the 10 % to the 90 % quantile, both included: where many values are the same, such as nothing, these
     /// are more than 80 %.
     pub within_band: f64,
-    /// The same as `quantiles` for the highest step of a horizon.
+    /// The same as `quantiles` for the highest step of a horizon, of those in which nearly all steps are known.
     pub peaks: Vec<QuantileScore>,
     /// The mean distance of the highest step from the middle of what was expected, as a share of it.
     pub peak_error: f64,
@@ -183,15 +183,20 @@ impl Sums {
         }
         self.add(COMBINATION, Some(&forecast.mean), 1.0, known());
         let highest = known().map(|(_, value)| value).fold(0.0, f64::max);
+        // With more gaps than that the highest may be in one of them.
+        let is_peak_known = known().count() * 10 >= came.len() * 9;
         for (place, level) in LEVELS.into_iter().enumerate() {
             known().for_each(|(lead, value)| self.quantiles[place].add(level, forecast.quantiles[place][lead], value));
-            self.peaks[place].add(level, forecast.peak[place], highest);
+            if is_peak_known {
+                self.peaks[place].add(level, forecast.peak[place], highest);
+            }
         }
         let band = forecast.quantile(0.1).iter().zip(forecast.quantile(0.9)).map(|(low, high)| *low..=*high);
         let band: Vec<_> = band.collect();
         self.within_band += known().filter(|(lead, value)| band[*lead].contains(value)).count();
-        let middle = forecast.highest(0.5);
-        self.peak_error += (highest - middle).abs() / highest.max(1.0);
+        if is_peak_known {
+            self.peak_error += (highest - forecast.highest(0.5)).abs() / highest.max(1.0);
+        }
     }
 
     fn add(
@@ -237,7 +242,7 @@ impl Sums {
             quantiles: of(self.quantiles),
             within_band: self.within_band as f64 / self.quantiles[0].count.max(1) as f64,
             peaks: of(self.peaks),
-            peak_error: self.peak_error / origins as f64,
+            peak_error: self.peak_error / self.peaks[0].count.max(1) as f64,
             seasons: self.seasons,
             course: self.course,
         })

@@ -6,12 +6,15 @@ mod csv_series;
 pub mod forecaster;
 mod model;
 pub mod models;
+pub mod plot;
 mod quantile;
 mod season;
 mod series;
+mod span;
 
 pub use csv_series::series_from_csv;
 pub use forecaster::{Forecast, Forecaster, Settings};
 pub use model::{Model, NotLearnt};
 pub use season::{Season, seasons};
 pub use series::{History, Series};
+pub use span::span;

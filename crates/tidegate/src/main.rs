@@ -2,6 +2,7 @@
 
 mod check;
 mod environment;
+mod forecast;
 mod gateway;
 mod load;
 mod orders;
@@ -29,6 +30,7 @@ enum Command {
     Gateway(gateway::Arguments),
     Target(target::Arguments),
     Load(load::Arguments),
+    Forecast(forecast::Arguments),
     Check(check::Arguments),
     /// Print a completion script for a shell
     Completions {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Gateway(arguments) => gateway::run(arguments),
         Command::Target(arguments) => target::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
+        Command::Forecast(arguments) => forecast::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions { shell } => {
             // Into memory first: it panics when it can't write.

@@ -127,6 +127,8 @@ fn main() -> ExitCode {
         }
     }
     eprintln!("{:.1} s", started.elapsed().as_secs_f64());
-    broken.iter().for_each(|reason| eprintln!("{reason}"));
+    for reason in &broken {
+        eprintln!("{reason}");
+    }
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
