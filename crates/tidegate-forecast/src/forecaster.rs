@@ -1,5 +1,6 @@
 //! Several models together, each weighed by how well it did lately.
 
+mod doubt;
 mod member;
 mod pending;
 mod spread;
@@ -7,7 +8,9 @@ mod spread;
 use std::collections::VecDeque;
 
 use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
+use crate::season::lasting;
 use crate::{History, Model, Season, Series, seasons};
+use doubt::Doubt;
 use member::{Member, combined, weights};
 use pending::Pending;
 use spread::Spread;
@@ -57,6 +60,7 @@ impl Settings {
 pub struct Forecaster {
     settings: Settings,
     series: Series,
+    doubt: Doubt,
     members: Vec<Member>,
     seasons: Vec<Season>,
     /// The end of the history in which they were looked for.
@@ -118,12 +122,16 @@ impl Forecast {
 }
 
 impl Forecaster {
-    /// One with the simple models.
+    /// One with the simple models. Settings are at least 1 each.
     pub fn new(settings: Settings) -> Self {
+        let Settings { step, horizon, stride, kept } = settings;
+        let settings =
+            Settings { step: step.max(1), horizon: horizon.max(1), stride: stride.max(1), kept: kept.max(1) };
         let horizon = settings.horizon;
         let mut forecaster = Self {
             settings,
             series: Series::new(settings.step, settings.kept),
+            doubt: Doubt::default(),
             members: Vec::new(),
             seasons: Vec::new(),
             seasons_at: None,
@@ -150,12 +158,17 @@ impl Forecaster {
         self
     }
 
-    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it can't be used.
+    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it can't be used: no
+    /// number from 0 on, older than all that is kept, or so far above all others that it is believed only when the next one tells the same.
     pub fn observe(&mut self, second: i64, value: f64) -> bool {
         let end = self.series.history().end();
-        if !self.series.put(second, value) {
+        if !self.series.takes(second, value) {
             return false;
         }
+        if !self.doubt.believes(self.series.history(), self.settings.kept, second, value) {
+            return false;
+        }
+        self.series.put(second, value);
         if second < end && !self.pending.is_empty() {
             return true;
         }
@@ -214,8 +227,10 @@ impl Forecaster {
             return false;
         }
         self.seasons_at = Some(end);
-        let before = self.seasons.first().map(|season| season.period);
-        self.seasons = seasons(history);
+        let known = self.seasons.first().copied();
+        let before = known.map(|season| season.period);
+        let found = seasons(history);
+        self.seasons = known.and_then(|known| lasting(history, known, &found)).unwrap_or(found);
         let now = self.seasons.first().map(|season| season.period);
         match (before, now) {
             (Some(before), Some(now)) => (before - now).abs() > 0.01 * now,
