@@ -47,6 +47,10 @@ soak: setup ## the long checks: a million steps for each algorithm in Rust and L
 	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test protocols -- streaming
 	TIDEGATE_OVERLOAD_SECONDS=60 cargo test -p tidegate --test target -- --nocapture ten_times
 
+.PHONY: parity
+parity: ## Prophet here beside Python's: a table of differences; DATA=DIR adds real series
+	scripts/prophet-parity $(if $(DATA),--data "$(DATA)")
+
 .PHONY: demo
 demo: ## the same bursts through every algorithm, in simulated time
 	cargo run --quiet --release -p tidegate-policy --example compare

@@ -2,7 +2,7 @@
 //! followed.
 
 use crate::forecaster::{Forecast, Forecaster, LEVELS};
-use crate::{History, Season, Settings};
+use crate::{History, Season, Settings, models};
 
 /// What a backtest found.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,10 +34,11 @@ impl Outcome {
         self.scores.iter().find(|score| score.name == name)
     }
 
-    /// The best single model, of those that nearly always had something to say: one that speaks only where it is easy can't be compared.
-    pub fn best_single(&self) -> Option<&Score> {
-        let single = self.scores.iter().filter(|score| score.name != COMBINATION);
-        single.filter(|score| score.origins * 10 >= self.origins * 9).min_by(|a, b| a.mase.total_cmp(&b.mase))
+    /// The best single simple model, of those that nearly always had something to say: one that speaks only where it is easy can't be
+    /// compared.
+    pub fn best_simple(&self) -> Option<&Score> {
+        let simple = self.scores.iter().filter(|score| models::SIMPLE.contains(&score.name));
+        simple.filter(|score| score.origins * 10 >= self.origins * 9).min_by(|a, b| a.mase.total_cmp(&b.mase))
     }
 }
 
@@ -86,6 +87,9 @@ impl Course {
         }
     }
 }
+
+/// By this share two values may differ and count as the same: where load repeats exactly, rounding would decide what lies below.
+const SAME: f64 = 1e-6;
 
 /// The name of all models together.
 pub const COMBINATION: &str = "combination";
@@ -158,7 +162,7 @@ struct QuantileSum {
 impl QuantileSum {
     fn add(&mut self, level: f64, expected: f64, came: f64) {
         let distance = came - expected;
-        self.covered += usize::from(distance <= 0.0);
+        self.covered += usize::from(distance <= SAME * came.max(1.0));
         self.count += 1;
         self.pinball += (level * distance).max((level - 1.0) * distance);
     }
@@ -191,9 +195,13 @@ impl Sums {
                 self.peaks[place].add(level, forecast.peak[place], highest);
             }
         }
-        let band = forecast.quantile(0.1).iter().zip(forecast.quantile(0.9)).map(|(low, high)| *low..=*high);
-        let band: Vec<_> = band.collect();
-        self.within_band += known().filter(|(lead, value)| band[*lead].contains(value)).count();
+        let band = forecast.quantile(0.1).iter().copied().zip(forecast.quantile(0.9).iter().copied());
+        let band: Vec<(f64, f64)> = band.collect();
+        let is_within = |(lead, value): &(usize, f64)| {
+            let (low, high) = band[*lead];
+            (low - SAME * low.max(1.0)..=high + SAME * high.max(1.0)).contains(value)
+        };
+        self.within_band += known().filter(is_within).count();
         if is_peak_known {
             self.peak_error += (highest - forecast.highest(0.5)).abs() / highest.max(1.0);
         }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
 use crate::season::lasting;
-use crate::{History, Model, Season, Series, seasons};
+use crate::{History, Model, ProphetModel, Season, Series, seasons};
 use doubt::Doubt;
 use member::{Member, combined, weights};
 use pending::Pending;
@@ -145,6 +145,12 @@ impl Forecaster {
         forecaster.add_simple(SeasonalMean::default());
         forecaster.add_simple(SeasonalLevel::default());
         forecaster
+    }
+
+    /// The same, and Prophet, which learns once in a horizon, or in a sixty-fourth of what is kept if that is longer.
+    pub fn with_prophet(settings: Settings) -> Self {
+        let every = settings.horizon.max(settings.kept / 64);
+        Self::new(settings).with_slow(ProphetModel::default(), every)
     }
 
     fn add_simple(&mut self, model: impl Model + 'static) {

@@ -32,7 +32,7 @@ impl Row {
     fn new(name: String, is_periodic: bool, series: &Series) -> Option<Self> {
         let settings = Settings::for_step(series.step());
         let warm_up = settings.warm_up();
-        let outcome = backtest(series.history(), settings, warm_up, Forecaster::new(settings))?;
+        let outcome = backtest(series.history(), settings, warm_up, Forecaster::with_prophet(settings))?;
         Some(Self { name, is_periodic, outcome })
     }
 
@@ -41,7 +41,7 @@ impl Row {
     }
 
     fn best(&self) -> f64 {
-        self.outcome.best_single().map_or(f64::NAN, |score| score.mase)
+        self.outcome.best_simple().map_or(f64::NAN, |score| score.mase)
     }
 
     /// What it breaks of what the combination promises.

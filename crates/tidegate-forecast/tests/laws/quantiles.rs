@@ -14,7 +14,7 @@ fn judged(generated: &Generated) -> Outcome {
 /// As `make forecast-table` judges it, of other load.
 fn assert_combination_is_worth_it(generated: &Generated, outcome: &Outcome) {
     let mase = |name: &str| outcome.score(name).expect("a score").mase;
-    let (together, best) = (mase("combination"), outcome.best_single().expect("one").mase);
+    let (together, best) = (mase("combination"), outcome.best_simple().expect("one").mase);
     assert!(together <= best * 1.05 || together <= best + 0.01, "{}: {together}, best {best}", generated.name);
     assert!(!generated.is_periodic || together <= 0.7 * mase("last"), "{}: {together}", generated.name);
 }

@@ -146,7 +146,7 @@ impl Arguments {
         let steps = series.history().values.len();
         let warm_up = given(self.warm_up, usual.warm_up().min(steps / 2));
         let outcome =
-            backtest(series.history(), settings, warm_up, Forecaster::new(settings)).ok_or_else(|| {
+            backtest(series.history(), settings, warm_up, Forecaster::with_prophet(settings)).ok_or_else(|| {
                 let (file, horizon) = (file.display(), settings.horizon);
                 format!("{file}: has {steps} steps, too few: the first {warm_up} are only learnt from, and a forecast is of {horizon} more")
             })?;

@@ -140,7 +140,7 @@ pub(super) fn overview(all: &[Tested], has_colours: bool) -> String {
     for tested in all {
         let outcome = &tested.outcome;
         let mase = |name: &str| outcome.score(name).map_or(f64::NAN, |score| score.mase);
-        let (best, best_mase) = outcome.best_single().map_or(("–", f64::NAN), |score| (score.name, score.mase));
+        let (best, best_mase) = outcome.best_simple().map_or(("–", f64::NAN), |score| (score.name, score.mase));
         let (all, last) = (mase(COMBINATION), mase("last"));
         let ratio = |other: f64| if other > 0.0 { percent(all / other) } else { "–".to_owned() };
         let peak =
