@@ -58,3 +58,7 @@ adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, 
 .PHONY: demo
 demo: ## the same bursts through every algorithm, in simulated time
 	cargo run --quiet --release -p tidegate-policy --example compare
+
+.PHONY: forecast-table
+forecast-table: ## how good forecasts are, as a table in Markdown; DATA=DIR adds the CSV files of 5-minute steps there
+	cargo run --quiet --release -p tidegate-forecast --example table -- "$(DATA)"

@@ -1,6 +1,5 @@
 //! From snapshots to advice: what is learnt of one limit.
 
-use crate::History;
 use crate::advice::{Advice, Bounds, Situation, advise};
 use crate::capacity::{LearntCapacity, Seen};
 use crate::forecaster::{Forecast, Forecaster, Settings};
@@ -66,9 +65,6 @@ pub struct Found {
 const ATTACK: f64 = 3.0;
 const ATTACK_REFUSED: f64 = 0.5;
 const ATTACK_SECONDS: f64 = 10.0;
-/// A value that is so many times the highest of the last ten minutes, and so much above it, is not believed at once.
-const MAD: f64 = 20.0;
-const MAD_MORE: f64 = 200.0;
 /// A clock may be set back by so many seconds without further ado, and so many snapshots must agree on anything else.
 const SET_BACK: f64 = 60.0;
 const AGREEING: u32 = 3;
@@ -148,13 +144,9 @@ impl Adviser {
 
     fn learn_load(&mut self, snapshot: &Snapshot, seconds: f64, capacity: Option<f64>) {
         let is_attack = snapshot.rejected > ATTACK_REFUSED && seconds >= ATTACK_SECONDS;
-        let highest = highest(self.forecaster.history());
-        let believed = |value: f64| {
-            let value = highest.map_or(value, |highest| value.min((highest * MAD).max(highest + MAD_MORE)));
-            match capacity {
-                Some(capacity) if value > capacity && (is_attack || value > capacity * ATTACK) => capacity,
-                _ => value,
-            }
+        let believed = |value: f64| match capacity {
+            Some(capacity) if value > capacity && (is_attack || value > capacity * ATTACK) => capacity,
+            _ => value,
         };
         let now = snapshot.timestamp.floor() as i64;
         if let Some(offered) = &snapshot.series {
@@ -172,8 +164,4 @@ impl Adviser {
             }
         }
     }
-}
-
-fn highest(history: History<'_>) -> Option<f64> {
-    history.last(MOST_SECONDS).known().map(|(_, value)| value).reduce(f64::max)
 }

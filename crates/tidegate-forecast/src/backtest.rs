@@ -2,7 +2,7 @@
 //! followed.
 
 use crate::forecaster::{Forecast, Forecaster, LEVELS};
-use crate::{History, Settings};
+use crate::{History, Season, Settings, models};
 
 /// What a backtest found.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,12 +15,31 @@ pub struct Outcome {
     pub scores: Vec<Score>,
     /// Of all of them together.
     pub quantiles: Vec<QuantileScore>,
-    /// The same for the highest step of a horizon.
+    /// How many of all values lay from the 10 % to the 90 % quantile, both included: where many values are the same, such as nothing, these
+    /// are more than 80 %.
+    pub within_band: f64,
+    /// The same as `quantiles` for the highest step of a horizon, of those in which nearly all steps are known.
     pub peaks: Vec<QuantileScore>,
     /// The mean distance of the highest step from the middle of what was expected, as a share of it.
     pub peak_error: f64,
+    /// The cycles that were known at the end, the strongest first.
+    pub seasons: Vec<Season>,
     /// Each forecast's first values, to be drawn.
     pub course: Vec<Course>,
+}
+
+impl Outcome {
+    /// How good a model was; none if there is none of this name.
+    pub fn score(&self, name: &str) -> Option<&Score> {
+        self.scores.iter().find(|score| score.name == name)
+    }
+
+    /// The best single simple model, of those that nearly always had something to say: one that speaks only where it is easy can't be
+    /// compared.
+    pub fn best_simple(&self) -> Option<&Score> {
+        let simple = self.scores.iter().filter(|score| models::SIMPLE.contains(&score.name));
+        simple.filter(|score| score.origins * 10 >= self.origins * 9).min_by(|a, b| a.mase.total_cmp(&b.mase))
+    }
 }
 
 /// How good one model was.
@@ -58,6 +77,20 @@ pub struct Course {
     pub band: (Vec<f64>, Vec<f64>),
 }
 
+impl Course {
+    fn new(place: usize, forecast: &Forecast, steps: usize) -> Self {
+        let first = |path: &[f64]| path[..steps.clamp(1, path.len())].to_vec();
+        Self {
+            place,
+            mean: first(&forecast.mean),
+            band: (first(forecast.quantile(0.1)), first(forecast.quantile(0.9))),
+        }
+    }
+}
+
+/// By this share two values may differ and count as the same: where load repeats exactly, rounding would decide what lies below.
+const SAME: f64 = 1e-6;
+
 /// The name of all models together.
 pub const COMBINATION: &str = "combination";
 
@@ -80,14 +113,13 @@ pub fn backtest(
             && told + settings.horizon <= history.values.len()
             && let Some(forecast) = forecaster.forecast()
         {
-            // After a gap at the end the forecast begins where the known values end.
+            // After a gap at the end the forecast begins where the known values end, and within one it is the same as before.
             let begin = ((forecast.start - history.start) / i64::from(history.step)) as usize;
-            sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);
-            sums.course.push(Course {
-                place: begin,
-                mean: forecast.mean[..settings.stride.min(settings.horizon)].to_vec(),
-                band: (forecast.quantile(0.1).to_vec(), forecast.quantile(0.9).to_vec()),
-            });
+            if sums.course.last().is_none_or(|course| course.place < begin) {
+                sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);
+                sums.course.push(Course::new(begin, &forecast, settings.stride));
+                sums.seasons = forecast.seasons;
+            }
         }
     }
     sums.outcome(unit(history))
@@ -104,8 +136,10 @@ struct Sums {
     origins: usize,
     models: Vec<ModelSum>,
     quantiles: [QuantileSum; LEVELS.len()],
+    within_band: usize,
     peaks: [QuantileSum; LEVELS.len()],
     peak_error: f64,
+    seasons: Vec<Season>,
     course: Vec<Course>,
 }
 
@@ -128,7 +162,7 @@ struct QuantileSum {
 impl QuantileSum {
     fn add(&mut self, level: f64, expected: f64, came: f64) {
         let distance = came - expected;
-        self.covered += usize::from(distance <= 0.0);
+        self.covered += usize::from(distance <= SAME * came.max(1.0));
         self.count += 1;
         self.pinball += (level * distance).max((level - 1.0) * distance);
     }
@@ -153,12 +187,24 @@ impl Sums {
         }
         self.add(COMBINATION, Some(&forecast.mean), 1.0, known());
         let highest = known().map(|(_, value)| value).fold(0.0, f64::max);
+        // With more gaps than that the highest may be in one of them.
+        let is_peak_known = known().count() * 10 >= came.len() * 9;
         for (place, level) in LEVELS.into_iter().enumerate() {
             known().for_each(|(lead, value)| self.quantiles[place].add(level, forecast.quantiles[place][lead], value));
-            self.peaks[place].add(level, forecast.peak[place], highest);
+            if is_peak_known {
+                self.peaks[place].add(level, forecast.peak[place], highest);
+            }
         }
-        let middle = forecast.highest(0.5);
-        self.peak_error += (highest - middle).abs() / highest.max(1.0);
+        let band = forecast.quantile(0.1).iter().copied().zip(forecast.quantile(0.9).iter().copied());
+        let band: Vec<(f64, f64)> = band.collect();
+        let is_within = |(lead, value): &(usize, f64)| {
+            let (low, high) = band[*lead];
+            (low - SAME * low.max(1.0)..=high + SAME * high.max(1.0)).contains(value)
+        };
+        self.within_band += known().filter(is_within).count();
+        if is_peak_known {
+            self.peak_error += (highest - forecast.highest(0.5)).abs() / highest.max(1.0);
+        }
     }
 
     fn add(
@@ -202,8 +248,10 @@ impl Sums {
             unit,
             scores: self.models.into_iter().map(score).collect(),
             quantiles: of(self.quantiles),
+            within_band: self.within_band as f64 / self.quantiles[0].count.max(1) as f64,
             peaks: of(self.peaks),
-            peak_error: self.peak_error / origins as f64,
+            peak_error: self.peak_error / self.peaks[0].count.max(1) as f64,
+            seasons: self.seasons,
             course: self.course,
         })
     }

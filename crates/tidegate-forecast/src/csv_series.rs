@@ -64,10 +64,10 @@ fn times(rows: &[Row]) -> Result<Vec<i64>, BadLine> {
     rows.iter().enumerate().map(time).collect()
 }
 
-/// The median of the distances.
+/// The median of the distances, of two the shorter.
 fn usual_step(times: &[i64]) -> Option<u32> {
     let mut distances: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0).collect();
     distances.sort_unstable();
-    let step = *distances.get(distances.len() / 2)?;
+    let step = *distances.get(distances.len().checked_sub(1)? / 2)?;
     u32::try_from(step).ok().filter(|step| i128::from(*step) <= LONGEST_STEP)
 }

@@ -1,6 +1,7 @@
 //! Several models together, each weighed by how well it did lately.
 
 mod accuracy;
+mod doubt;
 mod member;
 mod pending;
 mod spread;
@@ -10,7 +11,9 @@ pub use accuracy::Accuracy;
 use std::collections::VecDeque;
 
 use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
-use crate::{History, Model, Season, Series, seasons};
+use crate::season::lasting;
+use crate::{History, Model, ProphetModel, Season, Series, seasons};
+use doubt::Doubt;
 use member::{Member, combined, trials, weights};
 use pending::Pending;
 use spread::Spread;
@@ -35,6 +38,22 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// What suits a series with steps of so many seconds: by seconds a minute ahead, of an hour kept; by minutes and more an hour of
+    /// five-minute steps ahead, of two weeks kept.
+    pub fn for_step(step: u32) -> Self {
+        match step {
+            0..60 => Self { step, ..Self::default() },
+            _ => Self { step, horizon: 12, stride: 6, kept: 4_096 },
+        }
+    }
+
+    /// After how many values forecasts are worth being judged: five horizons by the second; where cycles are days, two of them.
+    pub fn warm_up(self) -> usize {
+        if self.step < 60 { 300 } else { 600 }
+    }
+}
+
 /// A series and its models. It is handed values, and tells what it expects.
 ///
 /// Every few steps each model makes a forecast that is kept until it is known how good it was. A model's weight is its recent loss to the power
@@ -44,6 +63,7 @@ impl Default for Settings {
 pub struct Forecaster {
     settings: Settings,
     series: Series,
+    doubt: Doubt,
     members: Vec<Member>,
     seasons: Vec<Season>,
     /// The end of the history in which they were looked for.
@@ -109,12 +129,16 @@ impl Forecast {
 }
 
 impl Forecaster {
-    /// One with the simple models.
+    /// One with the simple models. Settings are at least 1 each.
     pub fn new(settings: Settings) -> Self {
+        let Settings { step, horizon, stride, kept } = settings;
+        let settings =
+            Settings { step: step.max(1), horizon: horizon.max(1), stride: stride.max(1), kept: kept.max(1) };
         let horizon = settings.horizon;
         let mut forecaster = Self {
             settings,
             series: Series::new(settings.step, settings.kept),
+            doubt: Doubt::default(),
             members: Vec::new(),
             seasons: Vec::new(),
             seasons_at: None,
@@ -131,6 +155,12 @@ impl Forecaster {
         forecaster
     }
 
+    /// The same, and Prophet, which learns once in a horizon, or in a sixty-fourth of what is kept if that is longer.
+    pub fn with_prophet(settings: Settings) -> Self {
+        let every = settings.horizon.max(settings.kept / 64);
+        Self::new(settings).with_slow(ProphetModel::default(), every)
+    }
+
     fn add_simple(&mut self, model: impl Model + 'static) {
         self.members.push(Member::simple(Box::new(model), self.settings.horizon));
     }
@@ -142,12 +172,17 @@ impl Forecaster {
         self
     }
 
-    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it can't be used.
+    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it can't be used: no
+    /// number from 0 on, older than all that is kept, or so far above all others that it is believed only when the next one tells the same.
     pub fn observe(&mut self, second: i64, value: f64) -> bool {
         let end = self.series.history().end();
-        if !self.series.put(second, value) {
+        if !self.series.takes(second, value) {
             return false;
         }
+        if !self.doubt.believes(self.series.history(), self.settings.kept, second, value) {
+            return false;
+        }
+        self.series.put(second, value);
         if second < end && !self.pending.is_empty() {
             return true;
         }
@@ -194,9 +229,12 @@ impl Forecaster {
             member.learn(history, &self.seasons, changed);
         }
         if changed {
-            // What was expected before the cycle was known as it is now says nothing about what is expected from here on.
-            self.pending.clear();
-            self.spread = self.tried_spread();
+            let tried = self.tried_spread();
+            if tried.is_much_narrower_than(&self.spread) {
+                // What was expected before the cycle was known says nothing about what is expected from here on.
+                self.spread = tried;
+                self.pending.clear();
+            }
         }
         let history = self.series.history();
         let paths = self.paths(history);
@@ -217,8 +255,10 @@ impl Forecaster {
             return false;
         }
         self.seasons_at = Some(end);
-        let before = self.seasons.first().map(|season| season.period);
-        self.seasons = seasons(history);
+        let known = self.seasons.first().copied();
+        let before = known.map(|season| season.period);
+        let found = seasons(history);
+        self.seasons = known.and_then(|known| lasting(history, known, &found)).unwrap_or(found);
         let now = self.seasons.first().map(|season| season.period);
         match (before, now) {
             (Some(before), Some(now)) => (before - now).abs() > 0.01 * now,
@@ -242,6 +282,7 @@ impl Forecaster {
     /// Forgets all that came, and what was learnt from it about models; not what models have learnt.
     pub fn forget(&mut self) {
         self.series = Series::new(self.settings.step, self.settings.kept);
+        self.doubt = Doubt::default();
         (self.seasons, self.seasons_at, self.origin) = (Vec::new(), None, None);
         self.pending.clear();
         self.spread = Spread::new(self.settings.horizon);

@@ -12,6 +12,9 @@ pub use seasonal::{SeasonalLevel, SeasonalMean};
 
 use crate::History;
 
+/// What they are called.
+pub const SIMPLE: [&str; 5] = ["last", "ewma", "holt", "seasonal", "seasonal_level"];
+
 /// How much of the newest history smoothing is tuned on.
 const TUNED_ON: usize = 600;
 

@@ -23,6 +23,10 @@ impl Newest {
         }
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().copied()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }

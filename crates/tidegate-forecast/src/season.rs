@@ -3,7 +3,7 @@
 mod fold;
 
 use crate::History;
-use fold::Folded;
+use fold::Foldable;
 
 /// A cycle that repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +29,14 @@ const ALMOST_AS_GOOD: f64 = 0.93;
 /// So many cycles tell a length roughly, and so many closely.
 const FEW_CYCLES: usize = 8;
 const MANY_CYCLES: usize = 64;
+/// By so much of itself a length may be off at first.
+const SHIFTED: f64 = 0.03;
+/// The newest part: so many cycles, and not fewer values.
+const LATE_CYCLES: f64 = 4.0;
+const FEWEST_LATE: usize = 200;
+/// A cycle holds there if it explains this share of what it does of the whole; another one must explain so much more of the variance.
+const STILL_HOLDS: f64 = 0.7;
+const CLEARLY_MORE: f64 = 0.2;
 /// More are not told apart in practice.
 const MOST_SEASONS: usize = 2;
 
@@ -48,7 +56,42 @@ pub fn seasons(history: History<'_>) -> Vec<Season> {
         found.sort_by(|a, b| b.strength.total_cmp(&a.strength));
         found.truncate(MOST_SEASONS);
     }
-    found
+    of_late(history, &found).unwrap_or(found)
+}
+
+/// The cycles of the newest part, if the strongest is still the one that was known there, though all of the history has found a much longer
+/// one. That is often a multiple that also fits what was before the cycle has become another one.
+pub(crate) fn lasting(history: History<'_>, known: Season, found: &[Season]) -> Option<Vec<Season>> {
+    let longer = found.first().filter(|longer| longer.period > 1.5 * known.period)?;
+    let width = ((2.0 * LATE_CYCLES * known.period) as usize).max(FEWEST_LATE);
+    let newer = seasons_of(&even(history.last(width), 1));
+    let strongest = newer.first().filter(|newer| (newer.period - known.period).abs() < SHIFTED * known.period)?;
+    let values = even(history.last((LATE_CYCLES * longer.period) as usize), 1);
+    let values = Foldable::new(&values);
+    let is_better = values.explained(longer.period) > values.explained(strongest.period) + CLEARLY_MORE;
+    (!is_better).then_some(newer)
+}
+
+/// The cycles of the newest part, where the strongest one of all no longer holds there: all of a long history is slow to forget a cycle
+/// that has become another one.
+fn of_late(history: History<'_>, found: &[Season]) -> Option<Vec<Season>> {
+    let before = found.first()?;
+    let mut width = ((LATE_CYCLES * before.period) as usize).max(FEWEST_LATE);
+    while width <= (history.values.len() / 2).min(MOST_VALUES) {
+        let values = even(history.last(width), 1);
+        let late = Foldable::new(&values);
+        let still = late.explained(before.period);
+        if still >= STILL_HOLDS * before.strength {
+            return None;
+        }
+        let newer = seasons_of(&values);
+        if newer.first().is_some_and(|newer| late.explained(newer.period) > still + CLEARLY_MORE) {
+            return Some(newer);
+        }
+        // The new one may be longer.
+        width *= 2;
+    }
+    None
 }
 
 /// The values without their trend, means of `width` each; NaN where nothing is known.
@@ -90,8 +133,7 @@ fn seasons_of(values: &[f64]) -> Vec<Season> {
         && let Some(mut season) = strongest(&values)
     {
         let before = known(&values);
-        let profile = Folded::new(&values, season.period).profile;
-        values.iter_mut().enumerate().for_each(|(place, value)| *value -= profile.at(place as f64));
+        values = Foldable::new(&values).without(season.period);
         // Of the whole, not of what earlier ones have left.
         season.strength = ((before - known(&values)) / all).clamp(0.0, 1.0);
         if !found.is_empty() && season.strength < WEAKEST / 4.0 {
@@ -154,24 +196,39 @@ fn peaks(likeness: &[f64]) -> Vec<usize> {
 /// The best length within a step of `lag`, if it is a cycle at all: first by a few cycles, then closely by more of them.
 fn refine(values: &[f64], lag: usize) -> Option<Season> {
     let newest = |cycles: usize| &values[values.len().saturating_sub(lag * cycles)..];
-    let (period, _) = best_length(newest(FEW_CYCLES), lag as f64, 1.0)?;
-    let values = newest(MANY_CYCLES);
-    let (period, strength) = best_length(values, period, 2.0 / FEW_CYCLES as f64)?;
-    let count = values.iter().filter(|value| !value.is_nan()).count();
+    let (period, _) = best_length(Foldable::new(newest(FEW_CYCLES)), lag as f64, 1.0)?;
+    let values = Foldable::new(newest(MANY_CYCLES));
+    let (period, strength) = climbed(values, period, 2.0 / FEW_CYCLES as f64)?;
     // What a fold explains by chance grows with the number of its parts.
-    let freedom = (count as f64 - period).max(1.0);
+    let freedom = (values.known_count() as f64 - period).max(1.0);
     let chance = WEAKEST + 1.5 * (2.0 / freedom).sqrt();
     (strength >= chance).then_some(Season { period, strength })
 }
 
+/// The best length near `about`, and how much it explains. Where a cycle is smooth its likeness is flat around the peak and noise may move
+/// that by a few steps: as long as the best lies at the border of what was tried, there may be a better one beyond it.
+fn climbed(values: Foldable<'_>, about: f64, reach: f64) -> Option<(f64, f64)> {
+    let farthest = about * SHIFTED;
+    let mut best = best_length(values, about, reach)?;
+    let mut from = about;
+    while (best.0 - from).abs() > 0.7 * reach && (best.0 - about).abs() < farthest {
+        let next = best_length(values, best.0, reach)?;
+        if next.1 <= best.1 {
+            break;
+        }
+        (from, best) = (best.0, next);
+    }
+    Some(best)
+}
+
 /// The length within `reach` of `about` whose fold explains most of these values, and how much.
-fn best_length(values: &[f64], about: f64, reach: f64) -> Option<(f64, f64)> {
+fn best_length(values: Foldable<'_>, about: f64, reach: f64) -> Option<(f64, f64)> {
     // Over all of the values a wrong length may be off by a quarter of a step.
     let fraction = (0.25 * about / values.len() as f64).min(0.25);
     let tries = (reach / fraction).ceil() as i32;
     let scored = (-tries..=tries).map(|at| {
         let period = about + f64::from(at) * fraction;
-        (period, Folded::new(values, period).explained())
+        (period, values.explained(period))
     });
     let scored: Vec<(f64, f64)> = scored.filter(|(period, _)| *period >= 2.0).collect();
     let best = scored.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);

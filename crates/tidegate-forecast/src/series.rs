@@ -26,6 +26,8 @@ pub struct History<'a> {
 
 /// The highest value that is taken for one: far above what any machine can send, far below where sums of squares lose their meaning.
 const HIGHEST: f64 = 1e9;
+/// The farthest time from 1970, in seconds: far beyond any calendar, and no sum of it and a history's length overflows.
+const FARTHEST: u64 = 1 << 52;
 
 impl Series {
     /// A series without values. `step` and `most` are at least 1.
@@ -36,7 +38,7 @@ impl Series {
     /// Puts a value at a time, which is rounded down to a whole step. What lies between it and the last one becomes a gap; a value for a time
     /// that has one replaces it; what is older than all that is kept, negative, or no number, is left out. `false` if it was.
     pub fn put(&mut self, second: i64, value: f64) -> bool {
-        if !(0.0..=HIGHEST).contains(&value) {
+        if !self.takes(second, value) {
             return false;
         }
         let step = i64::from(self.step);
@@ -44,10 +46,7 @@ impl Series {
         if self.values.is_empty() {
             self.start = second;
         }
-        let Ok(place) = usize::try_from(second.saturating_sub(self.start) / step) else { return false };
-        if second < self.start {
-            return false;
-        }
+        let place = ((second - self.start) / step) as usize;
         // After a pause longer than what is kept nothing of before is left.
         if place >= self.values.len().saturating_add(self.most) {
             self.values.clear();
@@ -61,6 +60,12 @@ impl Series {
         self.values[place] = value as f32;
         self.forget();
         true
+    }
+
+    /// Whether [`Series::put`] would take it.
+    pub fn takes(&self, second: i64, value: f64) -> bool {
+        let is_old = !self.values.is_empty() && second < self.start;
+        (0.0..=HIGHEST).contains(&value) && second.unsigned_abs() <= FARTHEST && !is_old
     }
 
     /// Forgets in large pieces: moving the rest for every value would cost more than the value.
@@ -80,6 +85,11 @@ impl Series {
             step: self.step,
             values: &self.values[surplus..],
         }
+    }
+
+    /// How much memory its values take: at most ten bytes for each that is kept.
+    pub fn allocated_bytes(&self) -> usize {
+        self.values.capacity() * size_of::<f32>()
     }
 
     /// Seconds from one value to the next.

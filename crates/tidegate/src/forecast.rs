@@ -1,5 +1,6 @@
 //! `tidegate forecast`
 
+mod backtest;
 mod serve;
 
 use std::process::ExitCode;
@@ -17,10 +18,12 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Backtest(backtest::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Backtest(arguments) => backtest::run(arguments),
     }
 }

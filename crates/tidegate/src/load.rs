@@ -11,6 +11,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+pub(crate) use outcome::{BAD_INPUT, is_same};
+
 /// Send load with a plan, and tell what became of it
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -18,6 +18,7 @@ const REMEMBERED_PEAKS: usize = 100;
 /// From so many on they are believed.
 const ENOUGH: usize = 60;
 const ENOUGH_PEAKS: usize = 12;
+const MUCH_NARROWER: f64 = 0.7;
 
 fn unit(expected: f64) -> f64 {
     (expected.max(0.0) + 1.0).sqrt()
@@ -26,6 +27,22 @@ fn unit(expected: f64) -> f64 {
 impl Spread {
     pub(super) fn new(horizon: usize) -> Self {
         Self { horizon, steps: [const { REMEMBERED }; BANDS].map(Newest::new), peaks: Newest::new(REMEMBERED_PEAKS) }
+    }
+
+    /// Whether what is known now is worth more than all that was seen before it was known. A cycle that is none in truth is not.
+    pub(super) fn is_much_narrower_than(&self, other: &Self) -> bool {
+        match (self.typical(), other.typical()) {
+            (Some(this), Some(other)) => this < MUCH_NARROWER * other,
+            (this, None) => this.is_some(),
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// The mean distance of a step.
+    fn typical(&self) -> Option<f64> {
+        let distances = self.steps.iter().flat_map(Newest::iter).map(f64::abs);
+        let (count, sum) = distances.fold((0_u32, 0.0), |(count, sum), distance| (count + 1, sum + distance));
+        (count > 0).then(|| sum / f64::from(count))
     }
 
     fn band(&self, lead: usize) -> usize {

@@ -3,6 +3,7 @@
 //! `make adapt` runs the same with longer spikes (`TIDEGATE_ADAPT_PERIOD`, in seconds) and judges latencies, too (`TIDEGATE_ADAPT_TIMINGS`), which
 //! no test here does: a machine that stands still for a moment is no fault of adaptation.
 #![allow(clippy::float_cmp, clippy::cast_precision_loss, reason = "counts are whole")]
+#![allow(clippy::print_stdout, reason = "figures of a run, for `make adapt`")]
 
 #[path = "../support/harness.rs"]
 mod harness;

@@ -83,10 +83,10 @@ impl Platform {
         let params = json!({
             "baseRps": QUIET, "spikeRps": rate, "spikeDuration": setting.spike(), "spikePeriod": setting.period,
         });
-        self.send(json!({ "type": "burst", "params": params }), setting.period * spikes)
+        self.send(&json!({ "type": "burst", "params": params }), setting.period * spikes)
     }
 
-    pub(crate) fn send(&self, profile: Value, seconds: u64) -> Running {
+    pub(crate) fn send(&self, profile: &Value, seconds: u64) -> Running {
         let url = format!("http://{}/api/test", self.gateway.address);
         let plan = json!({ "limiterUrl": url, "duration": seconds, "profile": profile, "lagBudget": 1 });
         Running::start(&plan, |command| {
@@ -122,7 +122,8 @@ impl Platform {
 /// What became of the requests of a second, by when they were due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Second {
-    pub(crate) second: u64,
+    /// From the start of the load.
+    pub(crate) at: u64,
     pub(crate) sent: u64,
     pub(crate) success: u64,
     pub(crate) refused: u64,
@@ -134,7 +135,7 @@ pub(crate) fn seconds(ran: &Ran) -> Vec<Second> {
     let read = |entry: &Value| {
         let count = |name: &str| entry["honest"][name].as_u64().expect("a count");
         Second {
-            second: entry["second"].as_u64().expect("a second"),
+            at: entry["second"].as_u64().expect("a second"),
             sent: count("sent"),
             success: count("success"),
             refused: count("rateLimited"),

@@ -10,7 +10,7 @@ const SPIKES: u64 = 8;
 const LEARNT_FROM: u64 = 3;
 
 fn after_learning(ran: &Ran, setting: Setting) -> Vec<Second> {
-    seconds(ran).into_iter().filter(|second| second.second >= LEARNT_FROM * setting.period).collect()
+    seconds(ran).into_iter().filter(|second| second.at >= LEARNT_FROM * setting.period).collect()
 }
 
 fn sum(seconds: &[Second], of: impl Fn(&Second) -> u64) -> u64 {
@@ -51,7 +51,7 @@ fn spikes_that_can_be_borne_are_let_in_from_the_fourth_on() {
 /// The target's latency with little to do.
 fn idle_p95(setting: Setting) -> f64 {
     let platform = Platform::start(Setting { adaptive: false, ..setting });
-    let load = platform.send(json!({ "type": "constant", "params": { "rps": 20 } }), 15);
+    let load = platform.send(&json!({ "type": "constant", "params": { "rps": 20 } }), 15);
     p95(&load.ended_within(patience(15)))
 }
 
@@ -80,7 +80,7 @@ fn normal_load_fares_as_without_adaptation() {
     let adaptive = Setting::with_capacity(350);
     let platforms = [Platform::start(adaptive), Platform::start(Setting { adaptive: false, ..adaptive })];
     let profile = json!({ "type": "sinusoidal", "params": { "minRps": 70, "maxRps": 90, "period": adaptive.period } });
-    let loads = platforms.each_ref().map(|platform| platform.send(profile.clone(), adaptive.period * 4));
+    let loads = platforms.each_ref().map(|platform| platform.send(&profile, adaptive.period * 4));
     let [adapted, fixed] = loads.map(|load| load.ended_within(patience(adaptive.period * 4)));
     let (with, without) = (adapted.requests("success"), fixed.requests("success"));
     println!("normal load: {with} answered with adaptation, {without} without");

@@ -30,13 +30,9 @@ fn with_trouble(most: u64, make_trouble: impl FnOnce(&mut Platform) -> Option<Up
     assert_eq!((ran.requests("errors"), platform.target_errors()), (0, 0.0), "{}", ran.stdout);
     for second in seconds(&ran) {
         // What is due in a second is decided in it or a moment later.
-        let least = second.sent.min(BASE) * 95 / 100;
-        let most = (setting.capacity + AT_ONCE) * 105 / 100;
-        assert!(
-            (least..=most).contains(&second.success),
-            "{second:?}: between {least} and {most}\n{:#?}",
-            platform.history()
-        );
+        let (least, most) = (second.sent.min(BASE) * 95 / 100, most * 105 / 100);
+        let is_within = (least..=most).contains(&second.success);
+        assert!(is_within, "{second:?}: between {least} and {most}\n{:#?}", platform.history());
         assert_eq!((second.errors, second.sent), (0, second.success + second.refused), "{second:?}");
     }
     platform
