@@ -1,7 +1,6 @@
 //! `tidegate forecast` as its user meets it.
 
 #[path = "../support/harness.rs"]
-#[allow(dead_code, reason = "the tests of the gateway use all of it")]
 mod harness;
 #[path = "../control/outcome.rs"]
 #[allow(dead_code, reason = "the tests of the gateway use all of it")]
