@@ -452,3 +452,24 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
         family.sample(&[("service", &upstream.settings.name)], upstream.pools.open.load(Ordering::Relaxed));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shown in the coarse buckets, nothing changes its place: each of their bounds is a bound of the fine ones too.
+    #[test]
+    fn latencies_are_shown_where_they_would_have_been_counted() {
+        let (fine, coarse) = (Histogram::new(&fine_buckets()), Histogram::new(&buckets(&LATENCY_MICROS)));
+        for micros in (0..2_000).chain((2_000..12_000_000).step_by(997)) {
+            fine.observe(Duration::from_micros(micros));
+            coarse.observe(Duration::from_micros(micros));
+        }
+        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
+        shown.merge(&fine);
+        assert_eq!(shown, coarse.snapshot());
+        let bounds = latency_bounds();
+        assert_eq!(bounds.len(), 61);
+        assert!(bounds.windows(2).all(|pair| pair[1] / pair[0] < 1.26), "fine enough to see a latency double");
+    }
+}

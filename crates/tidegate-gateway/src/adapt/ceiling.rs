@@ -17,6 +17,8 @@ const FALLING: f64 = 0.3;
 /// A latency this far above the usual is not noise: of the slow answers, and of the fast ones.
 const LEAST_EXCESS: Quantiles = Quantiles { high: 0.020, low: 0.005 };
 const CUT: f64 = 0.9;
+/// The fastest answers are faster than a second ago by a tenth at least: a queue gets shorter.
+const EASING: f64 = 0.9;
 const GROWTH: f64 = 0.05;
 
 /// How long the answers of a second took, in seconds.
@@ -24,8 +26,8 @@ const GROWTH: f64 = 0.05;
 pub(crate) struct Quantiles {
     /// The 95th percentile.
     pub(crate) high: f64,
-    /// The 10th. A window lets its requests through in a burst, whose last ones wait for the first: that is slow at the 95th percentile and
-    /// no overload, as long as the queue is empty again when the next burst comes. A queue that stays makes the fast answers slow too.
+    /// The first. A window lets its requests through in a burst, whose last ones wait for the first: that is slow at the 95th percentile and
+    /// no overload, as long as the queue is empty again when the next burst comes. A queue that stays makes even the fastest answers slow.
     pub(crate) low: f64,
 }
 
@@ -33,7 +35,7 @@ impl Quantiles {
     /// Of a second, by these buckets.
     pub(crate) fn of(second: &Second, bounds: &[f64]) -> Option<Self> {
         let quantile = |share| second.latency_quantile(share, bounds);
-        Some(Self { high: quantile(0.95)?, low: quantile(0.1)? })
+        Some(Self { high: quantile(0.95)?, low: quantile(0.01)? })
     }
 
     fn map(self, other: Self, join: impl Fn(f64, f64) -> f64) -> Self {
@@ -42,12 +44,14 @@ impl Quantiles {
 }
 
 /// Additive increase, multiplicative decrease, once a second: while the upstream is overloaded the ceiling is 0.9 of what was admitted, and
-/// again each second; when it is not, the ceiling grows by a twentieth of the operator's rate until it binds no longer.
+/// again each second, unless its queue gets shorter already; when it is not, the ceiling grows by a twentieth of the operator's rate until it binds no longer.
 pub(crate) struct Ceiling {
     latency: Option<Duration>,
     errors: f64,
     bound: Option<f64>,
     overloaded: u32,
+    /// The fastest answers of the last second of overload.
+    last_low: Option<f64>,
     usual: Option<Quantiles>,
     lessons: u32,
 }
@@ -75,7 +79,7 @@ pub(crate) enum CeilingEvent {
 impl Ceiling {
     /// `latency` and `errors` are the thresholds; without the former it is learnt.
     pub(crate) fn new(latency: Option<Duration>, errors: f64) -> Self {
-        Self { latency, errors, bound: None, overloaded: 0, usual: None, lessons: 0 }
+        Self { latency, errors, bound: None, overloaded: 0, last_low: None, usual: None, lessons: 0 }
     }
 
     /// Requests a second; none while it does not bind.
@@ -100,7 +104,7 @@ impl Ceiling {
         }
         let is_telling = second.calls() >= LEAST_CALLS;
         let Some(trouble) = self.trouble(second, latency).filter(|_| is_telling) else {
-            self.overloaded = 0;
+            (self.overloaded, self.last_low) = (0, None);
             if let (true, Some(latency)) = (is_telling, latency) {
                 self.learn(latency);
             }
@@ -108,6 +112,13 @@ impl Ceiling {
         };
         self.overloaded = self.overloaded.saturating_add(1);
         if self.overloaded < PATIENCE {
+            return None;
+        }
+        let low = latency.map(|latency| latency.low);
+        let before = std::mem::replace(&mut self.last_low, low);
+        let is_easing = self.bound.is_some() && low.zip(before).is_some_and(|(low, before)| low < EASING * before);
+        if is_easing && second.error_share() <= self.errors {
+            // What was cut before works: the queue gets shorter.
             return None;
         }
         let admitted = figure(second.admitted()).min(rates.now);
@@ -234,6 +245,23 @@ mod tests {
         let standing = Quantiles { high: 0.8, low: 0.015 };
         let events: Vec<_> = (0..4).filter_map(|_| ceiling.observe(&second(250, 0), Some(standing), RATES)).collect();
         assert!(matches!(events[..], [CeilingEvent::Lowered(_)]), "{events:?}");
+    }
+
+    /// One cut too many for the same queue, and the upstream would idle when it is gone.
+    #[test]
+    fn while_the_queue_gets_shorter_nothing_more_is_cut() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let bounds = play(
+            &mut ceiling,
+            RATES,
+            &[(100, 0, 200.0), (100, 0, 200.0), (100, 0, 200.0), (90, 0, 150.0), (90, 0, 100.0)],
+        );
+        assert_eq!(bounds, [None, None, Some(90.0), Some(90.0), Some(90.0)]);
+        assert_eq!(play(&mut ceiling, RATES, &[(90, 0, 98.0)]), [Some(81.0)], "hardly any shorter");
+        let mut failing = Ceiling::new(None, 0.05);
+        let bounds =
+            play(&mut failing, RATES, &[(100, 50, 200.0), (100, 50, 200.0), (100, 50, 200.0), (90, 45, 100.0)]);
+        assert_eq!(bounds[2..], [Some(90.0), Some(81.0)], "errors are no queue");
     }
 
     #[test]
