@@ -13,7 +13,7 @@ fn what_is_out_of_range_is_capped_and_told() {
         ("step: 10", json!(1_000_000), 300, "300 req/s (ceiling)"),
         ("floor: 60", json!(1), 60, "60 req/s (floor)"),
         ("floor: 1, step: 4", json!(1), 25, "25 req/s (largest step)"),
-        ("", json!(290), 250, "250 req/s (largest step)"),
+        ("ceiling: 1000", json!(390), 300, "300 req/s (largest step)"),
         ("step: 1.5", json!(200), 150, "150 req/s (largest step)"),
     ] {
         let mut answer = fixed(1);

@@ -71,7 +71,7 @@ pub struct Rails {
 impl Default for Rails {
     fn default() -> Self {
         let (dwell, algorithm_dwell) = (Duration::from_secs(1), Duration::from_secs(300));
-        Self { ceiling: None, floor: 5.0, step: 2.5, dwell, algorithm_dwell }
+        Self { ceiling: None, floor: 5.0, step: 3.0, dwell, algorithm_dwell }
     }
 }
 

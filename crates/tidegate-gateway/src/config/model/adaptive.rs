@@ -29,7 +29,7 @@ pub struct Adaptive {
     /// Requests a second that the limit is never lowered below. Default: 5, or the operator's rate if that is lower.
     pub floor: Option<f64>,
     /// The largest change in one step, as a factor, 1.01 to 1000: the rate is at most multiplied or divided by it. Back to the operator's rate
-    /// every step may lead. Default: 2.5.
+    /// every step may lead. Default: 3.
     pub step: Option<f64>,
     /// The least time between two changes by the forecast, 0 to 1 h. Default: 1 s.
     pub dwell: Option<Span>,
