@@ -115,11 +115,25 @@ pub fn advise(situation: &Situation<'_>) -> Advice {
         let reason = "nothing is known yet".to_owned();
         return Advice { numbers, predicted: 0.0, valid_for: TIGHT_FOR * 2.0, reason, schedule: Vec::new() };
     };
+    let advice = match bucketed(situation, forecast) {
+        Some(advice) => advice,
+        None => unbucketed(situation, forecast),
+    };
+    within(advice, situation.bounds.highest())
+}
+
+fn unbucketed(situation: &Situation<'_>, forecast: &Forecast) -> Advice {
     let shape = switched(situation, forecast);
-    if let Some(tightened) = tightened(situation, forecast, &shape) {
-        return tightened;
+    tightened(situation, forecast, &shape).unwrap_or_else(|| raised(situation, forecast, &shape))
+}
+
+/// Nothing of it above the bound, whatever rounding has done.
+fn within(mut advice: Advice, bound: f64) -> Advice {
+    advice.numbers = advice.numbers.within(bound);
+    for step in &mut advice.schedule {
+        step.numbers = step.numbers.clone().within(bound);
     }
-    raised(situation, forecast, &shape)
+    advice
 }
 
 fn bounded(numbers: &Numbers, bounds: Bounds) -> Numbers {
@@ -136,52 +150,44 @@ struct Shape {
 
 fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
     let base = bounded(situation.base, situation.bounds);
-    let as_it_is = Shape { numbers: base.clone(), reason: None };
-    if !situation.bounds.may_switch {
-        return as_it_is;
-    }
-    let Numbers::Window { algorithm, limit, window } = base else { return as_it_is };
-    if window < LONG_WINDOW {
-        return as_it_is;
-    }
-    if let Some(bursts) = Bursts::of(situation.history) {
-        return Shape {
-            numbers: bucket_for(&bursts, forecast, &base_rate(situation)),
-            reason: Some(bursts.to_string()),
-        };
-    }
     let is_long = rises(&need(forecast, situation.history, 1.0), situation.base.rate())
         .iter()
         .any(|rise| (rise.end - rise.begin) as f64 >= LONG_RISE);
-    if algorithm == Windowed::Fixed && is_long {
-        let reason =
-            format!("a rise of more than {LONG_RISE} s is expected: a sliding window has no edges to slip through");
-        return Shape {
-            numbers: Numbers::Window { algorithm: Windowed::Sliding, limit, window },
-            reason: Some(reason),
-        };
+    match base {
+        Numbers::Window { algorithm: Windowed::Fixed, limit, window }
+            if situation.bounds.may_switch && window >= LONG_WINDOW && is_long =>
+        {
+            let reason =
+                format!("a rise of more than {LONG_RISE} s is expected: a sliding window has no edges to slip through");
+            Shape { numbers: Numbers::Window { algorithm: Windowed::Sliding, limit, window }, reason: Some(reason) }
+        }
+        base => Shape { numbers: base, reason: None },
     }
-    as_it_is
 }
 
-struct BaseRate {
-    rate: f64,
-    bounds: Bounds,
-}
-
-fn base_rate(situation: &Situation<'_>) -> BaseRate {
-    BaseRate { rate: situation.base.rate(), bounds: situation.bounds }
-}
-
-/// A bucket that refills as fast as requests come in the long run and holds as much as a burst brings on top.
-fn bucket_for(bursts: &Bursts, forecast: &Forecast, base: &BaseRate) -> Numbers {
+/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come on the average, and
+/// holds as much as a burst brings on top. When the forecast is over it refills at the operator's rate.
+fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {
+    let bounds = situation.bounds;
+    let is_long = matches!(situation.base, Numbers::Window { window, .. } if *window >= LONG_WINDOW);
+    let bursts = Bursts::of(situation.history).filter(|_| is_long && bounds.may_switch)?;
+    let usual = bounded(situation.base, bounds).rate();
     let mean = forecast.mean.iter().sum::<f64>() / forecast.mean.len().max(1) as f64;
-    let fill_rate = mean.max(base.rate).clamp(base.bounds.floor, base.bounds.highest());
+    let fill_rate = mean.max(usual).min(bounds.highest());
     // What the target bears in four seconds: more at once would be an overload of its own.
-    let most = 4.0 * base.bounds.highest().min(1e9);
-    let capacity = bursts.excess_over(fill_rate).clamp(1.0, most.max(1.0)).ceil() as u64;
-    let empty = Numbers::Bucket { algorithm: Bucketed::Token, capacity, fill_rate };
-    empty.with_rate(fill_rate)
+    let most = (4.0 * bounds.highest().min(1e9)).max(1.0);
+    let capacity = bursts.excess_over(fill_rate).clamp(1.0, most).ceil() as u64;
+    let bucket = Numbers::Bucket { algorithm: Bucketed::Token, capacity, fill_rate };
+    let valid_for = forecast.mean.len() as f64 * f64::from(forecast.step);
+    let is_raised = fill_rate > usual;
+    let end = Step { after: valid_for, numbers: bucket.with_rate(usual) };
+    Some(Advice {
+        numbers: bucket.with_rate(fill_rate),
+        predicted: forecast.highest(0.5),
+        valid_for,
+        reason: format!("{bursts}; {mean:.0} req/s are expected on the average"),
+        schedule: if is_raised { vec![end] } else { Vec::new() },
+    })
 }
 
 /// The advice ahead of what the target can't bear, if it is to be feared.
@@ -223,6 +229,10 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
             continue;
         }
         let (begin, end) = (at(rise.begin), at(rise.end));
+        if end <= 0.0 {
+            // Over, before anybody was told.
+            continue;
+        }
         if begin <= 0.0 {
             numbers = raised;
         } else if begin < valid_for {

@@ -46,6 +46,8 @@ pub struct Adviser {
     pub capacity: LearntCapacity,
     /// When the last snapshot was taken, by its own clock.
     last: Option<f64>,
+    /// For how many seconds most was refused.
+    refusing: f64,
     /// How many in a row came from another time altogether.
     from_elsewhen: u32,
 }
@@ -72,7 +74,7 @@ const AGREEING: u32 = 3;
 impl Adviser {
     /// One that forecasts by this, which is made of [`Policy::settings`].
     pub fn new(policy: Policy, forecaster: Forecaster) -> Self {
-        Self { policy, forecaster, capacity: LearntCapacity::default(), last: None, from_elsewhen: 0 }
+        Self { policy, forecaster, capacity: LearntCapacity::default(), last: None, refusing: 0.0, from_elsewhen: 0 }
     }
 
     /// With what was learnt of the target before.
@@ -87,9 +89,17 @@ impl Adviser {
         let policy = self.policy;
         let capacity = if self.is_believed(snapshot.timestamp) {
             let since = self.last.map_or(snapshot.interval, |last| Some(snapshot.timestamp - last));
+            let is_new = since.is_none_or(|seconds| seconds > 0.0);
             let seconds = since.filter(|seconds| *seconds > 0.0).unwrap_or(1.0);
             self.last = Some(snapshot.timestamp);
-            self.learn_capacity(snapshot, seconds);
+            if is_new {
+                // What was not answered is told again, from the last one that was: what came since then is as long as its series.
+                let told = snapshot.series.as_ref().map(|series| series.values.len() as f64);
+                let told = told.filter(|seconds| *seconds >= 1.0).unwrap_or(seconds);
+                self.learn_capacity(snapshot, told);
+                let refuses = snapshot.rejected > ATTACK_REFUSED;
+                self.refusing = if refuses { self.refusing + seconds } else { 0.0 };
+            }
             let capacity = policy.capacity.or(self.capacity.rate());
             self.learn_load(snapshot, seconds, capacity);
             capacity
@@ -143,7 +153,7 @@ impl Adviser {
     }
 
     fn learn_load(&mut self, snapshot: &Snapshot, seconds: f64, capacity: Option<f64>) {
-        let is_attack = snapshot.rejected > ATTACK_REFUSED && seconds >= ATTACK_SECONDS;
+        let is_attack = self.refusing >= ATTACK_SECONDS;
         let believed = |value: f64| match capacity {
             Some(capacity) if value > capacity && (is_attack || value > capacity * ATTACK) => capacity,
             _ => value,

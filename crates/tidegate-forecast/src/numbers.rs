@@ -48,9 +48,11 @@ pub enum Bucketed {
     Leaky,
 }
 
-const COUNT: Allowed = Allowed::new(1.0..=1e12, "a number from 1 to 1e12 is allowed");
-const WINDOW: Allowed = Allowed::new(0.001..=31_622_400.0, "seconds from 0.001 to 31622400 are allowed");
-const RATE: Allowed = Allowed::new(1e-6..=1e9, "requests a second from 0.000001 to 1e9 are allowed");
+const COUNT: Allowed = Allowed::new(1.0..=1e15, "a number from 1 to 1e15 is allowed");
+/// A shaper may let nobody wait.
+const ROOM: Allowed = Allowed::new(0.0..=1e15, "a number from 0 to 1e15 is allowed");
+const WINDOW: Allowed = Allowed::new(1e-9..=1e10, "seconds from 1e-9 to 1e10 are allowed");
+const RATE: Allowed = Allowed::new(1e-12..=1e12, "requests a second from 1e-12 to 1e12 are allowed");
 const NAMES: &str = "`fixed`, `sliding`, `sliding_log`, `token`, `gcra` or `leaky` is allowed";
 
 impl Numbers {
@@ -69,7 +71,7 @@ impl Numbers {
         }
         if let Some(algorithm) = bucketed.into_iter().find(|algorithm| algorithm.name() == name) {
             object.alias("capacity", "burst");
-            let (capacity, fill_rate) = (object.number("capacity", &COUNT), object.number("fillRate", &RATE));
+            let (capacity, fill_rate) = (object.number("capacity", &ROOM), object.number("fillRate", &RATE));
             return Some(Self::Bucket { algorithm, capacity: capacity?.round() as u64, fill_rate: fill_rate? });
         }
         object.wrong("algorithm", format!("is none that is known; {NAMES}"));
@@ -122,17 +124,31 @@ impl Numbers {
         }
     }
 
+    /// The same, but not above this rate; a limit is at least 1.
+    #[must_use]
+    pub fn within(self, bound: f64) -> Self {
+        match self {
+            Self::Window { algorithm, limit, window } if limit as f64 / window > bound => {
+                Self::Window { algorithm, limit: (bound * window + 1e-6).floor().max(1.0) as u64, window }
+            }
+            Self::Bucket { algorithm, capacity, fill_rate } => {
+                Self::Bucket { algorithm, capacity, fill_rate: fill_rate.min(bound) }
+            }
+            window @ Self::Window { .. } => window,
+        }
+    }
+
     /// The same for another rate. What a bucket holds stays as it is.
     #[must_use]
     pub fn with_rate(&self, rate: f64) -> Self {
         match self {
             Self::Window { algorithm, window, .. } => {
                 // The small deficit: 100 · 0.1 is 10, whatever a binary fraction says.
-                let limit = (rate * window - 1e-6).ceil().clamp(1.0, 1e12) as u64;
+                let limit = (rate * window - 1e-6).ceil().clamp(1.0, 1e15) as u64;
                 Self::Window { algorithm: *algorithm, limit, window: *window }
             }
             Self::Bucket { algorithm, capacity, .. } => {
-                let fill_rate = ((rate * 1_000.0).round() / 1_000.0).clamp(0.001, 1e9);
+                let fill_rate = ((rate * 1_000.0).round() / 1_000.0).clamp(0.001, 1e12);
                 Self::Bucket { algorithm: *algorithm, capacity: *capacity, fill_rate }
             }
         }

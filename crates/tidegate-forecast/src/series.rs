@@ -9,7 +9,7 @@ pub struct Series {
     step: u32,
     /// How many are kept.
     most: usize,
-    /// NaN where nothing is known. Single precision: a day of seconds takes 350 kB.
+    /// NaN where nothing is known. Single precision: a day of seconds takes half a megabyte.
     values: Vec<f32>,
 }
 

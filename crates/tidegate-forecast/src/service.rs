@@ -15,6 +15,7 @@ use serde_json::json;
 use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
 use tidegate_serve::{Log, Shutdown};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Policy;
@@ -89,6 +90,10 @@ impl Service {
     }
 }
 
+fn down(reason: &str) -> Answer {
+    Answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN", "reason": reason }))
+}
+
 /// How long the end waits for the last fit and the state.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -101,8 +106,9 @@ impl Site {
                 None => self.advise(&asked.body).await,
             },
             "/v1/limit-config" => Answer::only("POST"),
-            "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => {
-                Answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN" }))
+            "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => down("it stops"),
+            "/actuator/health" | "/actuator/health/readiness" if is_get && self.questions.is_closed() => {
+                down("the thread that forecasts has failed")
             }
             "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
                 Answer::json(StatusCode::OK, &json!({ "status": "UP", "snapshots": self.metrics.answered.get() }))
@@ -125,9 +131,13 @@ impl Site {
             }
         };
         let (answer, advice) = oneshot::channel();
-        if self.questions.try_send(Question { snapshot, answer }).is_err() {
+        if let Err(error) = self.questions.try_send(Question { snapshot, answer }) {
             self.metrics.refused.inc();
-            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "too many snapshots are waiting");
+            let reason = match error {
+                TrySendError::Full(_) => "too many snapshots are waiting",
+                TrySendError::Closed(_) => "the thread that forecasts has failed",
+            };
+            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, reason);
         }
         match advice.await {
             Ok(advice) => {

@@ -43,6 +43,7 @@ pub struct Offered {
 }
 
 const SOME_RATE: Allowed = Allowed::new(0.0..=1e9, "requests a second from 0 to 1e9 are allowed");
+const ANY_RATE: Allowed = Allowed::new(0.0..=f64::MAX, "requests a second from 0 on are allowed");
 const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1 is allowed");
 const SECONDS: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400 are allowed");
 const A_COUNT: Allowed = Allowed::new(0.0..=1e12, "a count from 0 to 1e12 is allowed");
@@ -73,7 +74,7 @@ fn read(object: &mut Object<'_>) -> Option<Snapshot> {
     let latency = if object.has("latencyP95") { object.number("latencyP95", &SECONDS) } else { None };
     let errors = object.number_or("errors5xx", &A_COUNT, 0.0);
     let interval = if object.has("interval") { object.number("interval", &SECONDS) } else { None };
-    let ceiling = if object.has("ceilingRps") { object.number("ceilingRps", &SOME_RATE) } else { None };
+    let ceiling = if object.has("ceilingRps") { object.number("ceilingRps", &ANY_RATE) } else { None };
     let source = object.text("source").unwrap_or_else(|| "default".to_owned());
     if source.len() > LONGEST_SOURCE {
         object.wrong("source", format!("has {} bytes; at most {LONGEST_SOURCE} are allowed", source.len()));
@@ -131,14 +132,15 @@ fn offered(series: &mut Object<'_>) -> Option<Offered> {
     let entries = series.list("offered", MOST_SECONDS)?;
     let mut values = Vec::with_capacity(entries.len());
     for (place, entry) in entries.into_iter().enumerate() {
-        let value = entry.as_f64().filter(|value| (0.0..=1e9).contains(value));
+        let value = entry.as_f64().filter(|value| *value >= 0.0);
         if value.is_none() && !entry.is_null() {
             series.problems.add(
                 format!("{}[{place}]", series.at("offered")),
-                "is no count; a number from 0 to 1e9, or null, is allowed",
+                "is no count; a number from 0 on, or null, is allowed",
             );
         }
-        values.push(value);
+        // What no machine can send is not known.
+        values.push(value.filter(|value| *value <= 1e9));
     }
     Some(Offered { start: start? as i64, values })
 }

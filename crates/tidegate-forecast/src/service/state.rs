@@ -12,6 +12,8 @@ use crate::{Adviser, Series};
 
 const FORMAT: &str = "tidegate-forecast-state/1";
 const MOST_BYTES: u64 = 64 << 20;
+/// As late as a snapshot may be.
+const LATEST: i64 = 100_000_000_000;
 
 /// A source as it was.
 pub(super) struct Kept {
@@ -39,14 +41,16 @@ pub(super) fn read(path: &Path, most: usize) -> Result<BTreeMap<String, Kept>, S
 }
 
 fn kept(value: &Value, most: usize) -> Option<Kept> {
-    let (start, values) = (value["start"].as_i64()?, value["values"].as_array()?);
+    let start = value["start"].as_i64().filter(|start| (0..=LATEST).contains(start))?;
+    let values = value["values"].as_array()?;
     let mut series = Series::new(1, most);
     for (second, value) in (start..).zip(values) {
         if let Some(value) = value.as_f64() {
             series.put(second, value);
         }
     }
-    let capacity = LearntCapacity::restored(value["latency"].as_f64(), value["capacity"].as_f64());
+    let number = |name: &str| value[name].as_f64();
+    let capacity = LearntCapacity::restored(number("latency"), number("borne"), number("capacity"));
     Some(Kept { series, capacity })
 }
 
@@ -58,7 +62,7 @@ pub(super) fn write<'a>(path: &Path, sources: impl Iterator<Item = (&'a str, &'a
             history.values.iter().map(|value| if value.is_nan() { Value::Null } else { json!(value) }).collect();
         let capacity = &adviser.capacity;
         let value = json!({
-            "start": history.start, "values": values, "latency": capacity.usual(), "capacity": capacity.rate(),
+            "start": history.start, "values": values, "latency": capacity.usual(), "borne": capacity.borne(), "capacity": capacity.rate(),
         });
         (name.to_owned(), value)
     };

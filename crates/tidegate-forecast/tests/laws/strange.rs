@@ -56,7 +56,7 @@ fn one_in_fifty_values_being_mad_does_not_make_it_run_away_until_they_have_becom
         let mut forecaster = Forecaster::new(Settings::default());
         let highest = values.iter().copied().fold(0.0, f64::max);
         for (place, value) in values.iter().enumerate().take(1_200) {
-            // Four of them: a fifth would be believed, as a spike that comes every minute must be.
+            // Four of them: a sixth would be believed, as a spike that comes every minute must be.
             let value = if place > 1_000 && place % 50 == 0 { 1e9 } else { *value };
             forecaster.observe(START + place as i64, value);
             let forecast = forecaster.forecast().filter(|_| place > 1_000).map_or(0.0, |it| it.highest(0.95));
