@@ -92,6 +92,9 @@ fn the_seed_s_third_example_bursts_get_a_bucket() {
     let advice = advice(&Case { history, ..case(base, vec![50.0; 60], BOUNDS) });
     has(&advice, &json!({"algorithm": "token", "capacity": 200, "fillRate": 50, "predictedRps": 50}));
     assert!(advice.reason.contains("bursts of up to 4 s"), "{}", advice.reason);
+    // And when nobody speaks any more it refills at the operator's rate.
+    let last = advice.schedule.last().expect("an end");
+    assert_eq!((last.after, last.numbers.clone()), (60.0, bucket(200, 16.667)));
 }
 
 #[test]
@@ -178,4 +181,42 @@ fn steps_come_in_order_within_their_time() {
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
         assert!(times.iter().all(|after| *after > 0.0 && *after <= advice.valid_for), "{times:?} {}", advice.valid_for);
     }
+}
+
+/// A limit of whole requests over a short window would be rounded up.
+#[test]
+fn nothing_is_rounded_above_what_can_be_borne() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..2_000 {
+        let seconds = 10_f64.powf(random.f64() * 4.0 - 2.0);
+        let capacity = 2.0 / seconds + random.f64() * 500.0;
+        let base = window(Windowed::Sliding, random.u64(1..1_000), seconds);
+        let advice = advice(&case(base, vec![random.f64() * 900.0; 60], bears(capacity)));
+        let all = advice.schedule.iter().map(|step| &step.numbers).chain([&advice.numbers]);
+        for numbers in all {
+            assert!(numbers.rate() <= capacity.max(5.0) * 1.000_001, "{numbers:?} above {capacity}");
+        }
+    }
+}
+
+/// A gateway that does not know its last seconds gets a forecast that begins in the past.
+#[test]
+fn a_rise_that_is_over_ends_none_that_is_on() {
+    let mut path = vec![60.0; 60];
+    path[..2].fill(250.0);
+    path[12..20].fill(250.0);
+    let mut forecast = sure(&path);
+    forecast.start = NOW - 15;
+    let (base, series) = (window(Windowed::Fixed, 100, 1.0), Series::new(1, 10));
+    let advice = advise(&Situation {
+        timestamp: NOW as f64,
+        forecast: Some(&forecast),
+        history: series.history(),
+        numbers: &base,
+        base: &base,
+        bounds: bears(400.0),
+    });
+    assert_eq!(advice.numbers.rate(), 250.0, "{advice:?}");
+    assert_eq!(advice.schedule.len(), 1);
+    assert_eq!((advice.schedule[0].after, advice.schedule[0].numbers.rate()), (7.0, 100.0));
 }

@@ -116,6 +116,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
 }
 
+/// Forecasts that may wait to be judged: each is kept until its last step has come.
+const MOST_AT_ONCE: usize = 200;
+
 impl Arguments {
     fn outputs(&self) -> impl Iterator<Item = &PathBuf> {
         self.plot.iter().chain(&self.json)
@@ -143,6 +146,11 @@ impl Arguments {
             kept: given(self.kept, usual.kept),
             ..usual
         };
+        let least = settings.horizon.div_ceil(MOST_AT_ONCE);
+        if settings.stride < least {
+            let (stride, horizon) = (settings.stride, settings.horizon);
+            return Err(format!("--stride is {stride}; with forecasts of {horizon} steps at least {least} is allowed"));
+        }
         let steps = series.history().values.len();
         let warm_up = given(self.warm_up, usual.warm_up().min(steps / 2));
         let outcome =

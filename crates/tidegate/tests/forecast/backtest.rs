@@ -85,6 +85,11 @@ fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
         (vec![&good], vec!["--json", text(&good)], "good.csv is one of the series, and would be overwritten"),
         (vec![&good], vec!["--plot", text(&svg), "--json", text(&svg)], "--plot and --json name the same file"),
         (vec![&good], vec!["--horizon", "0"], "0 is not in 1..=10000"),
+        (
+            vec![&good],
+            vec!["--horizon", "401", "--stride", "2"],
+            "--stride is 2; with forecasts of 401 steps at least 3",
+        ),
         (vec![], vec![], "<FILE.csv>..."),
     ] {
         let files: Vec<&Path> = files.into_iter().map(std::path::PathBuf::as_path).collect();

@@ -37,6 +37,24 @@ fn without_a_capacity_it_is_learnt_from_how_the_target_answers() {
     assert!((100.0..150.0).contains(&limit_after(&advice, 1.0)), "{advice}");
 }
 
+/// A gateway whose question was not answered tells the same errors again, with all the seconds that they came in.
+#[test]
+fn errors_count_by_the_time_in_which_they_came() {
+    let forecaster = Forecaster::start(&[]);
+    for place in 0..10 {
+        let mut well = with_series(START + 5 * place, &[60; 5]);
+        well["latencyP95"] = json!(0.005);
+        forecaster.advice(&well);
+    }
+    // 50 errors in 30 s of 60 requests are 3 %; sent twice, the second time with a second more.
+    for seconds in [30, 31, 31] {
+        let mut told = with_series(START + 50, &vec![60; seconds]);
+        (told["latencyP95"], told["errors5xx"]) = (json!(0.005), json!(50));
+        forecaster.advice(&told);
+    }
+    assert_eq!(forecaster.0.metric("forecast_capacity_rps"), None);
+}
+
 #[test]
 fn floor_is_the_least_that_is_advised() {
     for (arguments, limit) in [(&["--floor", "45", "--capacity", "50"][..], 2700), (&["--capacity", "50"], 2400)] {
