@@ -26,6 +26,7 @@
 
 mod aggregate;
 mod exposition;
+mod grouped;
 mod histogram;
 mod http_url;
 pub mod json;
@@ -47,6 +48,7 @@ mod utc;
 
 pub use aggregate::Aggregate;
 pub use exposition::{Exposition, Family, Kind, Number};
+pub use grouped::grouped;
 pub use histogram::{Buckets, Histogram, HistogramSnapshot};
 pub use http_url::HttpUrl;
 pub use log::{Log, LogFormat, LogLevel};

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use tidegate_serve::grouped;
+
 /// Counts stay far below where this is not exact.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2⁵³")]
 pub(super) fn float(count: u64) -> f64 {
@@ -11,19 +13,6 @@ pub(super) fn seconds(micros: u64) -> f64 {
     float(micros) / 1e6
 }
 
-/// `1,234,567`
-pub(super) fn count(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// `1,234.5`, or more digits of small ones.
 pub(super) fn decimal(number: f64) -> String {
     let decimals = match number {
@@ -33,7 +22,7 @@ pub(super) fn decimal(number: f64) -> String {
     };
     let text = format!("{number:.decimals$}");
     match text.split_once('.') {
-        Some((whole, rest)) => format!("{}.{rest}", count(whole.parse().unwrap_or_default())),
+        Some((whole, rest)) => format!("{}.{rest}", grouped(whole.parse().unwrap_or_default())),
         None => text,
     }
 }
@@ -80,7 +69,7 @@ mod tests {
             (1_234_567, "1,234,567"),
             (u64::MAX, "18,446,744,073,709,551,615"),
         ] {
-            assert_eq!(count(number), text);
+            assert_eq!(grouped(number), text);
         }
         for (number, text) in
             [(0.0, "0.000"), (0.5, "0.500"), (12.345, "12.35"), (1_234.56, "1,234.6"), (99_999.96, "100,000.0")]

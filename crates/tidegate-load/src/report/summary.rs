@@ -5,9 +5,9 @@ mod sparkline;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use tidegate_serve::Utc;
+use tidegate_serve::{Utc, grouped};
 
-use super::numbers::{count, decimal, float, seconds, share, time};
+use super::numbers::{decimal, float, seconds, share, time};
 use super::percentiles::{Percentiles, Reading};
 use super::verdict::PERCENTS;
 use super::{Judged, Report, Unit};
@@ -68,9 +68,9 @@ impl Report {
         let counts = self.record.all().counts;
         let due = counts.due();
         let (offered, sent) = (decimal(self.rate(due)), decimal(self.rate(counts.sent())));
-        page.line(Ink::Bold, &format!("{:<14}{:>15}   {offered}/s due, {sent}/s sent", "Requests", count(due)));
+        page.line(Ink::Bold, &format!("{:<14}{:>15}   {offered}/s due, {sent}/s sent", "Requests", grouped(due)));
         let mut row = |name: &str, part: u64, detail: &str| {
-            page.plain(&cut(&format!("  {name:<12}{:>15}  {:>8}   {detail}", count(part), share(part, due)), 98));
+            page.plain(&cut(&format!("  {name:<12}{:>15}  {:>8}   {detail}", grouped(part), share(part, due)), 98));
         };
         row("success", counts.success(), "");
         row("rate limited", counts.rate_limited(), "");
@@ -82,14 +82,14 @@ impl Report {
         let missed: Vec<String> = missed
             .iter()
             .filter(|(part, _)| *part > 0)
-            .map(|(part, name)| format!("{name} × {}", count(*part)))
+            .map(|(part, name)| format!("{name} × {}", grouped(*part)))
             .collect();
         row("missed", counts.missed(), &missed.join(" · "));
         let retries = self.record.all_retries().counts;
         if retries.total() > 0 {
-            let (success, limited) = (count(retries.success()), count(retries.rate_limited()));
-            let given_up = count(retries.given_up);
-            let retries = count(retries.sent());
+            let (success, limited) = (grouped(retries.success()), grouped(retries.rate_limited()));
+            let given_up = grouped(retries.given_up);
+            let retries = grouped(retries.sent());
             page.plain(&format!(
                 "  {:<12}{retries:>15}             besides: {success} success, {limited} limited, {given_up} given up",
                 "retries"
@@ -145,7 +145,7 @@ impl Report {
         let latency = Percentiles::latency(&tally.latency, counts, self.setting.timeout);
         let due = counts.due();
         cells([
-            count(due),
+            grouped(due),
             share(counts.success(), due),
             share(counts.rate_limited(), due),
             share(counts.errors(), due),
@@ -212,7 +212,7 @@ fn causes(counts: &Counts) -> String {
     let mut all: Vec<(u64, String)> = statuses.chain(failures).collect();
     all.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
     let told: Vec<String> =
-        all.iter().take(MOST_ROWS).map(|(part, name)| format!("{name} × {}", count(*part))).collect();
+        all.iter().take(MOST_ROWS).map(|(part, name)| format!("{name} × {}", grouped(*part))).collect();
     told.join(" · ")
 }
 

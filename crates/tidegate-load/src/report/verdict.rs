@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tidegate_serve::grouped;
+
 use super::instance::{Instance, MOST_NOTES};
-use super::numbers::{count, seconds, share, time};
+use super::numbers::{seconds, share, time};
 use super::percentiles::{Percentiles, Reading};
 use super::{Ended, Report};
 use crate::plan::{Plan, Times};
@@ -75,7 +77,7 @@ impl Report {
             told.push("no request was answered".to_owned());
         }
         if counts.no_room > 0 {
-            let (missed, most) = (of_all(counts.no_room), count(setting.concurrency));
+            let (missed, most) = (of_all(counts.no_room), grouped(setting.concurrency));
             told.push(format!("{missed} never sent, with {most} in flight; counted as slower than all others"));
         }
         if counts.unfinished > 0 {
@@ -147,5 +149,5 @@ pub(super) fn short_trace(plan: &Plan) -> Option<String> {
 }
 
 fn requests(number: u64) -> String {
-    format!("{} request{}", count(number), if number == 1 { "" } else { "s" })
+    format!("{} request{}", grouped(number), if number == 1 { "" } else { "s" })
 }

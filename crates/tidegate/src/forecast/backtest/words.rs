@@ -2,15 +2,7 @@
 
 /// `1,234,567`
 pub(super) fn count(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    tidegate_serve::grouped(number as u64)
 }
 
 /// Three digits at least: `1234`, `12.3`, `0.0123`.
