@@ -273,7 +273,7 @@ fn told(found: &[Rise], forecast: &Forecast, situation: &Situation<'_>, at: impl
         .seasons
         .first()
         .map_or_else(String::new, |season| format!(", every {:.1} s", season.period * f64::from(forecast.step)));
-    let borne = if first.rate > bound { format!(", of which {bound:.0} can be borne") } else { String::new() };
+    let borne = if first.rate > bound { format!(", of which {bound:.0} are allowed") } else { String::new() };
     format!(
         "{middle:.0} req/s are expected (90 %: below {high:.0}){cycle}: up to {:.0} req/s needed from {when:.0} s on{borne}",
         first.rate

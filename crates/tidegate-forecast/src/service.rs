@@ -62,6 +62,11 @@ impl Service {
         Ok(Self { worker, metrics, shutdown })
     }
 
+    /// What it was told and what it knows, for the log.
+    pub fn told(&self) -> String {
+        self.worker.told()
+    }
+
     /// Serves until it shall stop; what was learnt is written then.
     pub async fn run(self, listener: TcpListener) -> std::io::Result<()> {
         let (questions, asked) = mpsc::channel(MOST_WAITING);

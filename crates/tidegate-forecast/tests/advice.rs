@@ -141,7 +141,7 @@ fn a_limit_that_lets_requests_through_evenly_is_not_tightened() {
     for base in [window(Windowed::Fixed, 100, 1.0), bucket(50, 100.0)] {
         let advice = advice(&case(base, vec![900.0; 60], bears(250.0)));
         assert_eq!(advice.numbers.rate(), 250.0);
-        assert!(advice.reason.contains("of which 250 can be borne"), "{}", advice.reason);
+        assert!(advice.reason.contains("of which 250 are allowed"), "{}", advice.reason);
     }
 }
 

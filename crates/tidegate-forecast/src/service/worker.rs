@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -50,6 +51,12 @@ impl Worker {
         learning: Arc<AtomicU64>,
         log: Log,
     ) -> Result<Self, String> {
+        if let Some(folder) =
+            settings.state.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty())
+            && !folder.is_dir()
+        {
+            return Err(format!("{}: is no folder, so nothing can be written there", folder.display()));
+        }
         let kept = settings
             .state
             .as_deref()
@@ -77,6 +84,20 @@ impl Worker {
     fn adviser(&self) -> Adviser {
         let policy = self.settings.policy;
         Adviser::new(policy, forecaster(&policy, &self.learning))
+    }
+
+    /// What it was told and what it knows.
+    pub(super) fn told(&self) -> String {
+        let policy = &self.settings.policy;
+        let capacity = policy.capacity.map_or_else(|| "to be learnt".to_owned(), |rate| format!("{rate} req/s"));
+        let told = format!(
+            "capacity {capacity}, floor {} req/s, {} s ahead of up to {} s",
+            policy.floor, policy.horizon, policy.kept
+        );
+        let Some(path) = &self.settings.state else { return told };
+        let series = self.sources.values().map(|known| known.adviser.forecaster.history().known_count());
+        let (count, seconds) = series.fold((0, 0), |(count, seconds), known| (count + 1, seconds + known));
+        format!("{told}; {count} series of {seconds} s read from {}", path.display())
     }
 
     /// Answers until nobody asks any more.

@@ -17,7 +17,7 @@ use crate::service::{self, Service};
 /// A gateway (tidegate gateway --forecaster http://127.0.0.1:8090) sends what it sees to POST /v1/limit-config every few seconds: the requests of
 /// each second, how many it refused, how fast the target answers. It is told what its limits should be, now and at which times of the next minute:
 /// raised ahead of a rise that the target can bear, tightened ahead of one that it can't. /actuator/health and /actuator/prometheus (forecast
-/// errors, coverage, weights of the models, time of a fit) are there as well. Everything else is in docs/adaptation.md.
+/// errors, coverage, weights of the models, time of a fit) are there as well. Everything else is in docs/forecast.md.
 ///
 /// It listens on 127.0.0.1:8090, or at the port that PORT or SERVER_PORT in the environment says.
 #[derive(Args)]
@@ -26,18 +26,19 @@ pub(crate) struct Arguments {
     /// Requests a second that the target bears; without it that is learnt from how late and with how many errors it answers
     #[arg(long, value_name = "RPS", allow_negative_numbers = true, value_parser = rate)]
     capacity: Option<f64>,
-    /// Never advise fewer requests a second
-    #[arg(long, value_name = "RPS", default_value = "5", allow_negative_numbers = true, value_parser = rate)]
-    floor: f64,
-    /// How many seconds are forecast
+    /// Never advise fewer requests a second [default: 5, or the capacity if that is lower]
+    #[arg(long, value_name = "RPS", allow_negative_numbers = true, value_parser = rate)]
+    floor: Option<f64>,
+    /// How many seconds are forecast, 10 to 600
     #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=600))]
     horizon: u32,
-    /// How many seconds of load are kept, a day at most
+    /// How many seconds of load are kept, 120 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(120..=86_400))]
     history: u32,
-    /// Keep what was learnt in this file, so that it survives a restart
+    /// Keep what was learnt in this file, so that it survives a restart: written every 30 seconds and at the end. A file that is no state of a
+    /// forecaster keeps this one from starting
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Advise other numbers only, never another algorithm
@@ -55,12 +56,14 @@ fn rate(text: &str) -> Result<f64, String> {
 const SERVICE: Service = Service { component: "Forecaster", port: 8090, log_level: LogLevel::Info };
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(capacity) = arguments.capacity.filter(|capacity| *capacity < arguments.floor) {
-        return Err(anyhow!("--floor is {}; at most --capacity ({capacity}) is allowed", arguments.floor));
+    let usual = Policy::default().floor.min(arguments.capacity.unwrap_or(f64::INFINITY));
+    let floor = arguments.floor.unwrap_or(usual);
+    if let Some(capacity) = arguments.capacity.filter(|capacity| *capacity < floor) {
+        return Err(anyhow!("--floor is {floor}; at most --capacity ({capacity}) is allowed"));
     }
     let policy = Policy {
         capacity: arguments.capacity,
-        floor: arguments.floor,
+        floor,
         horizon: arguments.horizon as usize,
         kept: arguments.history as usize,
         may_switch: !arguments.keep_algorithm,
@@ -69,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     service::run(&arguments.service, &SERVICE, |context| async move {
         let service = Forecasts::new(settings, context.log.clone(), context.shutdown.clone());
         let service = service.map_err(|reason| anyhow!("--state: {reason}"))?;
+        context.log.info(SERVICE.component, format_args!("{}", service.told()));
         context.announce_ready();
         Ok(service.run(context.listener).await?)
     })

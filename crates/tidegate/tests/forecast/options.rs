@@ -68,6 +68,7 @@ fn floor_is_the_least_that_is_advised() {
         }
         assert_eq!(advice["limit"], json!(limit), "{arguments:?}: {advice}");
     }
+    Forecaster::start(&["--capacity", "3"]).0.wait_for_line("capacity 3 req/s, floor 3 req/s");
     let refused =
         tidegate().args(["forecast", "serve", "--floor", "50", "--capacity", "40"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--floor"));

@@ -15,6 +15,9 @@ fn what_was_learnt_survives_a_restart() {
     first.0.signal("TERM");
     assert!(first.0.wait_for_end());
     let second = Forecaster::start(&["--capacity", "400", "--state", path]);
+    second
+        .0
+        .wait_for_line("capacity 400 req/s, floor 5 req/s, 60 s ahead of up to 86400 s; 1 series of 90 s read from");
     let advice = second.advice(&with_series(START + 90, &[60; 5]));
     assert!(limit_after(&advice, 2.0) >= 250.0, "the next spike is known: {advice}");
     // Without the file it is not.
@@ -29,6 +32,7 @@ fn a_file_that_is_no_state_is_refused_and_left_as_it_is() {
     for (name, text) in [
         ("garbage", "not json"),
         ("other", "{\"format\": \"something else\"}"),
+        ("empty", ""),
         ("broken", "{\"format\": \"tidegate-forecast-state/1\", \"sources\": {\"default\": {\"start\": \"x\"}}}"),
     ] {
         let file = directory.file(name, text);
@@ -43,10 +47,22 @@ fn a_file_that_is_no_state_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_state_that_can_t_be_written_is_told_and_counted() {
+fn a_state_that_can_t_ever_be_written_is_refused_at_the_start() {
     let directory = Directory::new();
     let file = directory.0.join("nowhere").join("state.json");
+    let output = tidegate().args(["forecast", "serve", "--state"]).arg(&file).output().expect("it runs");
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere: is no folder"));
+}
+
+#[test]
+fn a_state_that_can_t_be_written_is_told_and_counted() {
+    let directory = Directory::new();
+    let folder = directory.0.join("folder");
+    fs::create_dir(&folder).expect("a folder");
+    let file = folder.join("state.json");
     let mut forecaster = Forecaster::start(&["--state", file.to_str().expect("a path")]);
+    fs::remove_dir(&folder).expect("it is empty");
     forecaster.tell(&[60; 10]);
     forecaster.0.signal("TERM");
     forecaster.0.wait_for_line("can't be written");
