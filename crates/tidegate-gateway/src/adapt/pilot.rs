@@ -8,7 +8,7 @@ use tidegate_policy::Timestamp;
 use super::attack::{Attack, AttackEvent};
 use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
 use super::course::{Course, Due};
-use super::guard::{Accepts, Bounded, Cap, Guard, Refused, at_rate};
+use super::guard::{Accepts, Bounded, Cap, Guard, at_rate, made};
 use super::recommendation::Recommendation;
 use super::second::Second;
 use crate::config::numbers::LimitNumbers;
@@ -199,7 +199,8 @@ impl Pilot {
     pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
         let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
         let Some(rate) = lower else { return self.held.clone() };
-        let lowered = at_rate(&self.held_shape, rate).numbers(self.soft, |numbers| accepts(numbers).map_err(Refused));
+        let floor = Guard::floor(&self.rails, &self.base_shape);
+        let lowered = made(&at_rate(&self.held_shape, rate), floor, self.soft, accepts);
         // What can't be had at that rate stays as it is: numbers nearby are refused for no other reason.
         lowered.map_or_else(|_| self.held.clone(), |lowered| lowered.remembering(&self.base))
     }
