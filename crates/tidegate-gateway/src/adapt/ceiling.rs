@@ -20,6 +20,13 @@ const CUT: f64 = 0.9;
 /// The fastest answers are faster than a second ago by a tenth at least: a queue gets shorter.
 const EASING: f64 = 0.9;
 const GROWTH: f64 = 0.05;
+/// With half the load the fastest answers of an overloaded upstream are faster, with a quarter they are as usual. Where so many seconds show
+/// something else, its latency is not of the load.
+const LESS: f64 = 0.5;
+const LITTLE: f64 = 0.25;
+const IN_VAIN: u32 = 5;
+/// Answers and admitted requests differ by no more: no queue grows or gets shorter.
+const EVEN: f64 = 0.1;
 
 /// How long the answers of a second took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +61,16 @@ pub(crate) struct Ceiling {
     last_low: Option<f64>,
     usual: Option<Quantiles>,
     lessons: u32,
+    attempt: Option<Attempt>,
+}
+
+/// What cutting is to better: how it stood when it began.
+#[derive(Clone, Copy)]
+struct Attempt {
+    admitted: f64,
+    low: f64,
+    /// Seconds in which it has not helped, though much was cut.
+    in_vain: u32,
 }
 
 /// The rates that a ceiling is judged beside.
@@ -79,7 +96,7 @@ pub(crate) enum CeilingEvent {
 impl Ceiling {
     /// `latency` and `errors` are the thresholds; without the former it is learnt.
     pub(crate) fn new(latency: Option<Duration>, errors: f64) -> Self {
-        Self { latency, errors, bound: None, overloaded: 0, last_low: None, usual: None, lessons: 0 }
+        Self { latency, errors, bound: None, overloaded: 0, last_low: None, usual: None, lessons: 0, attempt: None }
     }
 
     /// Requests a second; none while it does not bind.
@@ -87,9 +104,14 @@ impl Ceiling {
         self.bound
     }
 
-    /// The operator has spoken: it begins anew, what was learnt stays.
+    /// It binds no longer; what was learnt stays.
     pub(crate) fn lift(&mut self) {
-        self.bound = None;
+        (self.bound, self.attempt) = (None, None);
+    }
+
+    /// The operator has spoken: everything begins anew, for the upstream may be another one too.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::new(self.latency, self.errors);
     }
 
     /// A second has passed.
@@ -106,10 +128,16 @@ impl Ceiling {
         let Some(trouble) = self.trouble(second, latency).filter(|_| is_telling) else {
             (self.overloaded, self.last_low) = (0, None);
             if let (true, Some(latency)) = (is_telling, latency) {
+                self.attempt = None;
                 self.learn(latency);
             }
             return self.grow(rates);
         };
+        if let Some(latency) = latency.filter(|latency| self.is_in_vain(second, *latency)) {
+            (self.usual, self.attempt) = (Some(latency), None);
+            (self.overloaded, self.last_low) = (0, None);
+            return self.grow(rates);
+        }
         self.overloaded = self.overloaded.saturating_add(1);
         if self.overloaded < PATIENCE {
             return None;
@@ -122,10 +150,29 @@ impl Ceiling {
             return None;
         }
         let admitted = figure(second.admitted()).min(rates.now);
+        if let (None, Some(low)) = (self.attempt, low) {
+            self.attempt = Some(Attempt { admitted, low, in_vain: 0 });
+        }
         let is_first = self.bound.is_none();
         let cut = (CUT * admitted).max(rates.floor);
         self.bound = Some(self.bound.map_or(cut, |bound| bound.min(cut)));
         is_first.then_some(CeilingEvent::Lowered(trouble))
+    }
+
+    /// Whether much has been cut and the latency is what it was, with no queue that would explain it: the upstream has become slower, after a
+    /// deploy say, and lets no less through for that. What the operator says of latency is not questioned.
+    fn is_in_vain(&mut self, second: &Second, latency: Quantiles) -> bool {
+        let Some(attempt) = self.attempt.as_mut().filter(|_| self.latency.is_none()) else { return false };
+        let (admitted, calls) = (figure(second.admitted()), figure(second.calls()));
+        let is_even = (calls - admitted).abs() <= EVEN * admitted;
+        if !is_even || second.error_share() > self.errors {
+            return false;
+        }
+        let is_as_slow = latency.low >= EASING * attempt.low;
+        if admitted <= LITTLE * attempt.admitted || (admitted <= LESS * attempt.admitted && is_as_slow) {
+            attempt.in_vain += 1;
+        }
+        attempt.in_vain >= IN_VAIN
     }
 
     fn trouble(&self, second: &Second, latency: Option<Quantiles>) -> Option<String> {
@@ -270,6 +317,59 @@ mod tests {
         play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
         let bounds = play(&mut ceiling, RATES, &[(50, 0, 100.0); 600]);
         assert_eq!(bounds[599], Some(5.0));
+    }
+
+    /// Plays an upstream under 100 offered requests a second: what it answers, and how fast, of what is admitted and what waits.
+    fn run(ceiling: &mut Ceiling, seconds: usize, mut upstream: impl FnMut(f64) -> (f64, Quantiles)) -> Vec<f64> {
+        let step = |_| {
+            let now = ceiling.bound().unwrap_or(RATES.wanted);
+            let (answered, latency) = upstream(now);
+            let second = Second { latency: vec![answered as u64], ..second(now as u64, 0) };
+            ceiling.observe(&second, Some(latency), Rates { now, ..RATES });
+            ceiling.bound().unwrap_or(RATES.wanted)
+        };
+        (0..seconds).map(step).collect()
+    }
+
+    #[test]
+    fn an_upstream_that_has_become_slower_for_good_gets_its_limit_back() {
+        for (high, low) in [(0.080, 0.025), (0.300, 0.200), (2.0, 1.5)] {
+            let mut ceiling = Ceiling::new(None, 0.05);
+            run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
+            let bounds = run(&mut ceiling, 60, |now| (now, Quantiles { high, low }));
+            assert!(bounds.iter().any(|bound| *bound < 51.0), "it is cut at first");
+            assert!(bounds[59] > 99.9, "{bounds:?}");
+            // From then on that is usual, and what is much slower still lowers.
+            let bounds = run(&mut ceiling, 10, |now| (now, Quantiles { high: 3.0 * high, low: 3.0 * low }));
+            assert!(bounds[9] < 60.0, "{bounds:?}");
+        }
+    }
+
+    /// Half as fast as what comes, or a fifth, with a queue of ten seconds: it is no faster for a long time, and that is no reason to give up.
+    #[test]
+    fn a_queue_that_takes_long_to_work_off_does_not_become_the_usual() {
+        for capacity in [80.0_f64, 50.0, 20.0] {
+            let mut ceiling = Ceiling::new(None, 0.05);
+            run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
+            let mut waiting = 10.0 * capacity;
+            let bounds = run(&mut ceiling, 300, |now| {
+                let answered = capacity.min(waiting + now);
+                waiting = (waiting + now - answered).min(10.0 * capacity);
+                let wait = waiting / capacity;
+                (answered, Quantiles { high: 0.030 + wait, low: 0.010 + wait })
+            });
+            let late = &bounds[100..];
+            assert!(late.iter().all(|bound| *bound <= capacity * 1.4 + 5.0), "{capacity}: {late:?}");
+        }
+    }
+
+    #[test]
+    fn the_operators_word_forgets_what_was_usual() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 3])[2], Some(45.0));
+        ceiling.forget();
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 60]), [None; 60]);
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl Driver {
             Turn::Same => {}
             Turn::Mine => {
                 telling::turn(gateway, now, limit.name(), true);
-                self.pilot.rebase(base.clone(), soft);
+                self.pilot.begin(base.clone(), soft);
                 if let Some(decreed) = &decreed {
                     self.pilot.inherit(decreed.numbers.clone(), decreed.ends.clone(), now);
                     self.next_ask = now;

@@ -152,8 +152,14 @@ impl Pilot {
         }
     }
 
-    /// The operator has spoken: everything begins anew with these numbers. What was learnt of the upstream stays. False if they have no rate.
+    /// The operator has spoken: everything begins anew with these numbers. False if they have no rate.
     pub(crate) fn rebase(&mut self, base: LimitNumbers, soft: u64) -> bool {
+        self.ceiling.forget();
+        self.begin(base, soft)
+    }
+
+    /// Begins anew with these numbers of the operator's. What was learnt of the upstream stays. False if they have no rate.
+    pub(crate) fn begin(&mut self, base: LimitNumbers, soft: u64) -> bool {
         let Some(shape) = base.shape() else { return false };
         let mut ceiling = std::mem::replace(&mut self.ceiling, Ceiling::new(None, 1.0));
         ceiling.lift();

@@ -229,7 +229,7 @@ fn the_measured_ceiling_lies_over_what_is_recommended() {
 }
 
 #[test]
-fn the_operators_word_ends_everything_but_what_is_known_of_the_upstream() {
+fn the_operators_word_ends_everything() {
     let mut flight = Flight::new(RAILS);
     flight.receive(1_000.0, &spike());
     flight.look(1_012.0);
