@@ -28,6 +28,11 @@ const IN_VAIN: u32 = 5;
 /// Answers and admitted requests differ by no more: no queue grows or gets shorter.
 const EVEN: f64 = 0.1;
 
+/// Fewer answers than this share of what was admitted: the upstream may be frozen, which shows neither in latencies nor in errors until
+/// requests time out. After so many seconds it is something else, such as answers that come from elsewhere.
+const SILENT: f64 = 0.25;
+const LONGEST_SILENCE: u32 = 60;
+
 /// How long the answers of a second took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Quantiles {
@@ -62,6 +67,8 @@ pub(crate) struct Ceiling {
     usual: Option<Quantiles>,
     lessons: u32,
     attempt: Option<Attempt>,
+    /// Seconds in a row with hardly any answers.
+    silent: u32,
 }
 
 /// What cutting is to better: how it stood when it began.
@@ -96,7 +103,17 @@ pub(crate) enum CeilingEvent {
 impl Ceiling {
     /// `latency` and `errors` are the thresholds; without the former it is learnt.
     pub(crate) fn new(latency: Option<Duration>, errors: f64) -> Self {
-        Self { latency, errors, bound: None, overloaded: 0, last_low: None, usual: None, lessons: 0, attempt: None }
+        Self {
+            latency,
+            errors,
+            bound: None,
+            overloaded: 0,
+            last_low: None,
+            usual: None,
+            lessons: 0,
+            attempt: None,
+            silent: 0,
+        }
     }
 
     /// Requests a second; none while it does not bind.
@@ -125,7 +142,12 @@ impl Ceiling {
             return None;
         }
         let is_telling = second.calls() >= LEAST_CALLS;
+        let is_silent = second.admitted() >= LEAST_CALLS && figure(second.calls()) < SILENT * figure(second.admitted());
+        self.silent = if is_silent { self.silent.saturating_add(1) } else { 0 };
         let Some(trouble) = self.trouble(second, latency).filter(|_| is_telling) else {
+            if (1..=LONGEST_SILENCE).contains(&self.silent) {
+                return None;
+            }
             (self.overloaded, self.last_low) = (0, None);
             if let (true, Some(latency)) = (is_telling, latency) {
                 self.attempt = None;
@@ -370,6 +392,27 @@ mod tests {
         assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 3])[2], Some(45.0));
         ceiling.forget();
         assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 60]), [None; 60]);
+    }
+
+    #[test]
+    fn an_upstream_that_hardly_answers_is_not_well() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        play(&mut ceiling, RATES, &[(100, 0, 80.0); 6]);
+        let bound = ceiling.bound();
+        let quick = Quantiles { high: 0.001, low: 0.001 };
+        for answered in [0, 1, 12] {
+            let frozen = Second { latency: vec![answered], ..second(65, 0) };
+            (0..15).for_each(|_| drop(ceiling.observe(&frozen, Some(quick), RATES)));
+            assert_eq!(ceiling.bound(), bound, "{answered} of 65");
+        }
+        // Those that time out are answers enough.
+        let failing = Second { failed: 60, latency: vec![5], ..second(65, 0) };
+        (0..3).for_each(|_| drop(ceiling.observe(&failing, Some(quick), RATES)));
+        assert!(ceiling.bound() < bound);
+        // Requests that never go to the upstream bind nothing for good.
+        let elsewhere = Second { latency: vec![12], ..second(65, 0) };
+        (0..90).for_each(|_| drop(ceiling.observe(&elsewhere, Some(quick), RATES)));
+        assert_eq!(ceiling.bound(), None);
     }
 
     #[test]
