@@ -121,6 +121,11 @@ impl Ceiling {
         self.bound
     }
 
+    /// Another gateway has measured this.
+    pub(crate) fn inherit(&mut self, bound: Option<f64>) {
+        self.bound = bound;
+    }
+
     /// It binds no longer; what was learnt stays.
     pub(crate) fn lift(&mut self) {
         (self.bound, self.attempt) = (None, None);

@@ -181,13 +181,13 @@ impl Driver {
             self.ask_if_due(gateway, plan, now);
         }
         self.put_in_force(gateway, plan).await;
-        self.publish(gateway, plan);
+        self.publish(plan);
     }
 
     /// Tells the others at once of what has changed.
-    fn publish(&mut self, gateway: &Gateway, plan: &Plan) {
+    fn publish(&mut self, plan: &Plan) {
         let Some(limit) = self.limit(plan) else { return };
-        let decree = self.decree(gateway, limit);
+        let decree = self.decree(limit);
         if let Some(seat) = self.seat.as_mut().filter(|seat| seat.has_news(decree.as_deref())) {
             seat.meet(decree);
         }
@@ -215,7 +215,7 @@ impl Driver {
         if self.seat.is_none() {
             return self.learn(gateway, plan, seconds);
         }
-        let decree = self.decree(gateway, limit);
+        let decree = self.decree(limit);
         if let Some(seat) = &mut self.seat {
             seat.saw(seconds);
             seat.meet(decree);
@@ -250,14 +250,12 @@ impl Driver {
     }
 
     /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
-    fn decree(&self, gateway: &Gateway, limit: &Limit) -> Option<String> {
+    fn decree(&self, limit: &Limit) -> Option<String> {
         if !self.decides() || self.settings.mode != AdaptiveMode::On {
             return None;
         }
-        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let (base, numbers) = (limit.operators_numbers(), self.pilot.numbers(&accepts));
-        let is_base = numbers.relevant() == base.relevant();
-        (!is_base).then(|| Decree::new(base, &numbers, self.pilot.ends()).text())
+        let decreed = self.pilot.decreed()?;
+        Some(Decree::new(limit.operators_numbers(), decreed).text())
     }
 
     /// A meeting of those who share the limit is over.
@@ -274,7 +272,9 @@ impl Driver {
         self.fault = fault.cloned();
         let heard = seat.hear(met, now);
         let (base, soft) = (limit.operators_numbers(), limit.settings.soft);
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let decreed = heard.overlay.and_then(|text| Decree::read(&text, base, soft));
+        let decreed = decreed.and_then(|decreed| self.pilot.vetted(decreed, now, &accepts));
         gateway.adaptation.gauges.holder.store(self.decides(), Relaxed);
         match heard.turn {
             Turn::Same => {}
@@ -282,13 +282,14 @@ impl Driver {
                 telling::turn(gateway, now, limit.name(), true);
                 self.pilot.begin(base.clone(), soft);
                 if let Some(decreed) = &decreed {
-                    self.pilot.inherit(decreed.numbers.clone(), decreed.ends.clone(), now);
+                    self.pilot.inherit(decreed.clone(), now);
                     self.next_ask = now;
                 }
             }
             Turn::Others => telling::turn(gateway, now, limit.name(), false),
         }
-        self.followed = if self.decides() { None } else { decreed.map(|decreed| decreed.numbers) };
+        let followed = decreed.filter(|_| !self.decides());
+        self.followed = followed.map(|decreed| self.pilot.lowered(&decreed.numbers, decreed.bound, &accepts));
         self.learn(gateway, plan, heard.seconds);
     }
 

@@ -18,6 +18,9 @@ const LONGEST_SPAN: Duration = Duration::from_secs(10);
 /// What arithmetic leaves of equal numbers.
 const TINY: f64 = 1e-6;
 
+/// What is left out when whole numbers are made.
+const ROUNDING: f64 = 0.01;
+
 /// A bound that was reached, in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cap {
@@ -105,6 +108,19 @@ impl Guard<'_> {
         let shape = if may_have { self.at_once(wanted, rate, &mut caps) } else { at_rate(self.held, rate) };
         let numbers = made(&shape, floor, self.soft, accepts)?;
         Ok(Bounded { numbers, caps, not_yet: (!may_have).then_some(wanted.algorithm) })
+    }
+
+    /// What of these numbers may be in force here, wherever they were decided: they have taken their steps there. None if nothing may.
+    pub(crate) fn within(&self, numbers: LimitNumbers, accepts: Accepts<'_>) -> Option<LimitNumbers> {
+        let wanted = numbers.shape()?;
+        let (floor, ceiling) = (Self::floor(self.rails, self.base), Self::ceiling(self.rails, self.base));
+        let (rate, mut caps) = (wanted.rate_per_second, Vec::new());
+        let shape = self.at_once(&wanted, rate.clamp(floor, ceiling), &mut caps);
+        let is_near = |rate: f64, other: f64| (rate - other).abs() <= ROUNDING * other;
+        if is_near(rate, shape.rate_per_second) && is_near(wanted.quota(), shape.quota()) && accepts(&numbers).is_ok() {
+            return Some(numbers);
+        }
+        made(&shape, floor, self.soft, accepts).ok()
     }
 
     /// The shape that was wanted, at this rate, with no more at once than may be.

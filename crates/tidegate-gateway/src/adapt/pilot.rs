@@ -8,12 +8,16 @@ use tidegate_policy::Timestamp;
 use super::attack::{Attack, AttackEvent};
 use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
 use super::course::{Course, Due};
+use super::decree::Decreed;
 use super::guard::{Accepts, Bounded, Cap, Guard, at_rate, made};
 use super::recommendation::Recommendation;
 use super::second::Second;
 use crate::config::numbers::LimitNumbers;
 use crate::config::rates::Shape;
 use crate::config::{AdaptiveSettings, Rails};
+
+/// Nothing that another gateway decided lasts longer by itself.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// What was made of a recommendation, a step of one, or a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,29 +190,55 @@ impl Pilot {
         self.attack.is_on()
     }
 
+    /// What another gateway has decided, within the rails of this one: what comes from elsewhere is read with suspicion.
+    pub(crate) fn vetted(&self, decreed: Decreed, now: Timestamp, accepts: Accepts<'_>) -> Option<Decreed> {
+        let within = |numbers| Some(self.guard(true).within(numbers, accepts)?.remembering(&self.base));
+        let floor = Guard::floor(&self.rails, &self.base_shape);
+        let ends = match decreed.ends {
+            None => None,
+            Some((at, then)) => Some((at.min(now + LONGEST), within(then)?)),
+        };
+        Some(Decreed { numbers: within(decreed.numbers)?, bound: decreed.bound.map(|bound| bound.max(floor)), ends })
+    }
+
     /// Begins with what another gateway has decided, at this moment.
-    pub(crate) fn inherit(&mut self, numbers: LimitNumbers, ends: Option<(Timestamp, LimitNumbers)>, now: Timestamp) {
+    pub(crate) fn inherit(&mut self, decreed: Decreed, now: Timestamp) {
+        let Decreed { numbers, bound, ends } = decreed;
         let Some(shape) = numbers.shape() else { return };
         // Nobody knows when it was switched, so it may have been just now.
         self.switched_at = (shape.algorithm != self.base_shape.algorithm).then_some(now);
         self.steady = Some(ends.as_ref().map_or_else(|| numbers.clone(), |(_, then)| then.clone()));
         (self.held, self.held_shape, self.inherited) = (numbers, shape, ends);
+        self.ceiling.inherit(bound);
+    }
+
+    /// What others shall follow, and whoever takes over begins with; none where that is the operator's numbers.
+    pub(crate) fn decreed(&self) -> Option<Decreed> {
+        let bound = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
+        let is_base = self.held.relevant() == self.base.relevant() && bound.is_none();
+        (!is_base).then(|| Decreed { numbers: self.held.clone(), bound, ends: self.ends() })
     }
 
     /// When what is recommended now ends, and what returns then: for whoever takes over.
-    pub(crate) fn ends(&self) -> Option<(Timestamp, LimitNumbers)> {
+    fn ends(&self) -> Option<(Timestamp, LimitNumbers)> {
         let Some(course) = &self.course else { return self.inherited.clone() };
         Some((course.end()?, self.steady.clone().unwrap_or_else(|| self.base.clone())))
     }
 
     /// The numbers that are to be in force: `min(measured ceiling, recommended)`.
     pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
-        let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
-        let Some(rate) = lower else { return self.held.clone() };
+        self.lowered(&self.held, self.ceiling.bound(), accepts)
+    }
+
+    /// Numbers below a measured ceiling.
+    pub(crate) fn lowered(&self, numbers: &LimitNumbers, bound: Option<f64>, accepts: Accepts<'_>) -> LimitNumbers {
+        let shape = numbers.shape();
+        let lower = shape.zip(bound).filter(|(shape, bound)| *bound < shape.rate_per_second);
+        let Some((shape, rate)) = lower else { return numbers.clone() };
         let floor = Guard::floor(&self.rails, &self.base_shape);
-        let lowered = made(&at_rate(&self.held_shape, rate), floor, self.soft, accepts);
+        let lowered = made(&at_rate(&shape, rate), floor, self.soft, accepts);
         // What can't be had at that rate stays as it is: numbers nearby are refused for no other reason.
-        lowered.map_or_else(|_| self.held.clone(), |lowered| lowered.remembering(&self.base))
+        lowered.map_or_else(|_| numbers.clone(), |lowered| lowered.remembering(&self.base))
     }
 
     /// A second has passed.

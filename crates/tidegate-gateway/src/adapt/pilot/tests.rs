@@ -251,7 +251,7 @@ fn who_takes_over_goes_on_where_the_other_was() {
     let (at_end, then) = first.pilot.ends().expect("it ends");
     assert_eq!((at_end, then.relevant().limit), (at(1_062.0), Some(120)));
     let mut second = Flight::new(RAILS);
-    second.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    second.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
     assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
     second.store_down = true;
     assert_eq!(second.look(1_062.0), (None, 240));
@@ -263,7 +263,7 @@ fn who_takes_over_goes_on_where_the_other_was() {
     );
     // A recommendation of its own replaces all of it.
     let mut third = Flight::new(RAILS);
-    third.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    third.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
     third.receive(1_021.0, &window(200));
     assert_eq!(third.look(1_021.0), (Some(Verdict::Applied), 200));
     assert_eq!(third.look(1_062.0), (None, 200));
@@ -298,4 +298,52 @@ fn what_can_not_be_had_at_any_step_is_refused_whole() {
     let recommendation = Recommendation::read(&spike()).expect("it is good");
     assert_eq!(flight.pilot.receive(recommendation, at(5.0), &picky), Err("too much".to_owned()));
     assert_eq!(flight.look(20.0), (None, 120), "the one before stays");
+}
+
+#[test]
+fn what_is_measured_is_left_apart_and_grows_back_at_whoever_takes_over() {
+    let mut first = Flight::new(RAILS);
+    assert_eq!(first.pilot.decreed(), None);
+    first.receive(1_000.0, &window(200));
+    first.look(1_000.0);
+    (0..5).for_each(|_| drop(first.second(200, 0, 80.0)));
+    let decreed = first.pilot.decreed().expect("something");
+    assert_eq!(decreed.numbers.relevant().limit, Some(200));
+    let follower = Flight::new(RAILS).pilot;
+    assert_eq!(follower.lowered(&decreed.numbers, decreed.bound, &any), first.pilot.numbers(&any));
+    let mut heir = Flight::new(RAILS);
+    heir.pilot.inherit(decreed, at(1_010.0));
+    assert_eq!(heir.limit(), 145);
+    (0..30).for_each(|_| drop(heir.second(100, 0, 5.0)));
+    assert_eq!((heir.limit(), heir.pilot.measured_ceiling()), (200, None));
+}
+
+#[test]
+fn what_others_decide_is_followed_within_ones_own_rails() {
+    let pilot = Flight::new(RAILS).pilot;
+    let now = at(1_000.0);
+    let vetted = |numbers: LimitNumbers, bound| {
+        let ends = Some((at(1e9), numbers.clone()));
+        let vetted = pilot.vetted(Decreed { numbers, bound, ends }, now, &any).expect("something");
+        let (ends, then) = vetted.ends.expect("an end");
+        assert_eq!((ends, &then), (at(87_400.0), &vetted.numbers));
+        (vetted.numbers.to_string(), vetted.bound)
+    };
+    for (wanted, found) in [
+        (window(240), "algorithm=fixed, limit=240, window=1"),
+        (window(1_000_000), "algorithm=fixed, limit=300, window=1"),
+        (window(1), "algorithm=fixed, limit=5, window=1"),
+        (json!({"algorithm": "fixed", "limit": 1, "window": 0.001}), "algorithm=fixed, limit=5, window=0.016667"),
+        (
+            json!({"algorithm": "token", "capacity": 1e6 as u64, "fillRate": 90}),
+            "algorithm=token, capacity=900, fillRate=90",
+        ),
+    ] {
+        assert_eq!(vetted(numbers(&wanted), None).0, found);
+    }
+    assert_eq!(vetted(numbers(&window(240)), Some(1e-9)).1, Some(5.0));
+    let concurrency = numbers(&json!({"algorithm": "concurrency", "limit": 5}));
+    assert_eq!(pilot.vetted(Decreed { numbers: concurrency, bound: None, ends: None }, now, &any), None);
+    let none = |_: &LimitNumbers| Err("no room".to_owned());
+    assert_eq!(pilot.vetted(Decreed { numbers: numbers(&window(240)), bound: None, ends: None }, now, &none), None);
 }
