@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_policy::Timestamp;
+use tidegate_policy::{Algorithm, Timestamp};
 
 use super::attack::{Attack, AttackEvent};
 use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
@@ -289,18 +289,20 @@ impl Pilot {
 
     /// When to look again, besides each second.
     pub(crate) fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let Some(course) = &self.course else { return self.inherited.as_ref().map(|(at, _)| *at) };
+        // What is over and still waits, for Redis say, is looked at each second.
+        let is_to_come = |at: &Timestamp| *at > now;
+        let Some(course) = &self.course else { return self.inherited.as_ref().map(|(at, _)| *at).filter(is_to_come) };
         let next = course.next(now);
         let due = course.due(now);
         let is_pending =
             ![Some(Waits::Store), Some(Waits::Attack(due))].contains(&self.waits) && self.settled != Some(due);
         let dwelt = self.changed_at.map(|at| at + self.rails.dwell).filter(|_| is_pending);
-        next.into_iter().chain(dwelt).min()
+        next.into_iter().chain(dwelt).filter(is_to_come).min()
     }
 
     /// Does what is due of the recommendation; `store_down`: there are no limits now. None if there is nothing to tell.
     pub(crate) fn look(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
-        let Some(course) = &self.course else { return self.end_inherited(now, store_down) };
+        let Some(course) = &self.course else { return self.end_inherited(now, store_down, accepts) };
         let due = course.due(now);
         if self.settled == Some(due) {
             return None;
@@ -317,7 +319,7 @@ impl Pilot {
         if is_early || self.waits == Some(Waits::Attack(due)) {
             return None;
         }
-        let Some(wanted) = course.shape(due).copied() else { return self.revert(now) };
+        let Some(wanted) = course.shape(due).copied() else { return self.revert(now, accepts) };
         let bounded = match self.guard(self.may_switch(now)).bound(&wanted, accepts) {
             Ok(bounded) => bounded,
             Err(why) => {
@@ -351,9 +353,7 @@ impl Pilot {
         };
         let mut decided = self.told(verdict, self.reason());
         if let Some(algorithm) = bounded.not_yet {
-            let dwell = self.rails.algorithm_dwell.as_secs();
-            let wait = format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s");
-            decided.why.push_str(&wait);
+            decided.why.push_str(&self.has_to_wait(algorithm));
         }
         (decided.to, decided.caps) = (numbers.clone(), bounded.caps);
         self.hold(numbers, shape, now);
@@ -361,23 +361,41 @@ impl Pilot {
     }
 
     /// The time of what another gateway left may be over.
-    fn end_inherited(&mut self, now: Timestamp, store_down: bool) -> Option<Decided> {
+    fn end_inherited(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
         self.inherited.take_if(|(at, _)| *at <= now && !store_down)?;
-        self.revert(now)
+        self.revert(now, accepts)
     }
 
-    /// The time of the recommendation is over.
-    fn revert(&mut self, now: Timestamp) -> Option<Decided> {
+    /// The time of the recommendation is over. Another algorithm returns only when it may be had; its rate does at once.
+    fn revert(&mut self, now: Timestamp, accepts: Accepts<'_>) -> Option<Decided> {
         self.settled = Some(Due::Over);
-        let numbers = self.steady.clone().unwrap_or_else(|| self.base.clone());
+        let steady = self.steady.clone().unwrap_or_else(|| self.base.clone());
+        let shape = steady.shape()?;
+        let again_at = self.switched_at.map(|at| at + self.rails.algorithm_dwell).filter(|at| *at > now);
+        let waits_until = again_at.filter(|_| shape.algorithm != self.held_shape.algorithm);
+        let mut why = "the recommendation has run out".to_owned();
+        let mut numbers = steady.clone();
+        if let Some(at) = waits_until {
+            let floor = Guard::floor(&self.rails, &self.base_shape);
+            let kept = made(&at_rate(&self.held_shape, shape.rate_per_second), floor, self.soft, accepts);
+            numbers = kept.map_or_else(|_| self.held.clone(), |kept| kept.remembering(&self.base));
+            why.push_str(&self.has_to_wait(shape.algorithm));
+            // As if it had been left to this gateway: numbers in force, their end, and what returns then.
+            (self.course, self.inherited) = (None, Some((at, steady)));
+        }
         if numbers.relevant() == self.held.relevant() {
             return None;
         }
-        let mut decided = self.told(Verdict::Reverted, "the recommendation has run out".to_owned());
+        let mut decided = self.told(Verdict::Reverted, why);
         decided.to = numbers.clone();
         let shape = numbers.shape()?;
         self.hold(numbers, shape, now);
         Some(decided)
+    }
+
+    fn has_to_wait(&self, algorithm: Algorithm) -> String {
+        let dwell = self.rails.algorithm_dwell.as_secs();
+        format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s")
     }
 
     fn hold(&mut self, numbers: LimitNumbers, shape: Shape, now: Timestamp) {

@@ -255,6 +255,7 @@ fn who_takes_over_goes_on_where_the_other_was() {
     assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
     second.store_down = true;
     assert_eq!(second.look(1_062.0), (None, 240));
+    assert_eq!(second.pilot.wakes_at(at(1_062.0)), None, "it waits for Redis, not for a moment that has passed");
     second.store_down = false;
     assert_eq!(second.look(1_062.0), (Some(Verdict::Reverted), 120));
     assert_eq!(
@@ -346,4 +347,24 @@ fn what_others_decide_is_followed_within_ones_own_rails() {
     assert_eq!(pilot.vetted(Decreed { numbers: concurrency, bound: None, ends: None }, now, &any), None);
     let none = |_: &LimitNumbers| Err("no room".to_owned());
     assert_eq!(pilot.vetted(Decreed { numbers: numbers(&window(240)), bound: None, ends: None }, now, &none), None);
+}
+
+#[test]
+fn an_algorithm_whose_time_is_over_waits_for_the_next_one_too() {
+    let mut flight = Flight::new(RAILS);
+    let token = json!({"algorithm": "token", "capacity": 200, "fillRate": 80, "validFor": 1,
+        "schedule": [{"after": 0.5, "capacity": 200, "fillRate": 80}]});
+    flight.receive(1_000.0, &token);
+    let mut look = |now| {
+        let decided = flight.pilot.look(at(now), false, &any);
+        (decided.map(|decided| decided.verdict), flight.pilot.numbers(&any).to_string(), flight.pilot.wakes_at(at(now)))
+    };
+    assert_eq!(look(1_000.0).1, "algorithm=token, capacity=200, fillRate=80");
+    look(1_000.5);
+    let back = "algorithm=token, capacity=250, fillRate=100".to_owned();
+    assert_eq!(look(1_001.0), (Some(Verdict::Reverted), back.clone(), Some(at(1_300.0))));
+    assert_eq!(look(1_299.9), (None, back, Some(at(1_300.0))));
+    let base = numbers(&window(100)).to_string();
+    assert_eq!(look(1_300.0), (Some(Verdict::Reverted), base, None));
+    assert_eq!(flight.pilot.decreed(), None);
 }
