@@ -298,10 +298,13 @@ impl Driver {
             return;
         }
         let Some(limit) = self.limit(plan) else { return };
+        let period = self.ledger.period();
+        if !period.is_telling(now >= self.next_ask + self.settings.interval) {
+            return;
+        }
         self.next_ask = (self.next_ask + self.settings.interval).max(now);
         let interval_seconds = self.settings.interval.as_secs_f64();
         gateway.log.info(COMPONENT, format_args!("AI request sent (interval {interval_seconds} s)"));
-        let period = self.ledger.period();
         let snapshot = Snapshot {
             at: now,
             p95: period.sum.latency_quantile(0.95, &self.bounds),
