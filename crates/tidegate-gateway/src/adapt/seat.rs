@@ -1,6 +1,7 @@
 //! This gateway's seat among those that share the limit: one of them adapts, the others report and follow.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tidegate_policy::Timestamp;
 use tidegate_store::{Council, CouncilFault, CouncilTerms, Decree, Meeting, Overlay, Store};
@@ -18,6 +19,9 @@ pub(crate) struct Seat {
     council: Option<Council>,
     meetings: JoinSet<(Council, Result<Meeting, CouncilFault>)>,
     role: Role,
+    lease: Duration,
+    /// When the last meeting was over that took place.
+    met_at: Option<Timestamp>,
     assembly: Assembly,
     recent: VecDeque<Second>,
     /// Seconds that nobody has learnt from.
@@ -67,18 +71,25 @@ impl Seat {
     /// A seat for this limit, if it is shared.
     pub(crate) fn take(limit: &Limit, store: Option<&Store>) -> Option<Self> {
         let store = store.filter(|_| Self::is_for(limit))?;
-        let council = store.council(&limit.settings.name, CouncilTerms::default()).ok()?;
-        Some(Self {
-            council: Some(council),
+        let terms = CouncilTerms::default();
+        let council = store.council(&limit.settings.name, terms).ok()?;
+        Some(Self { council: Some(council), ..Self::empty(terms.lease) })
+    }
+
+    fn empty(lease: Duration) -> Self {
+        Self {
+            council: None,
             meetings: JoinSet::new(),
             role: Role::New,
+            lease,
+            met_at: None,
             assembly: Assembly::default(),
             recent: VecDeque::new(),
             untold: Vec::new(),
             is_alone: false,
             published: None,
             overlay: None,
-        })
+        }
     }
 
     /// Whether a limit is shared.
@@ -139,7 +150,11 @@ impl Seat {
     /// What the meeting means, at this moment.
     pub(crate) fn hear(&mut self, met: Result<Meeting, CouncilFault>, now: Timestamp) -> Heard {
         let untold = std::mem::take(&mut self.untold);
-        let Ok(meeting) = met else { return self.hear_nobody(untold, now) };
+        let meeting = match met {
+            Ok(meeting) => meeting,
+            Err(fault) => return self.hear_nobody(&fault, untold, now),
+        };
+        self.met_at = Some(now);
         let before = self.role;
         self.overlay = meeting.overlay.as_ref().map(|overlay| (overlay.bytes.clone(), now + overlay.left));
         let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
@@ -159,9 +174,17 @@ impl Seat {
         Heard { seconds, turn, overlay }
     }
 
-    /// Redis has not answered: who was alone still is, to others nobody listens, and what all follow is good for its time.
-    fn hear_nobody(&mut self, untold: Vec<Second>, now: Timestamp) -> Heard {
+    /// There was no meeting: who was alone still is, to others nobody listens, and what all follow is good for its time. While Redis is away who
+    /// adapted goes on; where it is there and refuses, another may have the lease when its time is over.
+    fn hear_nobody(&mut self, fault: &CouncilFault, untold: Vec<Second>, now: Timestamp) -> Heard {
         self.overlay.take_if(|(_, until)| *until <= now);
+        let is_over = self.met_at.is_none_or(|at| now >= at + self.lease);
+        if self.is_holder() && is_over && *fault != CouncilFault::Away {
+            self.role = Role::Follower;
+            self.is_alone = false;
+            let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
+            return Heard { turn: Turn::Others, overlay, ..Heard::default() };
+        }
         let mut seconds = if self.is_holder() { untold } else { Vec::new() };
         for second in &mut seconds {
             second.is_whole &= self.is_alone;
@@ -187,4 +210,40 @@ fn is_mine_still(before: Role, meeting: &Meeting) -> bool {
     let Role::Holder { term } = before else { return false };
     let is_others = |overlay: &Overlay| overlay.term > term && overlay.term != meeting.term;
     !meeting.overlay.as_ref().is_some_and(is_others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos(seconds * NANOS)
+    }
+
+    fn meeting() -> Meeting {
+        let overlay = Overlay { term: 7, version: 1, left: Duration::from_secs(15), bytes: b"numbers".to_vec() };
+        Meeting { term: 7, reports: Some(Vec::new()), overlay: Some(overlay) }
+    }
+
+    #[test]
+    fn who_can_not_meet_steps_down_when_the_lease_is_over_unless_redis_is_away() {
+        for (fault, steps_down) in [
+            (CouncilFault::Refused("OOM".to_owned()), true),
+            (CouncilFault::TooLong, true),
+            (CouncilFault::Unknown, true),
+            (CouncilFault::Away, false),
+        ] {
+            let mut seat = Seat::empty(Duration::from_secs(5));
+            assert_eq!(seat.hear(Err(fault.clone()), at(99)).turn, Turn::Same);
+            assert_eq!(seat.hear(Ok(meeting()), at(100)).turn, Turn::Mine);
+            assert_eq!((seat.hear(Err(fault.clone()), at(104)).turn, seat.is_holder()), (Turn::Same, true));
+            let heard = seat.hear(Err(fault.clone()), at(105));
+            assert_eq!((heard.turn == Turn::Others, !seat.is_holder()), (steps_down, steps_down), "{fault}");
+            assert_eq!(heard.overlay.as_deref(), Some(&b"numbers"[..]), "what all follow is good for its time");
+            assert_eq!(seat.hear(Err(fault.clone()), at(106)).turn, Turn::Same, "told once");
+            assert_eq!(seat.hear(Err(fault), at(115)).overlay, None);
+            let turn = if steps_down { Turn::Mine } else { Turn::Same };
+            assert_eq!(seat.hear(Ok(meeting()), at(116)).turn, turn);
+        }
+    }
 }
