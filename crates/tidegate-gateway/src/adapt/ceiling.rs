@@ -143,7 +143,7 @@ impl Ceiling {
         latency: Option<Quantiles>,
         rates: Rates,
     ) -> Option<CeilingEvent> {
-        if !second.is_whole {
+        if !second.is_whole && !second.is_partial {
             return None;
         }
         let is_telling = second.calls() >= LEAST_CALLS;
@@ -176,7 +176,8 @@ impl Ceiling {
             // What was cut before works: the queue gets shorter.
             return None;
         }
-        let admitted = figure(second.admitted()).min(rates.now);
+        // A part says how the upstream is, not how much it gets.
+        let admitted = if second.is_whole { figure(second.admitted()).min(rates.now) } else { rates.now };
         if let (None, Some(low)) = (self.attempt, low) {
             self.attempt = Some(Attempt { admitted, low, in_vain: 0 });
         }
@@ -192,7 +193,7 @@ impl Ceiling {
         let Some(attempt) = self.attempt.as_mut().filter(|_| self.latency.is_none()) else { return false };
         let (admitted, calls) = (figure(second.admitted()), figure(second.calls()));
         let is_even = (calls - admitted).abs() <= EVEN * admitted;
-        if !is_even || second.error_share() > self.errors {
+        if !is_even || !second.is_whole || second.error_share() > self.errors {
             return false;
         }
         let is_as_slow = latency.low >= EASING * attempt.low;
@@ -418,6 +419,15 @@ mod tests {
         let elsewhere = Second { latency: vec![12], ..second(65, 0) };
         (0..90).for_each(|_| drop(ceiling.observe(&elsewhere, Some(quick), RATES)));
         assert_eq!(ceiling.bound(), None);
+    }
+
+    #[test]
+    fn a_part_of_the_gateways_sees_an_overload_too() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let part = Second { is_whole: false, is_partial: true, ..second(30, 0) };
+        let slow = Quantiles { high: 0.080, low: 0.080 };
+        (0..3).for_each(|_| drop(ceiling.observe(&part, Some(slow), RATES)));
+        assert_eq!(ceiling.bound(), Some(90.0), "less than is in force, not less than a part");
     }
 
     #[test]

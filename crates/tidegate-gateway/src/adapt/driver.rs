@@ -20,7 +20,7 @@ use super::pilot::Pilot;
 use super::recommendation::Recommendation;
 use super::sampler::Sampler;
 use super::score::Score;
-use super::seat::{Seat, Turn};
+use super::seat::{PATIENCE, Seat, Turn};
 use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
@@ -271,6 +271,10 @@ impl Driver {
         }
         self.fault = fault.cloned();
         let heard = seat.hear(met, now);
+        if heard.is_incomplete {
+            let why = "a report can't be read, or a clock is off by more than a second";
+            gateway.log.warn(COMPONENT, format_args!("for {PATIENCE} s now a gateway that shares the limit tells nothing that can be added up ({why}): nothing is forecast meanwhile"));
+        }
         let (base, soft) = (limit.operators_numbers(), limit.settings.soft);
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let decreed = heard.overlay.and_then(|text| Decree::read(&text, base, soft));
@@ -372,7 +376,10 @@ impl Driver {
             self.followed.clone().unwrap_or_else(|| limit.operators_numbers().clone())
         };
         let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
-        if self.settings.mode != AdaptiveMode::On || is_away || is_same(&limit.settings.numbers) {
+        // Where limits are kept in memory meanwhile, what is measured counts there too; what is recommended waits all the same.
+        let is_kept =
+            is_away && !(self.decides() && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Local));
+        if self.settings.mode != AdaptiveMode::On || is_kept || is_same(&limit.settings.numbers) {
             return;
         }
         let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };

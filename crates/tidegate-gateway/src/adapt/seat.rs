@@ -13,6 +13,9 @@ use crate::limits::Limit;
 
 const NANOS: u64 = 1_000_000_000;
 
+/// Seconds that lack somebody before it is said.
+pub(crate) const PATIENCE: u32 = 30;
+
 /// A seat in the council of one limit.
 pub(crate) struct Seat {
     /// Away while a meeting takes place.
@@ -28,6 +31,8 @@ pub(crate) struct Seat {
     untold: Vec<Second>,
     /// Whether nobody else was at the last meeting.
     is_alone: bool,
+    /// Seconds in a row of which somebody told nothing.
+    incomplete: u32,
     /// What was last handed in.
     published: Option<String>,
     /// What all follow, and until when it is good if nobody says more.
@@ -53,6 +58,8 @@ pub(crate) struct Heard {
     pub(crate) turn: Turn,
     /// What is published.
     pub(crate) overlay: Option<Vec<u8>>,
+    /// Whether, for a while by now, somebody's seconds are missing: it is said once.
+    pub(crate) is_incomplete: bool,
 }
 
 /// Whose turn it is.
@@ -87,6 +94,7 @@ impl Seat {
             recent: VecDeque::new(),
             untold: Vec::new(),
             is_alone: false,
+            incomplete: 0,
             published: None,
             overlay: None,
         }
@@ -166,12 +174,24 @@ impl Seat {
         };
         self.role = Role::Holder { term: meeting.term };
         self.is_alone = reports.len() == 1;
-        // What can't be read has no seconds: such a member makes nothing whole.
-        let read = |bytes: &[u8]| serde_json::from_slice::<Vec<Second>>(bytes).unwrap_or_default();
-        let reports: Vec<Vec<Second>> = reports.iter().map(|report| read(&report.bytes)).collect();
-        let seconds = self.assembly.hear(&reports, now.as_nanos() / NANOS);
+        let read: Vec<Vec<Second>> =
+            reports.iter().filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect();
+        // Whose report can't be read may have seen anything: with such a member nothing is whole.
+        let unread = reports.len() - read.len();
+        let seconds = self.assembly.hear(&read, unread, now.as_nanos() / NANOS);
         let turn = if is_mine_still(before, &meeting) { Turn::Same } else { Turn::Mine };
-        Heard { seconds, turn, overlay }
+        let is_incomplete = self.misses_any(&seconds);
+        Heard { seconds, turn, overlay, is_incomplete }
+    }
+
+    /// Whether it has been so long now that what all see lacks somebody. Who has died is missed for a few seconds, and that is no matter.
+    fn misses_any(&mut self, seconds: &[Second]) -> bool {
+        let mut is_new = false;
+        for second in seconds {
+            self.incomplete = if second.is_partial { self.incomplete.saturating_add(1) } else { 0 };
+            is_new |= self.incomplete == PATIENCE;
+        }
+        is_new
     }
 
     /// There was no meeting: who was alone still is, to others nobody listens, and what all follow is good for its time. While Redis is away who
@@ -245,5 +265,22 @@ mod tests {
             let turn = if steps_down { Turn::Mine } else { Turn::Same };
             assert_eq!(seat.hear(Ok(meeting()), at(116)).turn, turn);
         }
+    }
+
+    #[test]
+    fn one_that_can_not_be_understood_is_told_of_and_does_not_blind_the_others() {
+        let mut seat = Seat::empty(Duration::from_secs(5));
+        let report =
+            |bytes: Vec<u8>| tidegate_store::Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
+        let mut told = Vec::new();
+        for now in 100..200 {
+            let good = Second { at: now - 2, is_whole: true, offered: 40, ..Second::default() };
+            let good = serde_json::to_vec(&[good]).expect("JSON");
+            let reports = Some(vec![report(good), report(b"what?".to_vec())]);
+            let heard = seat.hear(Ok(Meeting { reports, ..meeting() }), at(now));
+            assert!(heard.seconds.iter().all(|second| second.is_partial && !second.is_whole && second.offered == 40));
+            told.extend(heard.is_incomplete.then_some(now));
+        }
+        assert_eq!(told, [130], "once");
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Second {
     pub(crate) at: u64,
     /// Whether it was measured from its beginning to its end. Otherwise its counts are of another time too, and tell no rate.
     pub(crate) is_whole: bool,
+    /// Whether it is the sum of some gateways that have seen it whole, where others have told nothing of it. Nobody tells that others.
+    pub(crate) is_partial: bool,
     /// Requests that the limit was asked about, refused or not; while Redis is away those that passed unasked too.
     pub(crate) offered: u64,
     pub(crate) refused: u64,
@@ -33,7 +35,7 @@ struct Wire(u64, bool, u64, u64, u64, u64, Vec<(u8, u64)>);
 
 impl From<Second> for Wire {
     fn from(second: Second) -> Self {
-        let Second { at, is_whole, offered, refused, errors, failed, latency } = second;
+        let Second { at, is_whole, offered, refused, errors, failed, latency, .. } = second;
         let latency = (0..=u8::MAX).zip(latency).filter(|(_, count)| *count > 0).collect();
         Self(at, is_whole, offered, refused, errors, failed, latency)
     }
@@ -47,7 +49,7 @@ impl From<Wire> for Second {
             latency[usize::from(place)] = count.min(MOST);
         }
         let [offered, refused, errors, failed] = [offered, refused, errors, failed].map(|count| count.min(MOST));
-        Self { at, is_whole, offered, refused, errors, failed, latency }
+        Self { at, is_whole, is_partial: false, offered, refused, errors, failed, latency }
     }
 }
 
