@@ -160,7 +160,7 @@ impl Ceiling {
             }
             return self.grow(rates);
         };
-        if let Some(latency) = latency.filter(|latency| self.is_in_vain(second, *latency)) {
+        if let Some(latency) = latency.filter(|latency| self.is_in_vain(second, *latency, rates.floor)) {
             (self.usual, self.attempt) = (Some(latency), None);
             (self.overloaded, self.last_low) = (0, None);
             return self.grow(rates);
@@ -189,7 +189,7 @@ impl Ceiling {
 
     /// Whether much has been cut and the latency is what it was, with no queue that would explain it: the upstream has become slower, after a
     /// deploy say, and lets no less through for that. What the operator says of latency is not questioned.
-    fn is_in_vain(&mut self, second: &Second, latency: Quantiles) -> bool {
+    fn is_in_vain(&mut self, second: &Second, latency: Quantiles, floor: f64) -> bool {
         let Some(attempt) = self.attempt.as_mut().filter(|_| self.latency.is_none()) else { return false };
         let (admitted, calls) = (figure(second.admitted()), figure(second.calls()));
         let is_even = (calls - admitted).abs() <= EVEN * admitted;
@@ -197,7 +197,10 @@ impl Ceiling {
             return false;
         }
         let is_as_slow = latency.low >= EASING * attempt.low;
-        if admitted <= LITTLE * attempt.admitted || (admitted <= LESS * attempt.admitted && is_as_slow) {
+        // Nothing more can be cut, and what is left comes.
+        let is_lowest = self.bound.is_some_and(|bound| bound <= floor) && (admitted - floor).abs() <= EVEN * floor;
+        let is_less = is_lowest || admitted <= LESS * attempt.admitted;
+        if admitted <= LITTLE * attempt.admitted || (is_less && is_as_slow) {
             attempt.in_vain += 1;
         }
         attempt.in_vain >= IN_VAIN
@@ -348,12 +351,21 @@ mod tests {
     }
 
     /// Plays an upstream under 100 offered requests a second: what it answers, and how fast, of what is admitted and what waits.
-    fn run(ceiling: &mut Ceiling, seconds: usize, mut upstream: impl FnMut(f64) -> (f64, Quantiles)) -> Vec<f64> {
+    fn run(ceiling: &mut Ceiling, seconds: usize, upstream: impl FnMut(f64) -> (f64, Quantiles)) -> Vec<f64> {
+        run_above(RATES.floor, ceiling, seconds, upstream)
+    }
+
+    fn run_above(
+        floor: f64,
+        ceiling: &mut Ceiling,
+        seconds: usize,
+        mut upstream: impl FnMut(f64) -> (f64, Quantiles),
+    ) -> Vec<f64> {
         let step = |_| {
             let now = ceiling.bound().unwrap_or(RATES.wanted);
             let (answered, latency) = upstream(now);
             let second = Second { latency: vec![answered as u64], ..second(now as u64, 0) };
-            ceiling.observe(&second, Some(latency), Rates { now, ..RATES });
+            ceiling.observe(&second, Some(latency), Rates { now, floor, ..RATES });
             ceiling.bound().unwrap_or(RATES.wanted)
         };
         (0..seconds).map(step).collect()
@@ -371,6 +383,14 @@ mod tests {
             let bounds = run(&mut ceiling, 10, |now| (now, Quantiles { high: 3.0 * high, low: 3.0 * low }));
             assert!(bounds[9] < 60.0, "{bounds:?}");
         }
+    }
+
+    #[test]
+    fn a_floor_that_leaves_little_to_cut_is_left_too() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
+        let bounds = run_above(70.0, &mut ceiling, 60, |now| (now, Quantiles { high: 0.080, low: 0.025 }));
+        assert!(bounds.iter().any(|bound| *bound < 70.1) && bounds[59] > 99.9, "{bounds:?}");
     }
 
     /// Half as fast as what comes, or a fifth, with a queue of ten seconds: it is no faster for a long time, and that is no reason to give up.
