@@ -16,28 +16,34 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// The seconds that can be summed, at `now` in Unix seconds.
-    pub(crate) fn hear(&mut self, reports: &[Vec<Second>], now: u64) -> Vec<Second> {
-        let patience = u64::from(reports.len() > 1);
+    /// The seconds that can be summed, at `now` in Unix seconds, of reports and of so many that can't be read.
+    pub(crate) fn hear(&mut self, reports: &[Vec<Second>], unread: usize, now: u64) -> Vec<Second> {
+        let patience = u64::from(reports.len() + unread > 1);
         let end = now.saturating_sub(patience);
         let next = self.next.unwrap_or(end).max(end.saturating_sub(LONGEST_GAP));
         self.next = Some(next.max(end));
-        (next..end).map(|at| sum(reports, at)).collect()
+        (next..end).map(|at| sum(reports, unread, at)).collect()
     }
 }
 
-/// One second of all. Whoever has not reported it yet makes it one that nobody knows.
-fn sum(reports: &[Vec<Second>], at: u64) -> Second {
+/// One second of all. Whoever has not reported it yet makes it one that nobody knows; what the others have seen is a part of it.
+fn sum(reports: &[Vec<Second>], unread: usize, at: u64) -> Second {
     let mut sum = Second { at, is_whole: true, ..Second::default() };
+    let (mut told, mut missing) = (0, unread);
     for report in reports {
         let first = report.first().map_or(u64::MAX, |second| second.at);
         match report.iter().find(|second| second.at == at) {
-            Some(second) => sum.add(second),
+            Some(second) => {
+                sum.add(second);
+                told += 1;
+            }
             // It was not there yet; unless its report is too short to tell.
-            None if at < first => sum.is_whole &= report.len() < REPORTED,
-            None => sum.is_whole = false,
+            None if at < first && report.len() < REPORTED => {}
+            None => missing += 1,
         }
     }
+    sum.is_partial = sum.is_whole && told > 0 && missing > 0;
+    sum.is_whole &= missing == 0;
     sum
 }
 
@@ -58,41 +64,41 @@ mod tests {
     #[test]
     fn each_second_is_summed_once_when_all_can_have_told_it() {
         let mut assembly = Assembly::default();
-        assert_eq!(told(&assembly.hear(&[report(9, &[5]), report(9, &[7])], 10)), []);
+        assert_eq!(told(&assembly.hear(&[report(9, &[5]), report(9, &[7])], 0, 10)), []);
         let both = [report(9, &[5, 6]), report(9, &[7])];
-        assert_eq!(told(&assembly.hear(&both, 11)), [(9, 12, true)]);
-        assert_eq!(told(&assembly.hear(&both, 11)), []);
+        assert_eq!(told(&assembly.hear(&both, 0, 11)), [(9, 12, true)]);
+        assert_eq!(told(&assembly.hear(&both, 0, 11)), []);
         let both = [report(9, &[5, 6, 7, 8]), report(9, &[7, 8, 9, 10])];
-        assert_eq!(told(&assembly.hear(&both, 13)), [(10, 14, true), (11, 16, true)], "a meeting was missed");
+        assert_eq!(told(&assembly.hear(&both, 0, 13)), [(10, 14, true), (11, 16, true)], "a meeting was missed");
     }
 
     #[test]
     fn who_is_alone_waits_for_nobody() {
         let mut assembly = Assembly::default();
-        assembly.hear(&[report(9, &[5])], 10);
-        assert_eq!(told(&assembly.hear(&[report(9, &[5, 6])], 11)), [(10, 6, true)]);
+        assembly.hear(&[report(9, &[5])], 0, 10);
+        assert_eq!(told(&assembly.hear(&[report(9, &[5, 6])], 0, 11)), [(10, 6, true)]);
     }
 
     #[test]
     fn what_one_has_not_told_nobody_knows_and_who_was_not_there_counts_nothing() {
         let mut assembly = Assembly::default();
         let ann = report(9, &[5, 5, 5, 5]);
-        assembly.hear(&[ann.clone(), ann.clone()], 10);
+        assembly.hear(&[ann.clone(), ann.clone()], 0, 10);
         // One has died after second 9, one has just come.
         let all = [ann.clone(), report(9, &[7]), report(11, &[3, 3]), Vec::new()];
-        assert_eq!(told(&assembly.hear(&all, 13)), [(9, 12, true), (10, 5, false), (11, 8, false)]);
+        assert_eq!(told(&assembly.hear(&all, 0, 13)), [(9, 12, true), (10, 5, false), (11, 8, false)]);
         // One whose report no longer reaches back.
         let mut late = Assembly::default();
-        late.hear(&[ann.clone(), ann.clone()], 10);
+        late.hear(&[ann.clone(), ann.clone()], 0, 10);
         let long = report(10, &[1; REPORTED]);
-        assert_eq!(told(&late.hear(&[ann, long], 12)), [(9, 5, false), (10, 6, true)]);
+        assert_eq!(told(&late.hear(&[ann, long], 0, 12)), [(9, 5, false), (10, 6, true)]);
     }
 
     #[test]
     fn a_holder_that_was_frozen_for_a_day_sums_a_bounded_time() {
         let mut assembly = Assembly::default();
-        assembly.hear(&[report(9, &[5])], 10);
-        assert_eq!(assembly.hear(&[report(9, &[5])], 100_000).len() as u64, LONGEST_GAP);
-        assert_eq!(assembly.hear(&[report(9, &[5])], 50), [], "a clock that goes back brings nothing again");
+        assembly.hear(&[report(9, &[5])], 0, 10);
+        assert_eq!(assembly.hear(&[report(9, &[5])], 0, 100_000).len() as u64, LONGEST_GAP);
+        assert_eq!(assembly.hear(&[report(9, &[5])], 0, 50), [], "a clock that goes back brings nothing again");
     }
 }

@@ -13,7 +13,7 @@ const QUIET: u32 = 3;
 
 /// An attack is more than three times the ceiling offered, or more than half refused for ten seconds.
 ///
-/// While it lasts, what is learnt is clipped: the forecaster is told of no more than the ceiling, and raises that were recommended during the
+/// While it lasts, what is learnt is clipped: the seconds that the forecaster is told of have no more than the ceiling, and raises that were recommended during the
 /// attack wait until it is over. A schedule given before goes on, up and down, for it was learnt before: spikes that were foreseen
 /// look like an attack too, far above what the target bears, and the limit must be up when they come. Nothing stays frozen for good, either: three
 /// ordinary seconds end it, so that of spikes which come again and again the next one can be prepared.

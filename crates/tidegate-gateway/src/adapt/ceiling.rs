@@ -20,6 +20,18 @@ const CUT: f64 = 0.9;
 /// The fastest answers are faster than a second ago by a tenth at least: a queue gets shorter.
 const EASING: f64 = 0.9;
 const GROWTH: f64 = 0.05;
+/// With half the load the fastest answers of an overloaded upstream are faster, with a quarter they are as usual. Where so many seconds show
+/// something else, its latency is not of the load.
+const LESS: f64 = 0.5;
+const LITTLE: f64 = 0.25;
+const IN_VAIN: u32 = 5;
+/// Answers and admitted requests differ by no more: no queue grows or gets shorter.
+const EVEN: f64 = 0.1;
+
+/// Fewer answers than this share of what was admitted: the upstream may be frozen, which shows neither in latencies nor in errors until
+/// requests time out. After so many seconds it is something else, such as answers that come from elsewhere.
+const SILENT: f64 = 0.25;
+const LONGEST_SILENCE: u32 = 60;
 
 /// How long the answers of a second took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +66,18 @@ pub(crate) struct Ceiling {
     last_low: Option<f64>,
     usual: Option<Quantiles>,
     lessons: u32,
+    attempt: Option<Attempt>,
+    /// Seconds in a row with hardly any answers.
+    silent: u32,
+}
+
+/// What cutting is to better: how it stood when it began.
+#[derive(Clone, Copy)]
+struct Attempt {
+    admitted: f64,
+    low: f64,
+    /// Seconds in which it has not helped, though much was cut.
+    in_vain: u32,
 }
 
 /// The rates that a ceiling is judged beside.
@@ -79,7 +103,17 @@ pub(crate) enum CeilingEvent {
 impl Ceiling {
     /// `latency` and `errors` are the thresholds; without the former it is learnt.
     pub(crate) fn new(latency: Option<Duration>, errors: f64) -> Self {
-        Self { latency, errors, bound: None, overloaded: 0, last_low: None, usual: None, lessons: 0 }
+        Self {
+            latency,
+            errors,
+            bound: None,
+            overloaded: 0,
+            last_low: None,
+            usual: None,
+            lessons: 0,
+            attempt: None,
+            silent: 0,
+        }
     }
 
     /// Requests a second; none while it does not bind.
@@ -87,9 +121,19 @@ impl Ceiling {
         self.bound
     }
 
-    /// The operator has spoken: it begins anew, what was learnt stays.
+    /// Another gateway has measured this.
+    pub(crate) fn inherit(&mut self, bound: Option<f64>) {
+        self.bound = bound;
+    }
+
+    /// It binds no longer; what was learnt stays.
     pub(crate) fn lift(&mut self) {
-        self.bound = None;
+        (self.bound, self.attempt) = (None, None);
+    }
+
+    /// The operator has spoken: everything begins anew, for the upstream may be another one too.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::new(self.latency, self.errors);
     }
 
     /// A second has passed.
@@ -99,17 +143,28 @@ impl Ceiling {
         latency: Option<Quantiles>,
         rates: Rates,
     ) -> Option<CeilingEvent> {
-        if !second.is_whole {
+        if !second.is_whole && !second.is_partial {
             return None;
         }
         let is_telling = second.calls() >= LEAST_CALLS;
+        let is_silent = second.admitted() >= LEAST_CALLS && figure(second.calls()) < SILENT * figure(second.admitted());
+        self.silent = if is_silent { self.silent.saturating_add(1) } else { 0 };
         let Some(trouble) = self.trouble(second, latency).filter(|_| is_telling) else {
+            if (1..=LONGEST_SILENCE).contains(&self.silent) {
+                return None;
+            }
             (self.overloaded, self.last_low) = (0, None);
             if let (true, Some(latency)) = (is_telling, latency) {
+                self.attempt = None;
                 self.learn(latency);
             }
             return self.grow(rates);
         };
+        if let Some(latency) = latency.filter(|latency| self.is_in_vain(second, *latency, rates.floor)) {
+            (self.usual, self.attempt) = (Some(latency), None);
+            (self.overloaded, self.last_low) = (0, None);
+            return self.grow(rates);
+        }
         self.overloaded = self.overloaded.saturating_add(1);
         if self.overloaded < PATIENCE {
             return None;
@@ -121,11 +176,34 @@ impl Ceiling {
             // What was cut before works: the queue gets shorter.
             return None;
         }
-        let admitted = figure(second.admitted()).min(rates.now);
+        // A part says how the upstream is, not how much it gets.
+        let admitted = if second.is_whole { figure(second.admitted()).min(rates.now) } else { rates.now };
+        if let (None, Some(low)) = (self.attempt, low) {
+            self.attempt = Some(Attempt { admitted, low, in_vain: 0 });
+        }
         let is_first = self.bound.is_none();
         let cut = (CUT * admitted).max(rates.floor);
         self.bound = Some(self.bound.map_or(cut, |bound| bound.min(cut)));
         is_first.then_some(CeilingEvent::Lowered(trouble))
+    }
+
+    /// Whether much has been cut and the latency is what it was, with no queue that would explain it: the upstream has become slower, after a
+    /// deploy say, and lets no less through for that. What the operator says of latency is not questioned.
+    fn is_in_vain(&mut self, second: &Second, latency: Quantiles, floor: f64) -> bool {
+        let Some(attempt) = self.attempt.as_mut().filter(|_| self.latency.is_none()) else { return false };
+        let (admitted, calls) = (figure(second.admitted()), figure(second.calls()));
+        let is_even = (calls - admitted).abs() <= EVEN * admitted;
+        if !is_even || !second.is_whole || second.error_share() > self.errors {
+            return false;
+        }
+        let is_as_slow = latency.low >= EASING * attempt.low;
+        // Nothing more can be cut, and what is left comes.
+        let is_lowest = self.bound.is_some_and(|bound| bound <= floor) && (admitted - floor).abs() <= EVEN * floor;
+        let is_less = is_lowest || admitted <= LESS * attempt.admitted;
+        if admitted <= LITTLE * attempt.admitted || (is_less && is_as_slow) {
+            attempt.in_vain += 1;
+        }
+        attempt.in_vain >= IN_VAIN
     }
 
     fn trouble(&self, second: &Second, latency: Option<Quantiles>) -> Option<String> {
@@ -270,6 +348,106 @@ mod tests {
         play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
         let bounds = play(&mut ceiling, RATES, &[(50, 0, 100.0); 600]);
         assert_eq!(bounds[599], Some(5.0));
+    }
+
+    /// Plays an upstream under 100 offered requests a second: what it answers, and how fast, of what is admitted and what waits.
+    fn run(ceiling: &mut Ceiling, seconds: usize, upstream: impl FnMut(f64) -> (f64, Quantiles)) -> Vec<f64> {
+        run_above(RATES.floor, ceiling, seconds, upstream)
+    }
+
+    fn run_above(
+        floor: f64,
+        ceiling: &mut Ceiling,
+        seconds: usize,
+        mut upstream: impl FnMut(f64) -> (f64, Quantiles),
+    ) -> Vec<f64> {
+        let step = |_| {
+            let now = ceiling.bound().unwrap_or(RATES.wanted);
+            let (answered, latency) = upstream(now);
+            let second = Second { latency: vec![answered as u64], ..second(now as u64, 0) };
+            ceiling.observe(&second, Some(latency), Rates { now, floor, ..RATES });
+            ceiling.bound().unwrap_or(RATES.wanted)
+        };
+        (0..seconds).map(step).collect()
+    }
+
+    #[test]
+    fn an_upstream_that_has_become_slower_for_good_gets_its_limit_back() {
+        for (high, low) in [(0.080, 0.025), (0.300, 0.200), (2.0, 1.5)] {
+            let mut ceiling = Ceiling::new(None, 0.05);
+            run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
+            let bounds = run(&mut ceiling, 60, |now| (now, Quantiles { high, low }));
+            assert!(bounds.iter().any(|bound| *bound < 51.0), "it is cut at first");
+            assert!(bounds[59] > 99.9, "{bounds:?}");
+            // From then on that is usual, and what is much slower still lowers.
+            let bounds = run(&mut ceiling, 10, |now| (now, Quantiles { high: 3.0 * high, low: 3.0 * low }));
+            assert!(bounds[9] < 60.0, "{bounds:?}");
+        }
+    }
+
+    #[test]
+    fn a_floor_that_leaves_little_to_cut_is_left_too() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
+        let bounds = run_above(70.0, &mut ceiling, 60, |now| (now, Quantiles { high: 0.080, low: 0.025 }));
+        assert!(bounds.iter().any(|bound| *bound < 70.1) && bounds[59] > 99.9, "{bounds:?}");
+    }
+
+    /// Half as fast as what comes, or a fifth, with a queue of ten seconds: it is no faster for a long time, and that is no reason to give up.
+    #[test]
+    fn a_queue_that_takes_long_to_work_off_does_not_become_the_usual() {
+        for capacity in [80.0_f64, 50.0, 20.0] {
+            let mut ceiling = Ceiling::new(None, 0.05);
+            run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
+            let mut waiting = 10.0 * capacity;
+            let bounds = run(&mut ceiling, 300, |now| {
+                let answered = capacity.min(waiting + now);
+                waiting = (waiting + now - answered).min(10.0 * capacity);
+                let wait = waiting / capacity;
+                (answered, Quantiles { high: 0.030 + wait, low: 0.010 + wait })
+            });
+            let late = &bounds[100..];
+            assert!(late.iter().all(|bound| *bound <= capacity * 1.4 + 5.0), "{capacity}: {late:?}");
+        }
+    }
+
+    #[test]
+    fn the_operators_word_forgets_what_was_usual() {
+        let mut ceiling = Ceiling::new(None, 0.05);
+        play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 3])[2], Some(45.0));
+        ceiling.forget();
+        assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 60]), [None; 60]);
+    }
+
+    #[test]
+    fn an_upstream_that_hardly_answers_is_not_well() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        play(&mut ceiling, RATES, &[(100, 0, 80.0); 6]);
+        let bound = ceiling.bound();
+        let quick = Quantiles { high: 0.001, low: 0.001 };
+        for answered in [0, 1, 12] {
+            let frozen = Second { latency: vec![answered], ..second(65, 0) };
+            (0..15).for_each(|_| drop(ceiling.observe(&frozen, Some(quick), RATES)));
+            assert_eq!(ceiling.bound(), bound, "{answered} of 65");
+        }
+        // Those that time out are answers enough.
+        let failing = Second { failed: 60, latency: vec![5], ..second(65, 0) };
+        (0..3).for_each(|_| drop(ceiling.observe(&failing, Some(quick), RATES)));
+        assert!(ceiling.bound() < bound);
+        // Requests that never go to the upstream bind nothing for good.
+        let elsewhere = Second { latency: vec![12], ..second(65, 0) };
+        (0..90).for_each(|_| drop(ceiling.observe(&elsewhere, Some(quick), RATES)));
+        assert_eq!(ceiling.bound(), None);
+    }
+
+    #[test]
+    fn a_part_of_the_gateways_sees_an_overload_too() {
+        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let part = Second { is_whole: false, is_partial: true, ..second(30, 0) };
+        let slow = Quantiles { high: 0.080, low: 0.080 };
+        (0..3).for_each(|_| drop(ceiling.observe(&part, Some(slow), RATES)));
+        assert_eq!(ceiling.bound(), Some(90.0), "less than is in force, not less than a part");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::pilot::Pilot;
 use super::recommendation::Recommendation;
 use super::sampler::Sampler;
 use super::score::Score;
-use super::seat::{Seat, Turn};
+use super::seat::{PATIENCE, Seat, Turn};
 use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
@@ -181,13 +181,13 @@ impl Driver {
             self.ask_if_due(gateway, plan, now);
         }
         self.put_in_force(gateway, plan).await;
-        self.publish(gateway, plan);
+        self.publish(plan);
     }
 
     /// Tells the others at once of what has changed.
-    fn publish(&mut self, gateway: &Gateway, plan: &Plan) {
+    fn publish(&mut self, plan: &Plan) {
         let Some(limit) = self.limit(plan) else { return };
-        let decree = self.decree(gateway, limit);
+        let decree = self.decree(limit);
         if let Some(seat) = self.seat.as_mut().filter(|seat| seat.has_news(decree.as_deref())) {
             seat.meet(decree);
         }
@@ -215,7 +215,7 @@ impl Driver {
         if self.seat.is_none() {
             return self.learn(gateway, plan, seconds);
         }
-        let decree = self.decree(gateway, limit);
+        let decree = self.decree(limit);
         if let Some(seat) = &mut self.seat {
             seat.saw(seconds);
             seat.meet(decree);
@@ -250,14 +250,12 @@ impl Driver {
     }
 
     /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
-    fn decree(&self, gateway: &Gateway, limit: &Limit) -> Option<String> {
+    fn decree(&self, limit: &Limit) -> Option<String> {
         if !self.decides() || self.settings.mode != AdaptiveMode::On {
             return None;
         }
-        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let (base, numbers) = (limit.operators_numbers(), self.pilot.numbers(&accepts));
-        let is_base = numbers.relevant() == base.relevant();
-        (!is_base).then(|| Decree::new(base, &numbers, self.pilot.ends()).text())
+        let decreed = self.pilot.decreed()?;
+        Some(Decree::new(limit.operators_numbers(), decreed).text())
     }
 
     /// A meeting of those who share the limit is over.
@@ -273,22 +271,29 @@ impl Driver {
         }
         self.fault = fault.cloned();
         let heard = seat.hear(met, now);
+        if heard.is_incomplete {
+            let why = "a report can't be read, or a clock is off by more than a second";
+            gateway.log.warn(COMPONENT, format_args!("for {PATIENCE} s now a gateway that shares the limit tells nothing that can be added up ({why}): nothing is forecast meanwhile"));
+        }
         let (base, soft) = (limit.operators_numbers(), limit.settings.soft);
+        let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let decreed = heard.overlay.and_then(|text| Decree::read(&text, base, soft));
+        let decreed = decreed.and_then(|decreed| self.pilot.vetted(decreed, now, &accepts));
         gateway.adaptation.gauges.holder.store(self.decides(), Relaxed);
         match heard.turn {
             Turn::Same => {}
             Turn::Mine => {
                 telling::turn(gateway, now, limit.name(), true);
-                self.pilot.rebase(base.clone(), soft);
+                self.pilot.begin(base.clone(), soft);
                 if let Some(decreed) = &decreed {
-                    self.pilot.inherit(decreed.numbers.clone(), decreed.ends.clone(), now);
+                    self.pilot.inherit(decreed.clone(), now);
                     self.next_ask = now;
                 }
             }
             Turn::Others => telling::turn(gateway, now, limit.name(), false),
         }
-        self.followed = if self.decides() { None } else { decreed.map(|decreed| decreed.numbers) };
+        let followed = decreed.filter(|_| !self.decides());
+        self.followed = followed.map(|decreed| self.pilot.lowered(&decreed.numbers, decreed.bound, &accepts));
         self.learn(gateway, plan, heard.seconds);
     }
 
@@ -297,10 +302,13 @@ impl Driver {
             return;
         }
         let Some(limit) = self.limit(plan) else { return };
+        let period = self.ledger.period();
+        if !period.is_telling(now >= self.next_ask + self.settings.interval) {
+            return;
+        }
         self.next_ask = (self.next_ask + self.settings.interval).max(now);
         let interval_seconds = self.settings.interval.as_secs_f64();
         gateway.log.info(COMPONENT, format_args!("AI request sent (interval {interval_seconds} s)"));
-        let period = self.ledger.period();
         let snapshot = Snapshot {
             at: now,
             p95: period.sum.latency_quantile(0.95, &self.bounds),
@@ -368,7 +376,10 @@ impl Driver {
             self.followed.clone().unwrap_or_else(|| limit.operators_numbers().clone())
         };
         let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
-        if self.settings.mode != AdaptiveMode::On || is_away || is_same(&limit.settings.numbers) {
+        // Where limits are kept in memory meanwhile, what is measured counts there too; what is recommended waits all the same.
+        let is_kept =
+            is_away && !(self.decides() && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Local));
+        if self.settings.mode != AdaptiveMode::On || is_kept || is_same(&limit.settings.numbers) {
             return;
         }
         let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_policy::Algorithm;
 
 use crate::config::Rails;
-use crate::config::numbers::LimitNumbers;
+use crate::config::numbers::{LimitNumbers, has_bucket};
 use crate::config::rates::Shape;
 
 /// Without a ceiling of the operator's it is so many times the operator's rate.
@@ -14,6 +14,12 @@ const USUAL_CEILING: f64 = 3.0;
 /// What may come at once is at most what comes in so long, unless the operator lets more through at once: a small rate over a long window, or
 /// with a deep bucket, would let a spike through that no rate shows.
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
+
+/// What arithmetic leaves of equal numbers.
+const TINY: f64 = 1e-6;
+
+/// What is left out when whole numbers are made.
+const ROUNDING: f64 = 0.01;
 
 /// A bound that was reached, in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,8 +106,21 @@ impl Guard<'_> {
         }
         let may_have = wanted.algorithm == self.held.algorithm || self.may_switch;
         let shape = if may_have { self.at_once(wanted, rate, &mut caps) } else { at_rate(self.held, rate) };
-        let numbers = shape.numbers(self.soft, |numbers| accepts(numbers).map_err(Refused))?;
+        let numbers = made(&shape, floor, self.soft, accepts)?;
         Ok(Bounded { numbers, caps, not_yet: (!may_have).then_some(wanted.algorithm) })
+    }
+
+    /// What of these numbers may be in force here, wherever they were decided: they have taken their steps there. None if nothing may.
+    pub(crate) fn within(&self, numbers: LimitNumbers, accepts: Accepts<'_>) -> Option<LimitNumbers> {
+        let wanted = numbers.shape()?;
+        let (floor, ceiling) = (Self::floor(self.rails, self.base), Self::ceiling(self.rails, self.base));
+        let (rate, mut caps) = (wanted.rate_per_second, Vec::new());
+        let shape = self.at_once(&wanted, rate.clamp(floor, ceiling), &mut caps);
+        let is_near = |rate: f64, other: f64| (rate - other).abs() <= ROUNDING * other;
+        if is_near(rate, shape.rate_per_second) && is_near(wanted.quota(), shape.quota()) && accepts(&numbers).is_ok() {
+            return Some(numbers);
+        }
+        made(&shape, floor, self.soft, accepts).ok()
     }
 
     /// The shape that was wanted, at this rate, with no more at once than may be.
@@ -112,14 +131,24 @@ impl Guard<'_> {
             shape.span = longest;
             caps.push(Cap::Burst(shape.quota()));
         }
-        // A bucket that is all but empty refuses what its rate would let through.
+        // A bucket that is all but empty, or a window of a moment, refuses what its rate would let through.
         let least = Self::floor(self.rails, self.base).min(self.base.quota());
-        if shape.quota() < least && matches!(shape.algorithm, Algorithm::TokenBucket | Algorithm::Gcra) {
+        if shape.quota() < least * (1.0 - TINY) && shape.algorithm != Algorithm::LeakyBucket {
             shape.span = Duration::try_from_secs_f64(least / rate).unwrap_or(shape.span);
             caps.push(Cap::Burst(least));
         }
         shape
     }
+}
+
+/// Numbers of this shape. They let no more through, and rounding leads no lower than `floor`.
+pub(crate) fn made(shape: &Shape, floor: f64, soft: u64, accepts: Accepts<'_>) -> Result<LimitNumbers, String> {
+    let with = |shape: &Shape| shape.numbers(soft, |numbers| accepts(numbers).map_err(Refused));
+    let numbers = with(shape)?;
+    let is_low = numbers.shape().is_some_and(|made| made.rate_per_second < floor * (1.0 - TINY));
+    // What can't be had exactly is had nearby.
+    let exact = (is_low && !has_bucket(shape.algorithm)).then(|| with(&shape.whole()).ok()).flatten();
+    Ok(exact.unwrap_or(numbers))
 }
 
 /// The same at another rate.
@@ -210,6 +239,55 @@ mod tests {
             let made = bounded(&RAILS, base, base, true, wanted).expect("it can be had");
             assert_eq!(made.numbers.to_string(), expected);
         }
+    }
+
+    #[test]
+    fn a_window_of_a_moment_leads_no_higher_than_any_other() {
+        let base = fixed(100.0, 1);
+        let moment = Shape { span: Duration::from_millis(1), ..fixed(1_000.0, 1) };
+        let made = bounded(&RAILS, base, base, true, moment).expect("it can be had");
+        assert_eq!(made.numbers.to_string(), "algorithm=fixed, limit=5, window=0.02");
+        // A limit of such windows can be lowered too.
+        let base = Shape { span: Duration::from_millis(10), ..fixed(100.0, 1) };
+        let made = bounded(&RAILS, base, base, true, at_rate(&base, 50.0)).expect("it can be had");
+        assert_eq!(made.numbers.to_string(), "algorithm=fixed, limit=1, window=0.02");
+    }
+
+    /// Windows from a millisecond to an hour, all algorithms, whatever is wanted.
+    #[test]
+    fn whatever_is_wanted_the_rate_stays_within_its_bounds() {
+        let mut random = fastrand::Rng::with_seed(20);
+        let algorithms = [
+            Algorithm::FixedWindow,
+            Algorithm::SlidingCounter,
+            Algorithm::SlidingLog,
+            Algorithm::TokenBucket,
+            Algorithm::Gcra,
+            Algorithm::LeakyBucket,
+        ];
+        let mut made_of_each = [0; 6];
+        for _ in 0..40_000 {
+            let mut span = || Duration::from_secs_f64(10_f64.powf(random.f64() * 6.556 - 3.0));
+            let (base_span, held_span, wanted_span) = (span(), span(), span());
+            let mut rate = |decades: f64, from: f64| 10_f64.powf(random.f64() * decades + from);
+            let base = Shape { span: base_span, ..fixed(rate(4.0, 0.0), 1) };
+            let rails =
+                Rails { floor: rate(2.0, -1.0), ceiling: Some(rate(4.0, 0.0)), step: 1.0 + rate(1.0, 0.0), ..RAILS };
+            let (floor, ceiling) = (Guard::floor(&rails, &base), Guard::ceiling(&rails, &base));
+            let held = Shape { span: held_span, ..fixed(rate(2.0, 0.0).clamp(floor, ceiling), 1) };
+            let place = random.usize(..algorithms.len());
+            let wanted_rate = 10_f64.powf(random.f64() * 9.0 - 3.0);
+            let wanted = Shape { algorithm: algorithms[place], rate_per_second: wanted_rate, span: wanted_span };
+            let Ok(made) = bounded(&rails, base, held, random.bool(), wanted) else { continue };
+            made_of_each[place] += 1;
+            let found = made.numbers.shape().expect("a rate").rate_per_second;
+            let step = (held.rate_per_second * rails.step).max(base.rate_per_second);
+            let told = format!("{wanted:?} beside {base:?}, {held:?}, {floor}, {ceiling}: {}", made.numbers);
+            assert!(found <= ceiling * (1.0 + 1e-6) && found <= step * (1.0 + 1e-6), "{told}");
+            // Windows are whole microseconds, rates of buckets whole thousandths.
+            assert!(found >= floor * (1.0 - 2e-3), "{told}");
+        }
+        assert!(made_of_each.iter().all(|made| *made > 3_000), "{made_of_each:?}");
     }
 
     #[test]

@@ -27,16 +27,16 @@ struct Entry {
 pub(crate) struct Period {
     /// All of them together.
     pub(crate) sum: Second,
-    /// Requests a second, of those that are known.
+    /// Requests a second, of those that are known; all that were offered, as beside it the share of them that was refused.
     pub(crate) rate: Option<f64>,
     /// The first second of the series.
     pub(crate) start: u64,
-    /// What was offered in each; none is not known.
+    /// What was offered in each, and may be learnt from; none is not known.
     pub(crate) series: Vec<Option<u64>>,
 }
 
 impl Ledger {
-    /// Keeps a second. During an attack the forecaster is told of no more than `clip`.
+    /// Keeps a second. During an attack the forecaster's series has no more than `clip`.
     pub(crate) fn push(&mut self, second: Second, clip: Option<f64>) {
         if self.kept.back().is_some_and(|last| last.second.at >= second.at) {
             return;
@@ -56,13 +56,17 @@ impl Ledger {
         let (start, end) = (first.second.at, last.second.at);
         let start = start.max((end + 1).saturating_sub(MOST_SECONDS as u64));
         let mut period = Period { start, series: vec![None; (end + 1 - start) as usize], ..Period::default() };
+        let (mut known, mut seconds) = (Second::default(), 0_u64);
         for entry in new().filter(|entry| entry.second.at >= start) {
             let place = (entry.second.at - start) as usize;
             period.series[place] = entry.told;
             period.sum.add(&entry.second);
+            if entry.second.is_whole {
+                known.add(&entry.second);
+                seconds += 1;
+            }
         }
-        let known: Vec<u64> = period.series.iter().copied().flatten().collect();
-        period.rate = (!known.is_empty()).then(|| figure(known.iter().sum()) / figure(known.len() as u64));
+        period.rate = (seconds > 0).then(|| figure(known.offered) / figure(seconds));
         period
     }
 
@@ -76,6 +80,11 @@ impl Period {
     /// The first second after it.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.series.len() as u64
+    }
+
+    /// Whether the forecaster can be asked with it: a second that is known there must be, unless it is late already.
+    pub(crate) fn is_telling(&self, is_late: bool) -> bool {
+        self.rate.is_some() || (is_late && !self.series.is_empty())
     }
 
     /// The share of requests that were refused.
@@ -119,7 +128,32 @@ mod tests {
         ledger.push(second(1, 1_000, true), Some(250.4));
         ledger.push(second(2, 100, true), Some(250.4));
         let period = ledger.period();
-        assert_eq!((period.series, period.rate, period.sum.offered), (vec![Some(250), Some(100)], Some(175.0), 1_100));
+        assert_eq!((period.series, period.rate, period.sum.offered), (vec![Some(250), Some(100)], Some(550.0), 1_100));
+    }
+
+    /// A forecaster would learn a rate of zero.
+    #[test]
+    fn nothing_is_asked_while_there_is_nothing_to_tell() {
+        let mut ledger = Ledger::default();
+        assert_eq!([false, true].map(|is_late| ledger.period().is_telling(is_late)), [false, false]);
+        ledger.push(second(1, 40, false), None);
+        assert_eq!(
+            [false, true].map(|is_late| ledger.period().is_telling(is_late)),
+            [false, true],
+            "gaps wait, not for ever"
+        );
+        ledger.push(second(2, 40, true), None);
+        assert!(ledger.period().is_telling(false));
+    }
+
+    #[test]
+    fn counts_beyond_all_measure_are_added_up() {
+        let mut ledger = Ledger::default();
+        (1..4).for_each(|at| ledger.push(second(at, u64::MAX, true), None));
+        assert_eq!(ledger.period().sum.offered, u64::MAX);
+        let full = Second { latency: vec![u64::MAX; 3], ..Second::default() };
+        assert_eq!(full.calls(), u64::MAX);
+        assert!(full.latency_quantile(0.95, &[0.1, 0.2]).is_some());
     }
 
     #[test]

@@ -3,17 +3,21 @@
 
 use std::time::Duration;
 
-use tidegate_policy::Timestamp;
+use tidegate_policy::{Algorithm, Timestamp};
 
 use super::attack::{Attack, AttackEvent};
 use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
 use super::course::{Course, Due};
-use super::guard::{Accepts, Bounded, Cap, Guard, Refused, at_rate};
+use super::decree::Decreed;
+use super::guard::{Accepts, Bounded, Cap, Guard, at_rate, made};
 use super::recommendation::Recommendation;
 use super::second::Second;
 use crate::config::numbers::LimitNumbers;
 use crate::config::rates::Shape;
 use crate::config::{AdaptiveSettings, Rails};
+
+/// Nothing that another gateway decided lasts longer by itself.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// What was made of a recommendation, a step of one, or a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +156,14 @@ impl Pilot {
         }
     }
 
-    /// The operator has spoken: everything begins anew with these numbers. What was learnt of the upstream stays. False if they have no rate.
+    /// The operator has spoken: everything begins anew with these numbers. False if they have no rate.
     pub(crate) fn rebase(&mut self, base: LimitNumbers, soft: u64) -> bool {
+        self.ceiling.forget();
+        self.begin(base, soft)
+    }
+
+    /// Begins anew with these numbers of the operator's. What was learnt of the upstream stays. False if they have no rate.
+    pub(crate) fn begin(&mut self, base: LimitNumbers, soft: u64) -> bool {
         let Some(shape) = base.shape() else { return false };
         let mut ceiling = std::mem::replace(&mut self.ceiling, Ceiling::new(None, 1.0));
         ceiling.lift();
@@ -180,28 +190,55 @@ impl Pilot {
         self.attack.is_on()
     }
 
+    /// What another gateway has decided, within the rails of this one: what comes from elsewhere is read with suspicion.
+    pub(crate) fn vetted(&self, decreed: Decreed, now: Timestamp, accepts: Accepts<'_>) -> Option<Decreed> {
+        let within = |numbers| Some(self.guard(true).within(numbers, accepts)?.remembering(&self.base));
+        let floor = Guard::floor(&self.rails, &self.base_shape);
+        let ends = match decreed.ends {
+            None => None,
+            Some((at, then)) => Some((at.min(now + LONGEST), within(then)?)),
+        };
+        Some(Decreed { numbers: within(decreed.numbers)?, bound: decreed.bound.map(|bound| bound.max(floor)), ends })
+    }
+
     /// Begins with what another gateway has decided, at this moment.
-    pub(crate) fn inherit(&mut self, numbers: LimitNumbers, ends: Option<(Timestamp, LimitNumbers)>, now: Timestamp) {
+    pub(crate) fn inherit(&mut self, decreed: Decreed, now: Timestamp) {
+        let Decreed { numbers, bound, ends } = decreed;
         let Some(shape) = numbers.shape() else { return };
         // Nobody knows when it was switched, so it may have been just now.
         self.switched_at = (shape.algorithm != self.base_shape.algorithm).then_some(now);
         self.steady = Some(ends.as_ref().map_or_else(|| numbers.clone(), |(_, then)| then.clone()));
         (self.held, self.held_shape, self.inherited) = (numbers, shape, ends);
+        self.ceiling.inherit(bound);
+    }
+
+    /// What others shall follow, and whoever takes over begins with; none where that is the operator's numbers.
+    pub(crate) fn decreed(&self) -> Option<Decreed> {
+        let bound = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
+        let is_base = self.held.relevant() == self.base.relevant() && bound.is_none();
+        (!is_base).then(|| Decreed { numbers: self.held.clone(), bound, ends: self.ends() })
     }
 
     /// When what is recommended now ends, and what returns then: for whoever takes over.
-    pub(crate) fn ends(&self) -> Option<(Timestamp, LimitNumbers)> {
+    fn ends(&self) -> Option<(Timestamp, LimitNumbers)> {
         let Some(course) = &self.course else { return self.inherited.clone() };
         Some((course.end()?, self.steady.clone().unwrap_or_else(|| self.base.clone())))
     }
 
     /// The numbers that are to be in force: `min(measured ceiling, recommended)`.
     pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
-        let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
-        let Some(rate) = lower else { return self.held.clone() };
-        let lowered = at_rate(&self.held_shape, rate).numbers(self.soft, |numbers| accepts(numbers).map_err(Refused));
+        self.lowered(&self.held, self.ceiling.bound(), accepts)
+    }
+
+    /// Numbers below a measured ceiling.
+    pub(crate) fn lowered(&self, numbers: &LimitNumbers, bound: Option<f64>, accepts: Accepts<'_>) -> LimitNumbers {
+        let shape = numbers.shape();
+        let lower = shape.zip(bound).filter(|(shape, bound)| *bound < shape.rate_per_second);
+        let Some((shape, rate)) = lower else { return numbers.clone() };
+        let floor = Guard::floor(&self.rails, &self.base_shape);
+        let lowered = made(&at_rate(&shape, rate), floor, self.soft, accepts);
         // What can't be had at that rate stays as it is: numbers nearby are refused for no other reason.
-        lowered.map_or_else(|_| self.held.clone(), |lowered| lowered.remembering(&self.base))
+        lowered.map_or_else(|_| numbers.clone(), |lowered| lowered.remembering(&self.base))
     }
 
     /// A second has passed.
@@ -252,18 +289,20 @@ impl Pilot {
 
     /// When to look again, besides each second.
     pub(crate) fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let Some(course) = &self.course else { return self.inherited.as_ref().map(|(at, _)| *at) };
+        // What is over and still waits, for Redis say, is looked at each second.
+        let is_to_come = |at: &Timestamp| *at > now;
+        let Some(course) = &self.course else { return self.inherited.as_ref().map(|(at, _)| *at).filter(is_to_come) };
         let next = course.next(now);
         let due = course.due(now);
         let is_pending =
             ![Some(Waits::Store), Some(Waits::Attack(due))].contains(&self.waits) && self.settled != Some(due);
         let dwelt = self.changed_at.map(|at| at + self.rails.dwell).filter(|_| is_pending);
-        next.into_iter().chain(dwelt).min()
+        next.into_iter().chain(dwelt).filter(is_to_come).min()
     }
 
     /// Does what is due of the recommendation; `store_down`: there are no limits now. None if there is nothing to tell.
     pub(crate) fn look(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
-        let Some(course) = &self.course else { return self.end_inherited(now, store_down) };
+        let Some(course) = &self.course else { return self.end_inherited(now, store_down, accepts) };
         let due = course.due(now);
         if self.settled == Some(due) {
             return None;
@@ -280,7 +319,7 @@ impl Pilot {
         if is_early || self.waits == Some(Waits::Attack(due)) {
             return None;
         }
-        let Some(wanted) = course.shape(due).copied() else { return self.revert(now) };
+        let Some(wanted) = course.shape(due).copied() else { return self.revert(now, accepts) };
         let bounded = match self.guard(self.may_switch(now)).bound(&wanted, accepts) {
             Ok(bounded) => bounded,
             Err(why) => {
@@ -314,9 +353,7 @@ impl Pilot {
         };
         let mut decided = self.told(verdict, self.reason());
         if let Some(algorithm) = bounded.not_yet {
-            let dwell = self.rails.algorithm_dwell.as_secs();
-            let wait = format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s");
-            decided.why.push_str(&wait);
+            decided.why.push_str(&self.has_to_wait(algorithm));
         }
         (decided.to, decided.caps) = (numbers.clone(), bounded.caps);
         self.hold(numbers, shape, now);
@@ -324,23 +361,41 @@ impl Pilot {
     }
 
     /// The time of what another gateway left may be over.
-    fn end_inherited(&mut self, now: Timestamp, store_down: bool) -> Option<Decided> {
+    fn end_inherited(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
         self.inherited.take_if(|(at, _)| *at <= now && !store_down)?;
-        self.revert(now)
+        self.revert(now, accepts)
     }
 
-    /// The time of the recommendation is over.
-    fn revert(&mut self, now: Timestamp) -> Option<Decided> {
+    /// The time of the recommendation is over. Another algorithm returns only when it may be had; its rate does at once.
+    fn revert(&mut self, now: Timestamp, accepts: Accepts<'_>) -> Option<Decided> {
         self.settled = Some(Due::Over);
-        let numbers = self.steady.clone().unwrap_or_else(|| self.base.clone());
+        let steady = self.steady.clone().unwrap_or_else(|| self.base.clone());
+        let shape = steady.shape()?;
+        let again_at = self.switched_at.map(|at| at + self.rails.algorithm_dwell).filter(|at| *at > now);
+        let waits_until = again_at.filter(|_| shape.algorithm != self.held_shape.algorithm);
+        let mut why = "the recommendation has run out".to_owned();
+        let mut numbers = steady.clone();
+        if let Some(at) = waits_until {
+            let floor = Guard::floor(&self.rails, &self.base_shape);
+            let kept = made(&at_rate(&self.held_shape, shape.rate_per_second), floor, self.soft, accepts);
+            numbers = kept.map_or_else(|_| self.held.clone(), |kept| kept.remembering(&self.base));
+            why.push_str(&self.has_to_wait(shape.algorithm));
+            // As if it had been left to this gateway: numbers in force, their end, and what returns then.
+            (self.course, self.inherited) = (None, Some((at, steady)));
+        }
         if numbers.relevant() == self.held.relevant() {
             return None;
         }
-        let mut decided = self.told(Verdict::Reverted, "the recommendation has run out".to_owned());
+        let mut decided = self.told(Verdict::Reverted, why);
         decided.to = numbers.clone();
         let shape = numbers.shape()?;
         self.hold(numbers, shape, now);
         Some(decided)
+    }
+
+    fn has_to_wait(&self, algorithm: Algorithm) -> String {
+        let dwell = self.rails.algorithm_dwell.as_secs();
+        format!("; `{algorithm}` has to wait: the algorithm has changed within {dwell} s")
     }
 
     fn hold(&mut self, numbers: LimitNumbers, shape: Shape, now: Timestamp) {

@@ -71,6 +71,7 @@ fn between(then: &Totals, now: &Totals, at: u64, is_whole: bool) -> Second {
     Second {
         at,
         is_whole,
+        is_partial: false,
         offered: more(|totals| totals.admitted).saturating_add(refused),
         refused,
         errors: more(|totals| totals.errors),

@@ -1,6 +1,7 @@
 //! This gateway's seat among those that share the limit: one of them adapts, the others report and follow.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tidegate_policy::Timestamp;
 use tidegate_store::{Council, CouncilFault, CouncilTerms, Decree, Meeting, Overlay, Store};
@@ -12,18 +13,26 @@ use crate::limits::Limit;
 
 const NANOS: u64 = 1_000_000_000;
 
+/// Seconds that lack somebody before it is said.
+pub(crate) const PATIENCE: u32 = 30;
+
 /// A seat in the council of one limit.
 pub(crate) struct Seat {
     /// Away while a meeting takes place.
     council: Option<Council>,
     meetings: JoinSet<(Council, Result<Meeting, CouncilFault>)>,
     role: Role,
+    lease: Duration,
+    /// When the last meeting was over that took place.
+    met_at: Option<Timestamp>,
     assembly: Assembly,
     recent: VecDeque<Second>,
     /// Seconds that nobody has learnt from.
     untold: Vec<Second>,
     /// Whether nobody else was at the last meeting.
     is_alone: bool,
+    /// Seconds in a row of which somebody told nothing.
+    incomplete: u32,
     /// What was last handed in.
     published: Option<String>,
     /// What all follow, and until when it is good if nobody says more.
@@ -49,6 +58,8 @@ pub(crate) struct Heard {
     pub(crate) turn: Turn,
     /// What is published.
     pub(crate) overlay: Option<Vec<u8>>,
+    /// Whether, for a while by now, somebody's seconds are missing: it is said once.
+    pub(crate) is_incomplete: bool,
 }
 
 /// Whose turn it is.
@@ -67,18 +78,26 @@ impl Seat {
     /// A seat for this limit, if it is shared.
     pub(crate) fn take(limit: &Limit, store: Option<&Store>) -> Option<Self> {
         let store = store.filter(|_| Self::is_for(limit))?;
-        let council = store.council(&limit.settings.name, CouncilTerms::default()).ok()?;
-        Some(Self {
-            council: Some(council),
+        let terms = CouncilTerms::default();
+        let council = store.council(&limit.settings.name, terms).ok()?;
+        Some(Self { council: Some(council), ..Self::empty(terms.lease) })
+    }
+
+    fn empty(lease: Duration) -> Self {
+        Self {
+            council: None,
             meetings: JoinSet::new(),
             role: Role::New,
+            lease,
+            met_at: None,
             assembly: Assembly::default(),
             recent: VecDeque::new(),
             untold: Vec::new(),
             is_alone: false,
+            incomplete: 0,
             published: None,
             overlay: None,
-        })
+        }
     }
 
     /// Whether a limit is shared.
@@ -139,7 +158,11 @@ impl Seat {
     /// What the meeting means, at this moment.
     pub(crate) fn hear(&mut self, met: Result<Meeting, CouncilFault>, now: Timestamp) -> Heard {
         let untold = std::mem::take(&mut self.untold);
-        let Ok(meeting) = met else { return self.hear_nobody(untold, now) };
+        let meeting = match met {
+            Ok(meeting) => meeting,
+            Err(fault) => return self.hear_nobody(&fault, untold, now),
+        };
+        self.met_at = Some(now);
         let before = self.role;
         self.overlay = meeting.overlay.as_ref().map(|overlay| (overlay.bytes.clone(), now + overlay.left));
         let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
@@ -151,17 +174,37 @@ impl Seat {
         };
         self.role = Role::Holder { term: meeting.term };
         self.is_alone = reports.len() == 1;
-        // What can't be read has no seconds: such a member makes nothing whole.
-        let read = |bytes: &[u8]| serde_json::from_slice::<Vec<Second>>(bytes).unwrap_or_default();
-        let reports: Vec<Vec<Second>> = reports.iter().map(|report| read(&report.bytes)).collect();
-        let seconds = self.assembly.hear(&reports, now.as_nanos() / NANOS);
+        let read: Vec<Vec<Second>> =
+            reports.iter().filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect();
+        // Whose report can't be read may have seen anything: with such a member nothing is whole.
+        let unread = reports.len() - read.len();
+        let seconds = self.assembly.hear(&read, unread, now.as_nanos() / NANOS);
         let turn = if is_mine_still(before, &meeting) { Turn::Same } else { Turn::Mine };
-        Heard { seconds, turn, overlay }
+        let is_incomplete = self.misses_any(&seconds);
+        Heard { seconds, turn, overlay, is_incomplete }
     }
 
-    /// Redis has not answered: who was alone still is, to others nobody listens, and what all follow is good for its time.
-    fn hear_nobody(&mut self, untold: Vec<Second>, now: Timestamp) -> Heard {
+    /// Whether it has been so long now that what all see lacks somebody. Who has died is missed for a few seconds, and that is no matter.
+    fn misses_any(&mut self, seconds: &[Second]) -> bool {
+        let mut is_new = false;
+        for second in seconds {
+            self.incomplete = if second.is_partial { self.incomplete.saturating_add(1) } else { 0 };
+            is_new |= self.incomplete == PATIENCE;
+        }
+        is_new
+    }
+
+    /// There was no meeting: who was alone still is, to others nobody listens, and what all follow is good for its time. While Redis is away who
+    /// adapted goes on; where it is there and refuses, another may have the lease when its time is over.
+    fn hear_nobody(&mut self, fault: &CouncilFault, untold: Vec<Second>, now: Timestamp) -> Heard {
         self.overlay.take_if(|(_, until)| *until <= now);
+        let is_over = self.met_at.is_none_or(|at| now >= at + self.lease);
+        if self.is_holder() && is_over && *fault != CouncilFault::Away {
+            self.role = Role::Follower;
+            self.is_alone = false;
+            let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
+            return Heard { turn: Turn::Others, overlay, ..Heard::default() };
+        }
         let mut seconds = if self.is_holder() { untold } else { Vec::new() };
         for second in &mut seconds {
             second.is_whole &= self.is_alone;
@@ -187,4 +230,57 @@ fn is_mine_still(before: Role, meeting: &Meeting) -> bool {
     let Role::Holder { term } = before else { return false };
     let is_others = |overlay: &Overlay| overlay.term > term && overlay.term != meeting.term;
     !meeting.overlay.as_ref().is_some_and(is_others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos(seconds * NANOS)
+    }
+
+    fn meeting() -> Meeting {
+        let overlay = Overlay { term: 7, version: 1, left: Duration::from_secs(15), bytes: b"numbers".to_vec() };
+        Meeting { term: 7, reports: Some(Vec::new()), overlay: Some(overlay) }
+    }
+
+    #[test]
+    fn who_can_not_meet_steps_down_when_the_lease_is_over_unless_redis_is_away() {
+        for (fault, steps_down) in [
+            (CouncilFault::Refused("OOM".to_owned()), true),
+            (CouncilFault::TooLong, true),
+            (CouncilFault::Unknown, true),
+            (CouncilFault::Away, false),
+        ] {
+            let mut seat = Seat::empty(Duration::from_secs(5));
+            assert_eq!(seat.hear(Err(fault.clone()), at(99)).turn, Turn::Same);
+            assert_eq!(seat.hear(Ok(meeting()), at(100)).turn, Turn::Mine);
+            assert_eq!((seat.hear(Err(fault.clone()), at(104)).turn, seat.is_holder()), (Turn::Same, true));
+            let heard = seat.hear(Err(fault.clone()), at(105));
+            assert_eq!((heard.turn == Turn::Others, !seat.is_holder()), (steps_down, steps_down), "{fault}");
+            assert_eq!(heard.overlay.as_deref(), Some(&b"numbers"[..]), "what all follow is good for its time");
+            assert_eq!(seat.hear(Err(fault.clone()), at(106)).turn, Turn::Same, "told once");
+            assert_eq!(seat.hear(Err(fault), at(115)).overlay, None);
+            let turn = if steps_down { Turn::Mine } else { Turn::Same };
+            assert_eq!(seat.hear(Ok(meeting()), at(116)).turn, turn);
+        }
+    }
+
+    #[test]
+    fn one_that_can_not_be_understood_is_told_of_and_does_not_blind_the_others() {
+        let mut seat = Seat::empty(Duration::from_secs(5));
+        let report =
+            |bytes: Vec<u8>| tidegate_store::Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
+        let mut told = Vec::new();
+        for now in 100..200 {
+            let good = Second { at: now - 2, is_whole: true, offered: 40, ..Second::default() };
+            let good = serde_json::to_vec(&[good]).expect("JSON");
+            let reports = Some(vec![report(good), report(b"what?".to_vec())]);
+            let heard = seat.hear(Ok(Meeting { reports, ..meeting() }), at(now));
+            assert!(heard.seconds.iter().all(|second| second.is_partial && !second.is_whole && second.offered == 40));
+            told.extend(heard.is_incomplete.then_some(now));
+        }
+        assert_eq!(told, [130], "once");
+    }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Second {
     pub(crate) at: u64,
     /// Whether it was measured from its beginning to its end. Otherwise its counts are of another time too, and tell no rate.
     pub(crate) is_whole: bool,
+    /// Whether it is the sum of some gateways that have seen it whole, where others have told nothing of it. Nobody tells that others.
+    pub(crate) is_partial: bool,
     /// Requests that the limit was asked about, refused or not; while Redis is away those that passed unasked too.
     pub(crate) offered: u64,
     pub(crate) refused: u64,
@@ -23,6 +25,9 @@ pub(crate) struct Second {
     pub(crate) latency: Vec<u64>,
 }
 
+/// No gateway counts more in a second, whatever it tells.
+const MOST: u64 = 1_000_000_000;
+
 /// As gateways tell it each other: short, for it travels beside requests' questions. In their order: which second, whether it is whole,
 /// offered, refused, errors, failed, and of latencies those buckets that are not empty.
 #[derive(Serialize, Deserialize)]
@@ -30,7 +35,7 @@ struct Wire(u64, bool, u64, u64, u64, u64, Vec<(u8, u64)>);
 
 impl From<Second> for Wire {
     fn from(second: Second) -> Self {
-        let Second { at, is_whole, offered, refused, errors, failed, latency } = second;
+        let Second { at, is_whole, offered, refused, errors, failed, latency, .. } = second;
         let latency = (0..=u8::MAX).zip(latency).filter(|(_, count)| *count > 0).collect();
         Self(at, is_whole, offered, refused, errors, failed, latency)
     }
@@ -41,9 +46,10 @@ impl From<Wire> for Second {
         let length = buckets.iter().map(|(place, _)| usize::from(*place) + 1).max().unwrap_or(0);
         let mut latency = vec![0_u64; length];
         for (place, count) in buckets {
-            latency[usize::from(place)] = count;
+            latency[usize::from(place)] = count.min(MOST);
         }
-        Self { at, is_whole, offered, refused, errors, failed, latency }
+        let [offered, refused, errors, failed] = [offered, refused, errors, failed].map(|count| count.min(MOST));
+        Self { at, is_whole, is_partial: false, offered, refused, errors, failed, latency }
     }
 }
 
@@ -54,7 +60,11 @@ impl Second {
 
     /// Requests that upstreams have answered or failed.
     pub(crate) fn calls(&self) -> u64 {
-        self.latency.iter().sum::<u64>().saturating_add(self.failed)
+        self.answers().saturating_add(self.failed)
+    }
+
+    fn answers(&self) -> u64 {
+        self.latency.iter().copied().fold(0, u64::saturating_add)
     }
 
     /// The share of calls that went wrong.
@@ -82,8 +92,7 @@ impl Second {
 
     /// The latency that this share of answers did not exceed, in seconds: interpolated within its bucket. None without answers.
     pub(crate) fn latency_quantile(&self, share: f64, bounds: &[f64]) -> Option<f64> {
-        let count: u64 = self.latency.iter().sum();
-        let rank = (figure(count) * share).max(f64::MIN_POSITIVE);
+        let rank = (figure(self.answers()) * share).max(f64::MIN_POSITIVE);
         let mut below = 0.0;
         for (place, in_bucket) in self.latency.iter().enumerate().filter(|(_, count)| **count > 0) {
             let through = below + figure(*in_bucket);
@@ -135,6 +144,9 @@ mod tests {
         let text = serde_json::to_string(&told).expect("JSON");
         assert_eq!(text, "[1763344800,true,120,20,3,0,[[1,7],[3,2]]]");
         assert_eq!(serde_json::from_str::<Second>(&text).expect("it is read"), told);
+        let liar: Second = serde_json::from_str("[1,true,18446744073709551615,2,18446744073709551615,1,[[0,18446744073709551615],[1,18446744073709551615]]]")
+            .expect("it is read");
+        assert_eq!((liar.offered, liar.refused, liar.errors, liar.calls()), (MOST, 2, MOST, 2 * MOST + 1));
         for garbage in ["[]", "{}", "[1,true,1,1,1,1,[[256,1]]]", "[1,true,-1,1,1,1,[]]", "[1,true,1e99,1,1,1,[]]"] {
             assert!(serde_json::from_str::<Second>(garbage).is_err(), "{garbage}");
         }

@@ -175,7 +175,8 @@ impl LimitNumbers {
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
                 numbers.capacity.get_or_insert(quota);
                 if numbers.fill_rate.is_none() {
-                    return Self::with_rate(&numbers, figure(quota) / span.as_secs_f64(), soft, accepts);
+                    let rate = figure(quota) / span.as_secs_f64();
+                    return Self::with_rate(&numbers, rate, f64::round, soft, accepts);
                 }
             }
             Algorithm::Concurrency => {
@@ -187,17 +188,18 @@ impl LimitNumbers {
         Ok(found)
     }
 
-    /// With a rate as near to `rate` as can be kept exactly: from the thousandth (or the millionth, if it is slow) to the whole.
+    /// With a rate as near to `rate` as can be kept exactly: from the thousandth (or the millionth, if it is slow) to the whole, rounded so.
     pub(super) fn with_rate<E: From<InvalidNumbers>>(
         numbers: &Numbers,
         rate: f64,
+        round: impl Fn(f64) -> f64,
         soft: u64,
         accepts: impl Fn(&Self) -> Result<(), E>,
     ) -> Result<Self, E> {
         let finest = if rate < 1.0 { 6 } else { 3 };
         let tries = (0..=finest).rev().map(|decimals| {
             let scale = 10_f64.powi(decimals);
-            let fill_rate = Some((rate * scale).round() / scale);
+            let fill_rate = Some(round(rate * scale) / scale);
             let built = Self::new(Numbers { fill_rate, ..numbers.clone() }, soft)?;
             accepts(&built)?;
             Ok(built)

@@ -21,6 +21,9 @@ pub struct Shape {
 
 /// More than a limit of any algorithm can count.
 const MOST: f64 = 1e15;
+/// A window keeps its length if rounding its limit costs no more than this share of the rate.
+const COARSEST: f64 = 0.02;
+const FUZZ: f64 = 1e-9;
 
 impl Shape {
     /// How many requests may come at once.
@@ -28,7 +31,8 @@ impl Shape {
         self.rate_per_second * self.span.as_secs_f64()
     }
 
-    /// The numbers that come closest and that `accepts` takes.
+    /// The numbers that come closest without letting more through, and that `accepts` takes. A window whose limit would be a fraction, or so
+    /// small that rounding shows, becomes longer: one request at least comes in each.
     pub fn numbers<E: From<InvalidNumbers>>(
         &self,
         soft: u64,
@@ -36,19 +40,45 @@ impl Shape {
     ) -> Result<LimitNumbers, E> {
         let quota = self.quota();
         // Comparing also refuses what is no number.
-        let quota = if (0.0..MOST).contains(&quota) { quota.round() as u64 } else { u64::MAX };
+        let counts = (0.0..MOST).contains(&quota);
         let algorithm = Some(self.algorithm.name().to_owned());
         if has_bucket(self.algorithm) {
             let least = u64::from(self.algorithm != Algorithm::LeakyBucket);
-            let numbers = Numbers { algorithm, capacity: Some(quota.max(least)), ..Numbers::default() };
-            return LimitNumbers::with_rate(&numbers, self.rate_per_second, soft, accepts);
+            let capacity = if counts { (quota.round() as u64).max(least) } else { u64::MAX };
+            let numbers = Numbers { algorithm, capacity: Some(capacity), ..Numbers::default() };
+            return LimitNumbers::with_rate(&numbers, self.rate_per_second, down, soft, accepts);
         }
-        let window = Span::seconds(self.span.as_secs_f64());
-        let numbers =
-            LimitNumbers::new(Numbers { algorithm, limit: Some(quota.max(1)), window, ..Numbers::default() }, soft)?;
+        let is_coarse = down(quota) < (1.0 - COARSEST) * quota;
+        let shape = if counts && is_coarse { self.whole() } else { *self };
+        let limit = if counts { down(shape.quota()) as u64 } else { u64::MAX };
+        let window = Span::seconds(micros(shape.span.as_secs_f64()) / 1e6);
+        let numbers = LimitNumbers::new(Numbers { algorithm, limit: Some(limit), window, ..Numbers::default() }, soft)?;
         accepts(&numbers)?;
         Ok(numbers)
     }
+
+    /// The same rate, over a time in which a whole number of requests comes: the next one.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let quota = self.quota();
+        let micros = micros(up(quota).max(1.0) / self.rate_per_second);
+        let span = Duration::try_from_secs_f64(micros / 1e6).unwrap_or(self.span);
+        Self { span, ..*self }
+    }
+}
+
+/// A window's length in microseconds, as windows have it; rather longer, for then the rate is no higher.
+fn micros(seconds: f64) -> f64 {
+    up(seconds * 1e6)
+}
+
+/// What arithmetic leaves of a whole number is one.
+fn down(number: f64) -> f64 {
+    (number * (1.0 + FUZZ)).floor()
+}
+
+fn up(number: f64) -> f64 {
+    (number * (1.0 - FUZZ)).ceil()
 }
 
 impl LimitNumbers {
@@ -81,7 +111,14 @@ mod tests {
         for (from, rate, to) in [
             (r#"{"algorithm": "fixed", "limit": 100, "window": 1}"#, 250.0, "algorithm=fixed, limit=250, window=1"),
             (r#"{"algorithm": "fixed", "limit": 100, "window": 60}"#, 5.0, "algorithm=fixed, limit=300, window=60"),
-            (r#"{"algorithm": "sliding", "limit": 3, "window": 0.5}"#, 0.1, "algorithm=sliding, limit=1, window=0.5"),
+            (r#"{"algorithm": "sliding", "limit": 3, "window": 0.5}"#, 0.1, "algorithm=sliding, limit=1, window=10"),
+            (r#"{"algorithm": "fixed", "limit": 1, "window": 0.001}"#, 250.0, "algorithm=fixed, limit=1, window=0.004"),
+            (
+                r#"{"algorithm": "sliding_log", "limit": 7, "window": 1}"#,
+                6.3,
+                "algorithm=sliding_log, limit=7, window=1.111112",
+            ),
+            (r#"{"algorithm": "fixed", "limit": 200, "window": 1}"#, 145.8, "algorithm=fixed, limit=145, window=1"),
             (
                 r#"{"algorithm": "token", "capacity": 200, "fillRate": 50}"#,
                 25.0,

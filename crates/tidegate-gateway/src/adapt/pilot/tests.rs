@@ -219,17 +219,17 @@ fn the_measured_ceiling_lies_over_what_is_recommended() {
     let events: Vec<_> = (0..5).filter_map(|_| flight.second(200, 0, 80.0).ceiling).collect();
     assert_eq!(events.iter().map(|event| event.verdict).collect::<Vec<_>>(), [Verdict::Lowered]);
     assert_eq!((events[0].from.relevant().limit, events[0].to.relevant().limit), (Some(200), Some(180)));
-    assert_eq!(flight.limit(), 146, "0.9 of 0.9 of 0.9");
+    assert_eq!(flight.limit(), 145, "0.9 of 0.9 of 0.9");
     // A step of a recommendation counts from what was recommended, not from what is left of it.
     flight.receive(1_010.0, &window(220));
-    assert_eq!(flight.look(1_010.0), (Some(Verdict::Applied), 146));
+    assert_eq!(flight.look(1_010.0), (Some(Verdict::Applied), 145));
     let released: Vec<_> = (0..30).filter_map(|_| flight.second(100, 0, 5.0).ceiling).collect();
     assert_eq!(released.iter().map(|event| event.verdict).collect::<Vec<_>>(), [Verdict::Released]);
     assert_eq!(flight.limit(), 220);
 }
 
 #[test]
-fn the_operators_word_ends_everything_but_what_is_known_of_the_upstream() {
+fn the_operators_word_ends_everything() {
     let mut flight = Flight::new(RAILS);
     flight.receive(1_000.0, &spike());
     flight.look(1_012.0);
@@ -251,10 +251,11 @@ fn who_takes_over_goes_on_where_the_other_was() {
     let (at_end, then) = first.pilot.ends().expect("it ends");
     assert_eq!((at_end, then.relevant().limit), (at(1_062.0), Some(120)));
     let mut second = Flight::new(RAILS);
-    second.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    second.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
     assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
     second.store_down = true;
     assert_eq!(second.look(1_062.0), (None, 240));
+    assert_eq!(second.pilot.wakes_at(at(1_062.0)), None, "it waits for Redis, not for a moment that has passed");
     second.store_down = false;
     assert_eq!(second.look(1_062.0), (Some(Verdict::Reverted), 120));
     assert_eq!(
@@ -263,7 +264,7 @@ fn who_takes_over_goes_on_where_the_other_was() {
     );
     // A recommendation of its own replaces all of it.
     let mut third = Flight::new(RAILS);
-    third.pilot.inherit(first.pilot.numbers(&any), first.pilot.ends(), at(1_020.0));
+    third.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
     third.receive(1_021.0, &window(200));
     assert_eq!(third.look(1_021.0), (Some(Verdict::Applied), 200));
     assert_eq!(third.look(1_062.0), (None, 200));
@@ -298,4 +299,72 @@ fn what_can_not_be_had_at_any_step_is_refused_whole() {
     let recommendation = Recommendation::read(&spike()).expect("it is good");
     assert_eq!(flight.pilot.receive(recommendation, at(5.0), &picky), Err("too much".to_owned()));
     assert_eq!(flight.look(20.0), (None, 120), "the one before stays");
+}
+
+#[test]
+fn what_is_measured_is_left_apart_and_grows_back_at_whoever_takes_over() {
+    let mut first = Flight::new(RAILS);
+    assert_eq!(first.pilot.decreed(), None);
+    first.receive(1_000.0, &window(200));
+    first.look(1_000.0);
+    (0..5).for_each(|_| drop(first.second(200, 0, 80.0)));
+    let decreed = first.pilot.decreed().expect("something");
+    assert_eq!(decreed.numbers.relevant().limit, Some(200));
+    let follower = Flight::new(RAILS).pilot;
+    assert_eq!(follower.lowered(&decreed.numbers, decreed.bound, &any), first.pilot.numbers(&any));
+    let mut heir = Flight::new(RAILS);
+    heir.pilot.inherit(decreed, at(1_010.0));
+    assert_eq!(heir.limit(), 145);
+    (0..30).for_each(|_| drop(heir.second(100, 0, 5.0)));
+    assert_eq!((heir.limit(), heir.pilot.measured_ceiling()), (200, None));
+}
+
+#[test]
+fn what_others_decide_is_followed_within_ones_own_rails() {
+    let pilot = Flight::new(RAILS).pilot;
+    let now = at(1_000.0);
+    let vetted = |numbers: LimitNumbers, bound| {
+        let ends = Some((at(1e9), numbers.clone()));
+        let vetted = pilot.vetted(Decreed { numbers, bound, ends }, now, &any).expect("something");
+        let (ends, then) = vetted.ends.expect("an end");
+        assert_eq!((ends, &then), (at(87_400.0), &vetted.numbers));
+        (vetted.numbers.to_string(), vetted.bound)
+    };
+    for (wanted, found) in [
+        (window(240), "algorithm=fixed, limit=240, window=1"),
+        (window(1_000_000), "algorithm=fixed, limit=300, window=1"),
+        (window(1), "algorithm=fixed, limit=5, window=1"),
+        (json!({"algorithm": "fixed", "limit": 1, "window": 0.001}), "algorithm=fixed, limit=5, window=0.016667"),
+        (
+            json!({"algorithm": "token", "capacity": 1e6 as u64, "fillRate": 90}),
+            "algorithm=token, capacity=900, fillRate=90",
+        ),
+    ] {
+        assert_eq!(vetted(numbers(&wanted), None).0, found);
+    }
+    assert_eq!(vetted(numbers(&window(240)), Some(1e-9)).1, Some(5.0));
+    let concurrency = numbers(&json!({"algorithm": "concurrency", "limit": 5}));
+    assert_eq!(pilot.vetted(Decreed { numbers: concurrency, bound: None, ends: None }, now, &any), None);
+    let none = |_: &LimitNumbers| Err("no room".to_owned());
+    assert_eq!(pilot.vetted(Decreed { numbers: numbers(&window(240)), bound: None, ends: None }, now, &none), None);
+}
+
+#[test]
+fn an_algorithm_whose_time_is_over_waits_for_the_next_one_too() {
+    let mut flight = Flight::new(RAILS);
+    let token = json!({"algorithm": "token", "capacity": 200, "fillRate": 80, "validFor": 1,
+        "schedule": [{"after": 0.5, "capacity": 200, "fillRate": 80}]});
+    flight.receive(1_000.0, &token);
+    let mut look = |now| {
+        let decided = flight.pilot.look(at(now), false, &any);
+        (decided.map(|decided| decided.verdict), flight.pilot.numbers(&any).to_string(), flight.pilot.wakes_at(at(now)))
+    };
+    assert_eq!(look(1_000.0).1, "algorithm=token, capacity=200, fillRate=80");
+    look(1_000.5);
+    let back = "algorithm=token, capacity=250, fillRate=100".to_owned();
+    assert_eq!(look(1_001.0), (Some(Verdict::Reverted), back.clone(), Some(at(1_300.0))));
+    assert_eq!(look(1_299.9), (None, back, Some(at(1_300.0))));
+    let base = numbers(&window(100)).to_string();
+    assert_eq!(look(1_300.0), (Some(Verdict::Reverted), base, None));
+    assert_eq!(flight.pilot.decreed(), None);
 }
