@@ -297,7 +297,7 @@ impl Pilot {
         let is_pending =
             ![Some(Waits::Store), Some(Waits::Attack(due))].contains(&self.waits) && self.settled != Some(due);
         let dwelt = self.changed_at.map(|at| at + self.rails.dwell).filter(|_| is_pending);
-        next.into_iter().chain(dwelt).filter(is_to_come).min()
+        next.into_iter().chain(dwelt).min()
     }
 
     /// Does what is due of the recommendation; `store_down`: there are no limits now. None if there is nothing to tell.
