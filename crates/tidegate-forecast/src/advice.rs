@@ -69,6 +69,8 @@ pub struct Step {
     pub after: f64,
     /// From then on.
     pub numbers: Numbers,
+    /// Why, in words, at that moment.
+    pub reason: String,
 }
 
 /// A forecast that the target can't bear is one whose highest second is this many times its capacity.
@@ -77,12 +79,20 @@ const UNBEARABLE: f64 = 1.5;
 const TIGHTENED: f64 = 0.8;
 /// Limits over more seconds than this let bursts through at whatever rate they come.
 const EVEN_SPAN: f64 = 2.0;
+/// Of a limit that will be all used: what is let in at once is what the target bears in so many seconds, or a short queue before it would overflow.
+const AT_ONCE: f64 = 0.1;
+/// From this share of what may be let in on a limit will be all used. More is not seen: what an attack brings is learnt as the capacity.
+const FULL: f64 = 0.95;
 /// How long an advice to tighten holds, in seconds; others hold as long as the forecast.
 const TIGHT_FOR: f64 = 30.0;
 /// How often an algorithm's window must be longer than a burst for another algorithm to be better.
 const LONG_WINDOW: f64 = 10.0;
 /// From so many seconds on a rise is a long one.
 const LONG_RISE: f64 = 30.0;
+
+/// Why something that was raised is so no longer.
+const RISE_ENDS: &str = "the rise is over";
+const FORECAST_ENDS: &str = "what was expected is over, and nobody has said more";
 
 impl Advice {
     /// As it is answered.
@@ -96,6 +106,7 @@ impl Advice {
             let step = |step: &Step| {
                 let mut value = step.numbers.to_step();
                 value["after"] = json!(to_the_thousandth(step.after));
+                value["reason"] = json!(step.reason);
                 value
             };
             answer["schedule"] = self.schedule.iter().map(step).collect();
@@ -108,7 +119,7 @@ impl Advice {
 ///
 /// Never above what the target bears, never below the floor. Between those: the operator's numbers, and more in time for a rise that can be
 /// borne. Ahead of one that can't be borne, limits that a burst may use up at once are tightened to 80 % of the capacity; those that let
-/// requests through evenly stand at the capacity, which is what the target can do.
+/// requests through evenly stand at the capacity, which is what the target can do, and short windows become buckets, which are more even.
 pub fn advise(situation: &Situation<'_>) -> Advice {
     let Some(forecast) = situation.forecast else {
         let numbers = bounded(situation.base, situation.bounds);
@@ -146,6 +157,30 @@ fn bounded(numbers: &Numbers, bounds: Bounds) -> Numbers {
 struct Shape {
     numbers: Numbers,
     reason: Option<String>,
+    /// Whether raises let no more in at once than the target bears.
+    is_even: bool,
+}
+
+impl Shape {
+    fn of(numbers: Numbers) -> Self {
+        Self { numbers, reason: None, is_even: false }
+    }
+
+    /// The same at the rate that a rise needs.
+    fn raised(&self, rate: f64) -> Numbers {
+        let raised = self.numbers.with_rate(rate);
+        if self.is_even { evenly(raised) } else { raised }
+    }
+}
+
+/// A bucket that holds what comes in a moment.
+fn evenly(numbers: Numbers) -> Numbers {
+    match numbers {
+        Numbers::Bucket { algorithm, fill_rate, .. } => {
+            Numbers::Bucket { algorithm, capacity: (fill_rate * AT_ONCE).ceil().max(1.0) as u64, fill_rate }
+        }
+        window @ Numbers::Window { .. } => window,
+    }
 }
 
 fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
@@ -159,10 +194,29 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
         {
             let reason =
                 format!("a rise of more than {LONG_RISE} s is expected: a sliding window has no edges to slip through");
-            Shape { numbers: Numbers::Window { algorithm: Windowed::Sliding, limit, window }, reason: Some(reason) }
+            let numbers = Numbers::Window { algorithm: Windowed::Sliding, limit, window };
+            Shape { reason: Some(reason), ..Shape::of(numbers) }
         }
-        base => Shape { numbers: base, reason: None },
+        Numbers::Window { limit, window, .. }
+            if situation.bounds.may_switch
+                && (AT_ONCE..=EVEN_SPAN).contains(&window)
+                && will_be_full(situation, forecast) =>
+        {
+            let bucket = Numbers::Bucket { algorithm: Bucketed::Token, capacity: limit, fill_rate: base.rate() };
+            let is_full = base.rate() >= situation.bounds.highest();
+            let reason =
+                "as much as the target bears is expected, or more: a bucket lets it in evenly, a window all at once"
+                    .to_owned();
+            Shape { numbers: if is_full { evenly(bucket) } else { bucket }, reason: Some(reason), is_even: true }
+        }
+        base => Shape::of(base),
     }
+}
+
+/// Whether all will be used that may be let in, by what the target bears.
+fn will_be_full(situation: &Situation<'_>, forecast: &Forecast) -> bool {
+    let bounds = situation.bounds;
+    bounds.capacity.is_some() && forecast.highest(0.5) >= FULL * bounds.highest()
 }
 
 /// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come on the average, and
@@ -180,7 +234,7 @@ fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {
     let bucket = Numbers::Bucket { algorithm: Bucketed::Token, capacity, fill_rate };
     let valid_for = forecast.mean.len() as f64 * f64::from(forecast.step);
     let is_raised = fill_rate > usual;
-    let end = Step { after: valid_for, numbers: bucket.with_rate(usual) };
+    let end = Step { after: valid_for, numbers: bucket.with_rate(usual), reason: FORECAST_ENDS.to_owned() };
     Some(Advice {
         numbers: bucket.with_rate(fill_rate),
         predicted: forecast.highest(0.5),
@@ -224,7 +278,7 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
     let mut numbers = usual.clone();
     let mut schedule = Vec::new();
     for rise in &found {
-        let raised = usual.with_rate(rise.rate.min(situation.bounds.highest()).max(usual.rate()));
+        let raised = shape.raised(rise.rate.min(situation.bounds.highest()).max(usual.rate()));
         if raised == *usual {
             continue;
         }
@@ -236,15 +290,16 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
         if begin <= 0.0 {
             numbers = raised;
         } else if begin < valid_for {
-            schedule.push(Step { after: begin, numbers: raised });
+            let reason = told_at(rise, end - begin, situation.bounds.highest());
+            schedule.push(Step { after: begin, numbers: raised, reason });
         }
         // One that goes on beyond what is known ends with it: without another word nothing stays raised.
-        let end = end.clamp(0.001, valid_for);
-        schedule.push(Step { after: end, numbers: usual.clone() });
+        let reason = if end < valid_for { RISE_ENDS } else { FORECAST_ENDS }.to_owned();
+        schedule.push(Step { after: end.clamp(0.001, valid_for), numbers: usual.clone(), reason });
     }
     let mut reason = told(&found, forecast, situation, at);
     if let Some(why) = &shape.reason {
-        reason = format!("{why}; {reason}");
+        reason = format!("{reason}; {why}");
     }
     Advice { numbers, predicted, valid_for, reason, schedule: in_order(schedule) }
 }
@@ -261,21 +316,32 @@ fn in_order(schedule: Vec<Step>) -> Vec<Step> {
     kept
 }
 
+/// Why a limit is raised, at that moment.
+fn told_at(rise: &Rise, seconds: f64, bound: f64) -> String {
+    format!("a rise is due for {seconds:.0} s{}", needed(rise.rate, bound))
+}
+
+/// What a rise needs, and what of it may be.
+fn needed(rate: f64, bound: f64) -> String {
+    if rate > bound {
+        return format!(", of which {bound:.0} req/s can be let in");
+    }
+    format!(", of which 19 of 20 seconds stay below {rate:.0} req/s")
+}
+
+/// What is expected, and what follows from it.
 fn told(found: &[Rise], forecast: &Forecast, situation: &Situation<'_>, at: impl Fn(usize) -> f64) -> String {
     let (middle, high) = (forecast.highest(0.5), forecast.highest(0.9));
     let usual = situation.base.rate();
-    let Some(first) = found.first() else {
-        return format!("at most {middle:.0} req/s are expected (90 %: below {high:.0}), within {usual:.0}");
+    let expected = format!("the highest second ahead is expected at {middle:.0} req/s (9 of 10 times below {high:.0})");
+    let Some(first) = found.first() else { return format!("{expected}, within {usual:.0} req/s") };
+    let when = match at(first.begin) {
+        now if now < 0.5 => "now".to_owned(),
+        later => format!("in {later:.0} s"),
     };
-    let bound = situation.bounds.highest();
-    let when = at(first.begin).max(0.0);
     let cycle = forecast
         .seasons
         .first()
         .map_or_else(String::new, |season| format!(", every {:.1} s", season.period * f64::from(forecast.step)));
-    let borne = if first.rate > bound { format!(", of which {bound:.0} are allowed") } else { String::new() };
-    format!(
-        "{middle:.0} req/s are expected (90 %: below {high:.0}){cycle}: up to {:.0} req/s needed from {when:.0} s on{borne}",
-        first.rate
-    )
+    format!("{expected}{cycle}: a rise is due {when}{}", needed(first.rate, situation.bounds.highest()))
 }

@@ -52,7 +52,7 @@ const MOMENT: Allowed = Allowed::new(0.0..=1e11, "seconds since 1970 are allowed
 const ONE: Allowed = Allowed::new(1.0..=1.0, "1 is allowed: a value for each second");
 /// The most seconds of a series.
 pub(crate) const MOST_SECONDS: usize = 600;
-const LONGEST_SOURCE: usize = 64;
+const LONGEST_SOURCE: usize = 256;
 
 impl Snapshot {
     /// Reads one, or says all that is wrong with it.

@@ -119,6 +119,10 @@ fn a_spike_ahead_is_a_raise_in_time_and_an_end() {
         .map(|step| (step["after"].as_f64().expect("a time"), step["limit"].as_u64().expect("a limit")))
         .collect();
     assert_eq!(steps, [(18.0, 250), (27.0, 100)]);
+    let reasons: Vec<&str> = advice.schedule.iter().map(|step| step.reason.as_str()).collect();
+    assert_eq!(reasons, ["a rise is due for 9 s, of which 19 of 20 seconds stay below 250 req/s", "the rise is over"]);
+    let told = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in 18 s, of which 19 of 20 seconds stay below 250 req/s";
+    assert_eq!(advice.reason, told);
 }
 
 #[test]
@@ -141,8 +145,35 @@ fn a_limit_that_lets_requests_through_evenly_is_not_tightened() {
     for base in [window(Windowed::Fixed, 100, 1.0), bucket(50, 100.0)] {
         let advice = advice(&case(base, vec![900.0; 60], bears(250.0)));
         assert_eq!(advice.numbers.rate(), 250.0);
-        assert!(advice.reason.contains("of which 250 are allowed"), "{}", advice.reason);
+        assert!(advice.reason.contains("of which 250 req/s can be let in"), "{}", advice.reason);
     }
+}
+
+/// A window would let a second's worth in within a moment, and a short queue at the target overflow.
+#[test]
+fn a_short_window_that_will_be_full_becomes_a_bucket_that_lets_in_evenly() {
+    let mut path = vec![60.0; 60];
+    path[20..25].fill(1_000.0);
+    for algorithm in [Windowed::Fixed, Windowed::Sliding, Windowed::SlidingLog] {
+        let base = window(algorithm, 100, 1.0);
+        let advised = advice(&case(base.clone(), path.clone(), bears(250.0)));
+        assert_eq!(advised.numbers, bucket(100, 100.0), "in quiet times as much at once as the operator lets in");
+        let steps: Vec<_> = advised.schedule.iter().map(|step| (step.after, step.numbers.clone())).collect();
+        assert_eq!(steps, [(18.0, bucket(25, 250.0)), (27.0, bucket(100, 100.0))]);
+        assert!(advised.reason.contains("a bucket lets it in evenly"), "{}", advised.reason);
+        let kept = advice(&case(base.clone(), path.clone(), Bounds { may_switch: false, ..bears(250.0) }));
+        assert_eq!(kept.numbers, base);
+        // What the target bears is not known, or is more than comes.
+        for bounds in [BOUNDS, bears(2_000.0)] {
+            assert_eq!(advice(&case(base.clone(), path.clone(), bounds)).numbers, base);
+        }
+        // An operator who lets in all that it bears.
+        let all = advice(&case(window(algorithm, 400, 1.0), path.clone(), bears(250.0)));
+        assert_eq!((all.numbers, all.schedule), (bucket(25, 250.0), vec![]));
+    }
+    // A window of a moment is even by itself.
+    let short = window(Windowed::Fixed, 5, 0.05);
+    assert_eq!(advice(&case(short.clone(), path, bears(250.0))).numbers, short);
 }
 
 #[test]

@@ -19,11 +19,9 @@ fn per_second(limit: u64) -> Numbers {
     Numbers::Window { algorithm: Windowed::Fixed, limit, window: 1.0 }
 }
 
+/// By the second a bucket is a window of its rate, but for what it holds.
 fn limit_of(numbers: &Numbers) -> u64 {
-    match numbers {
-        Numbers::Window { limit, .. } => *limit,
-        Numbers::Bucket { .. } => panic!("another algorithm was advised: {numbers:?}"),
-    }
+    numbers.rate().round() as u64
 }
 
 /// Runs `load` (requests of each second) against a limit that follows the advice; it is asked for every `interval` seconds.

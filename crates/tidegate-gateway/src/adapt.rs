@@ -30,6 +30,7 @@ mod score;
 mod seat;
 mod second;
 mod snapshot;
+mod source;
 mod telling;
 
 use std::sync::{Mutex, PoisonError};
@@ -45,6 +46,7 @@ use crate::config::model::AdaptiveMode;
 use crate::plan::Plan;
 use gauges::Gauges;
 use history::History;
+pub(crate) use source::{LONGEST as LONGEST_SOURCE, Source};
 
 /// What others see of adaptation.
 #[derive(Default)]
@@ -53,9 +55,14 @@ pub(crate) struct Adaptation {
     pub(crate) replanned: Notify,
     history: Mutex<History>,
     gauges: Gauges,
+    source: Source,
 }
 
 impl Adaptation {
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, ..Self::default() }
+    }
+
     fn record(&self, at: Timestamp, what: &str, fields: Map<String, Value>) {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).push(at, what, fields);
     }

@@ -55,6 +55,7 @@ impl Gateway {
         log: Log,
         access_log: Option<AccessLog>,
         control: Control,
+        adaptation: Adaptation,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -66,7 +67,7 @@ impl Gateway {
             log,
             access_log,
             control,
-            adaptation: Adaptation::default(),
+            adaptation,
             returns: Arc::new(Returns { runtime: Handle::current(), under_way: AtomicUsize::new(0) }),
             draining: AtomicBool::new(false),
             hurried: AtomicBool::new(false),

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 pub(crate) use connection::FIRST_WORDS;
 
 use crate::access_log::AccessLog;
+use crate::adapt::{self, Adaptation};
 use crate::client::Client;
 use crate::config::model::Connections;
 use crate::config::{RedisSettings, Settings};
@@ -145,6 +146,16 @@ impl Worker {
     }
 }
 
+/// What tells its load from that of other gateways.
+fn named(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> adapt::Source {
+    let port = listeners.first().map_or(0, |listener| listener.address.port());
+    adapt::Source {
+        alone: format!("{}:{port}", tidegate_serve::host_name()),
+        shared: redis
+            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.place(), redis.namespace.as_str())),
+    }
+}
+
 async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Result<Store, NotStarted> {
     let on_failure = redis.model.on_failure;
     let config = StoreConfig {
@@ -182,11 +193,13 @@ impl Server {
         };
         let mode = settings.redis.as_ref().map(|redis| redis.model.on_failure).unwrap_or_default();
         let clock = Clock::start();
+        let adapted_as = named(&listeners, settings.redis.as_ref());
         let (control, plan) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now(), &log)
             .await
             .map_err(NotStarted::Limit)?;
         metrics.config_version.store(plan.version, Ordering::Relaxed);
-        let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control);
+        let adaptation = Adaptation::new(adapted_as);
+        let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control, adaptation);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
     }
 

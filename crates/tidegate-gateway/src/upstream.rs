@@ -14,4 +14,4 @@ pub(crate) use connection::{Connection, connect_to};
 pub(crate) use exchange::{Answer, AnswerContent, AnswerStream, Local, send};
 pub(crate) use head::{BodyLength, MOST_CONNECTION_WORDS, Outgoing, content_length, takes_trailers, words};
 pub(crate) use pool::{Pools, Upstream, UpstreamStats};
-pub(crate) use trouble::Trouble;
+pub(crate) use trouble::{Trouble, cause};

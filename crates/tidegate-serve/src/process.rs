@@ -13,6 +13,11 @@ pub struct Process {
     boot_seconds: Option<u64>,
 }
 
+/// What this machine calls itself.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// The fields of `/proc/self/stat` that we use, in its units.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {

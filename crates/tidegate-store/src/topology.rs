@@ -54,6 +54,23 @@ impl fmt::Debug for Topology {
     }
 }
 
+impl Topology {
+    /// Where it is, without logins, for people and as a name: `host:port[/db]` of the first host; behind sentinels the master's name too.
+    pub fn place(&self) -> String {
+        let place = |url: &str| {
+            let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+            after_scheme.rsplit_once('@').map_or(after_scheme, |(_, place)| place).trim_end_matches('/').to_owned()
+        };
+        match &self.hosts {
+            Hosts::Single { url } => place(url),
+            Hosts::Sentinel { sentinels, master, .. } => {
+                format!("{}/{master}", sentinels.first().map_or_else(String::new, |url| place(url)))
+            }
+            Hosts::Cluster { nodes, .. } => nodes.first().map_or_else(String::new, |url| place(url)),
+        }
+    }
+}
+
 /// An address that makes no sense. The text says why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidAddress(pub String);
@@ -263,5 +280,22 @@ impl Connection {
             Self::Cluster(connection) => connection.req_packed_command(command).await,
         };
         answer.and_then(Value::extract_error) // an error of the server's arrives as a value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_no_login() {
+        for (url, place) in [
+            ("redis://127.0.0.1:6379", "127.0.0.1:6379"),
+            ("rediss://ann:s3cret@cache.example:6380/3", "cache.example:6380/3"),
+            ("redis+sentinel://ann:s3cret@a:1,b:2/main/3", "a:1/main"),
+            ("redis+cluster://ann:s3cret@a:1,b:2", "a:1"),
+        ] {
+            assert_eq!(url.parse::<Topology>().expect("an address").place(), place);
+        }
     }
 }

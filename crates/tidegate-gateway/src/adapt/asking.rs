@@ -16,7 +16,7 @@ use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Forecaster;
-use crate::upstream::{Trouble, connect_to};
+use crate::upstream::{Trouble, cause, connect_to};
 
 /// The largest answer.
 const LARGEST_ANSWER: usize = 256 * 1024;
@@ -31,6 +31,11 @@ pub(crate) enum Miss {
 }
 
 impl Miss {
+    /// Whether there is somebody who answers, though not what could be used.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::BadStatus(_) | Self::Invalid(_))
+    }
+
     /// As metrics have it.
     pub(crate) const WORDS: [&'static str; 4] = ["unreachable", "timeout", "bad_status", "invalid"];
 
@@ -48,10 +53,9 @@ impl Miss {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) => write!(f, "{why}"),
             Self::Timeout => f.write_str("no answer in time"),
-            Self::BadStatus(status) => write!(f, "it answers {}", status.as_u16()),
-            Self::Invalid(why) => write!(f, "its answer can't be used: {why}"),
+            Self::BadStatus(status) => write!(f, "it says {}", status.as_u16()),
+            Self::Unreachable(why) | Self::Invalid(why) => f.write_str(why),
         }
     }
 }
@@ -70,6 +74,8 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
     let stream = connect_to(&addresses, forecaster.tls.as_deref(), until).await;
     let stream = stream.map_err(|trouble| match trouble {
         Trouble::ConnectTimeout => Miss::Timeout,
+        // In words of its own: for requests it is the upstream that can't be reached.
+        Trouble::Connect(error) => Miss::Unreachable(cause(&error)),
         trouble => unreachable(&trouble),
     })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;

@@ -89,6 +89,8 @@ pub(crate) struct Rates {
     pub(crate) wanted: f64,
     pub(crate) base: f64,
     pub(crate) floor: f64,
+    /// Whether lowering them would change anything: while requests pass unlimited it would not, and nothing is learnt from that.
+    pub(crate) is_enforced: bool,
 }
 
 /// What became of a ceiling.
@@ -166,7 +168,7 @@ impl Ceiling {
             return self.grow(rates);
         }
         self.overloaded = self.overloaded.saturating_add(1);
-        if self.overloaded < PATIENCE {
+        if self.overloaded < PATIENCE || !rates.is_enforced {
             return None;
         }
         let low = latency.map(|latency| latency.low);
@@ -249,7 +251,7 @@ impl Ceiling {
 mod tests {
     use super::*;
 
-    const RATES: Rates = Rates { now: 100.0, wanted: 100.0, base: 100.0, floor: 5.0 };
+    const RATES: Rates = Rates { now: 100.0, wanted: 100.0, base: 100.0, floor: 5.0, is_enforced: true };
 
     fn second(admitted: u64, errors: u64) -> Second {
         Second {

@@ -35,13 +35,13 @@ impl Course {
             return Due::Over;
         }
         let steps = &self.recommendation.steps;
-        let passed = steps.partition_point(|(after, _)| self.asked_at + *after <= now);
+        let passed = steps.partition_point(|step| self.asked_at + step.after <= now);
         passed.checked_sub(1).map_or(Due::Top, Due::Step)
     }
 
     /// When the next step is due.
     pub(crate) fn next(&self, now: Timestamp) -> Option<Timestamp> {
-        let steps = self.recommendation.steps.iter().map(|(after, _)| self.asked_at + *after);
+        let steps = self.recommendation.steps.iter().map(|step| self.asked_at + step.after);
         steps.chain(self.end()).find(|at| *at > now)
     }
 
@@ -49,9 +49,18 @@ impl Course {
     pub(crate) fn shape(&self, due: Due) -> Option<&Shape> {
         match due {
             Due::Top => Some(&self.recommendation.top),
-            Due::Step(place) => self.recommendation.steps.get(place).map(|(_, shape)| shape),
+            Due::Step(place) => self.recommendation.steps.get(place).map(|step| &step.shape),
             Due::Over => None,
         }
+    }
+
+    /// Why, in the forecaster's words: a step's own, or those of all of it.
+    pub(crate) fn reason(&self, due: Due) -> &str {
+        let own = match due {
+            Due::Step(place) => self.recommendation.steps.get(place).and_then(|step| step.reason.as_deref()),
+            Due::Top | Due::Over => None,
+        };
+        own.unwrap_or(&self.recommendation.reason)
     }
 
     pub(crate) fn has_schedule(&self) -> bool {

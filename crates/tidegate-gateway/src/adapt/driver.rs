@@ -16,7 +16,7 @@ use super::guard::rounded;
 use super::history::as_received;
 use super::ledger::Ledger;
 use super::outage::Outage;
-use super::pilot::Pilot;
+use super::pilot::{Counting, Pilot};
 use super::recommendation::Recommendation;
 use super::sampler::Sampler;
 use super::score::Score;
@@ -63,8 +63,6 @@ struct Driver {
     pilot: Pilot,
     /// Among those that share the limit; none if it is this gateway's alone.
     seat: Option<Seat>,
-    /// What another gateway has decided.
-    followed: Option<LimitNumbers>,
     sampler: Sampler,
     ledger: Ledger,
     score: Score,
@@ -112,7 +110,6 @@ impl Driver {
             if !driver.pilot.rebase(base, limit.settings.soft) {
                 return Self::can_not(gateway, limit);
             }
-            driver.followed = None;
             gateway.adaptation.gauges.base.set(driver.pilot.base_rate());
         }
         Some(driver)
@@ -134,7 +131,6 @@ impl Driver {
             generation: plan.generation,
             pilot,
             seat,
-            followed: None,
             sampler,
             ledger: Ledger::default(),
             score: Score::default(),
@@ -206,8 +202,8 @@ impl Driver {
     fn sample(&mut self, gateway: &Gateway, plan: &Plan, now: Timestamp) {
         let Some(limit) = self.limit(plan) else { return };
         // Refused by nobody's limit: what was offered is not known.
-        let is_blind =
-            is_away(gateway, limit) && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
+        let is_blind = counting(gateway, limit) == Counting::Nowhere
+            && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
         let mut seconds = self.sampler.look(now, totals(limit, plan));
         for second in &mut seconds {
             second.is_whole &= !is_blind;
@@ -222,19 +218,28 @@ impl Driver {
         }
     }
 
-    /// Shows seconds to all who learn.
+    /// Shows seconds to all who learn. Who follows learns what is usual of the upstream, for when it has to decide.
     fn learn(&mut self, gateway: &Gateway, plan: &Plan, seconds: Vec<Second>) {
         let Some(limit) = self.limit(plan) else { return };
+        let is_enforced = match counting(gateway, limit) {
+            Counting::AsMeant => self.decides(),
+            Counting::Nowhere => false,
+            Counting::Apart => true,
+        };
+        let speaks = self.decides() || is_enforced;
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (gauges, now) = (&gateway.adaptation.gauges, gateway.now());
         for second in seconds {
             let latency = Quantiles::of(&second, &self.bounds);
-            let events = self.pilot.observe(&second, latency, &accepts);
-            if let Some(event) = &events.attack {
+            let events = self.pilot.observe(&second, latency, is_enforced, &accepts);
+            if let Some(event) = events.attack.as_ref().filter(|_| speaks) {
                 telling::attack(gateway, now, event);
             }
-            if let Some(made) = events.ceiling {
+            if let Some(made) = events.ceiling.filter(|_| speaks) {
                 telling::decided(gateway, now, limit.name(), self.settings.mode, &made, Beside::default());
+            }
+            if !self.decides() {
+                continue;
             }
             if let Some(error) = self.score.observe(&second) {
                 gauges.error.set(rounded(error));
@@ -292,8 +297,13 @@ impl Driver {
             }
             Turn::Others => telling::turn(gateway, now, limit.name(), false),
         }
-        let followed = decreed.filter(|_| !self.decides());
-        self.followed = followed.map(|decreed| self.pilot.lowered(&decreed.numbers, decreed.bound, &accepts));
+        // Who is left alone goes on from what it followed last.
+        if !self.decides() && counting(gateway, limit) != Counting::Apart {
+            self.pilot.begin(base.clone(), soft);
+            if let Some(decreed) = decreed {
+                self.pilot.inherit(decreed, now);
+            }
+        }
         self.learn(gateway, plan, heard.seconds);
     }
 
@@ -315,7 +325,7 @@ impl Driver {
             period: &period,
             in_force: &limit.settings.numbers,
             base: limit.operators_numbers(),
-            source: limit.name(),
+            source: &gateway.adaptation.source.of(&self.settings, limit),
             interval_seconds,
             ceiling: self.pilot.hard_ceiling(),
         };
@@ -365,21 +375,16 @@ impl Driver {
     async fn put_in_force(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
         let Some(limit) = self.limit(plan) else { return };
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let (now, is_away) = (gateway.now(), is_away(gateway, limit));
-        let wanted = if self.decides() {
-            if let Some(made) = self.pilot.look(now, is_away, &accepts) {
-                let beside = std::mem::take(&mut self.beside);
-                telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
-            }
-            self.pilot.numbers(&accepts)
-        } else {
-            self.followed.clone().unwrap_or_else(|| limit.operators_numbers().clone())
-        };
+        let (now, counting) = (gateway.now(), counting(gateway, limit));
+        if (self.decides() || counting == Counting::Apart)
+            && let Some(made) = self.pilot.look(now, counting, &accepts)
+        {
+            let beside = std::mem::take(&mut self.beside);
+            telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
+        }
+        let wanted = self.pilot.numbers(&accepts);
         let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
-        // Where limits are kept in memory meanwhile, what is measured counts there too; what is recommended waits all the same.
-        let is_kept =
-            is_away && !(self.decides() && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Local));
-        if self.settings.mode != AdaptiveMode::On || is_kept || is_same(&limit.settings.numbers) {
+        if self.settings.mode != AdaptiveMode::On || counting == Counting::Nowhere || is_same(&limit.settings.numbers) {
             return;
         }
         let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };
@@ -387,7 +392,7 @@ impl Driver {
         match gateway.control.adapt(gateway, overlay, self.generation).await {
             Ok(()) => {
                 self.unfit = None;
-                if !self.decides() {
+                if !self.decides() && counting == Counting::AsMeant {
                     telling::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
                 }
             }
@@ -416,7 +421,10 @@ fn border_after(now: Timestamp) -> Timestamp {
     Timestamp::from_nanos((now.as_nanos() / NANOS + 1).saturating_mul(NANOS))
 }
 
-/// Whether the limit is not in force, because Redis is away.
-fn is_away(gateway: &Gateway, limit: &Limit) -> bool {
-    matches!(limit.counts, Counts::Shared(_)) && gateway.store().is_some_and(tidegate_store::Store::is_down)
+fn counting(gateway: &Gateway, limit: &Limit) -> Counting {
+    match gateway.store_state().filter(|store| store.is_down && matches!(limit.counts, Counts::Shared(_))) {
+        None => Counting::AsMeant,
+        Some(store) if store.mode == OnFailure::Local => Counting::Apart,
+        Some(_) => Counting::Nowhere,
+    }
 }

@@ -25,8 +25,8 @@ impl Outage {
         let cause = miss.to_string();
         if self.told != cause {
             // Once an outage, and once more where its cause is another.
-            let told = "AI module unreachable, continuing with last known limits";
-            gateway.log.warn(COMPONENT, format_args!("{told}: {cause}"));
+            let told = if miss.is_answer() { "AI module's answer can't be used" } else { "AI module unreachable" };
+            gateway.log.warn(COMPONENT, format_args!("{told}, continuing with last known limits: {cause}"));
             gateway.adaptation.record(now, miss.word(), because(cause.clone()));
             self.told = cause;
         }

@@ -99,6 +99,17 @@ pub(crate) struct Events {
     pub(crate) ceiling: Option<Decided>,
 }
 
+/// Where a limit is counted at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// Where it should be.
+    AsMeant,
+    /// Nowhere: Redis is away, and requests pass unlimited or not at all.
+    Nowhere,
+    /// By each gateway in its memory, because Redis is away.
+    Apart,
+}
+
 /// Why something that is due has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
@@ -227,22 +238,22 @@ impl Pilot {
 
     /// The numbers that are to be in force: `min(measured ceiling, recommended)`.
     pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
-        self.lowered(&self.held, self.ceiling.bound(), accepts)
-    }
-
-    /// Numbers below a measured ceiling.
-    pub(crate) fn lowered(&self, numbers: &LimitNumbers, bound: Option<f64>, accepts: Accepts<'_>) -> LimitNumbers {
-        let shape = numbers.shape();
-        let lower = shape.zip(bound).filter(|(shape, bound)| *bound < shape.rate_per_second);
-        let Some((shape, rate)) = lower else { return numbers.clone() };
+        let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
+        let Some(rate) = lower else { return self.held.clone() };
         let floor = Guard::floor(&self.rails, &self.base_shape);
-        let lowered = made(&at_rate(&shape, rate), floor, self.soft, accepts);
+        let lowered = made(&at_rate(&self.held_shape, rate), floor, self.soft, accepts);
         // What can't be had at that rate stays as it is: numbers nearby are refused for no other reason.
-        lowered.map_or_else(|_| numbers.clone(), |lowered| lowered.remembering(&self.base))
+        lowered.map_or_else(|_| self.held.clone(), |lowered| lowered.remembering(&self.base))
     }
 
-    /// A second has passed.
-    pub(crate) fn observe(&mut self, second: &Second, latency: Option<Quantiles>, accepts: Accepts<'_>) -> Events {
+    /// A second has passed; `is_enforced`: its requests were limited, by the numbers decided here.
+    pub(crate) fn observe(
+        &mut self,
+        second: &Second,
+        latency: Option<Quantiles>,
+        is_enforced: bool,
+        accepts: Accepts<'_>,
+    ) -> Events {
         let attack = self.attack.observe(second, self.hard_ceiling());
         if attack == Some(AttackEvent::Ends) && self.waits != Some(Waits::Store) {
             self.waits = None;
@@ -254,6 +265,7 @@ impl Pilot {
             wanted,
             base: self.base_rate(),
             floor: Guard::floor(&self.rails, &self.base_shape),
+            is_enforced,
         };
         let event = self.ceiling.observe(second, latency, rates);
         let ceiling = event.map(|event| {
@@ -300,14 +312,21 @@ impl Pilot {
         next.into_iter().chain(dwelt).min()
     }
 
-    /// Does what is due of the recommendation; `store_down`: there are no limits now. None if there is nothing to tell.
-    pub(crate) fn look(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
-        let Some(course) = &self.course else { return self.end_inherited(now, store_down, accepts) };
+    /// Does what is due of the recommendation. None if there is nothing to tell.
+    pub(crate) fn look(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
+        let Some(course) = &self.course else { return self.end_inherited(now, counting, accepts) };
         let due = course.due(now);
         if self.settled == Some(due) {
             return None;
         }
-        if store_down {
+        let is_lower = |shape: &Shape| shape.rate_per_second <= self.held_shape.rate_per_second;
+        let waits = match counting {
+            Counting::AsMeant => false,
+            Counting::Nowhere => true,
+            // Nobody raises by himself what is meant for all together, but what was raised before has its end.
+            Counting::Apart => !course.shape(due).is_none_or(is_lower),
+        };
+        if waits {
             let is_new = self.waits.replace(Waits::Store) != Some(Waits::Store);
             let why = "Redis is away, and with it the limits; the newest recommendation is applied when it is back";
             return is_new.then(|| self.told(Verdict::Deferred, why.to_owned()));
@@ -351,7 +370,7 @@ impl Pilot {
             () if bounded.caps.is_empty() => Verdict::Applied,
             () => Verdict::Capped,
         };
-        let mut decided = self.told(verdict, self.reason());
+        let mut decided = self.told(verdict, self.reason(due));
         if let Some(algorithm) = bounded.not_yet {
             decided.why.push_str(&self.has_to_wait(algorithm));
         }
@@ -361,8 +380,8 @@ impl Pilot {
     }
 
     /// The time of what another gateway left may be over.
-    fn end_inherited(&mut self, now: Timestamp, store_down: bool, accepts: Accepts<'_>) -> Option<Decided> {
-        self.inherited.take_if(|(at, _)| *at <= now && !store_down)?;
+    fn end_inherited(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
+        self.inherited.take_if(|(at, _)| *at <= now && counting != Counting::Nowhere)?;
         self.revert(now, accepts)
     }
 
@@ -417,8 +436,8 @@ impl Pilot {
         self.switched_at.is_none_or(|at| now >= at + dwell)
     }
 
-    fn reason(&self) -> String {
-        self.course.as_ref().map(|course| course.recommendation.reason.clone()).unwrap_or_default()
+    fn reason(&self, due: Due) -> String {
+        self.course.as_ref().map(|course| course.reason(due).to_owned()).unwrap_or_default()
     }
 
     fn told(&self, verdict: Verdict, why: String) -> Decided {

@@ -22,13 +22,23 @@ const LONGEST_REASON: usize = 300;
 pub(crate) struct Recommendation {
     /// From now on.
     pub(crate) top: Shape,
-    /// Later, in their order: how long after the snapshot.
-    pub(crate) steps: Vec<(Duration, Shape)>,
+    /// Later, in their order.
+    pub(crate) steps: Vec<Step>,
     /// The highest rate that is expected while it holds.
     pub(crate) predicted: Option<f64>,
     pub(crate) valid_for: Option<Duration>,
     /// In the forecaster's words.
     pub(crate) reason: String,
+}
+
+/// A later change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    /// How long after the snapshot.
+    pub(crate) after: Duration,
+    pub(crate) shape: Shape,
+    /// Why it is, if it has a reason of its own.
+    pub(crate) reason: Option<String>,
 }
 
 impl Recommendation {
@@ -61,7 +71,7 @@ impl Recommendation {
 
     /// All that it says, the top first.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shape> {
-        [&self.top].into_iter().chain(self.steps.iter().map(|(_, shape)| shape))
+        [&self.top].into_iter().chain(self.steps.iter().map(|step| &step.shape))
     }
 }
 
@@ -75,7 +85,7 @@ fn schedule(
     algorithm: Algorithm,
     top: &Map<String, Value>,
     valid_for: Option<f64>,
-) -> Result<Vec<(Duration, Shape)>, String> {
+) -> Result<Vec<Step>, String> {
     if steps.len() > MOST_STEPS {
         return Err(format!("`schedule` has {} steps; at most {MOST_STEPS} are allowed", steps.len()));
     }
@@ -97,7 +107,8 @@ fn schedule(
             return Err(wrong("comes after `validFor`"));
         }
         let shape = shape(algorithm, step, Some(top)).map_err(|error| wrong(&error))?;
-        read.push((Duration::from_secs_f64(after), shape));
+        let reason = step.get("reason").and_then(Value::as_str).map(shortened);
+        read.push(Step { after: Duration::from_secs_f64(after), shape, reason });
         before = after;
     }
     Ok(read)
@@ -189,7 +200,7 @@ mod tests {
         let steps: Vec<_> = read
             .steps
             .iter()
-            .map(|(after, shape)| (after.as_secs_f64(), shape.rate_per_second, shape.quota()))
+            .map(|step| (step.after.as_secs_f64(), step.shape.rate_per_second, step.shape.quota()))
             .collect();
         assert_eq!(steps, [(11.75, 100.0, 100.0), (60.0, 50.0, 10.0)]);
         assert_eq!(read.shapes().count(), 3);

@@ -53,7 +53,7 @@ enum Role {
 /// What a meeting brought.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Seconds of all together, for the one that adapts.
+    /// Seconds of all together, for the one that adapts; for the others what they have seen themselves, which is a part.
     pub(crate) seconds: Vec<Second>,
     pub(crate) turn: Turn,
     /// What is published.
@@ -170,7 +170,7 @@ impl Seat {
             self.role = Role::Follower;
             self.is_alone = false;
             let turn = if before == Role::Follower { Turn::Same } else { Turn::Others };
-            return Heard { turn, overlay, ..Heard::default() };
+            return Heard { seconds: as_parts(untold), turn, overlay, is_incomplete: false };
         };
         self.role = Role::Holder { term: meeting.term };
         self.is_alone = reports.len() == 1;
@@ -203,12 +203,9 @@ impl Seat {
             self.role = Role::Follower;
             self.is_alone = false;
             let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
-            return Heard { turn: Turn::Others, overlay, ..Heard::default() };
+            return Heard { seconds: as_parts(untold), turn: Turn::Others, overlay, is_incomplete: false };
         }
-        let mut seconds = if self.is_holder() { untold } else { Vec::new() };
-        for second in &mut seconds {
-            second.is_whole &= self.is_alone;
-        }
+        let seconds = if self.is_holder() && self.is_alone { untold } else { as_parts(untold) };
         let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
         Heard { seconds, overlay, ..Heard::default() }
     }
@@ -223,6 +220,10 @@ impl Seat {
             let _left = council.leave().await;
         }
     }
+}
+
+fn as_parts(seconds: Vec<Second>) -> Vec<Second> {
+    seconds.into_iter().map(Second::into_part).collect()
 }
 
 /// Whether nobody else has decided anything since this gateway last held the lease.
@@ -264,6 +265,18 @@ mod tests {
             assert_eq!(seat.hear(Err(fault), at(115)).overlay, None);
             let turn = if steps_down { Turn::Mine } else { Turn::Same };
             assert_eq!(seat.hear(Ok(meeting()), at(116)).turn, turn);
+        }
+    }
+
+    #[test]
+    fn who_follows_learns_from_what_it_sees_itself_which_is_a_part() {
+        let mut seat = Seat::empty(Duration::from_secs(5));
+        let own = |at| vec![Second { at, is_whole: true, offered: 40, ..Second::default() }];
+        for met in [Ok(Meeting { reports: None, ..meeting() }), Err(CouncilFault::Away)] {
+            seat.saw(own(99));
+            let heard = seat.hear(met, at(100));
+            let told: Vec<_> = heard.seconds.iter().map(|it| (it.offered, it.is_partial, it.is_whole)).collect();
+            assert_eq!(told, [(40, true, false)]);
         }
     }
 

@@ -54,6 +54,11 @@ impl From<Wire> for Second {
 }
 
 impl Second {
+    /// As one gateway's share of what several have seen.
+    pub(crate) fn into_part(self) -> Self {
+        Self { is_partial: self.is_whole, is_whole: false, ..self }
+    }
+
     pub(crate) fn admitted(&self) -> u64 {
         self.offered.saturating_sub(self.refused)
     }

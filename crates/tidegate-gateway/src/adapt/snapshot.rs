@@ -15,7 +15,7 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) p95: Option<f64>,
     pub(crate) in_force: &'a LimitNumbers,
     pub(crate) base: &'a LimitNumbers,
-    /// The limit's name.
+    /// Which series it is of.
     pub(crate) source: &'a str,
     pub(crate) interval_seconds: f64,
     pub(crate) ceiling: f64,

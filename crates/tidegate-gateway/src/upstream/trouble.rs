@@ -84,7 +84,7 @@ impl fmt::Display for Trouble {
 }
 
 /// What went wrong, in words: the kind says it where the system failed, and nothing where TLS or a name server did.
-fn cause(error: &io::Error) -> String {
+pub(crate) fn cause(error: &io::Error) -> String {
     if error.raw_os_error().is_some() { error.kind().to_string() } else { error.to_string() }
 }
 

@@ -30,13 +30,15 @@ pub(crate) struct Setting {
     pub(crate) period: u64,
     /// How many requests the target lets wait.
     pub(crate) queue: u64,
+    /// Whether the operator's limit is a window of a second, or a bucket that lets little through at once.
+    pub(crate) is_window: bool,
 }
 
 impl Setting {
     pub(crate) fn with_capacity(capacity: u64) -> Self {
         let period =
             std::env::var("TIDEGATE_ADAPT_PERIOD").map_or(8, |text| text.parse().expect("a number of seconds"));
-        Self { capacity, adaptive: true, period, queue: 64 }
+        Self { capacity, adaptive: true, period, queue: 64, is_window: false }
     }
 
     pub(crate) fn spike(self) -> u64 {
@@ -70,9 +72,13 @@ impl Platform {
                 "adaptive: {{forecaster: \"http://{address}\", interval: {interval}, ceiling: {ceiling}, history: 1000}}\n"
             )
         });
+        let limit = if setting.is_window {
+            format!("{{algorithm: fixed, limit: {BASE}, window: 1}}")
+        } else {
+            format!("{{algorithm: token, capacity: {AT_ONCE}, fillRate: {BASE}}}")
+        };
         let gateway = Gateway::start(&format!(
-            "upstreams: {{b: {{url: \"http://{}\"}}}}\n\
-             limits: {{default: {{algorithm: token, capacity: {AT_ONCE}, fillRate: {BASE}}}}}\n{adaptive}",
+            "upstreams: {{b: {{url: \"http://{}\"}}}}\nlimits: {{default: {limit}}}\n{adaptive}",
             target.address
         ));
         Self { gateway, forecaster, target }

@@ -75,10 +75,7 @@ fn the_forecaster_is_told_what_the_contract_says() {
     for null in ["capacity", "fillRate", "latencyP95"] {
         assert!(first.get(null).is_some_and(Value::is_null), "{null}: {first}");
     }
-    assert_eq!(
-        (&first["source"], &first["interval"], &first["ceilingRps"]),
-        (&json!("default"), &json!(1.0), &json!(500.0))
-    );
+    assert_eq!((&first["interval"], &first["ceilingRps"]), (&json!(1.0), &json!(500.0)));
     assert_eq!(first["base"], json!({"algorithm": "fixed", "limit": 5, "window": 2_592_000}));
     let question = &forecaster.questions()[0];
     assert_eq!(question.line, "POST /v1/limit-config HTTP/1.1");
@@ -91,6 +88,33 @@ fn the_forecaster_is_told_what_the_contract_says() {
         let at = pair[1]["timestamp"].as_f64().expect("a time") as u64;
         assert!(start(&pair[1]) + count(&pair[1]) <= at, "{pair:?}");
     }
+}
+
+/// One forecaster, several gateways: each series is told apart, and found again after a restart.
+#[test]
+fn gateways_that_do_not_share_a_limit_have_a_series_each() {
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(100)));
+    let source_of = |gateway: &crate::harness::Gateway| {
+        wait_until("it is asked", || requests(gateway, "ok") >= 1.0);
+        forecaster.last()["source"].as_str().expect("a name").to_owned()
+    };
+    let first = gateway(&upstream, &forecaster, HUNDRED, "");
+    let name = source_of(&first);
+    let port = first.address.port();
+    assert!(name.ends_with(&format!(":{port}/default")) && !name.starts_with(':'), "machine, port and limit: {name}");
+    drop(first);
+    let given = gateway(&upstream, &forecaster, HUNDRED, "source: shop");
+    assert_eq!(source_of(&given), "shop");
+    drop(given);
+    let server = crate::server::Server::start();
+    let shared = crate::harness::Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", namespace: shop}}\nlimits: {{default: {HUNDRED}}}\n{}",
+        upstream.address,
+        server.url(),
+        forecaster.section("")
+    ));
+    let place = server.url().replace("redis://", "");
+    assert_eq!(source_of(&shared), format!("{}/shop/default", place.trim_end_matches('/')));
 }
 
 /// Seconds that the forecaster has not been told of are told with the next question.

@@ -10,6 +10,8 @@ use crate::setting::{
 
 const UNREACHABLE: &str = "WARN AdaptiveController - AI module unreachable, continuing with last known limits";
 
+const UNUSABLE: &str = "WARN AdaptiveController - AI module's answer can't be used, continuing with last known limits";
+
 #[test]
 fn whatever_is_no_answer_leaves_the_last_valid_limits() {
     let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
@@ -22,12 +24,8 @@ fn whatever_is_no_answer_leaves_the_last_valid_limits() {
         (Behaviour::Closes, "unreachable", ""),
         (Behaviour::Hangs, "timeout", "no answer in time"),
         (Behaviour::Writes(b"SSH-2.0-OpenSSH\r\n".to_vec()), "unreachable", ""),
-        (Behaviour::Writes(status("500 Internal Server Error", "", "{}")), "bad_status", "it answers 500"),
-        (
-            Behaviour::Writes(status("302 Found", "Location: http://127.0.0.1:1/\r\n", "")),
-            "bad_status",
-            "it answers 302",
-        ),
+        (Behaviour::Writes(status("500 Internal Server Error", "", "{}")), "bad_status", "it says 500"),
+        (Behaviour::Writes(status("302 Found", "Location: http://127.0.0.1:1/\r\n", "")), "bad_status", "it says 302"),
         (Behaviour::Writes(ok("garbage")), "invalid", "no JSON"),
         (Behaviour::Writes(ok("")), "invalid", "no JSON"),
         (Behaviour::Writes(ok(nan)), "invalid", "no JSON"),
@@ -55,7 +53,8 @@ fn whatever_is_no_answer_leaves_the_last_valid_limits() {
         wait_until(&format!("{behaviour:?} is counted"), || requests(&gateway, result) > before);
         assert_eq!(limit(&gateway)["limit"], 120, "{behaviour:?}");
         if !cause.is_empty() {
-            wait_until(cause, || gateway.lines().iter().any(|line| line.contains(UNREACHABLE) && line.contains(cause)));
+            let told = if matches!(result, "unreachable" | "timeout") { UNREACHABLE } else { UNUSABLE };
+            wait_until(cause, || gateway.lines().iter().any(|line| line.contains(told) && line.contains(cause)));
         }
         assert_eq!(send(&gateway, 3), 3);
     }
@@ -100,7 +99,7 @@ fn without_any_answer_the_operators_numbers_stay() {
     let gateway = crate::harness::Gateway::start(&config);
     wait_until("it is missed", || gateway.metric("tidegate_adaptive_misses") >= Some(2.0));
     assert_eq!((&limit(&gateway)["limit"], &limit(&gateway)["set_by"]), (&json!(100), &json!("file")));
-    gateway.wait_for_line(UNREACHABLE);
+    gateway.wait_for_line(&format!("{UNREACHABLE}: connection refused"));
 }
 
 /// A forecaster that takes its time holds up nothing, not even the next second's figures.

@@ -11,12 +11,12 @@ use crate::harness::{OK, Upstream, wait_until};
 use crate::load::Load;
 use crate::setting::{HUNDRED, fixed, gateway, limit, updates, wait_for_entry, wait_for_limit, wait_for_verdict};
 
-const FINE: u8 = 0;
+pub(crate) const FINE: u8 = 0;
 const SLOW: u8 = 1;
-const FAILING: u8 = 2;
+pub(crate) const FAILING: u8 = 2;
 
 /// An upstream whose state can be set.
-fn upstream() -> (Upstream, Arc<AtomicU8>) {
+pub(crate) fn upstream() -> (Upstream, Arc<AtomicU8>) {
     let state = Arc::new(AtomicU8::new(FINE));
     let seen = Arc::clone(&state);
     let upstream = Upstream::answering(move |_| match seen.load(Ordering::Relaxed) {

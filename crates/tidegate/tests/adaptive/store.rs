@@ -1,9 +1,13 @@
 //! Limits in Redis that are adapted: what happens when it is away, and when others change them there.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::forecaster::{Behaviour, Forecaster};
 use crate::harness::{Gateway, Upstream, wait_until};
+use crate::load::Load;
 use crate::server::Server;
 use crate::setting::{HUNDRED, fixed, limit, send, wait_for_entry, wait_for_limit, wait_for_verdict};
 
@@ -75,6 +79,36 @@ fn what_another_gateway_sets_ends_what_was_adapted() {
     wait_until("it follows", || limit(&adapting)["limit"] == 80);
     assert_eq!(limit(&adapting)["set_by"], "api");
     let _refused = wait_for_entry(&adapting, "it is recorded", |entry| entry["event"] == "rebased");
+}
+
+/// Each limits in its memory then, and the upstream is as overloaded by all of them together as it was before.
+#[test]
+fn while_redis_is_away_each_gateway_lowers_its_limit_in_memory_by_what_it_measures() {
+    let (mut server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));
+    let (upstream, state) = crate::measured::upstream();
+    let config = format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: local}}\nlimits: {{default: {HUNDRED}}}\n{}",
+        upstream.address,
+        server.url(),
+        forecaster.section("errors: 0.2, floor: 60")
+    );
+    let gateways = [Gateway::start(&config), Gateway::start(&config)];
+    let is_holder = |gateway: &&Gateway| gateway.metric("tidegate_adaptive_holder") == Some(1.0);
+    wait_until("one of them adapts", || gateways.iter().filter(is_holder).count() == 1);
+    let _loads = gateways.each_ref().map(|gateway| Load::start(gateway, 2, Duration::from_millis(20)));
+    server.kill();
+    for gateway in &gateways {
+        gateway.wait_for_line("Redis connection lost");
+    }
+    state.store(crate::measured::FAILING, Ordering::Relaxed);
+    for gateway in &gateways {
+        wait_for_limit(gateway, 60);
+        gateway.wait_for_line("WARN AdaptiveController - Upstream overloaded, lowering the limit");
+    }
+    state.store(crate::measured::FINE, Ordering::Relaxed);
+    for gateway in &gateways {
+        wait_until("the operator's limit is back", || limit(gateway)["set_by"] == "file");
+    }
 }
 
 #[test]

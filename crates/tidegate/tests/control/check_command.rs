@@ -490,6 +490,7 @@ fn everything(directory: &Directory) -> Value {
             "namespace": "shop", "budget": "20ms", "on_failure": "local", "lease_tokens": 10, "lease_span": 1
         },
         "adaptive": {
+            "source": "shop",
             "forecaster": "https://127.0.0.1:8090/base", "ca": certificate, "mode": "shadow", "limit": "total",
             "interval": "10s", "timeout": 1, "ceiling": 500.5, "floor": 1, "step": 2, "dwell": 0,
             "algorithm_dwell": "10m", "latency": "100ms", "errors": 0.1, "misses": 5, "history": 10

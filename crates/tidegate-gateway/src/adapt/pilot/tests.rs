@@ -23,7 +23,7 @@ fn window(limit: u64) -> Value {
 /// A pilot at 100 requests a second, and what it does.
 struct Flight {
     pilot: Pilot,
-    store_down: bool,
+    counting: Counting,
 }
 
 impl Flight {
@@ -31,7 +31,7 @@ impl Flight {
         let base = numbers(&window(100));
         let shape = base.shape().expect("a rate");
         let ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
-        Self { pilot: Pilot::with(rails, ceiling, base, shape, 0), store_down: false }
+        Self { pilot: Pilot::with(rails, ceiling, base, shape, 0), counting: Counting::AsMeant }
     }
 
     /// A recommendation, given to a snapshot of this moment.
@@ -42,7 +42,7 @@ impl Flight {
 
     /// What is decided at this moment, if anything, and the limit from then on.
     fn look(&mut self, at_seconds: f64) -> (Option<Verdict>, u64) {
-        let decided = self.pilot.look(at(at_seconds), self.store_down, &any);
+        let decided = self.pilot.look(at(at_seconds), self.counting, &any);
         (decided.map(|decided| decided.verdict), self.limit())
     }
 
@@ -54,7 +54,7 @@ impl Flight {
         let latency = vec![offered - refused];
         let second = Second { is_whole: true, offered, refused, latency, ..Second::default() };
         let took = p95_millis / 1e3;
-        self.pilot.observe(&second, Some(Quantiles { high: took, low: took }), &any)
+        self.pilot.observe(&second, Some(Quantiles { high: took, low: took }), true, &any)
     }
 }
 
@@ -146,20 +146,20 @@ fn an_update_is_one_step_however_long_it_stands() {
 #[test]
 fn while_redis_is_away_the_newest_waits_and_is_applied_when_it_is_back() {
     let mut flight = Flight::new(RAILS);
-    flight.store_down = true;
+    flight.counting = Counting::Nowhere;
     flight.receive(1_000.0, &window(120));
     assert_eq!(flight.look(1_000.0), (Some(Verdict::Deferred), 100));
     assert_eq!(flight.look(1_001.0), (None, 100), "told once");
     flight.receive(1_030.0, &window(140));
     assert_eq!(flight.look(1_030.0), (Some(Verdict::Deferred), 100));
     assert_eq!(flight.pilot.wakes_at(at(1_030.0)), None);
-    flight.store_down = false;
+    flight.counting = Counting::AsMeant;
     assert_eq!(flight.look(1_031.0), (Some(Verdict::Applied), 140));
     // A schedule goes on meanwhile.
-    flight.store_down = true;
+    flight.counting = Counting::Nowhere;
     flight.receive(1_040.0, &spike());
     flight.look(1_041.0);
-    flight.store_down = false;
+    flight.counting = Counting::AsMeant;
     assert_eq!(flight.look(1_053.0), (Some(Verdict::Applied), 240));
 }
 
@@ -241,6 +241,53 @@ fn the_operators_word_ends_everything() {
     assert!(!flight.pilot.rebase(numbers(&json!({"algorithm": "concurrency", "limit": 5})), 0));
 }
 
+/// While each gateway limits by itself nobody raises, but what was raised for a spike ends with it.
+#[test]
+fn counted_apart_a_limit_only_falls() {
+    let mut flight = Flight::new(RAILS);
+    flight.receive(1_000.0, &spike());
+    flight.look(1_013.0);
+    flight.counting = Counting::Apart;
+    assert_eq!(flight.look(1_019.0), (Some(Verdict::Applied), 100));
+    flight.receive(1_020.0, &spike());
+    assert_eq!(flight.look(1_032.0), (Some(Verdict::Deferred), 100));
+    flight.receive(1_033.0, &window(60));
+    assert_eq!(flight.look(1_033.0), (Some(Verdict::Applied), 60));
+    let mut heir = Flight::new(RAILS);
+    let mut raised = Flight::new(RAILS);
+    raised.receive(1_000.0, &spike());
+    raised.look(1_013.0);
+    heir.pilot.inherit(raised.pilot.decreed().expect("it is raised"), at(1_014.0));
+    heir.counting = Counting::Apart;
+    assert_eq!((heir.look(1_059.0), heir.look(1_060.0)), ((None, 240), (Some(Verdict::Reverted), 100)));
+}
+
+/// A cut that nobody feels helps nobody: it would only leave too low a limit behind.
+#[test]
+fn while_nothing_is_limited_nothing_is_cut() {
+    let mut flight = Flight::new(RAILS);
+    let second = Second { is_whole: true, offered: 400, latency: vec![400], ..Second::default() };
+    let slow = Some(Quantiles { high: 0.5, low: 0.5 });
+    for _ in 0..60 {
+        let events = flight.pilot.observe(&second, slow, false, &any);
+        assert_eq!((events.ceiling, flight.limit()), (None, 100));
+    }
+    let events = flight.pilot.observe(&second, slow, true, &any);
+    assert_eq!((events.ceiling.map(|made| made.verdict), flight.limit()), (Some(Verdict::Lowered), 90));
+}
+
+#[test]
+fn each_step_tells_its_own_reason() {
+    let mut flight = Flight::new(RAILS);
+    let answer = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60, "reason": "spikes",
+        "schedule": [{"after": 12, "limit": 240, "reason": "a spike comes"}, {"after": 19, "limit": 110}]});
+    flight.receive(1_000.0, &answer);
+    for (now, why) in [(1_000.0, "spikes"), (1_012.0, "a spike comes"), (1_019.0, "spikes")] {
+        let decided = flight.pilot.look(at(now), Counting::AsMeant, &any).expect("a decision");
+        assert_eq!(decided.why, why, "{now}");
+    }
+}
+
 #[test]
 fn who_takes_over_goes_on_where_the_other_was() {
     let mut first = Flight::new(RAILS);
@@ -253,10 +300,10 @@ fn who_takes_over_goes_on_where_the_other_was() {
     let mut second = Flight::new(RAILS);
     second.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
     assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
-    second.store_down = true;
+    second.counting = Counting::Nowhere;
     assert_eq!(second.look(1_062.0), (None, 240));
     assert_eq!(second.pilot.wakes_at(at(1_062.0)), None, "it waits for Redis, not for a moment that has passed");
-    second.store_down = false;
+    second.counting = Counting::AsMeant;
     assert_eq!(second.look(1_062.0), (Some(Verdict::Reverted), 120));
     assert_eq!(
         (second.look(1_063.0), second.pilot.wakes_at(at(1_063.0)), second.pilot.ends()),
@@ -275,13 +322,13 @@ fn an_algorithm_waits_for_its_time() {
     let mut flight = Flight::new(RAILS);
     let token = json!({"algorithm": "token", "capacity": 200, "fillRate": 80});
     flight.receive(0.0, &token);
-    let decided = flight.pilot.look(at(0.0), false, &any).expect("a decision");
+    let decided = flight.pilot.look(at(0.0), Counting::AsMeant, &any).expect("a decision");
     assert_eq!(
         (decided.verdict, decided.to.to_string()),
         (Verdict::Applied, "algorithm=token, capacity=200, fillRate=80".to_owned())
     );
     flight.receive(299.0, &window(90));
-    let decided = flight.pilot.look(at(299.0), false, &any).expect("a decision");
+    let decided = flight.pilot.look(at(299.0), Counting::AsMeant, &any).expect("a decision");
     assert_eq!(decided.to.to_string(), "algorithm=token, capacity=225, fillRate=90");
     assert!(decided.why.contains("`fixed` has to wait"), "{}", decided.why);
     flight.receive(300.0, &window(95));
@@ -310,8 +357,9 @@ fn what_is_measured_is_left_apart_and_grows_back_at_whoever_takes_over() {
     (0..5).for_each(|_| drop(first.second(200, 0, 80.0)));
     let decreed = first.pilot.decreed().expect("something");
     assert_eq!(decreed.numbers.relevant().limit, Some(200));
-    let follower = Flight::new(RAILS).pilot;
-    assert_eq!(follower.lowered(&decreed.numbers, decreed.bound, &any), first.pilot.numbers(&any));
+    let mut follower = Flight::new(RAILS).pilot;
+    follower.inherit(decreed.clone(), at(1_006.0));
+    assert_eq!(follower.numbers(&any), first.pilot.numbers(&any));
     let mut heir = Flight::new(RAILS);
     heir.pilot.inherit(decreed, at(1_010.0));
     assert_eq!(heir.limit(), 145);
@@ -356,7 +404,7 @@ fn an_algorithm_whose_time_is_over_waits_for_the_next_one_too() {
         "schedule": [{"after": 0.5, "capacity": 200, "fillRate": 80}]});
     flight.receive(1_000.0, &token);
     let mut look = |now| {
-        let decided = flight.pilot.look(at(now), false, &any);
+        let decided = flight.pilot.look(at(now), Counting::AsMeant, &any);
         (decided.map(|decided| decided.verdict), flight.pilot.numbers(&any).to_string(), flight.pilot.wakes_at(at(now)))
     };
     assert_eq!(look(1_000.0).1, "algorithm=token, capacity=200, fillRate=80");

@@ -8,6 +8,7 @@ use tidegate_serve::HttpUrl;
 use tidegate_serve::tls::SystemRoots;
 
 use super::{DAY, HOUR, LimitSettings, Problems};
+use crate::adapt::LONGEST_SOURCE;
 use crate::config::model::{self, AdaptiveMode};
 use crate::config::span::Span;
 use crate::tls::{self, ClientTls};
@@ -20,6 +21,8 @@ pub struct AdaptiveSettings {
     pub mode: AdaptiveMode,
     /// The name of the limit that is adapted.
     pub limit: Box<str>,
+    /// What its load is called, if it was given a name.
+    pub source: Option<Box<str>>,
     /// How often the forecaster is asked.
     pub interval: Duration,
     /// What is never left.
@@ -102,6 +105,12 @@ pub(super) fn check_adaptive(
     if url.is_none() && adaptive.ca.is_some() {
         problems.add("adaptive.ca", "is for a forecaster over https, and there is none");
     }
+    let source = adaptive.source.as_deref();
+    let is_good = |source: &str| (1..=LONGEST_SOURCE).contains(&source.len()) && !source.contains(char::is_control);
+    if let Some(source) = source.filter(|source| !is_good(source)) {
+        let allowed = format!("1 to {LONGEST_SOURCE} bytes without control characters are allowed");
+        problems.add("adaptive.source", format!("has {} bytes; {allowed}", source.len()));
+    }
     let name = adaptive.limit.as_deref().unwrap_or("default");
     if mode == AdaptiveMode::Off || url.is_none() {
         return None;
@@ -117,6 +126,7 @@ pub(super) fn check_adaptive(
         forecaster: forecaster?,
         mode,
         limit,
+        source: source.map(Box::from),
         interval,
         rails,
         latency,

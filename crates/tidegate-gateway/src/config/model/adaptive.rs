@@ -20,6 +20,9 @@ pub struct Adaptive {
     pub mode: Option<AdaptiveMode>,
     /// The limit that is adapted. It must be `global`, without tiers, with a cost of 1, not `concurrency` and not `dry_run`. Default: `default`.
     pub limit: Option<String>,
+    /// What the forecaster is to call the load it is told of, up to 200 bytes: what it has learnt is kept by this name, and gateways that tell it the
+    /// same name are taken for one. Default: machine, port and limit, or for a limit that is shared through Redis where that is, namespace and limit.
+    pub source: Option<String>,
     /// How often the forecaster is asked, 1 s to 1 h. Default: 30 s.
     pub interval: Option<Span>,
     /// The longest an answer may take, 20 ms to 60 s. Default: 5 s, or `interval` if that is shorter.
