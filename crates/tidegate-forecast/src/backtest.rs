@@ -42,6 +42,13 @@ impl Outcome {
     }
 }
 
+impl QuantileScore {
+    /// Whether anything was compared: what always lay above a quantile has made a loss.
+    pub fn is_judged(&self) -> bool {
+        self.covered > 0.0 || self.pinball > 0.0
+    }
+}
+
 /// How good one model was.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {

@@ -1,14 +1,18 @@
 //! A backtest as a picture: the series and what was expected, all of it and its end closely, and how good each model was.
 
+mod calendar;
 mod canvas;
 mod figures;
 mod panel;
 mod ticks;
+mod times;
 
 use crate::backtest::{Course, Outcome};
 use crate::{History, span};
+use calendar::Moment;
 use canvas::{Anchor, Canvas};
 use panel::{Area, Panel};
+use tidegate_serve::grouped;
 
 const WIDTH: f64 = 1_000.0;
 /// Where panels begin and end, from left to right: room for numbers, and for half of a time.
@@ -45,7 +49,9 @@ impl<'a> Lines<'a> {
     fn top(&self) -> f64 {
         let highest = |values: &[f32]| f64::from(values.iter().copied().fold(0.0, f32::max));
         let came = highest(self.came);
-        came.max(highest(&self.high).min(1.5 * came)).max(1e-6)
+        let top = came.max(highest(&self.high).min(1.5 * came));
+        // Of nothing but zeros, an axis up to 1.
+        if top > 0.0 { top } else { 1.0 }
     }
 }
 
@@ -63,7 +69,8 @@ pub fn svg(title: &str, history: History<'_>, outcome: &Outcome) -> String {
     let mut canvas = Canvas::new();
     canvas.text(LEFT, 34.0, Anchor::Start, "title", &shortened(title));
     canvas.text(LEFT, 54.0, Anchor::Start, "small", &subtitle(history, outcome));
-    legend(&mut canvas, 34.0);
+    // Not beside the title, which may be long.
+    legend(&mut canvas, 54.0);
     let mut bottom = FIRST;
     let mut draw = |canvas: &mut Canvas, first: usize, height: f64| {
         let area = Area { left: LEFT, right: RIGHT, top: bottom, bottom: bottom + height };
@@ -91,7 +98,18 @@ fn subtitle(history: History<'_>, outcome: &Outcome) -> String {
         outcome.seasons.iter().map(|season| span(season.period * f64::from(history.step))).collect();
     let cycles = if cycles.is_empty() { "no cycle".to_owned() } else { format!("cycle of {}", cycles.join(" and ")) };
     let step = span(f64::from(history.step));
-    format!("{} steps of {step} · {} forecasts · {cycles}", history.values.len(), outcome.origins)
+    let (steps, forecasts) = (counted(history.values.len(), "step"), counted(outcome.origins, "forecast"));
+    format!("{steps} of {step} · {forecasts} · {cycles}")
+}
+
+/// `1 step`, `1,200 steps`
+fn counted(number: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
+}
+
+/// A second of the calendar, as `2026-01-19T16:30:00Z`.
+pub fn moment(second: i64) -> String {
+    Moment::new(second).whole()
 }
 
 fn legend(canvas: &mut Canvas, y: f64) {

@@ -29,6 +29,9 @@ const HIGHEST: f64 = 1e9;
 /// The farthest time from 1970, in seconds: far beyond any calendar, and no sum of it and a history's length overflows.
 const FARTHEST: u64 = 1 << 52;
 
+/// 1980. Nobody counted requests before: such times are seconds from a beginning of their own, and "1 Jan 1970" would mean nothing.
+const FIRST_DATE: i64 = 315_532_800;
+
 impl Series {
     /// A series without values. `step` and `most` are at least 1.
     pub fn new(step: u32, most: usize) -> Self {
@@ -99,6 +102,11 @@ impl Series {
 }
 
 impl<'a> History<'a> {
+    /// Whether its times are those of a calendar. Dates before 1970 are; seconds that count from 0 are not.
+    pub fn is_dated(&self) -> bool {
+        !(0..FIRST_DATE).contains(&self.start)
+    }
+
     /// The last `count` values of it, or all.
     #[must_use]
     pub fn last(self, count: usize) -> Self {

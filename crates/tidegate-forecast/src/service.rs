@@ -1,5 +1,6 @@
 //! The forecaster as a service: a gateway tells what it sees, and is told what its limits should be (SPEC F1).
 
+mod complaints;
 mod metrics;
 mod state;
 mod worker;
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Policy;
 use crate::snapshot::Snapshot;
+use complaints::Complaints;
 use metrics::Metrics;
 use worker::{Question, Worker};
 
@@ -33,6 +35,7 @@ pub struct Settings {
 }
 
 const COMPONENT: &str = "Forecaster";
+const FAILED: &str = "the thread that forecasts has failed";
 /// Series that are known at once.
 const MOST_SOURCES: usize = 16;
 /// Snapshots that may wait.
@@ -43,6 +46,7 @@ struct Site {
     listener: SocketAddr,
     questions: mpsc::Sender<Question>,
     metrics: Arc<Metrics>,
+    complaints: Arc<Complaints>,
     shutdown: Shutdown,
 }
 
@@ -50,16 +54,15 @@ struct Site {
 pub struct Service {
     worker: Worker,
     metrics: Arc<Metrics>,
-    shutdown: Shutdown,
 }
 
 impl Service {
-    /// Reads what was kept. `Err` says what can't be used.
-    pub fn new(settings: Settings, log: Log, shutdown: Shutdown) -> Result<Self, String> {
+    /// Reads what was kept, before anybody can connect. `Err` says what can't be used.
+    pub fn new(settings: Settings) -> Result<Self, String> {
         let learning: Arc<AtomicU64> = Arc::default();
         let metrics = Arc::new(Metrics::new(vec![("prophet", Arc::clone(&learning))]));
-        let worker = Worker::new(settings, Arc::clone(&metrics), learning, log)?;
-        Ok(Self { worker, metrics, shutdown })
+        let worker = Worker::new(settings, Arc::clone(&metrics), learning)?;
+        Ok(Self { worker, metrics })
     }
 
     /// What it was told and what it knows, for the log.
@@ -68,15 +71,17 @@ impl Service {
     }
 
     /// Serves until it shall stop; what was learnt is written then.
-    pub async fn run(self, listener: TcpListener) -> std::io::Result<()> {
+    pub async fn run(self, listener: TcpListener, log: Log, shutdown: Shutdown) -> std::io::Result<()> {
         let (questions, asked) = mpsc::channel(MOST_WAITING);
-        let worker = self.worker;
-        let working = std::thread::Builder::new().name("forecasts".to_owned()).spawn(move || worker.work(asked))?;
-        let shutdown = self.shutdown;
+        let (worker, its_log) = (self.worker, log.clone());
+        let work = move || worker.work(asked, &its_log);
+        let working = std::thread::Builder::new().name("forecasts".to_owned()).spawn(work)?;
+        let complaints = Arc::new(Complaints::new(log));
         let site = Arc::new(Site {
             listener: listener.local_addr()?,
             questions,
             metrics: self.metrics,
+            complaints: Arc::clone(&complaints),
             shutdown: shutdown.clone(),
         });
         let bounds = Bounds { connections: 256, body_bytes: 1 << 18, ..Bounds::default() };
@@ -84,12 +89,16 @@ impl Service {
             let site = Arc::clone(&site);
             async move { site.answer(asked).await }
         };
-        serve(listener, bounds, shutdown, answer).await;
+        tokio::select! {
+            () = serve(listener, bounds, shutdown, answer) => {}
+            never = complaints.tell_from_time_to_time() => match never {},
+        }
+        complaints.tell_rest();
         // The last sender has gone with the service: the worker writes what it knows and ends.
         let ended = tokio::task::spawn_blocking(move || working.join());
         match tokio::time::timeout(END_PATIENCE, ended).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(_) => Err(std::io::Error::other("the thread that forecasts has failed")),
+            Ok(_) => Err(std::io::Error::other(FAILED)),
             Err(_) => Err(std::io::Error::other("the thread that forecasts does not end")),
         }
     }
@@ -112,9 +121,7 @@ impl Site {
             },
             "/v1/limit-config" => Answer::only("POST"),
             "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => down("it stops"),
-            "/actuator/health" | "/actuator/health/readiness" if is_get && self.questions.is_closed() => {
-                down("the thread that forecasts has failed")
-            }
+            "/actuator/health" | "/actuator/health/readiness" if is_get && self.questions.is_closed() => down(FAILED),
             "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
                 Answer::json(StatusCode::OK, &json!({ "status": "UP", "snapshots": self.metrics.answered.get() }))
             }
@@ -132,6 +139,7 @@ impl Site {
             Ok(snapshot) => snapshot,
             Err(problems) => {
                 self.metrics.bad.inc();
+                self.complaints.note_bad(&problems);
                 return Answer::bad(&problems);
             }
         };
@@ -140,16 +148,21 @@ impl Site {
             self.metrics.refused.inc();
             let reason = match error {
                 TrySendError::Full(_) => "too many snapshots are waiting",
-                TrySendError::Closed(_) => "the thread that forecasts has failed",
+                TrySendError::Closed(_) => FAILED,
             };
-            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, reason);
+            return self.unanswered(StatusCode::SERVICE_UNAVAILABLE, reason);
         }
         match advice.await {
             Ok(advice) => {
                 self.metrics.answered.inc();
                 Answer::json(StatusCode::OK, &advice.to_json())
             }
-            Err(_) => Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the thread that forecasts has failed"),
+            Err(_) => self.unanswered(StatusCode::INTERNAL_SERVER_ERROR, FAILED),
         }
+    }
+
+    fn unanswered(&self, status: StatusCode, reason: &str) -> Answer {
+        self.complaints.note_unanswered(reason);
+        Answer::error(status, reason)
     }
 }

@@ -112,7 +112,7 @@ fn bad_files_are_told_by_line() {
         ("0,5\n1,6\n3,7\n", json!({}), "traffic.csv:3: is not as far from the line before"),
         ("0,5\n1,6\n0,7\n", json!({}), "traffic.csv:3: is not as far from the line before"),
         ("a,b\nx,6\ny,7\n", json!({}), "traffic.csv:2: \"x\" is no time"),
-        ("a,b\n1,5\n2\n", json!({}), "traffic.csv:3: has 1 columns; the entry is in number 2"),
+        ("a,b\n1,5\n2\n", json!({}), "traffic.csv:3: has 1 column; the entry is in number 2"),
         ("a,b\n1,5\n", json!({"column": "c"}), "traffic.csv:1: has no column \"c\"; there are: a, b"),
         ("1,5\n2,6\n", json!({"column": 3}), "traffic.csv:2: has 2 columns; the entry is in number 3"),
         (

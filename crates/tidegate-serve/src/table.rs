@@ -95,7 +95,8 @@ fn find(fields: &[String], column: &Column) -> Result<usize, String> {
 
 fn row(line: usize, mut fields: Vec<String>, place: usize) -> Result<Row, BadLine> {
     if place >= fields.len() {
-        return Err((line, format!("has {} columns; the entry is in number {}", fields.len(), place + 1)));
+        let columns = if fields.len() == 1 { "column" } else { "columns" };
+        return Err((line, format!("has {} {columns}; the entry is in number {}", fields.len(), place + 1)));
     }
     let first = (place > 0).then(|| std::mem::take(&mut fields[0]));
     Ok(Row { line, value: fields.swap_remove(place), first })

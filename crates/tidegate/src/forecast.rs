@@ -27,3 +27,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Backtest(arguments) => backtest::run(arguments),
     }
 }
+
+/// Reads a whole number of an option.
+fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("a whole number from {least} to {most} is allowed"))
+    }
+}

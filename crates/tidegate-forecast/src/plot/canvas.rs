@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::WIDTH;
+
 /// Light ground of its own, so that it can be read on dark pages too. Colours that differ in lightness, for those who can't tell them apart.
 const STYLE: &str = "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1f2933}\
 .ground{fill:#fdfdfc;stroke:#d9dde2}\
@@ -43,6 +45,13 @@ impl Canvas {
     pub(super) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
         let (anchor, text) = (anchor.name(), escaped(text));
         self.put(&format!(r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}" class="{class}">{text}</text>"#));
+    }
+
+    /// A label around a place, or as near to it as the picture's edges allow.
+    pub(super) fn middle(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        // Letters of 12 px are about 7 px wide in the widest of the fonts.
+        let half = 3.5 * text.chars().count() as f64 + 4.0;
+        self.text(x.min(WIDTH - half).max(half), y, Anchor::Middle, class, text);
     }
 
     pub(super) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {

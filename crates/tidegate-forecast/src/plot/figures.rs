@@ -10,27 +10,33 @@ const BARS: (f64, f64) = (LEFT + 108.0, 520.0);
 /// The columns of the table of quantiles.
 const COLUMNS: [f64; 3] = [752.0, 858.0, 964.0];
 
+/// In the place of a figure that nothing is known of.
+const NONE: &str = "–";
+
 /// Draws them below `top`, and says where they end.
 pub(super) fn draw(canvas: &mut Canvas, outcome: &Outcome, top: f64) -> f64 {
     let head = top + 8.0;
     canvas.text(LEFT, head, Anchor::Start, "head", "Error of each model (MASE) and its weight");
     let longest = outcome.scores.iter().map(|score| score.mase).fold(1e-6, f64::max);
     for (row, score) in outcome.scores.iter().enumerate() {
-        bar(canvas, score, longest, head + ROW * (row + 1) as f64);
+        let mase = (outcome.unit > 0.0).then_some(score.mase);
+        bar(canvas, score, mase.map(|mase| (mase, longest)), head + ROW * (row + 1) as f64);
     }
     for (column, name) in COLUMNS.into_iter().zip(["quantile", "steps below", "peaks below"]) {
         canvas.text(column, head, Anchor::End, "head", name);
     }
     for (row, (step, peak)) in outcome.quantiles.iter().zip(&outcome.peaks).enumerate() {
         let y = head + ROW * (row + 1) as f64;
-        for (column, share) in COLUMNS.into_iter().zip([step.level, step.covered, peak.covered]) {
-            canvas.text(column, y, Anchor::End, "label", &percent(share));
+        let peak = if peak.is_judged() { percent(peak.covered) } else { NONE.to_owned() };
+        for (column, share) in COLUMNS.into_iter().zip([percent(step.level), percent(step.covered), peak]) {
+            canvas.text(column, y, Anchor::End, "label", &share);
         }
     }
     head + ROW * outcome.scores.len().max(outcome.quantiles.len()) as f64
 }
 
-fn bar(canvas: &mut Canvas, score: &Score, longest: f64, y: f64) {
+/// A model's error, if it can be told, beside the largest.
+fn bar(canvas: &mut Canvas, score: &Score, error: Option<(f64, f64)>, y: f64) {
     let is_all = score.name == COMBINATION;
     let (class, words) = if is_all { ("best", "strong") } else { ("bar", "label") };
     canvas.text(LEFT, y, Anchor::Start, words, score.name);
@@ -38,10 +44,12 @@ fn bar(canvas: &mut Canvas, score: &Score, longest: f64, y: f64) {
         canvas.text(BARS.0, y, Anchor::Start, "small", "had nothing to say");
         return;
     }
-    let length = (BARS.1 - BARS.0) * (score.mase / longest).clamp(0.0, 1.0);
+    let share = error.map_or(0.0, |(mase, longest)| (mase / longest).clamp(0.0, 1.0));
+    let length = (BARS.1 - BARS.0) * share;
     canvas.rect(BARS.0, y - 11.0, length.max(1.0), 14.0, class);
     let weight = if is_all { String::new() } else { format!(" · {}", percent(score.weight)) };
-    canvas.text(BARS.0 + length + 8.0, y, Anchor::Start, words, &format!("{:.3}{weight}", score.mase));
+    let told = error.map_or_else(|| NONE.to_owned(), |(mase, _)| format!("{mase:.3}"));
+    canvas.text(BARS.0 + length + 8.0, y, Anchor::Start, words, &format!("{told}{weight}"));
 }
 
 fn percent(share: f64) -> String {

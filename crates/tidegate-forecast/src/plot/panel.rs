@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Lines;
 use super::canvas::{Anchor, Canvas};
-use super::ticks;
+use super::{ticks, times};
 use crate::History;
 
 #[derive(Clone, Copy)]
@@ -52,21 +52,28 @@ impl<'a> Panel<'a> {
     }
 
     fn draw_axes(&self, canvas: &mut Canvas, top: f64) {
-        let Area { left, right, bottom, .. } = self.area;
+        let Area { left, right, .. } = self.area;
         for value in ticks::of_values(top) {
             let y = self.y(value, top);
             canvas.path(&format!("M{left:.1} {y:.1}H{right:.1}"), if value > 0.0 { "grid" } else { "axis" });
             canvas.text(left - 8.0, y + 4.0, Anchor::End, "small", &ticks::value(value));
         }
+        self.draw_times(canvas);
+    }
+
+    fn draw_times(&self, canvas: &mut Canvas) {
+        let Area { left, right, bottom, .. } = self.area;
         let step = i64::from(self.history.step);
         let from = self.history.start + self.first as i64 * step;
         let to = self.history.end() - step;
-        for tick in ticks::of_times(from, to) {
+        let ticks =
+            if self.history.is_dated() { times::dated(from, to) } else { times::elapsed(from, to, self.history.start) };
+        for tick in ticks {
             let x = left + (right - left) * (tick.second - from) as f64 / (to - from).max(1) as f64;
             canvas.path(&format!("M{x:.1} {bottom:.1}v5"), "axis");
-            canvas.text(x, bottom + 18.0, Anchor::Middle, "small", &tick.label);
+            canvas.middle(x, bottom + 18.0, "small", &tick.label);
             if let Some(below) = tick.below {
-                canvas.text(x, bottom + 33.0, Anchor::Middle, "small", &below);
+                canvas.middle(x, bottom + 33.0, "small", &below);
             }
         }
     }

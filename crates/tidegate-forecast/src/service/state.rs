@@ -26,14 +26,11 @@ pub(super) fn read(path: &Path, most: usize) -> Result<BTreeMap<String, Kept>, S
     if !path.exists() {
         return Ok(BTreeMap::new());
     }
-    let told = |reason: &str| format!("{}: {reason}", path.display());
+    let told = |reason: &str| format!("{}: {reason}; delete it to begin anew", path.display());
     let text = tidegate_serve::table::bytes(path, MOST_BYTES)?;
-    let value: Value = serde_json::from_slice(&text)
-        .map_err(|error| told(&format!("can't be read: {error}; delete it to begin anew")))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|error| told(&format!("can't be read: {error}")))?;
     if value["format"] != FORMAT {
-        return Err(told(&format!(
-            "is no state of the forecaster: `format` is not {FORMAT:?}; delete it to begin anew"
-        )));
+        return Err(told(&format!("is no state of the forecaster: `format` is not {FORMAT:?}")));
     }
     let sources = value["sources"].as_object().ok_or_else(|| told("has no `sources`"))?;
     let source = |(name, value): (&String, &Value)| {

@@ -25,7 +25,6 @@ pub(super) struct Worker {
     sources: BTreeMap<String, Known>,
     metrics: Arc<Metrics>,
     learning: Arc<AtomicU64>,
-    log: Log,
     /// Grows with each snapshot.
     turn: u64,
     written: Instant,
@@ -45,12 +44,7 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(30);
 
 impl Worker {
     /// One that knows what was kept. `Err` says what can't be read.
-    pub(super) fn new(
-        settings: Settings,
-        metrics: Arc<Metrics>,
-        learning: Arc<AtomicU64>,
-        log: Log,
-    ) -> Result<Self, String> {
+    pub(super) fn new(settings: Settings, metrics: Arc<Metrics>, learning: Arc<AtomicU64>) -> Result<Self, String> {
         if let Some(folder) =
             settings.state.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty())
             && !folder.is_dir()
@@ -68,7 +62,6 @@ impl Worker {
             sources: BTreeMap::new(),
             metrics,
             learning,
-            log,
             turn: 0,
             written: Instant::now(),
             is_written: true,
@@ -101,23 +94,23 @@ impl Worker {
     }
 
     /// Answers until nobody asks any more.
-    pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>) {
+    pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>, log: &Log) {
         while let Some(question) = questions.blocking_recv() {
-            let advice = self.answer(&question.snapshot);
+            let advice = self.answer(&question.snapshot, log);
             // Whoever left has taught us something all the same.
             if question.answer.send(advice).is_err() {
                 self.metrics.abandoned.inc();
             }
             if self.written.elapsed() >= WRITTEN_EVERY {
-                self.write();
+                self.write(log);
             }
         }
-        self.write();
+        self.write(log);
     }
 
-    fn answer(&mut self, snapshot: &Snapshot) -> Advice {
+    fn answer(&mut self, snapshot: &Snapshot, log: &Log) -> Advice {
         let began = Instant::now();
-        self.make_room_for(&snapshot.source);
+        self.make_room_for(&snapshot.source, log);
         self.turn += 1;
         if !self.sources.contains_key(&snapshot.source) {
             let adviser = self.adviser();
@@ -132,18 +125,18 @@ impl Worker {
         found.advice
     }
 
-    fn make_room_for(&mut self, name: &str) {
+    fn make_room_for(&mut self, name: &str, log: &Log) {
         if self.sources.len() < MOST_SOURCES || self.sources.contains_key(name) {
             return;
         }
         let oldest = self.sources.iter().min_by_key(|(_, known)| known.turn).map(|(name, _)| name.clone());
         if let Some(oldest) = oldest {
-            self.log.warn(COMPONENT, format_args!("more than {MOST_SOURCES} series: one is forgotten"));
+            log.warn(COMPONENT, format_args!("more than {MOST_SOURCES} series: one is forgotten"));
             self.sources.remove(&oldest);
         }
     }
 
-    fn write(&mut self) {
+    fn write(&mut self, log: &Log) {
         self.written = Instant::now();
         let Some(path) = self.settings.state.as_deref().filter(|_| !self.is_written) else { return };
         let sources = self.sources.iter().map(|(name, known)| (name.as_str(), &known.adviser));
@@ -151,7 +144,7 @@ impl Worker {
             Ok(()) => self.is_written = true,
             Err(error) => {
                 self.metrics.unwritten.inc();
-                self.log.error(COMPONENT, format_args!("{}: can't be written: {error}", path.display()));
+                log.error(COMPONENT, format_args!("{}: can't be written: {error}", path.display()));
             }
         }
     }

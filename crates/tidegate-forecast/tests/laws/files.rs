@@ -44,23 +44,60 @@ fn a_single_column_is_a_value_a_second() {
     assert_eq!((series.step(), series.history().values), (1, [5.0, 6.0, 7.0].as_slice()));
 }
 
+/// The step was the middle of the distances in the order of the file, and what came before the first line was refused.
 #[test]
-fn what_is_wrong_is_told_with_its_file_and_line() {
+fn lines_may_come_in_any_order_and_of_several_for_one_time_the_last_counts() {
+    let series =
+        Written::new("order", "105,6\n100,1\n103,4\n101,2\n104,5\n102,3\n103,9\n").read(None).expect("a series");
+    assert_eq!((series.step(), series.history().start), (1, 100));
+    assert_eq!(series.history().values, [1.0, 2.0, 3.0, 9.0, 5.0, 6.0]);
+}
+
+/// Times are rounded down to whole steps, so there may be one step more than fits between them.
+#[test]
+fn the_first_value_is_kept_where_times_are_no_multiples_of_the_step() {
+    let series = Written::new("odd", "299,1\n600,2\n901,3\n").read(None).expect("a series");
+    assert_eq!(series.history().known().map(|(_, value)| value).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn what_spreadsheets_write_is_read() {
+    for (name, text) in [
+        ("crlf", "time,requests\r\n1,5\r\n2,6\r\n"),
+        ("bom", "\u{feff}time,requests\n1,5\n2,6\n"),
+        ("quotes", "\"time\",\"requests\"\n\"1\",\"5\"\n\"2\",\"6\"\n"),
+    ] {
+        assert_eq!(Written::new(name, text).read(Some("requests")).expect(name).history().values, [5.0, 6.0]);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_file_and_line_and_what_is_allowed() {
+    let allowed = "is no value; a number from 0 to 1e9 is allowed";
     for (name, text, column, told) in [
-        ("value", "1,5\n2,x\n", None, ":2: \"x\" is no value"),
-        ("negative", "1,5\n2,-3\n", None, ":2: \"-3\" is no value"),
-        ("nan", "1,5\n2,NaN\n", None, ":2: \"NaN\" is no value"),
-        ("time", "1,5\nlater,6\n", None, ":2: \"later\" is no time"),
-        ("back", "100,5\n101,6\n99,7\n", None, ":3: is before the first line"),
-        ("huge", "100,5\n101,6\n102,2e9\n", None, ":3: is before the first line, or its value is above 1e9"),
-        ("column", "time,a\n1,5\n2,5\n", Some("b"), ":1: has no column \"b\""),
-        ("empty", "", None, "fewer than two different times"),
-        ("same", "1,5\n1,6\n", None, "fewer than two different times"),
-        ("long", "0,5\n1,6\n2,6\n900000000000,7\n", None, "spans more than"),
+        ("value", "1,5\n2,x\n", None, format!(":2: \"x\" {allowed}")),
+        ("negative", "1,5\n2,-3\n", None, format!(":2: \"-3\" {allowed}")),
+        ("huge", "100,5\n101,6\n102,2e9\n", None, format!(":3: \"2e9\" {allowed}")),
+        ("nan", "1,5\n2,NaN\n", None, format!(":2: \"NaN\" {allowed}; where nothing is known, leave the line out")),
+        ("blank", "1,5\n2,\n", None, format!(":2: \"\" {allowed}; where nothing is known, leave the line out")),
+        ("semicolons", "time;a\n1;5\n", None, format!(":2: \"1;5\" {allowed}; commas part the columns")),
+        ("time", "1,5\nlater,6\n", None, ":2: \"later\" is no time; seconds or 2026".to_owned()),
+        ("column", "time,a\n1,5\n2,5\n", Some("b"), ":1: has no column \"b\"; there are: time, a".to_owned()),
+        ("empty", "", None, ": has no values; lines such as".to_owned()),
+        ("header", "time,requests\n", None, ": has no values; lines such as".to_owned()),
+        ("one", "1,5\n", None, ": has 1 value of a single second; at least two".to_owned()),
+        ("same", "1,5\n1,6\n", None, ": has 2 values of a single second; at least two".to_owned()),
+        ("years", "1,5\n40000001,6\n", None, ": has steps of 463 d; at most 366 d are allowed".to_owned()),
+        (
+            "long",
+            "0,5\n1,6\n2,6\n900000000000,7\n",
+            None,
+            ": spans 900,000,000,001 steps of 1 s; at most 2,000,000 are allowed".to_owned(),
+        ),
     ] {
         let file = Written::new(name, text);
         let reason = file.read(column).expect_err(name);
-        assert!(reason.contains(told) && reason.contains(&format!("{name}.csv")), "{name}: {reason}");
+        assert!(reason.contains(&format!("{name}.csv{told}")), "{name}: {reason}");
     }
     let reason = series_from_csv(&PathBuf::from("/nowhere/at/all.csv"), None).expect_err("no file");
     assert!(reason.starts_with("/nowhere/at/all.csv: can't be opened"), "{reason}");

@@ -15,8 +15,10 @@ use clap::Args;
 use tidegate_forecast::backtest::{Outcome, backtest};
 use tidegate_forecast::{Forecaster, Series, Settings, plot, series_from_csv};
 
+use super::number;
 use crate::load::{BAD_INPUT, is_same};
 use crate::print;
+use words::{count, counted};
 
 /// Tell how good forecasts of a recorded series would have been
 ///
@@ -28,7 +30,8 @@ use crate::print;
 /// many values were at or below it as it promises, and of two that are, the one with less pinball loss is sharper.
 ///
 /// A file is CSV: times in the first column (seconds, or dates such as 2026-01-19T16:30:00Z), values in the last or the one that --column
-/// names. The usual distance of two times is the step; where it is longer there is a gap. With one column there is a value a second.
+/// names. The usual distance of two times is the step; where it is longer there is a gap. With one column there is a value a second. Lines may
+/// come in any order; of several for one step the last counts.
 ///
 /// Exit codes: 0 done · 2 a file or an argument can't be used, and why · 1 other errors, such as a file that can't be written.
 #[derive(Args)]
@@ -42,18 +45,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COLUMN")]
     column: Option<String>,
     /// How many steps each forecast looks ahead [default: 60, or 12 where a step is a minute or more]
-    #[arg(long, value_name = "N", value_parser = number(1, 10_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1, 10_000))]
     horizon: Option<u32>,
-    /// How many steps there are from one forecast to the next [default: 5, or 6 where a step is a minute or more]
-    #[arg(long, value_name = "N", value_parser = number(1, 1_000_000))]
+    /// How many steps there are from one forecast to the next [default: 5, or 6 where a step is a minute or more; at least
+    /// 1/200 of the horizon]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1, 1_000_000))]
     stride: Option<u32>,
     /// How many values are only learnt from, before forecasts are judged [default: 300, or 600 where a step is a minute or more; at most
     /// half of the series]
-    #[arg(long, value_name = "N", value_parser = number(0, 1_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0, 1_000_000))]
     warm_up: Option<u32>,
     /// How many values are remembered; cycles longer than two fifths of that are not seen [default: 3600, or 4096 where a step is a minute
     /// or more]
-    #[arg(long, value_name = "N", value_parser = number(10, 1_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(10, 1_000_000))]
     kept: Option<u32>,
     /// Draw the series, the forecasts and the models' errors into this file, as SVG; for one series
     #[arg(long, value_name = "FILE.svg")]
@@ -63,8 +67,12 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-fn number(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(least..=most)
+/// A series, and how it shall be forecast.
+struct Task {
+    file: PathBuf,
+    series: Series,
+    settings: Settings,
+    warm_up: usize,
 }
 
 /// A series and what became of its forecasts.
@@ -76,25 +84,37 @@ struct Tested {
     outcome: Outcome,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(reason) = arguments.contradiction() {
-        eprintln!("tidegate: {reason}");
-        return Ok(ExitCode::from(BAD_INPUT));
+impl Tested {
+    /// A model's error; none if it said nothing, or if the series has no unit since all of it is the same.
+    fn mase(&self, name: &str) -> Option<f64> {
+        let score = self.outcome.score(name).filter(|score| score.origins > 0 && self.outcome.unit > 0.0)?;
+        Some(score.mase)
     }
-    // Found out now, not after a long series.
+
+    /// A model's error as a share of another one; no number if there is none.
+    fn ratio(&self, name: &str, other: Option<f64>) -> f64 {
+        match (self.mase(name), other) {
+            (Some(mase), Some(other)) if other > 0.0 => mase / other,
+            _ => f64::NAN,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let tasks = match arguments.tasks() {
+        Ok(tasks) => tasks,
+        Err(reason) => return Ok(refused(&reason)),
+    };
     for out in arguments.outputs() {
-        fs::OpenOptions::new().append(true).create(true).open(out).with_context(|| out.display().to_string())?;
+        probe(out).with_context(|| format!("can't write {}", out.display()))?;
     }
     let has_colours =
         std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut all = Vec::new();
-    for (place, file) in arguments.files.iter().enumerate() {
-        let tested = match arguments.test(file) {
+    for (place, task) in tasks.into_iter().enumerate() {
+        let tested = match task.test() {
             Ok(tested) => tested,
-            Err(reason) => {
-                eprintln!("tidegate: {reason}");
-                return Ok(ExitCode::from(BAD_INPUT));
-            }
+            Err(reason) => return Ok(refused(&reason)),
         };
         let gap = if place == 0 { "" } else { "\n" };
         print(format!("{gap}{}", page::of(&tested, has_colours)).as_bytes())?;
@@ -110,6 +130,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         write(out, &json::of(&all)?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn refused(reason: &str) -> ExitCode {
+    eprintln!("tidegate: {reason}");
+    ExitCode::from(BAD_INPUT)
+}
+
+/// Whether a file can be written: found out now, not after a long series. Leaves everything as it was.
+fn probe(path: &Path) -> std::io::Result<()> {
+    // A link to nothing is something.
+    let is_new = path.symlink_metadata().is_err();
+    fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -136,28 +169,59 @@ impl Arguments {
         Some(format!("{} is one of the series, and would be overwritten", lost.display()))
     }
 
-    fn test(&self, file: &Path) -> Result<Tested, String> {
+    /// All series, read and checked before the first is forecast.
+    fn tasks(&self) -> Result<Vec<Task>, String> {
+        match self.contradiction() {
+            Some(reason) => Err(reason),
+            None => self.files.iter().map(|file| self.task(file)).collect(),
+        }
+    }
+
+    fn task(&self, file: &Path) -> Result<Task, String> {
         let series = series_from_csv(file, self.column.as_deref())?;
         let usual = Settings::for_step(series.step());
         let given = |number: Option<u32>, usual: usize| number.map_or(usual, |number| number as usize);
-        let settings = Settings {
-            horizon: given(self.horizon, usual.horizon),
-            stride: given(self.stride, usual.stride),
-            kept: given(self.kept, usual.kept),
-            ..usual
-        };
-        let least = settings.horizon.div_ceil(MOST_AT_ONCE);
-        if settings.stride < least {
-            let (stride, horizon) = (settings.stride, settings.horizon);
+        let horizon = given(self.horizon, usual.horizon);
+        let least = horizon.div_ceil(MOST_AT_ONCE);
+        let stride = given(self.stride, usual.stride.max(least));
+        if stride < least {
             return Err(format!("--stride is {stride}; with forecasts of {horizon} steps at least {least} is allowed"));
         }
-        let steps = series.history().values.len();
-        let warm_up = given(self.warm_up, usual.warm_up().min(steps / 2));
-        let outcome =
-            backtest(series.history(), settings, warm_up, Forecaster::with_prophet(settings)).ok_or_else(|| {
-                let (file, horizon) = (file.display(), settings.horizon);
-                format!("{file}: has {steps} steps, too few: the first {warm_up} are only learnt from, and a forecast is of {horizon} more")
-            })?;
+        let warm_up = given(self.warm_up, usual.warm_up().min(series.history().values.len() / 2));
+        let settings = Settings { horizon, stride, kept: given(self.kept, usual.kept), ..usual };
+        let task = Task { file: file.to_owned(), series, settings, warm_up };
+        task.check().map_err(|reason| format!("{}: {reason}", file.display()))?;
+        Ok(task)
+    }
+}
+
+impl Task {
+    /// Whether there is a step at which a forecast is made and after which enough of them follow.
+    fn check(&self) -> Result<(), String> {
+        let Settings { horizon, stride, .. } = self.settings;
+        let (steps, first) = (self.series.history().values.len(), self.warm_up.max(1));
+        let last = steps.saturating_sub(horizon);
+        if first > last {
+            let learnt = if first == 1 { "the first is".to_owned() } else { format!("the first {} are", count(first)) };
+            let (steps, more) = (counted(steps, "step"), count(horizon));
+            return Err(format!("has {steps}, too few: {learnt} only learnt from, and a forecast is of {more} more"));
+        }
+        if first.next_multiple_of(stride) > last {
+            let (stride, first, last) = (count(stride), count(first), count(last));
+            return Err(format!(
+                "--stride is {stride}: no forecast falls on the steps {first} to {last}, after which enough follow"
+            ));
+        }
+        Ok(())
+    }
+
+    fn test(self) -> Result<Tested, String> {
+        let Self { file, series, settings, warm_up } = self;
+        let history = series.history();
+        let outcome = backtest(history, settings, warm_up, Forecaster::with_prophet(settings)).ok_or_else(|| {
+            let unknown = counted(history.values.len() - history.known_count(), "unknown step");
+            format!("{}: has {unknown}, and no known one that a forecast could be compared with", file.display())
+        })?;
         let name = file.file_name().map_or_else(|| file.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
         Ok(Tested { name, series, settings, warm_up, outcome })
     }

@@ -4,12 +4,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Args;
 use tidegate_forecast::Policy;
 use tidegate_forecast::service::{Service as Forecasts, Settings};
 use tidegate_serve::LogLevel;
 
+use super::number;
+use crate::load::BAD_INPUT;
 use crate::service::{self, Service};
 
 /// Answer gateways that ask what their limits should be
@@ -20,6 +22,9 @@ use crate::service::{self, Service};
 /// errors, coverage, weights of the models, time of a fit) are there as well. Everything else is in docs/forecast.md.
 ///
 /// It listens on 127.0.0.1:8090, or at the port that PORT or SERVER_PORT in the environment says.
+///
+/// Exit codes: 0 stopped · 2 the command line or the file of --state can't be used, and why · 1 other errors, such as a port that is taken · 130 a
+/// second order to stop came before it had ended.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate forecast serve --capacity 3200 --state forecast.json")]
 pub(crate) struct Arguments {
@@ -31,11 +36,11 @@ pub(crate) struct Arguments {
     floor: Option<f64>,
     /// How many seconds are forecast, 10 to 600
     #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(10..=600))]
+    #[arg(value_parser = number(10, 600))]
     horizon: u32,
     /// How many seconds of load are kept, 120 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(120..=86_400))]
+    #[arg(value_parser = number(120, 86_400))]
     history: u32,
     /// Keep what was learnt in this file, so that it survives a restart: written every 30 seconds and at the end. A file that is no state of a
     /// forecaster keeps this one from starting
@@ -56,24 +61,37 @@ fn rate(text: &str) -> Result<f64, String> {
 const SERVICE: Service = Service { component: "Forecaster", port: 8090, log_level: LogLevel::Info };
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let usual = Policy::default().floor.min(arguments.capacity.unwrap_or(f64::INFINITY));
-    let floor = arguments.floor.unwrap_or(usual);
-    if let Some(capacity) = arguments.capacity.filter(|capacity| *capacity < floor) {
-        return Err(anyhow!("--floor is {floor}; at most --capacity ({capacity}) is allowed"));
-    }
-    let policy = Policy {
-        capacity: arguments.capacity,
-        floor,
-        horizon: arguments.horizon as usize,
-        kept: arguments.history as usize,
-        may_switch: !arguments.keep_algorithm,
+    // Before it listens: nobody is told that it can't be used by a port that closes again.
+    let service = match arguments.service() {
+        Ok(service) => service,
+        Err(reason) => {
+            eprintln!("tidegate: {reason}");
+            return Ok(ExitCode::from(BAD_INPUT));
+        }
     };
-    let settings = Settings { policy, state: arguments.state.clone() };
     service::run(&arguments.service, &SERVICE, |context| async move {
-        let service = Forecasts::new(settings, context.log.clone(), context.shutdown.clone());
-        let service = service.map_err(|reason| anyhow!("--state: {reason}"))?;
         context.log.info(SERVICE.component, format_args!("{}", service.told()));
         context.announce_ready();
-        Ok(service.run(context.listener).await?)
+        Ok(service.run(context.listener, context.log, context.shutdown).await?)
     })
+}
+
+impl Arguments {
+    /// The service as it was wished. `Err` says what can't be meant or read.
+    fn service(&self) -> Result<Forecasts, String> {
+        let usual = Policy::default().floor.min(self.capacity.unwrap_or(f64::INFINITY));
+        let floor = self.floor.unwrap_or(usual);
+        if let Some(capacity) = self.capacity.filter(|capacity| *capacity < floor) {
+            return Err(format!("--floor is {floor}; at most --capacity ({capacity}) is allowed"));
+        }
+        let policy = Policy {
+            capacity: self.capacity,
+            floor,
+            horizon: self.horizon as usize,
+            kept: self.history as usize,
+            may_switch: !self.keep_algorithm,
+        };
+        let settings = Settings { policy, state: self.state.clone() };
+        Forecasts::new(settings).map_err(|reason| format!("--state: {reason}"))
+    }
 }

@@ -1,9 +1,12 @@
 //! Every option, and what is there without it.
 
+use std::net::TcpListener;
+
 use serde_json::json;
 
 use crate::forecaster::{Forecaster, START, limit_after, spikes, with_series};
 use crate::harness::tidegate;
+use crate::outcome::run;
 
 #[test]
 fn capacity_bounds_what_is_advised() {
@@ -69,10 +72,20 @@ fn floor_is_the_least_that_is_advised() {
         assert_eq!(advice["limit"], json!(limit), "{arguments:?}: {advice}");
     }
     Forecaster::start(&["--capacity", "3"]).0.wait_for_line("capacity 3 req/s, floor 3 req/s");
-    let refused =
-        tidegate().args(["forecast", "serve", "--floor", "50", "--capacity", "40"]).output().expect("it runs");
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--floor"));
-    assert!(!refused.status.success());
+    let refused = run(&["forecast", "serve", "--floor", "50", "--capacity", "40"], &[]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+    assert_eq!(refused.err, "tidegate: --floor is 50; at most --capacity (40) is allowed\n");
+}
+
+#[test]
+fn a_port_that_is_taken_is_no_bad_input() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let refused = run(&["forecast", "serve", "--listen", &address], &[]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains(&format!("can't listen on {address}")), "{refused:?}");
+    let help = run(&["forecast", "serve", "--help"], &[]).out;
+    assert!(help.contains("Exit codes: 0 stopped · 2 "), "{help}");
 }
 
 #[test]
@@ -114,8 +127,9 @@ fn bad_options_are_refused_with_what_is_allowed() {
         (["--capacity", "0"], "from 0.001 to 1e9"),
         (["--capacity", "many"], "from 0.001 to 1e9"),
         (["--floor", "-1"], "from 0.001 to 1e9"),
-        (["--horizon", "5"], "10..=600"),
-        (["--history", "10"], "120..=86400"),
+        (["--horizon", "5"], "a whole number from 10 to 600 is allowed"),
+        (["--horizon", "far"], "a whole number from 10 to 600 is allowed"),
+        (["--history", "-10"], "a whole number from 120 to 86400 is allowed"),
         (["--listen", "nowhere"], "127.0.0.1"),
     ] {
         let output = tidegate().args(["forecast", "serve"]).args(arguments).output().expect("it runs");

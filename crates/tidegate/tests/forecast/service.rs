@@ -67,7 +67,7 @@ fn every_mistake_of_a_snapshot_is_told_by_its_field() {
         ("limit", json!(0), "limit"),
         ("window", json!(-60), "window"),
         ("base", json!({ "algorithm": "fixed", "limit": 1 }), "base.window"),
-        ("source", json!("x".repeat(65)), "source"),
+        ("source", json!("x".repeat(257)), "source"),
         ("series", json!({ "start": START, "offered": [1, -1] }), "series.offered[1]"),
         ("series", json!({ "start": START, "step": 5, "offered": [1] }), "series.step"),
         ("series", json!({ "start": START, "offered": vec![1; 601] }), "series.offered"),
@@ -86,6 +86,79 @@ fn every_mistake_of_a_snapshot_is_told_by_its_field() {
     assert_eq!(forecaster.0.metric("forecast_requests_total{result=\"bad\"}"), Some(22.0));
     assert_eq!(forecaster.0.metric("forecast_requests_total{result=\"ok\"}"), Some(0.0));
     forecaster.advice(&good);
+}
+
+/// How many snapshots the lines with these words tell of.
+fn told(lines: &[String], words: &str) -> u64 {
+    let told = lines.iter().filter_map(|line| line.split_once(words)).map(|(_, rest)| {
+        rest.split_once(" times, last: ").map_or(1, |(times, _)| times.replace(',', "").parse().expect("a number"))
+    });
+    told.sum()
+}
+
+#[test]
+fn bad_snapshots_are_told_now_and_then_and_never_one_each() {
+    let mut forecaster = Forecaster::start(&[]);
+    let mut bad = with_series(START, &[60; 5]);
+    bad["window"] = json!(-60);
+    for _ in 0..39 {
+        assert_eq!(forecaster.ask("POST", "/v1/limit-config", &bad.to_string()).status, 400);
+    }
+    bad["limit"] = Value::Null;
+    assert_eq!(forecaster.ask("POST", "/v1/limit-config", &bad.to_string()).status, 400);
+    let first = "WARN Forecaster - Snapshot can't be used (`window`: is -60; seconds from 1e-9 to 1e10 are allowed)";
+    forecaster.0.wait_for_line(first);
+    forecaster.0.signal("TERM");
+    assert!(forecaster.0.wait_for_end());
+    forecaster.0.wait_for_line(" times, last: `limit`: is missing; a number from 1 to 1e15 is allowed)");
+    let lines: Vec<String> = forecaster.0.lines().into_iter().filter(|line| line.contains("Snapshot")).collect();
+    assert_eq!(told(&lines, "Snapshot can't be used ("), 40, "{lines:?}");
+    assert!(lines.len() < 20, "{lines:?}");
+}
+
+/// A name that stands twice is repeated to whoever sent it, however long it is and whatever is in it.
+#[test]
+fn nothing_of_a_bad_snapshot_makes_the_log_long_or_steers_a_terminal() {
+    for format in ["text", "json"] {
+        let mut forecaster = Forecaster::start(&["--log-format", format]);
+        let name = format!("\\u001b[2J\\n\u{9b}31m{}", "x".repeat(50_000));
+        let body = format!("{{\"{name}\": 1, \"{name}\": 2}}");
+        assert_eq!(forecaster.ask("POST", "/v1/limit-config", &body).status, 400);
+        let line = forecaster.0.wait_for_line("Snapshot can't be used (is no JSON that can be read: the key `");
+        assert!(line.chars().count() < 320 && line.contains("xx…)"), "{line}");
+        assert!(!line.contains(char::is_control) && !line.contains("u001b"), "{line}");
+        forecaster.0.signal("TERM");
+        assert!(forecaster.0.wait_for_end());
+    }
+}
+
+#[test]
+fn snapshots_that_nobody_has_time_for_are_refused_and_told() {
+    let mut forecaster = Forecaster::start(&[]);
+    let mut refused = 0;
+    // What came while it stood still comes at once, faster than forecasts are made.
+    wait_until("some are refused", || {
+        forecaster.0.signal("STOP");
+        let clients: Vec<Client> = (0..100).map(|place| sent(&forecaster, place)).collect();
+        forecaster.0.signal("CONT");
+        let answers = clients.into_iter().map(|mut client| client.answer().status);
+        refused += answers.filter(|status| *status == 503).count();
+        refused > 0
+    });
+    forecaster.0.wait_for_line("WARN Forecaster - Snapshot not answered (too many snapshots are waiting)");
+    forecaster.0.signal("TERM");
+    assert!(forecaster.0.wait_for_end());
+    wait_until("all are told", || told(&forecaster.0.lines(), "Snapshot not answered (") == refused as u64);
+}
+
+/// A client whose snapshot has been sent, and takes long to learn.
+fn sent(forecaster: &Forecaster, place: usize) -> Client {
+    let mut snapshot = with_series(START, &[77; 600]);
+    snapshot["source"] = json!(format!("limit-{place}"));
+    let (body, mut client) = (snapshot.to_string(), Client::connect(forecaster.0.address));
+    let length = body.len();
+    client.send(format!("POST /v1/limit-config HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}"));
+    client
 }
 
 #[test]

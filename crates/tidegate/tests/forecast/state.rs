@@ -1,9 +1,11 @@
 //! What survives a restart.
 
 use std::fs;
+use std::path::Path;
 
 use crate::forecaster::{Forecaster, START, limit_after, spikes, with_series};
 use crate::harness::{Directory, tidegate};
+use crate::outcome::{Outcome, finish};
 
 #[test]
 fn what_was_learnt_survives_a_restart() {
@@ -33,15 +35,14 @@ fn a_file_that_is_no_state_is_refused_and_left_as_it_is() {
         ("garbage", "not json"),
         ("other", "{\"format\": \"something else\"}"),
         ("empty", ""),
+        ("nothing", "{\"format\": \"tidegate-forecast-state/1\"}"),
         ("broken", "{\"format\": \"tidegate-forecast-state/1\", \"sources\": {\"default\": {\"start\": \"x\"}}}"),
     ] {
         let file = directory.file(name, text);
-        let mut command = tidegate();
-        command.args(["forecast", "serve", "--listen", "127.0.0.1:0", "--state"]).arg(&file);
-        let output = command.output().expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{name}");
-        assert!(told.contains("--state") && told.contains(name), "{told}");
+        let refused = refused(&file);
+        assert_eq!(refused.code, 2, "{name}: {refused:?}");
+        assert!(refused.err.starts_with(&format!("tidegate: --state: {}: ", file.display())), "{refused:?}");
+        assert!(refused.err.ends_with("; delete it to begin anew\n"), "{refused:?}");
         assert_eq!(fs::read_to_string(&file).expect("the file"), text);
     }
 }
@@ -50,9 +51,19 @@ fn a_file_that_is_no_state_is_refused_and_left_as_it_is() {
 fn a_state_that_can_t_ever_be_written_is_refused_at_the_start() {
     let directory = Directory::new();
     let file = directory.0.join("nowhere").join("state.json");
-    let output = tidegate().args(["forecast", "serve", "--state"]).arg(&file).output().expect("it runs");
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere: is no folder"));
+    let outcome = refused(&file);
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    assert!(outcome.err.contains("nowhere: is no folder"), "{outcome:?}");
+    let folder = refused(&directory.0);
+    assert_eq!(folder.code, 2, "{folder:?}");
+    assert!(folder.err.contains("Is a directory"), "{folder:?}");
+}
+
+/// How it ends with this state.
+fn refused(state: &Path) -> Outcome {
+    let mut command = tidegate();
+    command.args(["forecast", "serve", "--listen", "127.0.0.1:0", "--state"]).arg(state);
+    finish(command)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate_forecast::backtest::QuantileScore;
-use tidegate_serve::Utc;
+use tidegate_forecast::plot::moment;
 
 use super::Tested;
 
@@ -20,16 +20,17 @@ pub(super) fn of(all: &[Tested]) -> serde_json::Result<String> {
 fn one(tested: &Tested) -> Value {
     let (history, settings, outcome) = (tested.series.history(), tested.settings, &tested.outcome);
     let models = outcome.scores.iter().map(|score| {
-        let mase = (score.origins > 0).then_some(score.mase);
+        let mase = tested.mase(score.name);
         json!({ "name": score.name, "mase": mase, "weight": score.weight, "forecasts": score.origins })
     });
     let seasons = outcome.seasons.iter().map(|season| {
         let seconds = season.period * f64::from(history.step);
         json!({ "periodSteps": season.period, "periodSeconds": seconds, "strength": season.strength })
     });
+    let peak_error = outcome.peaks.iter().all(QuantileScore::is_judged).then_some(outcome.peak_error);
     json!({
         "name": tested.name,
-        "startedAt": Utc::from_unix(u64::try_from(history.start).unwrap_or(0)).with_seconds().to_string(),
+        "startedAt": history.is_dated().then(|| moment(history.start)),
         "stepSeconds": history.step,
         "steps": history.values.len(),
         "knownSteps": history.known_count(),
@@ -42,13 +43,15 @@ fn one(tested: &Tested) -> Value {
         "models": models.collect::<Vec<_>>(),
         "quantiles": quantiles(&outcome.quantiles),
         "withinBand": outcome.within_band,
-        "highestStep": { "quantiles": quantiles(&outcome.peaks), "error": outcome.peak_error },
+        "highestStep": { "quantiles": quantiles(&outcome.peaks), "error": peak_error },
         "cycles": seasons.collect::<Vec<_>>(),
     })
 }
 
 fn quantiles(scores: &[QuantileScore]) -> Value {
-    let score =
-        |score: &QuantileScore| json!({ "level": score.level, "covered": score.covered, "pinball": score.pinball });
+    let score = |score: &QuantileScore| {
+        let known = |figure: f64| score.is_judged().then_some(figure);
+        json!({ "level": score.level, "covered": known(score.covered), "pinball": known(score.pinball) })
+    };
     scores.iter().map(score).collect()
 }

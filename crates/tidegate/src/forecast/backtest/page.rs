@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use tidegate_forecast::backtest::{COMBINATION, QuantileScore};
-use tidegate_forecast::span;
-use tidegate_serve::Utc;
+use tidegate_forecast::plot::moment;
+use tidegate_forecast::{Settings, span};
 
 use super::Tested;
-use super::words::{count, figure, percent};
+use super::words::{NONE, count, counted, figure, mase, percent};
 
 struct Page {
     text: String,
@@ -47,46 +47,48 @@ fn tell_what(page: &mut Page, tested: &Tested) {
         0 => String::new(),
         gaps => format!(", {} of them unknown", count(gaps)),
     };
-    let moment = |second: i64| Utc::from_unix(u64::try_from(second).unwrap_or(0)).with_seconds();
-    page.plain(&format!(
-        "  {} steps of {}{gaps}, {} to {}",
-        count(history.values.len()),
-        span(step),
-        moment(history.start),
-        moment(history.end())
-    ));
-    let settings = tested.settings;
-    page.plain(&format!(
-        "  {} forecasts of {} steps ({}), one every {} steps ({}) after the first {}",
-        count(tested.outcome.origins),
-        settings.horizon,
-        span(settings.horizon as f64 * step),
-        settings.stride,
-        span(settings.stride as f64 * step),
-        count(tested.warm_up),
-    ));
+    let steps = counted(history.values.len(), "step");
+    let when = if history.is_dated() {
+        format!("{} to {}", moment(history.start), moment(history.end()))
+    } else {
+        format!("{} in all", span(history.values.len() as f64 * step))
+    };
+    page.plain(&format!("  {steps} of {}{gaps}, {when}", span(step)));
+    page.plain(&format!("  {}", forecasts(tested)));
+}
+
+/// `164 forecasts of 60 steps (1 min), one every 5 steps (5 s) after the first 300`
+fn forecasts(tested: &Tested) -> String {
+    let Settings { horizon, stride, .. } = tested.settings;
+    let length = |steps: usize| span(steps as f64 * f64::from(tested.settings.step));
+    let (forecasts, ahead) = (counted(tested.outcome.origins, "forecast"), counted(horizon, "step"));
+    let every = if stride == 1 { "step".to_owned() } else { counted(stride, "step") };
+    let after = match tested.warm_up {
+        0 => String::new(),
+        1 => " after the first".to_owned(),
+        warm_up => format!(" after the first {}", count(warm_up)),
+    };
+    format!("{forecasts} of {ahead} ({}), one every {every} ({}){after}", length(horizon), length(stride))
 }
 
 fn tell_models(page: &mut Page, tested: &Tested) {
     let outcome = &tested.outcome;
     page.bold(&format!("{:<18}{:>8}{:>10}{:>10}{:>10}", "Model", "MASE", "to last", "weight", "spoke"));
-    let last = outcome.score("last").map_or(f64::NAN, |score| score.mase);
+    let last = tested.mase("last");
     for score in &outcome.scores {
         let is_all = score.name == COMBINATION;
-        let (mase, to_last) = match score.origins {
-            0 => ("–".to_owned(), "–".to_owned()),
-            _ if last > 0.0 => (format!("{:.3}", score.mase), percent(score.mase / last)),
-            _ => (format!("{:.3}", score.mase), "–".to_owned()),
-        };
+        let (error, to_last) = (tested.mase(score.name), tested.ratio(score.name, last));
+        let (error, to_last) = (mase(error), percent(to_last));
         let weight = if is_all { String::new() } else { percent(score.weight) };
         let spoke = if is_all { String::new() } else { percent(score.origins as f64 / outcome.origins as f64) };
-        let line = format!("  {:<16}{mase:>8}{to_last:>10}{weight:>10}{spoke:>10}", score.name);
+        let line = format!("  {:<16}{error:>8}{to_last:>10}{weight:>10}{spoke:>10}", score.name);
         if is_all { page.bold(&line) } else { page.plain(&line) }
     }
-    page.plain(&format!(
-        "  A MASE of 1 is {}, the mean distance of a value from the one before it.",
-        figure(outcome.unit)
-    ));
+    page.plain(&if outcome.unit > 0.0 {
+        format!("  A MASE of 1 is {}, the mean distance of a value from the one before it.", figure(outcome.unit))
+    } else {
+        "  There is no MASE: no value differs from the one before it.".to_owned()
+    });
 }
 
 fn tell_quantiles(page: &mut Page, tested: &Tested) {
@@ -95,19 +97,24 @@ fn tell_quantiles(page: &mut Page, tested: &Tested) {
         "{:<18}{:>8}{:>14}{:>20}{:>14}",
         "Quantiles", "steps", "pinball loss", "highest step", "pinball loss"
     ));
-    let covered = |score: &QuantileScore| format!("≤ {:>5.1} %", 100.0 * score.covered);
+    let told = |score: &QuantileScore| {
+        if score.is_judged() {
+            (format!("≤ {:>5.1} %", 100.0 * score.covered), figure(score.pinball))
+        } else {
+            (NONE.to_owned(), NONE.to_owned())
+        }
+    };
     for (step, peak) in outcome.quantiles.iter().zip(&outcome.peaks) {
-        page.plain(&format!(
-            "  {:<14}{:>10}{:>14}{:>20}{:>14}",
-            percent(step.level),
-            covered(step),
-            figure(step.pinball),
-            covered(peak),
-            figure(peak.pinball)
-        ));
+        let level = percent(step.level);
+        let ((step, loss), (peak, peak_loss)) = (told(step), told(peak));
+        page.plain(&format!("  {level:<14}{step:>10}{loss:>14}{peak:>20}{peak_loss:>14}"));
     }
     page.plain(&format!("  Between 10 % and 90 % lay {} of all steps.", percent(outcome.within_band)));
-    page.plain(&format!("  The highest step of a forecast was {} off on the average.", percent(outcome.peak_error)));
+    page.plain(&if outcome.peaks.iter().all(QuantileScore::is_judged) {
+        format!("  The highest step of a forecast was {} off on the average.", percent(outcome.peak_error))
+    } else {
+        "  No forecast's highest step is known: each has too many unknown steps.".to_owned()
+    });
 }
 
 fn tell_cycles(page: &mut Page, tested: &Tested) {
@@ -139,20 +146,22 @@ pub(super) fn overview(all: &[Tested], has_colours: bool) -> String {
     page.bold(&head);
     for tested in all {
         let outcome = &tested.outcome;
-        let mase = |name: &str| outcome.score(name).map_or(f64::NAN, |score| score.mase);
-        let (best, best_mase) = outcome.best_simple().map_or(("–", f64::NAN), |score| (score.name, score.mase));
-        let (all, last) = (mase(COMBINATION), mase("last"));
-        let ratio = |other: f64| if other > 0.0 { percent(all / other) } else { "–".to_owned() };
-        let peak =
-            outcome.peaks.iter().find(|score| (score.level - 0.9).abs() < 1e-9).map_or(f64::NAN, |it| it.covered);
+        let best = outcome.best_simple().map(|score| score.name).filter(|best| tested.mase(best).is_some());
+        let (best_error, last) = (best.and_then(|best| tested.mase(best)), tested.mase("last"));
+        let ratio = |other: Option<f64>| percent(tested.ratio(COMBINATION, other));
+        let peak = outcome.peaks.iter().find(|score| (score.level - 0.9).abs() < 1e-9 && score.is_judged());
         let name: String = tested.name.chars().take(width).collect();
         page.plain(&format!(
-            "{name:<width$}{:>12}{last:>12.3}{best:>16}{best_mase:>8.3}{all:>12.3}{:>12}{:>12}{:>12}{:>12}",
+            "{name:<width$}{:>12}{:>12}{:>16}{:>8}{:>12}{:>12}{:>12}{:>12}{:>12}",
             count(outcome.origins),
-            ratio(best_mase),
+            mase(last),
+            best.unwrap_or(NONE),
+            mase(best_error),
+            mase(tested.mase(COMBINATION)),
+            ratio(best_error),
             ratio(last),
             percent(outcome.within_band),
-            percent(peak),
+            percent(peak.map_or(f64::NAN, |score| score.covered)),
         ));
     }
     page.text

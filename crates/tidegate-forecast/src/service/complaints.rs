@@ -1,0 +1,96 @@
+//! What went wrong with snapshots, for the log.
+
+use std::convert::Infallible;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_serve::{Aggregate, Log, Problem, grouped};
+
+use super::COMPONENT;
+
+/// How often each kind is told at most.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// The most letters of a reason: it may quote what was sent, such as a name of 200 kB that stands twice.
+const LONGEST_REASON: usize = 160;
+
+/// A line now and then, never one each: whoever can reach the port could fill the log.
+pub(super) struct Complaints {
+    bad: Complaint,
+    unanswered: Complaint,
+    log: Log,
+}
+
+struct Complaint {
+    what: &'static str,
+    count: Aggregate,
+    /// Why, the last time.
+    last: Mutex<String>,
+}
+
+impl Complaints {
+    pub(super) fn new(log: Log) -> Self {
+        Self { bad: Complaint::new("Snapshot can't be used"), unanswered: Complaint::new("Snapshot not answered"), log }
+    }
+
+    /// A snapshot was none; the first of its problems is told.
+    pub(super) fn note_bad(&self, problems: &[Problem]) {
+        let reason = match problems.first() {
+            Some(Problem { path, message }) if path.is_empty() => message.clone(),
+            Some(Problem { path, message }) => format!("`{path}`: {message}"),
+            None => String::new(),
+        };
+        self.bad.note(&reason, &self.log);
+    }
+
+    /// A snapshot was good, but there is no advice.
+    pub(super) fn note_unanswered(&self, reason: &str) {
+        self.unanswered.note(reason, &self.log);
+    }
+
+    /// Tells what has waited long enough, for as long as it is polled.
+    pub(super) async fn tell_from_time_to_time(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(TOLD_EVERY / 10).await;
+            self.tell(|count| count.take_due(Instant::now()));
+        }
+    }
+
+    /// Tells what was not told yet, at the end.
+    pub(super) fn tell_rest(&self) {
+        self.tell(Aggregate::take_rest);
+    }
+
+    fn tell(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
+        for complaint in [&self.bad, &self.unanswered] {
+            complaint.tell(take(&complaint.count), &self.log);
+        }
+    }
+}
+
+impl Complaint {
+    fn new(what: &'static str) -> Self {
+        Self { what, count: Aggregate::new(TOLD_EVERY, Instant::now()), last: Mutex::default() }
+    }
+
+    fn note(&self, reason: &str, log: &Log) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = harmless(reason);
+        self.tell(self.count.note(Instant::now()), log);
+    }
+
+    fn tell(&self, count: Option<u64>, log: &Log) {
+        let Some(count) = count else { return };
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = if count == 1 { String::new() } else { format!("{} times, last: ", grouped(count)) };
+        log.warn(COMPONENT, format_args!("{} ({times}{last})", self.what));
+    }
+}
+
+/// Short, and without what steers a terminal: a log in JSON leaves some of that as it is.
+fn harmless(reason: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    let mut text: String = reason.chars().take(LONGEST_REASON).map(plain).collect();
+    if reason.chars().nth(LONGEST_REASON).is_some() {
+        text.push('…');
+    }
+    text
+}
