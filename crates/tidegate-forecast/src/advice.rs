@@ -81,8 +81,12 @@ const TIGHTENED: f64 = 0.8;
 const EVEN_SPAN: f64 = 2.0;
 /// Of a limit that will be all used: what is let in at once is what the target bears in so many seconds, or a short queue before it would overflow.
 const AT_ONCE: f64 = 0.1;
+/// A bucket that holds less refuses by chance what its rate would let in.
+const LEAST_AT_ONCE: f64 = 10.0;
 /// From this share of what may be let in on a limit will be all used. More is not seen: what an attack brings is learnt as the capacity.
 const FULL: f64 = 0.95;
+/// What was seen so stays so down to this share: no to and fro.
+const STILL_FULL: f64 = 0.8;
 /// How long an advice to tighten holds, in seconds; others hold as long as the forecast.
 const TIGHT_FOR: f64 = 30.0;
 /// How often an algorithm's window must be longer than a burst for another algorithm to be better.
@@ -157,29 +161,31 @@ fn bounded(numbers: &Numbers, bounds: Bounds) -> Numbers {
 struct Shape {
     numbers: Numbers,
     reason: Option<String>,
-    /// Whether raises let no more in at once than the target bears.
-    is_even: bool,
+    /// How much is let in at once, at most, from which rate on.
+    evened: Option<Evened>,
+}
+
+/// A limit that will be all used.
+#[derive(Clone, Copy)]
+struct Evened {
+    from_rate: f64,
+    at_once: u64,
 }
 
 impl Shape {
     fn of(numbers: Numbers) -> Self {
-        Self { numbers, reason: None, is_even: false }
+        Self { numbers, reason: None, evened: None }
     }
 
-    /// The same at the rate that a rise needs.
-    fn raised(&self, rate: f64) -> Numbers {
-        let raised = self.numbers.with_rate(rate);
-        if self.is_even { evenly(raised) } else { raised }
-    }
-}
-
-/// A bucket that holds what comes in a moment.
-fn evenly(numbers: Numbers) -> Numbers {
-    match numbers {
-        Numbers::Bucket { algorithm, fill_rate, .. } => {
-            Numbers::Bucket { algorithm, capacity: (fill_rate * AT_ONCE).ceil().max(1.0) as u64, fill_rate }
+    /// The same at this rate.
+    fn at(&self, rate: f64) -> Numbers {
+        let raised = if rate > self.numbers.rate() { self.numbers.with_rate(rate) } else { self.numbers.clone() };
+        match (self.evened, raised) {
+            (Some(evened), Numbers::Bucket { algorithm, capacity, fill_rate }) if rate >= evened.from_rate => {
+                Numbers::Bucket { algorithm, capacity: capacity.min(evened.at_once), fill_rate }
+            }
+            (_, raised) => raised,
         }
-        window @ Numbers::Window { .. } => window,
     }
 }
 
@@ -197,26 +203,31 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
             let numbers = Numbers::Window { algorithm: Windowed::Sliding, limit, window };
             Shape { reason: Some(reason), ..Shape::of(numbers) }
         }
-        Numbers::Window { limit, window, .. }
-            if situation.bounds.may_switch
-                && (AT_ONCE..=EVEN_SPAN).contains(&window)
-                && will_be_full(situation, forecast) =>
-        {
-            let bucket = Numbers::Bucket { algorithm: Bucketed::Token, capacity: limit, fill_rate: base.rate() };
-            let is_full = base.rate() >= situation.bounds.highest();
-            let reason =
-                "as much as the target bears is expected, or more: a bucket lets it in evenly, a window all at once"
-                    .to_owned();
-            Shape { numbers: if is_full { evenly(bucket) } else { bucket }, reason: Some(reason), is_even: true }
+        Numbers::Window { limit, window, .. } if window <= EVEN_SPAN => {
+            match evened(situation, forecast, limit, window) {
+                Some(evened) => {
+                    let numbers =
+                        Numbers::Bucket { algorithm: Bucketed::Token, capacity: limit, fill_rate: base.rate() };
+                    let reason =
+                        "all that may be let in will be used: a bucket lets it in evenly, a window all at once";
+                    Shape { numbers, reason: Some(reason.to_owned()), evened: Some(evened) }
+                }
+                None => Shape::of(base),
+            }
         }
         base => Shape::of(base),
     }
 }
 
-/// Whether all will be used that may be let in, by what the target bears.
-fn will_be_full(situation: &Situation<'_>, forecast: &Forecast) -> bool {
+/// How a short window is evened out, if all will be used that may be let in and the target can't bear a window's worth of it at once.
+fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f64) -> Option<Evened> {
     let bounds = situation.bounds;
-    bounds.capacity.is_some() && forecast.highest(0.5) >= FULL * bounds.highest()
+    let capacity = bounds.capacity.filter(|_| bounds.may_switch)?;
+    let borne = (capacity * AT_ONCE).max(LEAST_AT_ONCE);
+    let is_bucket = matches!(situation.numbers, Numbers::Bucket { .. });
+    let full = bounds.highest() * if is_bucket { STILL_FULL } else { FULL };
+    let is_full = forecast.highest(0.5) >= full && borne < bounds.highest() * window;
+    is_full.then(|| Evened { from_rate: bounds.highest() * FULL, at_once: limit.min(borne.round() as u64) })
 }
 
 /// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come on the average, and
@@ -264,7 +275,7 @@ fn tightened(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> O
 
 /// The operator's numbers, and more in time for rises.
 fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advice {
-    let usual = &shape.numbers;
+    let usual = &shape.at(shape.numbers.rate());
     let horizon = forecast.mean.len() as f64 * f64::from(forecast.step);
     let predicted = forecast.highest(0.5);
     let needed = need(forecast, situation.history, usual.span());
@@ -278,7 +289,7 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
     let mut numbers = usual.clone();
     let mut schedule = Vec::new();
     for rise in &found {
-        let raised = shape.raised(rise.rate.min(situation.bounds.highest()).max(usual.rate()));
+        let raised = shape.at(rise.rate.min(situation.bounds.highest()));
         if raised == *usual {
             continue;
         }

@@ -171,9 +171,45 @@ fn a_short_window_that_will_be_full_becomes_a_bucket_that_lets_in_evenly() {
         let all = advice(&case(window(algorithm, 400, 1.0), path.clone(), bears(250.0)));
         assert_eq!((all.numbers, all.schedule), (bucket(25, 250.0), vec![]));
     }
-    // A window of a moment is even by itself.
-    let short = window(Windowed::Fixed, 5, 0.05);
-    assert_eq!(advice(&case(short.clone(), path, bears(250.0))).numbers, short);
+    // A window of a moment is even by itself, and so is one whose worth the target bears at once.
+    for (base, bounds) in [
+        (window(Windowed::Fixed, 5, 0.05), bears(250.0)),
+        (window(Windowed::Fixed, 100, 1.0), Bounds { ceiling: Some(100.0), ..bears(1_000.0) }),
+    ] {
+        assert_eq!(advice(&case(base.clone(), path.clone(), bounds)).numbers, base);
+    }
+    // A ceiling below what the target bears: what comes at once is the target's to bear, not the ceiling's.
+    let ceiling = Bounds { ceiling: Some(300.0), ..bears(2_000.0) };
+    let below = advice(&case(window(Windowed::Fixed, 100, 1.0), path.clone(), ceiling));
+    assert_eq!(below.schedule[0].numbers, bucket(100, 300.0));
+    // A small target: by chance a bucket of two would refuse what its rate lets in.
+    let small = advice(&case(window(Windowed::Fixed, 15, 1.0), path, bears(20.0)));
+    assert_eq!(small.numbers, bucket(10, 20.0));
+}
+
+#[test]
+fn only_the_rise_that_fills_it_is_evened_and_there_is_no_to_and_fro() {
+    let mut path = vec![60.0; 60];
+    path[10..15].fill(120.0);
+    path[40..45].fill(1_000.0);
+    let base = window(Windowed::Fixed, 100, 1.0);
+    let advised = advice(&case(base.clone(), path, bears(250.0)));
+    let steps: Vec<Numbers> = advised.schedule.iter().map(|step| step.numbers.clone()).collect();
+    assert_eq!(steps, [bucket(100, 120.0), bucket(100, 100.0), bucket(25, 250.0), bucket(100, 100.0)]);
+    // Nearly full: a window stays one, and a bucket too.
+    let nearly = sure(&[220.0; 60]);
+    let series = Series::new(1, 10);
+    for (in_force, algorithm) in [(base.clone(), "fixed"), (bucket(100, 100.0), "token")] {
+        let advised = advise(&Situation {
+            timestamp: NOW as f64,
+            forecast: Some(&nearly),
+            history: series.history(),
+            numbers: &in_force,
+            base: &base,
+            bounds: bears(250.0),
+        });
+        assert_eq!(advised.numbers.algorithm(), algorithm);
+    }
 }
 
 #[test]

@@ -7,12 +7,13 @@
 //! - [`sampler`] makes seconds of counters, [`ledger`] keeps them, [`snapshot`] tells the forecaster of them, [`score`] judges its forecasts.
 //! - [`driver`] is the edge: a task on the main runtime that looks at the counters each second, asks ([`asking`]), and puts in force what the
 //!   pilot wants through [`Control::adapt`](crate::control::Control::adapt). No request ever waits for it.
-//! - Gateways that share the limit through Redis have one pilot among them: [`seat`] is a gateway's place in their council, [`assembly`] adds up
+//! - Of gateways that share the limit through Redis one decides, and the pilots of the others stand where it says: [`seat`] is a gateway's place in their council, [`assembly`] adds up
 //!   what they report, [`decree`] is what they follow.
 
 mod asking;
 mod assembly;
 mod attack;
+mod autopilot;
 mod ceiling;
 mod counted;
 mod course;
@@ -40,6 +41,7 @@ use tidegate_policy::Timestamp;
 use tidegate_serve::Exposition;
 use tokio::sync::Notify;
 
+pub use autopilot::{Autopilot, Told};
 pub(crate) use driver::run;
 
 use crate::config::model::AdaptiveMode;

@@ -59,12 +59,16 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     if text.trim().is_empty() {
         return Ok(Config::default());
     }
+    parse_any(text).map_err(InvalidConfig::Syntax)
+}
+
+/// The same for any other file of that kind. An error says where, and repeats nothing of what stands there.
+pub fn parse_any<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.trim_start().starts_with('{') {
         // First for names that stand twice, then with the places of all other mistakes.
-        tidegate_serve::json::read(text.as_bytes())
-            .map_err(|error| InvalidConfig::Syntax(syntax::json(&error, &FieldPath::default())))?;
+        tidegate_serve::json::read(text.as_bytes()).map_err(|error| syntax::json(&error, &FieldPath::default()))?;
         let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
-        return read.map_err(|error| InvalidConfig::Syntax(syntax::json(error.inner(), &FieldPath::of(error.path()))));
+        return read.map_err(|error| syntax::json(error.inner(), &FieldPath::of(error.path())));
     }
     let options = serde_saphyr::options! { with_snippet: false };
     let mut place = FieldPath::default();
@@ -74,5 +78,5 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
             error.into_inner()
         })
     });
-    read.map_err(|error| InvalidConfig::Syntax(syntax::yaml(&error, &place)))
+    read.map_err(|error| syntax::yaml(&error, &place))
 }

@@ -40,5 +40,6 @@ mod tunnel;
 mod upstream;
 mod vetting;
 
+pub use adapt::{Autopilot, Told};
 pub use control::Source;
 pub use server::{Handle, NotStarted, Server};

@@ -55,7 +55,8 @@ impl fmt::Debug for Topology {
 }
 
 impl Topology {
-    /// Where it is, without logins, for people and as a name: `host:port[/db]` of the first host; behind sentinels the master's name too.
+    /// Where it is, without logins, for people and as a name: `host:port[/db]` of the first host; behind sentinels the master's name and the
+    /// database.
     pub fn place(&self) -> String {
         let place = |url: &str| {
             let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -63,8 +64,9 @@ impl Topology {
         };
         match &self.hosts {
             Hosts::Single { url } => place(url),
-            Hosts::Sentinel { sentinels, master, .. } => {
-                format!("{}/{master}", sentinels.first().map_or_else(String::new, |url| place(url)))
+            Hosts::Sentinel { sentinels, master, login } => {
+                let sentinel = sentinels.first().map_or_else(String::new, |url| place(url));
+                format!("{sentinel}/{master}/{}", login.database)
             }
             Hosts::Cluster { nodes, .. } => nodes.first().map_or_else(String::new, |url| place(url)),
         }
@@ -292,7 +294,7 @@ mod tests {
         for (url, place) in [
             ("redis://127.0.0.1:6379", "127.0.0.1:6379"),
             ("rediss://ann:s3cret@cache.example:6380/3", "cache.example:6380/3"),
-            ("redis+sentinel://ann:s3cret@a:1,b:2/main/3", "a:1/main"),
+            ("redis+sentinel://ann:s3cret@a:1,b:2/main/3", "a:1/main/3"),
             ("redis+cluster://ann:s3cret@a:1,b:2", "a:1"),
         ] {
             assert_eq!(url.parse::<Topology>().expect("an address").place(), place);

@@ -9,7 +9,7 @@ use tidegate_serve::{Aggregate, Log, Problem, grouped};
 use super::COMPONENT;
 
 /// How often each kind is told at most.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
+pub(super) const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// The most letters of a reason: it may quote what was sent, such as a name of 200 kB that stands twice.
 const LONGEST_REASON: usize = 160;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_serve::Log;
+use tidegate_serve::{Aggregate, Log};
 use tokio::sync::{mpsc, oneshot};
 
 use super::metrics::Metrics;
-use super::{COMPONENT, MOST_SOURCES, Settings, state};
+use super::{COMPONENT, MOST_SOURCES, Settings, complaints, state};
 use crate::advice::Advice;
 use crate::snapshot::Snapshot;
 use crate::{Adviser, Forecaster, History, Model, NotLearnt, Policy, ProphetModel, Season};
@@ -29,6 +29,8 @@ pub(super) struct Worker {
     turn: u64,
     written: Instant,
     is_written: bool,
+    /// Series that made room: told now and then.
+    forgotten: Aggregate,
 }
 
 struct Known {
@@ -65,6 +67,7 @@ impl Worker {
             turn: 0,
             written: Instant::now(),
             is_written: true,
+            forgotten: Aggregate::new(complaints::TOLD_EVERY, Instant::now()),
         };
         for (name, kept) in kept {
             let mut adviser = worker.adviser().with_capacity(kept.capacity);
@@ -131,8 +134,11 @@ impl Worker {
         }
         let oldest = self.sources.iter().min_by_key(|(_, known)| known.turn).map(|(name, _)| name.clone());
         if let Some(oldest) = oldest {
-            log.warn(COMPONENT, format_args!("more than {MOST_SOURCES} series: one is forgotten"));
             self.sources.remove(&oldest);
+            if let Some(count) = self.forgotten.note(Instant::now()) {
+                let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+                log.warn(COMPONENT, format_args!("more than {MOST_SOURCES} series: one is forgotten{times}"));
+            }
         }
     }
 

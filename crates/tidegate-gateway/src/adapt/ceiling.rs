@@ -167,8 +167,12 @@ impl Ceiling {
             (self.overloaded, self.last_low) = (0, None);
             return self.grow(rates);
         }
+        if !rates.is_enforced {
+            self.overloaded = 0;
+            return None;
+        }
         self.overloaded = self.overloaded.saturating_add(1);
-        if self.overloaded < PATIENCE || !rates.is_enforced {
+        if self.overloaded < PATIENCE {
             return None;
         }
         let low = latency.map(|latency| latency.low);

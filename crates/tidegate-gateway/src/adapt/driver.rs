@@ -63,6 +63,8 @@ struct Driver {
     pilot: Pilot,
     /// Among those that share the limit; none if it is this gateway's alone.
     seat: Option<Seat>,
+    /// Where others stood when that was last told.
+    followed: Option<(LimitNumbers, bool)>,
     sampler: Sampler,
     ledger: Ledger,
     score: Score,
@@ -120,6 +122,7 @@ impl Driver {
             return Self::can_not(gateway, limit);
         };
         gateway.adaptation.keep(settings.history);
+        gateway.adaptation.gauges.begin();
         gateway.adaptation.gauges.base.set(pilot.base_rate());
         let seat = Seat::take(limit, gateway.store());
         gateway.adaptation.gauges.holder.store(seat.is_none(), Relaxed);
@@ -131,6 +134,7 @@ impl Driver {
             generation: plan.generation,
             pilot,
             seat,
+            followed: None,
             sampler,
             ledger: Ledger::default(),
             score: Score::default(),
@@ -250,8 +254,12 @@ impl Driver {
             let clip = self.pilot.is_attacked().then(|| self.pilot.hard_ceiling());
             self.ledger.push(second, clip);
         }
+        self.tell_ceiling(gateway);
+    }
+
+    fn tell_ceiling(&self, gateway: &Gateway) {
         let ceiling = self.pilot.measured_ceiling().unwrap_or_else(|| self.pilot.hard_ceiling());
-        gauges.ceiling.set(rounded(ceiling));
+        gateway.adaptation.gauges.ceiling.set(rounded(ceiling));
     }
 
     /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
@@ -289,22 +297,24 @@ impl Driver {
             Turn::Same => {}
             Turn::Mine => {
                 telling::turn(gateway, now, limit.name(), true);
-                self.pilot.begin(base.clone(), soft);
-                if let Some(decreed) = &decreed {
-                    self.pilot.inherit(decreed.clone(), now);
+                if decreed.is_some() {
                     self.next_ask = now;
                 }
+                self.pilot.take_over(decreed.clone(), base.clone(), soft, now);
+                self.beside = Beside::default();
             }
-            Turn::Others => telling::turn(gateway, now, limit.name(), false),
-        }
-        // Who is left alone goes on from what it followed last.
-        if !self.decides() && counting(gateway, limit) != Counting::Apart {
-            self.pilot.begin(base.clone(), soft);
-            if let Some(decreed) = decreed {
-                self.pilot.inherit(decreed, now);
+            Turn::Others => {
+                telling::turn(gateway, now, limit.name(), false);
+                gateway.adaptation.gauges.begin();
+                (self.beside, self.outage, self.score) = (Beside::default(), Outage::default(), Score::default());
             }
         }
         self.learn(gateway, plan, heard.seconds);
+        // Who is left alone goes on from what it followed last. Who is not stands where all stand, whatever it has learnt just now.
+        if !self.decides() && counting(gateway, limit) != Counting::Apart {
+            self.pilot.follow(decreed, base.clone(), soft, now);
+        }
+        self.tell_ceiling(gateway);
     }
 
     fn ask_if_due(&mut self, gateway: &Arc<Gateway>, plan: &Plan, now: Timestamp) {
@@ -392,7 +402,10 @@ impl Driver {
         match gateway.control.adapt(gateway, overlay, self.generation).await {
             Ok(()) => {
                 self.unfit = None;
-                if !self.decides() && counting == Counting::AsMeant {
+                let standing = self.pilot.standing();
+                let is_news = self.followed.replace(standing.clone()) != Some(standing);
+                // A ceiling that moves from second to second is told when it begins and ends.
+                if is_news && !self.decides() && counting == Counting::AsMeant {
                     telling::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
                 }
             }

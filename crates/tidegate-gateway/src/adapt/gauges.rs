@@ -62,6 +62,16 @@ impl Default for Gauges {
 }
 
 impl Gauges {
+    /// Nothing is known yet, or no longer, because another gateway adapts: what was true of before must not wake anybody.
+    pub(crate) fn begin(&self) {
+        self.misses.store(0, Relaxed);
+        self.stale.store(false, Relaxed);
+        self.attack.store(false, Relaxed);
+        for figure in [&self.predicted, &self.observed, &self.error, &self.ceiling] {
+            figure.set(f64::NAN);
+        }
+    }
+
     /// The forecaster was asked: what came of it.
     pub(crate) fn asked(&self, miss: Option<&Miss>) {
         let Some(miss) = miss else { return self.answered.inc() };

@@ -105,7 +105,8 @@ impl Guard<'_> {
             caps.push(Cap::Step(rate));
         }
         let may_have = wanted.algorithm == self.held.algorithm || self.may_switch;
-        let shape = if may_have { self.at_once(wanted, rate, &mut caps) } else { at_rate(self.held, rate) };
+        let shape = if may_have { *wanted } else { kept_by(self.held, wanted) };
+        let shape = self.at_once(&shape, rate, &mut caps);
         let numbers = made(&shape, floor, self.soft, accepts)?;
         Ok(Bounded { numbers, caps, not_yet: (!may_have).then_some(wanted.algorithm) })
     }
@@ -149,6 +150,12 @@ pub(crate) fn made(shape: &Shape, floor: f64, soft: u64, accepts: Accepts<'_>) -
     // What can't be had exactly is had nearby.
     let exact = (is_low && !has_bucket(shape.algorithm)).then(|| with(&shape.whole()).ok()).flatten();
     Ok(exact.unwrap_or(numbers))
+}
+
+/// What is wanted, by the algorithm that is held. A bucket lets in at once what is wanted to come at once; what a window does, its length says.
+pub(crate) fn kept_by(held: &Shape, wanted: &Shape) -> Shape {
+    let span = if has_bucket(held.algorithm) { wanted.span } else { held.span };
+    Shape { algorithm: held.algorithm, span, ..*wanted }
 }
 
 /// The same at another rate.

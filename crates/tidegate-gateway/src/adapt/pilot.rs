@@ -9,7 +9,7 @@ use super::attack::{Attack, AttackEvent};
 use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
 use super::course::{Course, Due};
 use super::decree::Decreed;
-use super::guard::{Accepts, Bounded, Cap, Guard, at_rate, made};
+use super::guard::{Accepts, Bounded, Cap, Guard, at_rate, kept_by, made};
 use super::recommendation::Recommendation;
 use super::second::Second;
 use crate::config::numbers::LimitNumbers;
@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
     Capped,
     /// It says what is in force already.
     Unchanged,
-    /// It waits for Redis: there are no limits now.
+    /// It waits for Redis: there are no limits now, or each gateway keeps its own.
     Deferred,
     /// It waits for the end of an attack.
     Frozen,
@@ -147,6 +147,12 @@ impl Pilot {
         Some(Self::with(settings.rails, ceiling, base, shape, soft))
     }
 
+    /// The same without the rest of the settings.
+    pub(crate) fn of(rails: Rails, latency: Option<Duration>, errors: f64, base: LimitNumbers) -> Option<Self> {
+        let shape = base.shape()?;
+        Some(Self::with(rails, Ceiling::new(latency, errors), base, shape, 0))
+    }
+
     fn with(rails: Rails, ceiling: Ceiling, base: LimitNumbers, base_shape: Shape, soft: u64) -> Self {
         Self {
             rails,
@@ -174,7 +180,7 @@ impl Pilot {
     }
 
     /// Begins anew with these numbers of the operator's. What was learnt of the upstream stays. False if they have no rate.
-    pub(crate) fn begin(&mut self, base: LimitNumbers, soft: u64) -> bool {
+    fn begin(&mut self, base: LimitNumbers, soft: u64) -> bool {
         let Some(shape) = base.shape() else { return false };
         let mut ceiling = std::mem::replace(&mut self.ceiling, Ceiling::new(None, 1.0));
         ceiling.lift();
@@ -212,8 +218,31 @@ impl Pilot {
         Some(Decreed { numbers: within(decreed.numbers)?, bound: decreed.bound.map(|bound| bound.max(floor)), ends })
     }
 
+    /// From now on it is this gateway that decides, from what all follow. What it has measured itself while nobody decided stays: an upstream
+    /// does not get well because Redis is back.
+    pub(crate) fn take_over(&mut self, decreed: Option<Decreed>, base: LimitNumbers, soft: u64, now: Timestamp) {
+        let own = self.ceiling.bound();
+        self.follow(decreed, base, soft, now);
+        let bound = self.ceiling.bound().into_iter().chain(own).reduce(f64::min);
+        self.ceiling.inherit(bound);
+    }
+
+    /// Stands where all are to stand: at what another gateway has decided, or at the operator's numbers.
+    pub(crate) fn follow(&mut self, decreed: Option<Decreed>, base: LimitNumbers, soft: u64, now: Timestamp) {
+        self.begin(base, soft);
+        if let Some(decreed) = decreed {
+            self.inherit(decreed, now);
+        }
+    }
+
+    /// What was recommended, without what is measured; and whether that lowers it.
+    pub(crate) fn standing(&self) -> (LimitNumbers, bool) {
+        let is_lowered = self.ceiling.bound().is_some_and(|bound| bound < self.held_shape.rate_per_second);
+        (self.held.clone(), is_lowered)
+    }
+
     /// Begins with what another gateway has decided, at this moment.
-    pub(crate) fn inherit(&mut self, decreed: Decreed, now: Timestamp) {
+    fn inherit(&mut self, decreed: Decreed, now: Timestamp) {
         let Decreed { numbers, bound, ends } = decreed;
         let Some(shape) = numbers.shape() else { return };
         // Nobody knows when it was switched, so it may have been just now.
@@ -319,16 +348,20 @@ impl Pilot {
         if self.settled == Some(due) {
             return None;
         }
-        let is_lower = |shape: &Shape| shape.rate_per_second <= self.held_shape.rate_per_second;
-        let waits = match counting {
-            Counting::AsMeant => false,
-            Counting::Nowhere => true,
-            // Nobody raises by himself what is meant for all together, but what was raised before has its end.
-            Counting::Apart => !course.shape(due).is_none_or(is_lower),
+        let may_be = |shape: &Shape| shape.rate_per_second <= self.highest_apart();
+        let why = match counting {
+            Counting::AsMeant => None,
+            Counting::Nowhere => {
+                Some("Redis is away, and with it the limits; the newest recommendation is applied when it is back")
+            }
+            // What was raised before has its end all the same.
+            Counting::Apart if course.shape(due).is_none_or(may_be) => None,
+            Counting::Apart => {
+                Some("Redis is away, and each gateway limits by itself: nothing is raised until it is back")
+            }
         };
-        if waits {
+        if let Some(why) = why {
             let is_new = self.waits.replace(Waits::Store) != Some(Waits::Store);
-            let why = "Redis is away, and with it the limits; the newest recommendation is applied when it is back";
             return is_new.then(|| self.told(Verdict::Deferred, why.to_owned()));
         }
         if self.waits == Some(Waits::Store) {
@@ -338,7 +371,7 @@ impl Pilot {
         if is_early || self.waits == Some(Waits::Attack(due)) {
             return None;
         }
-        let Some(wanted) = course.shape(due).copied() else { return self.revert(now, accepts) };
+        let Some(wanted) = course.shape(due).copied() else { return self.revert(now, counting, accepts) };
         let bounded = match self.guard(self.may_switch(now)).bound(&wanted, accepts) {
             Ok(bounded) => bounded,
             Err(why) => {
@@ -382,13 +415,22 @@ impl Pilot {
     /// The time of what another gateway left may be over.
     fn end_inherited(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
         self.inherited.take_if(|(at, _)| *at <= now && counting != Counting::Nowhere)?;
-        self.revert(now, accepts)
+        self.revert(now, counting, accepts)
+    }
+
+    /// While each gateway limits by itself nobody raises what is meant for all together, beyond what the operator lets in.
+    fn highest_apart(&self) -> f64 {
+        self.held_shape.rate_per_second.max(self.base_shape.rate_per_second)
     }
 
     /// The time of the recommendation is over. Another algorithm returns only when it may be had; its rate does at once.
-    fn revert(&mut self, now: Timestamp, accepts: Accepts<'_>) -> Option<Decided> {
+    fn revert(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
         self.settled = Some(Due::Over);
-        let steady = self.steady.clone().unwrap_or_else(|| self.base.clone());
+        let is_too_high = |steady: &LimitNumbers| {
+            let rate = steady.shape().map_or(0.0, |shape| shape.rate_per_second);
+            counting == Counting::Apart && rate > self.highest_apart()
+        };
+        let steady = self.steady.clone().filter(|steady| !is_too_high(steady)).unwrap_or_else(|| self.base.clone());
         let shape = steady.shape()?;
         let again_at = self.switched_at.map(|at| at + self.rails.algorithm_dwell).filter(|at| *at > now);
         let waits_until = again_at.filter(|_| shape.algorithm != self.held_shape.algorithm);
@@ -396,7 +438,7 @@ impl Pilot {
         let mut numbers = steady.clone();
         if let Some(at) = waits_until {
             let floor = Guard::floor(&self.rails, &self.base_shape);
-            let kept = made(&at_rate(&self.held_shape, shape.rate_per_second), floor, self.soft, accepts);
+            let kept = made(&kept_by(&self.held_shape, &shape), floor, self.soft, accepts);
             numbers = kept.map_or_else(|_| self.held.clone(), |kept| kept.remembering(&self.base));
             why.push_str(&self.has_to_wait(shape.algorithm));
             // As if it had been left to this gateway: numbers in force, their end, and what returns then.

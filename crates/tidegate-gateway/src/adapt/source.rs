@@ -18,12 +18,15 @@ pub(crate) struct Source {
 
 impl Source {
     /// The name of the series for this limit. It is the same after a restart, and at every gateway that shares the limit: what a forecaster has
-    /// learnt stays known. Two gateways that know nothing of each other have two, or each would be advised by the mixture of both.
+    /// learnt stays known. Two gateways that know nothing of each other have two, or each would be advised by the mixture of both; unless each
+    /// calls a Redis of its own by the same name, which only an operator can tell.
     pub(super) fn of(&self, settings: &AdaptiveSettings, limit: &Limit) -> String {
         if let Some(given) = &settings.source {
             return given.to_string();
         }
         let whose = if Seat::is_for(limit) { &self.shared } else { &self.alone };
-        format!("{whose}/{}", limit.name()).chars().take(LONGEST).collect()
+        let mut name = format!("{whose}/{}", limit.name());
+        name.truncate(name.floor_char_boundary(LONGEST));
+        name
     }
 }

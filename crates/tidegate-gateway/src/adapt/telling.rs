@@ -70,6 +70,11 @@ pub(super) fn decided(
     gateway.adaptation.record(at, "decision", entry(made, verdict, beside));
 }
 
+/// What was decided, without a gateway around it.
+pub(super) fn in_words(made: &Decided) -> String {
+    format!("{}: {} ({})", made.verdict.word(), difference(&made.from, &made.to), reason(made))
+}
+
 fn entry(made: &Decided, verdict: Verdict, beside: Beside) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("verdict".to_owned(), verdict.word().into());

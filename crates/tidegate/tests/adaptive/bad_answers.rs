@@ -84,6 +84,20 @@ fn an_outage_is_told_once_and_after_some_misses_once_more() {
     gateway.wait_for_line("AI module is back after");
 }
 
+/// What the alert asks for: another address, by a reload.
+#[test]
+fn a_reload_that_names_a_forecaster_that_answers_ends_the_alarm() {
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(110)));
+    let gone = Forecaster::behaving(Behaviour::Closes);
+    let gateway = gateway(&upstream, &gone, HUNDRED, "misses: 1");
+    wait_until("it is stale", || gateway.metric("tidegate_adaptive_stale") == Some(1.0));
+    let mended = crate::setting::config(&upstream, &forecaster, HUNDRED, "misses: 1");
+    std::fs::write(&gateway.config, mended).expect("the file can be written");
+    gateway.signal("HUP");
+    wait_for_limit(&gateway, 110);
+    assert_eq!(gateway.metric("tidegate_adaptive_stale"), Some(0.0));
+}
+
 /// Nobody is there from the start: the operator's numbers are the last valid ones.
 #[test]
 fn without_any_answer_the_operators_numbers_stay() {

@@ -132,6 +132,25 @@ fn a_limit_in_memory_is_adapted_by_each_gateway_itself() {
     assert!(is_holder(&one) && is_holder(&other));
 }
 
+/// Who follows has little to do and sees nothing wrong itself: what the one that adapts has measured counts all the same, to the request.
+#[test]
+fn who_follows_keeps_to_what_was_measured() {
+    let (server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));
+    let (upstream, state) = crate::measured::upstream();
+    let [holder, follower] = two(&upstream, &server, &forecaster.section("errors: 0.2, floor: 60"));
+    let _load = crate::load::Load::start(&holder, 3, std::time::Duration::from_millis(20));
+    state.store(crate::measured::FAILING, std::sync::atomic::Ordering::Relaxed);
+    wait_for_limit(&holder, 60);
+    wait_for_limit(&follower, 60);
+    let asked = forecaster.count();
+    wait_until("some seconds pass", || {
+        assert_eq!(limit(&follower)["limit"], 60);
+        forecaster.count() >= asked + 5
+    });
+    let told = follower.lines().iter().filter(|line| line.contains("AI update followed")).count();
+    assert!(told <= 2, "once when it begins, not each second: {told}");
+}
+
 /// Something else under the council's keys: nobody adapts, and it is told why.
 #[test]
 fn what_is_not_ours_in_redis_is_told() {

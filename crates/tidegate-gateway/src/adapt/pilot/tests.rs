@@ -260,6 +260,57 @@ fn counted_apart_a_limit_only_falls() {
     heir.pilot.inherit(raised.pilot.decreed().expect("it is raised"), at(1_014.0));
     heir.counting = Counting::Apart;
     assert_eq!((heir.look(1_059.0), heir.look(1_060.0)), ((None, 240), (Some(Verdict::Reverted), 100)));
+    // Back to what a recommendation set before would be a raise, too: as far as the operator's numbers it may go.
+    let mut tight = Flight::new(RAILS);
+    tight.receive(1_000.0, &window(150));
+    tight.look(1_000.0);
+    let dip = json!({"algorithm": "fixed", "limit": 60, "window": 1, "validFor": 10, "schedule": [{"after": 9, "limit": 60}]});
+    tight.receive(1_002.0, &dip);
+    assert_eq!(tight.look(1_002.0), (Some(Verdict::Applied), 60));
+    tight.counting = Counting::Apart;
+    assert_eq!(tight.look(1_012.0), (Some(Verdict::Reverted), 100));
+}
+
+/// Redis is back, and with it nothing that anybody decided: what was cut meanwhile was cut for a reason.
+#[test]
+fn who_takes_over_keeps_what_it_has_measured_itself() {
+    let mut flight = Flight::new(RAILS);
+    (0..8).for_each(|_| drop(flight.second(100, 0, 80.0)));
+    let lowered = flight.limit();
+    assert!(lowered < 70, "{lowered}");
+    flight.pilot.take_over(None, numbers(&window(100)), 0, at(1_000.0));
+    assert_eq!(flight.limit(), lowered);
+    // Of two bounds the lower counts.
+    let mut other = Flight::new(RAILS);
+    (0..5).for_each(|_| drop(other.second(100, 0, 80.0)));
+    let decreed = other.pilot.decreed().expect("a bound");
+    flight.pilot.take_over(Some(decreed.clone()), numbers(&window(100)), 0, at(1_001.0));
+    assert_eq!(flight.limit(), lowered);
+    // Who follows stands where all stand.
+    flight.pilot.follow(Some(decreed), numbers(&window(100)), 0, at(1_002.0));
+    assert_eq!(flight.limit(), other.limit());
+    flight.pilot.follow(None, numbers(&window(100)), 0, at(1_003.0));
+    assert_eq!(flight.limit(), 100);
+}
+
+/// A bucket for a full spike lets little in at once. When the spike is over and the window may not be had yet, the bucket lets in what it did.
+#[test]
+fn a_bucket_that_has_to_stand_in_for_a_window_lets_in_as_much_at_once() {
+    let mut flight = Flight::new(RAILS);
+    let spike = json!({"algorithm": "token", "capacity": 25, "fillRate": 250, "validFor": 10,
+        "schedule": [{"after": 5, "fillRate": 250}]});
+    flight.receive(1_000.0, &spike);
+    let words = |flight: &Flight| flight.pilot.numbers(&any).to_string();
+    flight.pilot.look(at(1_000.0), Counting::AsMeant, &any);
+    assert_eq!(words(&flight), "algorithm=token, capacity=25, fillRate=250");
+    flight.receive(1_002.0, &window(100));
+    flight.pilot.look(at(1_002.0), Counting::AsMeant, &any);
+    assert_eq!(words(&flight), "algorithm=token, capacity=100, fillRate=100");
+    flight.receive(1_004.0, &spike);
+    flight.pilot.look(at(1_004.0), Counting::AsMeant, &any);
+    assert_eq!(words(&flight), "algorithm=token, capacity=25, fillRate=250");
+    flight.pilot.look(at(1_014.0), Counting::AsMeant, &any);
+    assert_eq!(words(&flight), "algorithm=token, capacity=100, fillRate=100", "also when nobody speaks any more");
 }
 
 /// A cut that nobody feels helps nobody: it would only leave too low a limit behind.
@@ -272,8 +323,11 @@ fn while_nothing_is_limited_nothing_is_cut() {
         let events = flight.pilot.observe(&second, slow, false, &any);
         assert_eq!((events.ceiling, flight.limit()), (None, 100));
     }
-    let events = flight.pilot.observe(&second, slow, true, &any);
-    assert_eq!((events.ceiling.map(|made| made.verdict), flight.limit()), (Some(Verdict::Lowered), 90));
+    let enforced: Vec<_> = (0..3).filter_map(|_| flight.pilot.observe(&second, slow, true, &any).ceiling).collect();
+    assert_eq!(
+        (enforced.iter().map(|made| made.verdict).collect::<Vec<_>>(), flight.limit()),
+        (vec![Verdict::Lowered], 90)
+    );
 }
 
 #[test]
@@ -329,7 +383,7 @@ fn an_algorithm_waits_for_its_time() {
     );
     flight.receive(299.0, &window(90));
     let decided = flight.pilot.look(at(299.0), Counting::AsMeant, &any).expect("a decision");
-    assert_eq!(decided.to.to_string(), "algorithm=token, capacity=225, fillRate=90");
+    assert_eq!(decided.to.to_string(), "algorithm=token, capacity=90, fillRate=90");
     assert!(decided.why.contains("`fixed` has to wait"), "{}", decided.why);
     flight.receive(300.0, &window(95));
     assert_eq!(flight.look(300.0), (Some(Verdict::Applied), 95));
@@ -409,7 +463,7 @@ fn an_algorithm_whose_time_is_over_waits_for_the_next_one_too() {
     };
     assert_eq!(look(1_000.0).1, "algorithm=token, capacity=200, fillRate=80");
     look(1_000.5);
-    let back = "algorithm=token, capacity=250, fillRate=100".to_owned();
+    let back = "algorithm=token, capacity=100, fillRate=100".to_owned();
     assert_eq!(look(1_001.0), (Some(Verdict::Reverted), back.clone(), Some(at(1_300.0))));
     assert_eq!(look(1_299.9), (None, back, Some(at(1_300.0))));
     let base = numbers(&window(100)).to_string();
