@@ -7,8 +7,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: setup
-setup: ## install what the tests need (redis-server, by apt-get)
-	@scripts/setup redis-server
+setup: ## install what the tests need (redis-server, chromium, prometheus, PyYAML, by apt-get)
+	@scripts/setup redis-server chromium prometheus python3-yaml
 
 .PHONY: setup-bench
 setup-bench: ## install what the benchmarks need besides (nginx, wrk, hey)
@@ -19,11 +19,29 @@ check: ## the fast inner loop: compile and lint
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: setup ## the one test command: format, lint, all tests, doc tests
+test: setup ## the one test command: format, lint, all tests, the report in a browser, the deployment, doc tests
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --workspace
+	$(MAKE) --no-print-directory check-report check-deployment
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+REPORT := crates/tidegate-lab/report
+
+.PHONY: check-report
+check-report: ## the lab's report in a browser: with made-up results, and with those of all scenarios in simulated time
+	cd $(REPORT) && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build && npm test
+	cargo run --quiet -p tidegate -- lab simulate --out target/lab
+	cd $(REPORT) && REPORT="$(CURDIR)/target/lab/report.html" npm test
+
+.PHONY: check-deployment
+check-deployment: ## compose, rules and dashboards against the real services and a real Prometheus (no containers)
+	cargo build --quiet -p tidegate
+	scripts/check-deployment target/debug/tidegate
+
+.PHONY: lab
+lab: setup ## all scenarios live, in about 20 minutes: lab-report/report.html
+	cargo run --quiet --release -p tidegate -- lab run
 
 .PHONY: bench
 bench: setup ## what a decision costs: a table, and target/bench/decisions.json

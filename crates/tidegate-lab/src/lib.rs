@@ -1,4 +1,33 @@
-//! Experiments. For now the [`target`]: a service to protect, whose capacity is known and whose faults are switched at run
-//! time.
+//! Experiments: what a limit does to a load, live and in simulated time.
+//!
+//! A [`Scenario`] says which load comes, what it meets and what goes wrong. [`simulate`] runs it on the very objects that decide in a gateway, without a clock: the same
+//! seed gives the same [`Outcome`]. An [`oracle`] judges every decision by the exact definition of the limit, [`Scores`] are the figures of it all, and a [`Report`]
+//! tells them to people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are switched at run time.
 
+pub mod live;
+mod observation;
+pub mod oracle;
+pub mod report;
+mod run;
+pub mod scenario;
+mod scores;
+mod simulation;
 pub mod target;
+
+pub use observation::{Observation, Row, Tally};
+pub use report::Report;
+pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction, Variant};
+pub use scenario::{InvalidScenario, Scenario};
+pub use scores::{FORMULAS, Latency, Peak, Scores, peaks};
+pub use simulation::simulate;
+
+/// The scenarios that come with it: name and text.
+pub const SCENARIOS: [(&str, &str); 7] = [
+    ("normal", include_str!("../../../scenarios/normal.yaml")),
+    ("spikes", include_str!("../../../scenarios/spikes.yaml")),
+    ("attack", include_str!("../../../scenarios/attack.yaml")),
+    ("attack-by-client", include_str!("../../../scenarios/attack-by-client.yaml")),
+    ("boundary", include_str!("../../../scenarios/boundary.yaml")),
+    ("outage", include_str!("../../../scenarios/outage.yaml")),
+    ("forecaster", include_str!("../../../scenarios/forecaster.yaml")),
+];

@@ -32,3 +32,4 @@ pub use record::{Cause, Coarse, Counts, End, Fine, Missed, NotAlike, Record, Sam
 pub use report::{CannotMerge, Ended, InvalidReport, Judged, Reading, Report, Unit, Verdict};
 pub use run::{NotConstant, NotStarted, Run};
 pub use schedule::{Arrivals, Schedule};
+pub use sender::Observer;

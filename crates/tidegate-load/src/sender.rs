@@ -53,7 +53,12 @@ pub(crate) struct Errand {
     pub(crate) start: Instant,
     pub(crate) heads: Heads,
     pub(crate) assignment: Assignment,
+    /// Who wants to know of each request that has ended.
+    pub(crate) observer: Option<Observer>,
 }
+
+/// Hears of each planned request when it has ended, and which of its group's clients it was of. It is called between two requests: it must be quick.
+pub type Observer = Arc<dyn Fn(&Sample, u64) + Send + Sync>;
 
 /// What one sender has to do.
 pub(crate) struct Task {
@@ -396,6 +401,9 @@ impl Sender {
             self.record.add_retry(&sample);
         } else {
             self.record.add(&sample);
+            if let Some(observer) = &self.errand.observer {
+                observer(&sample, exchange.client);
+            }
         }
         if end == End::Answered(429)
             && let Some(polite) = &self.errand.plan.clients[group].politeness

@@ -55,7 +55,7 @@ pub use log::{Log, LogFormat, LogLevel};
 pub use loopback::is_loopback;
 pub use open_files::{OpenFiles, raise_open_files};
 pub use problem::Problem;
-pub use process::{Process, host_name};
+pub use process::{Process, host_name, system_name};
 pub use shard::{Counter, Shard};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use sink::Sink;

@@ -18,6 +18,12 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// What it runs on: `Linux 6.1.0 x86_64`.
+pub fn system_name() -> String {
+    let name = rustix::system::uname();
+    [name.sysname(), name.release(), name.machine()].map(|part| part.to_string_lossy().into_owned()).join(" ")
+}
+
 /// The fields of `/proc/self/stat` that we use, in its units.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {

@@ -4,6 +4,7 @@ mod check;
 mod environment;
 mod forecast;
 mod gateway;
+mod lab;
 mod load;
 mod orders;
 mod service;
@@ -31,6 +32,7 @@ enum Command {
     Target(target::Arguments),
     Load(load::Arguments),
     Forecast(forecast::Arguments),
+    Lab(lab::Arguments),
     Check(check::Arguments),
     /// Print a completion script for a shell
     Completions {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Target(arguments) => target::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Forecast(arguments) => forecast::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Completions { shell } => {
             // Into memory first: it panics when it can't write.

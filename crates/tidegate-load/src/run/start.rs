@@ -19,7 +19,7 @@ use crate::heads::Heads;
 use crate::live::{self, Live};
 use crate::plan::{Part, Plan, Times};
 use crate::report::Report;
-use crate::sender::{Errand, Orders, Task};
+use crate::sender::{Errand, Observer, Orders, Task};
 use crate::trust;
 
 /// Why a test could not be started.
@@ -70,6 +70,16 @@ impl Run {
         ca: Option<&Path>,
         log: Log,
     ) -> Result<(Arc<Self>, JoinHandle<io::Result<Report>>), NotStarted> {
+        Self::start_observed(plan, ca, log, None)
+    }
+
+    /// The same, with somebody who hears of each request that has ended.
+    pub fn start_observed(
+        plan: Plan,
+        ca: Option<&Path>,
+        log: Log,
+        observer: Option<Observer>,
+    ) -> Result<(Arc<Self>, JoinHandle<io::Result<Report>>), NotStarted> {
         let secured = trust::secured(&plan, ca).map_err(|reason| wrong("--ca", reason))?;
         let address = address(&plan.target)?;
         let (start, started) = beginning(&plan)?;
@@ -81,6 +91,7 @@ impl Run {
             address,
             secured,
             start,
+            observer,
         });
         let (buckets, count) = (live::buckets(), senders(&plan));
         let (index, of) = plan.part.map_or((0, 1), |part| (part.index() - 1, part.of()));

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::harness::{Directory, PATIENCE, tidegate};
 
@@ -22,12 +22,17 @@ pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
 }
 
 /// Runs a command to its end. One that does not end is a failure: something started that should have been refused.
-pub(crate) fn finish(mut command: Command) -> Outcome {
+pub(crate) fn finish(command: Command) -> Outcome {
+    finish_within(PATIENCE, command)
+}
+
+/// The same for one that takes its time.
+pub(crate) fn finish_within(patience: Duration, mut command: Command) -> Outcome {
     let directory = Directory::new();
     let (out, err) = (directory.0.join("out"), directory.0.join("err"));
     let create = |path| File::create(path).expect("a file");
     let mut child = command.stdout(create(&out)).stderr(create(&err)).spawn().expect("it starts");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     let status = loop {
         if let Some(status) = child.try_wait().expect("it can be asked") {
             break status;
@@ -37,7 +42,7 @@ pub(crate) fn finish(mut command: Command) -> Outcome {
             let _ended = child.wait();
             panic!("it does not end: {command:?}: {:?}", fs::read_to_string(&out));
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     };
     let read = |path| fs::read_to_string(path).expect("text");
     Outcome { code: status.code().expect("no signal ended it"), out: read(&out), err: read(&err) }

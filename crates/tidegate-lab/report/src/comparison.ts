@@ -1,0 +1,125 @@
+/** The runs of one scenario side by side, sorted by any column. The best of a column has a star, not only a colour. */
+import type { Num, Run, Scenario } from "./data";
+import { el, scrolling, spoken, type Child } from "./dom";
+import * as format from "./format";
+import { badge } from "./status";
+import { isOver } from "./windows";
+
+interface Column {
+  key: string;
+  name: string;
+  about: string;
+  value: (run: Run) => Num;
+  show: (value: Num) => string;
+  /** Which end is the better one, where one is: a share refused is good in an attack and bad in normal use. */
+  better?: "high" | "low";
+}
+
+export const COLUMNS: readonly Column[] = [
+  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while what it bears was served; see its formula", value: (run) => run.scores.protection, show: format.score, better: "high" },
+  { key: "worstWindow", name: "Worst window", about: "most admitted in any window, as a multiple of what the limit allows there; 1× is exact", value: (run) => run.scores.worstWindow, show: format.times },
+  { key: "goodput", name: "Goodput", about: "good answers as a share of what was possible", value: (run) => run.scores.goodput, show: format.percent, better: "high" },
+  { key: "refusedShare", name: "Refused", about: "share of all requests that were refused", value: (run) => run.scores.refusedShare, show: format.percent },
+  { key: "refusedHonest", name: "Honest refused", about: "share of the honest clients' requests that were refused", value: (run) => run.scores.refusedHonest, show: format.percent, better: "low" },
+  { key: "refusedAttackers", name: "Attackers refused", about: "share of the attackers' requests that were refused", value: (run) => run.scores.refusedAttackers, show: format.percent, better: "high" },
+  { key: "overAdmitted", name: "Over-admitted", about: "share admitted though the limit does not allow it", value: (run) => run.scores.overAdmitted, show: format.percent, better: "low" },
+  { key: "underAdmitted", name: "Under-admitted", about: "share refused though the limit allows it", value: (run) => run.scores.underAdmitted, show: format.percent, better: "low" },
+  { key: "p95", name: "p95", about: "latency that 95 % of the requests stay below", value: (run) => run.scores.latency.p95, show: format.duration, better: "low" },
+  { key: "targetErrorShare", name: "Target errors", about: "share of the requests at the target that ended in an error", value: (run) => run.scores.targetErrorShare, show: format.percent, better: "low" },
+  { key: "recoverySeconds", name: "Recovery", about: "time from the end of a peak or fault until all is as before", value: (run) => run.scores.recoverySeconds, show: format.duration, better: "low" },
+];
+
+type Sort = { key: string; descending: boolean };
+
+export function comparison(scenario: Scenario): HTMLElement {
+  const columns = COLUMNS.filter((column) => scenario.runs.some((run) => column.value(run) !== null));
+  const stars = new Map(columns.map((column) => [column.key, best(column, scenario.runs)]));
+  const widest = Math.max(1, ...scenario.runs.map((run) => (run.algorithm === null ? 0 : (run.scores.worstWindow ?? 0))));
+  const rows = scenario.runs.map((run) => ({ run, element: row(run, columns, stars, widest) }));
+  const body = el("tbody", {}, rows.map(({ element }) => element));
+  const heads = new Map<string, HTMLElement>();
+  let sort: Sort | null = null;
+
+  const sortBy = (key: string, value: (run: Run) => Num | string, highFirst: boolean) => {
+    sort = { key, descending: sort?.key === key ? !sort.descending : highFirst };
+    const { descending } = sort;
+    const ordered = [...rows].sort((a, b) => compare(value(a.run), value(b.run), descending));
+    body.replaceChildren(...ordered.map(({ element }) => element));
+    for (const [name, head] of heads) {
+      if (name === key) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  };
+  const head = (key: string, name: string, about: string, value: (run: Run) => Num | string, highFirst: boolean, number: boolean) => {
+    const button = el("button", { type: "button", title: about, onclick: () => sortBy(key, value, highFirst) }, name);
+    const th = el("th", { scope: "col", "data-key": key, class: number && "number" }, button);
+    heads.set(key, th);
+    return th;
+  };
+
+  return scrolling(
+    `Runs of ${scenario.title}`,
+    el(
+      "table",
+      { class: "comparison" },
+      el("caption", { class: "spoken" }, `Runs of ${scenario.title}. A head sorts by its column.`),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head("run", "Run", "algorithm, and whether its limit follows the forecast", (run) => format.runName(run), false, false),
+          head("status", "Status", "whether it met its expectations", (run) => run.status, false, false),
+          columns.map((column) => head(column.key, column.name, column.about, column.value, column.better === "high", true)),
+        ),
+      ),
+      body,
+    ),
+  );
+}
+
+function row(run: Run, columns: Column[], stars: Map<string, string | null>, widest: number): HTMLTableRowElement {
+  const cell = (column: Column): Child => {
+    const value = column.value(run);
+    const shown = column.show(value);
+    const isBest = value !== null && stands(run) && stars.get(column.key) === shown;
+    const worst = column.key === "worstWindow" && value !== null && run.algorithm !== null ? value : null;
+    return el(
+      "td",
+      { class: ["number", isBest && "best", worst !== null && "bar", worst !== null && isOver(worst) && "over"].filter(Boolean).join(" "), "--share": worst !== null && worst / widest, "--one": worst !== null && 1 / widest },
+      isBest && el("span", { class: "star", title: "best of this column" }, "★", spoken(" best: ")),
+      shown,
+    );
+  };
+  return el(
+    "tr",
+    { class: `${run.status} ${run.algorithm === null ? "baseline" : ""}`, "data-run": run.id },
+    el(
+      "th",
+      { scope: "row" },
+      el("a", { href: `#${run.anchor}` }, run.algorithm === null ? format.runName(run) : format.algorithm(run.algorithm)),
+      run.algorithm !== null && el("span", { class: "mode" }, spoken(", adaptation "), run.adaptation ? "on" : "off"),
+    ),
+    el("td", {}, badge(run.status)),
+    columns.map(cell),
+  );
+}
+
+/** Whether a run may be the best of its scenario: it limits, and it proves something. */
+const stands = (run: Run): boolean => run.algorithm !== null && (run.status === "passed" || run.status === "failed");
+
+/** The best value of a column as it is shown, if it sets a few runs apart from the others. */
+function best(column: Column, runs: Run[]): string | null {
+  const values = runs.filter(stands).map(column.value).filter((value) => value !== null);
+  if (column.better === undefined || values.length < 2) return null;
+  const top = column.show(column.better === "high" ? Math.max(...values) : Math.min(...values));
+  return values.filter((value) => column.show(value) === top).length <= Math.max(1, values.length / 3) ? top : null;
+}
+
+/** What is not known comes last in either order. */
+function compare(a: Num | string, b: Num | string, descending: boolean): number {
+  if (a === null || b === null) return Number(a === null) - Number(b === null);
+  const order = typeof a === "string" || typeof b === "string" ? String(a).localeCompare(String(b)) : a - b;
+  return descending ? -order : order;
+}

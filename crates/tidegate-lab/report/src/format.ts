@@ -1,0 +1,96 @@
+/** Numbers for people. What is not known is a dash, never NaN. */
+import type { Num } from "./data";
+
+export const UNKNOWN = "–";
+const SPACE = "\u00a0";
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const three = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+const oneDigit = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const twoDigits = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+const known = (format: (value: number) => string) => (value: Num): string => (value === null ? UNKNOWN : format(value));
+
+/** 1,234 and 12.3: as many digits as tell something. */
+export const count = known((value) => (Math.abs(value) >= 100 || Number.isInteger(value) ? whole : three).format(value));
+
+/** 262 req/s */
+export const rate = known((value) => `${count(value)}${SPACE}req/s`);
+
+/** 12.3 % of 0.123. What is nearly nothing or nearly all does not become nothing or all. */
+export const percent = known((share) => {
+  const value = share * 100;
+  const rest = Math.min(Math.abs(value), Math.abs(100 - value));
+  const shown = rest === 0 ? whole.format(value) : rest >= 0.05 ? oneDigit.format(value) : rest >= 0.005 ? twoDigits.format(value) : value < 50 ? "<0.01" : ">99.99";
+  return `${shown}${SPACE}%`;
+});
+
+/** 5.2 ms of 0.0052 */
+export const duration = known((seconds) => {
+  const size = Math.abs(seconds);
+  if (size === 0) return `0${SPACE}s`;
+  if (size < 0.000_999_5) return `${three.format(seconds * 1e6)}${SPACE}µs`;
+  if (size < 0.999_5) return `${three.format(seconds * 1e3)}${SPACE}ms`;
+  return `${size < 1000 ? three.format(seconds) : whole.format(seconds)}${SPACE}s`;
+});
+
+/** 1.98× */
+export const times = known((value) => `${twoDigits.format(value)}×`);
+
+/** 97.1 of 100 */
+export const score = known((value) => oneDigit.format(value));
+
+/** 0.98 of 1 */
+export const ratio = known((value) => twoDigits.format(value));
+
+/** 24 GiB */
+export const bytes = known((value) => {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, value)) / 10)));
+  return `${three.format(value / 1024 ** power)}${SPACE}${units[power]}`;
+});
+
+/** A moment of a run: 42 s in short ones, 12:05 in long ones. */
+export function moment(seconds: Num, longest: number): string {
+  if (seconds === null) return UNKNOWN;
+  if (longest <= 180) return `${three.format(seconds)}${SPACE}s`;
+  const sign = seconds < 0 ? "-" : "";
+  const all = Math.round(Math.abs(seconds));
+  const [h, m, s] = [Math.floor(all / 3600), Math.floor(all / 60) % 60, all % 60];
+  const pad = (part: number) => String(part).padStart(2, "0");
+  return longest >= 3600 * 2 ? `${sign}${h}:${pad(m)}:${pad(s)}` : `${sign}${h * 60 + m}:${pad(s)}`;
+}
+
+/** 17 November 2026, 06:00 UTC. What is no date stays as it is. */
+export function date(text: string): string {
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime())) return text;
+  const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeZone: "UTC" }).format(time);
+  return `${day}, ${time.toISOString().slice(11, 16)} UTC`;
+}
+
+const ALGORITHMS: Record<string, string> = {
+  fixed: "Fixed window",
+  sliding: "Sliding window",
+  sliding_log: "Sliding log",
+  token: "Token bucket",
+  leaky: "Leaky bucket",
+  gcra: "GCRA",
+  concurrency: "Concurrency",
+};
+
+export function algorithm(name: string | null): string {
+  if (name === null) return "No limit";
+  return (Object.hasOwn(ALGORITHMS, name) && ALGORITHMS[name]) || sentence(name.replaceAll("_", " "));
+}
+
+/** How a run is called within its scenario. */
+export function runName(run: { algorithm: string | null; adaptation: boolean }): string {
+  if (run.algorithm === null) return "No limit (baseline)";
+  return `${algorithm(run.algorithm)}, adaptation ${run.adaptation ? "on" : "off"}`;
+}
+
+export const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** 1 run, 2 runs */
+export const plural = (n: number, one: string, many = `${one}s`): string => `${count(n)} ${n === 1 ? one : many}`;

@@ -1,0 +1,60 @@
+/** Every run at a glance: algorithms down, scenarios across, adaptation off and on, with the protection score and the status. */
+import type { Report, Run } from "./data";
+import { el, scrolling, spoken, type Child } from "./dom";
+import * as format from "./format";
+import { sign } from "./status";
+
+/** The algorithms of a report in the order of their first run, the baseline last. */
+export function algorithms(report: Report): (string | null)[] {
+  const seen = new Set(report.scenarios.flatMap((scenario) => scenario.runs.map((run) => run.algorithm)));
+  return [...[...seen].filter((name) => name !== null), ...(seen.has(null) ? [null] : [])];
+}
+
+export function matrix(report: Report): HTMLElement {
+  const { scenarios } = report;
+  const corner = el("th", { scope: "col", rowspan: 2 }, "Algorithm");
+  const names = scenarios.map((scenario) => el("th", { scope: "colgroup", colspan: 2 }, el("a", { href: `#${scenario.anchor}` }, scenario.name || scenario.title)));
+  const modes = scenarios.flatMap(() => ["off", "on"].map((mode) => el("th", { scope: "col", class: mode }, spoken("adaptation "), mode)));
+  const rows = algorithms(report).map((name) =>
+    el(
+      "tr",
+      { class: name === null && "baseline" },
+      el("th", { scope: "row" }, format.algorithm(name)),
+      scenarios.flatMap((scenario) => {
+        const runs = scenario.runs.filter((run) => run.algorithm === name);
+        if (name === null) return cell(runs, scenario.title, 2);
+        return [false, true].map((on) => cell(runs.filter((run) => run.adaptation === on), scenario.title, 1));
+      }),
+    ),
+  );
+  const table = el("table", { class: "matrix", "--columns": scenarios.length * 2 }, el("thead", {}, el("tr", {}, corner, names), el("tr", {}, modes)), el("tbody", {}, rows));
+  return el(
+    "section",
+    { "aria-labelledby": "matrix" },
+    el("h2", { id: "matrix" }, "All runs"),
+    el("p", { class: "lead" }, "Protection score from 0 to 100, with adaptation off and on. A cell leads to its run."),
+    scrolling("All runs", table),
+  );
+}
+
+function cell(runs: Run[], scenario: string, colspan: number): HTMLElement {
+  return el("td", { colspan: colspan > 1 && colspan }, runs.map((run) => link(run, scenario)));
+}
+
+function link(run: Run, scenario: string): Child {
+  const { protection } = run.scores;
+  const share = protection === null ? 0 : Math.min(1, Math.max(0, protection / 100));
+  return el(
+    "a",
+    {
+      href: `#${run.anchor}`,
+      class: `cell ${run.status}`,
+      "data-run": run.id,
+      title: `${scenario}: ${format.runName(run)}, ${run.status}`,
+      "--share": share,
+    },
+    sign(run.status),
+    el("span", { class: "score" }, run.status === "skipped" && protection === null ? "skipped" : format.score(protection)),
+    spoken(`, ${run.status}`),
+  );
+}

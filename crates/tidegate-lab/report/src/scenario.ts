@@ -1,0 +1,101 @@
+/** A scenario: what it is, its runs compared, and one of them in full. */
+import type { View } from "./charts";
+import { comparison } from "./comparison";
+import type { Run, Scenario } from "./data";
+import { el, facts, type Child } from "./dom";
+import * as format from "./format";
+import { runView, type RunView } from "./run";
+import { sign } from "./status";
+
+export interface ScenarioView {
+  element: HTMLElement;
+  /** Shows a run of this scenario. `go` also brings the reader there. */
+  choose(run: Run, go: boolean): void;
+  /** Draws what needs to be in the page. */
+  start(): void;
+}
+
+export function scenarioView(scenario: Scenario): ScenarioView {
+  const view: View = { at: null, zoom: null };
+  const panel = el("div", { class: "panel" });
+  const said = el("p", { class: "spoken", role: "status" });
+  const buttons = new Map<Run, HTMLButtonElement>();
+  let shown: RunView | null = null;
+
+  const choose = (run: Run, go: boolean) => {
+    // Between the old run and the new the page must not lose its height, or it would scroll.
+    panel.style.minHeight = `${panel.offsetHeight}px`;
+    shown?.charts.destroy();
+    shown = runView(run, scenario, view);
+    panel.replaceChildren(shown.element);
+    shown.charts.start();
+    panel.style.minHeight = "";
+    for (const [one, button] of buttons) button.setAttribute("aria-pressed", String(one === run));
+    if (!go) return;
+    shown.heading.focus({ preventScroll: true });
+    shown.element.scrollIntoView({ block: "start" });
+  };
+  const pick = (run: Run) => {
+    choose(run, false);
+    said.textContent = `${format.runName(run)}: ${run.status}`;
+    history.replaceState(null, "", `#${run.anchor}`);
+  };
+
+  const element = el(
+    "section",
+    { class: "scenario", id: scenario.anchor, "data-scenario": scenario.name, "aria-labelledby": `${scenario.anchor}-title` },
+    el("h2", { id: `${scenario.anchor}-title` }, scenario.title, scenario.name && scenario.name !== scenario.title && el("code", {}, scenario.name)),
+    scenario.description && el("p", { class: "description" }, scenario.description),
+    facts(about(scenario)),
+    scenario.runs.length === 0 ? el("p", { class: "lead" }, "This scenario has no runs.") : [comparison(scenario), picker(scenario, buttons, pick), said, panel],
+  );
+  return {
+    element,
+    choose,
+    start() {
+      const first = ["failed", "invalid"].map((status) => scenario.runs.find((run) => run.status === status)).find(Boolean);
+      const run = first ?? scenario.runs.find((one) => one.status === "passed") ?? scenario.runs[0];
+      if (run) choose(run, false);
+    },
+  };
+}
+
+function about(scenario: Scenario): [string, Child][] {
+  const { limit, clients, faults } = scenario;
+  const longest = scenario.duration ?? 0;
+  const limitText = limit && limit.rate !== null && [
+    `${format.count(limit.rate)} in ${limit.window === null || limit.window === 1 ? "1 s" : format.duration(limit.window)}`,
+    limit.burst !== null && limit.burst > 0 && `bursts of ${format.count(limit.burst)}`,
+  ].filter(Boolean).join(", ");
+  const client = (one: Scenario["clients"][number]) =>
+    [`${one.count === null ? "" : `${format.count(one.count)} `}${one.name}`, one.class && one.class !== one.name && `(${one.class})`, one.share !== null && `${format.percent(one.share)} of the load`].filter(Boolean).join(" ");
+  return [
+    ["Load", scenario.load],
+    ["Clients", clients.length > 0 && clients.map(client).join("; ")],
+    ["Limit", limitText],
+    ["Target", [scenario.target, scenario.capacity !== null && `bears ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],
+    ["Limits kept in", scenario.store],
+    ["Duration", scenario.duration !== null && (longest > 180 ? `${format.moment(longest, longest)} min` : format.duration(longest))],
+    ["Faults", faults.length > 0 && faults.map((fault) => `${fault.label}, ${format.moment(fault.at, longest)} to ${fault.until === null ? "the end" : format.moment(fault.until, longest)}`).join("; ")],
+  ];
+}
+
+/** Buttons by algorithm, with adaptation off and on. */
+function picker(scenario: Scenario, buttons: Map<Run, HTMLButtonElement>, pick: (run: Run) => void): HTMLElement {
+  const names = [...new Set(scenario.runs.map((run) => run.algorithm))];
+  const button = (run: Run, twins: Run[]) => {
+    const twin = twins.filter((one) => one.adaptation === run.adaptation).length > 1 && run.numbers;
+    const label = [run.algorithm === null ? "baseline" : run.adaptation ? "on" : "off", twin].filter(Boolean).join(", ");
+    const element = el("button", { type: "button", class: run.status, "aria-pressed": "false", "aria-label": `${format.runName(run)}, ${run.status}`, "data-run": run.id, onclick: () => pick(run) }, sign(run.status), label);
+    buttons.set(run, element);
+    return element;
+  };
+  return el(
+    "div",
+    { class: "picker control", role: "group", "aria-label": `Run of ${scenario.title} to show` },
+    names.map((name) => {
+      const runs = scenario.runs.filter((run) => run.algorithm === name);
+      return el("div", { class: "choice" }, el("span", { "aria-hidden": "true" }, format.algorithm(name)), el("div", {}, runs.map((run) => button(run, runs))));
+    }),
+  );
+}

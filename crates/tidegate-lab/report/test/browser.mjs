@@ -1,0 +1,8 @@
+// Debian's Chromium, told to mind its own business.
+import { chromium } from "playwright-core";
+
+export const launch = () =>
+  chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });

@@ -1,0 +1,205 @@
+//! Everything that a live run needs: target, gateway, and where the scenario asks for it Redis and a forecaster. All of it ends with its drop.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use serde_json::json;
+use tidegate_forecast::Policy;
+use tidegate_forecast::service::{Service as Forecasts, Settings as ForecastSettings};
+use tidegate_gateway::Server;
+use tidegate_gateway::config::{self, Settings};
+use tidegate_serve::Log;
+use tokio::net::TcpListener;
+
+use super::hosted::{Hosted, Ready};
+use super::redis::Redis;
+use super::relay::Relay;
+use crate::run::Variant;
+use crate::scenario::{FaultKind, OnFailure, Scenario, StoreKind};
+use crate::target::{self, Target, Work};
+
+/// What serves a run. In the order in which it is to end.
+pub(super) struct Platform {
+    /// Where the load goes, if it goes over a line that can be slow.
+    pub(super) line: Option<Relay>,
+    pub(super) gateway: Hosted,
+    pub(super) forecaster: Option<Hosted>,
+    pub(super) target: Hosted,
+    pub(super) redis_line: Option<Relay>,
+    pub(super) redis: Option<Redis>,
+    policy: Option<Policy>,
+    log: Log,
+}
+
+impl Platform {
+    pub(super) fn start(scenario: &Scenario, variant: Variant, log: &Log) -> Result<Self, String> {
+        let is_shared = scenario.store == StoreKind::Redis && variant.algorithm.is_some();
+        let redis = is_shared.then(Redis::start).transpose()?;
+        let redis_line = redis.as_ref().map(|redis| Relay::to(redis.address())).transpose()?;
+        let target = start_target(scenario, log)?;
+        let policy = scenario
+            .adaptation
+            .filter(|_| variant.adaptation)
+            .map(|_| Policy { capacity: Some(scenario.target.capacity()), ..Policy::default() });
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let forecaster = policy.map(|policy| start_forecaster(policy, anywhere, log)).transpose()?;
+        let addresses = Addresses {
+            target: target.address,
+            redis: redis_line.as_ref().map(Relay::address),
+            forecaster: forecaster.as_ref().map(|forecaster| forecaster.address),
+        };
+        let gateway = start_gateway(&config_text(scenario, variant, &addresses)?, log)?;
+        let is_slowed = scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::GatewaySlow(_)));
+        let line = is_slowed.then(|| Relay::to(gateway.address)).transpose()?;
+        Ok(Self { line, gateway, forecaster, target, redis_line, redis, policy, log: log.clone() })
+    }
+
+    /// Where the load goes.
+    pub(super) fn entrance(&self) -> SocketAddr {
+        self.line.as_ref().map_or(self.gateway.address, Relay::address)
+    }
+
+    /// Something goes wrong, or is mended.
+    pub(super) fn fault(&mut self, kind: FaultKind, begins: bool) -> Result<(), String> {
+        let delay = |delay| if begins { delay } else { std::time::Duration::ZERO };
+        match kind {
+            FaultKind::RedisKilled => match &mut self.redis {
+                Some(redis) if begins => redis.kill(),
+                Some(redis) => redis.restart()?,
+                None => {}
+            },
+            FaultKind::RedisSlow(by) => {
+                if let Some(line) = &self.redis_line {
+                    line.slow_down(delay(by));
+                }
+            }
+            FaultKind::GatewaySlow(by) => {
+                if let Some(line) = &self.line {
+                    line.slow_down(delay(by));
+                }
+            }
+            FaultKind::ForecasterKilled => self.kill_forecaster(begins)?,
+            FaultKind::Target(faults) => {
+                let faults = if begins { faults } else { target::Faults::default() };
+                if !super::asking::post(self.target.address, "/faults", &faults.to_json(None).to_string()) {
+                    return Err("the target does not take its faults".to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_forecaster(&mut self, begins: bool) -> Result<(), String> {
+        let Some(policy) = self.policy else { return Ok(()) };
+        if begins {
+            // Its address is remembered by the gateway; nobody is there any more.
+            self.forecaster = None;
+        } else if self.forecaster.is_none() {
+            let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            self.forecaster = Some(start_forecaster(policy, anywhere, &self.log)?);
+        }
+        Ok(())
+    }
+}
+
+/// Where the gateway finds the others.
+struct Addresses {
+    target: SocketAddr,
+    redis: Option<SocketAddr>,
+    forecaster: Option<SocketAddr>,
+}
+
+/// The gateway's configuration, as a file would have it.
+fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> Result<String, String> {
+    let mut limit = match variant.algorithm {
+        Some(algorithm) => {
+            let numbers = scenario.limit.numbers(algorithm)?;
+            serde_json::to_value(numbers.relevant()).map_err(|error| error.to_string())?
+        }
+        // More than anybody sends.
+        None => json!({ "algorithm": "token", "capacity": 1_000_000_000_u64, "fillRate": 1_000_000_000_u64 }),
+    };
+    limit["key"] = if scenario.limit.is_per_client { "ip" } else { "global" }.into();
+    let mut config = json!({
+        "listeners": [{ "address": "127.0.0.1:0" }],
+        "upstreams": { "target": { "url": format!("http://{}", addresses.target) } },
+        "limits": { "default": limit },
+        "trusted_proxies": ["127.0.0.1"],
+    });
+    if let Some(redis) = addresses.redis {
+        let on_failure = match scenario.on_failure {
+            OnFailure::Open => "open",
+            OnFailure::Closed => "closed",
+            OnFailure::Local => "local",
+        };
+        config["redis"] = json!({ "url": format!("redis://{redis}"), "on_failure": on_failure });
+    }
+    if let (Some(forecaster), Some(adaptation)) = (addresses.forecaster, scenario.adaptation) {
+        config["adaptive"] = json!({
+            "forecaster": format!("http://{forecaster}"),
+            "interval": adaptation.interval.as_secs_f64(),
+            "ceiling": adaptation.ceiling,
+            "history": 10_000,
+        });
+    }
+    Ok(config.to_string())
+}
+
+fn start_gateway(text: &str, log: &Log) -> Result<Hosted, String> {
+    let config = config::parse(text).map_err(|error| format!("the gateway's configuration: {error}"))?;
+    let log = log.clone();
+    Hosted::start("gateway", move |stop, ready| async move {
+        let settings = match Settings::check(&config) {
+            Ok(settings) => settings,
+            Err(error) => return drop(ready.send(Err(error.to_string()))),
+        };
+        let again = config.clone();
+        let server = match Server::bind(settings, Box::new(move || Ok(again.clone())), log).await {
+            Ok(server) => server,
+            Err(error) => return drop(ready.send(Err(error.to_string()))),
+        };
+        let address = server.addresses().first().and_then(|url| url.strip_prefix("http://")?.parse().ok());
+        let _heard = ready.send(address.ok_or_else(|| "it listens nowhere".to_owned()));
+        // How it ends is of no matter any more.
+        let _served = server.run(stop).await;
+    })
+}
+
+fn start_target(scenario: &Scenario, log: &Log) -> Result<Hosted, String> {
+    let model = scenario.target;
+    let settings = target::Settings {
+        service_time: model.service_time,
+        contention: model.contention,
+        work: Work::Sleep,
+        workers: model.workers,
+        queue: model.queue,
+        seed: scenario.seed,
+    };
+    let log = log.clone();
+    Hosted::start("target", move |stop, ready| async move {
+        let target = Target::start(&settings, log, stop).map_err(|error| error.to_string());
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        if let Some((target, listener)) = listening(target, anywhere, &ready).await {
+            let _served = target.serve(listener).await;
+        }
+    })
+}
+
+fn start_forecaster(policy: Policy, address: SocketAddr, log: &Log) -> Result<Hosted, String> {
+    let log = log.clone();
+    Hosted::start("forecaster", move |stop, ready| async move {
+        let service = Forecasts::new(ForecastSettings { policy, state: None });
+        if let Some((service, listener)) = listening(service, address, &ready).await {
+            let _served = service.run(listener, log, stop).await;
+        }
+    })
+}
+
+/// A service and its socket, if it has both; whoever waits is told.
+async fn listening<T>(service: Result<T, String>, address: SocketAddr, ready: &Ready) -> Option<(T, TcpListener)> {
+    let bound = TcpListener::bind(address).await.map_err(|error| error.to_string());
+    let both = service.and_then(|service| bound.map(|listener| (service, listener)));
+    let told = both.as_ref().map_err(Clone::clone);
+    let told = told.and_then(|(_, listener)| listener.local_addr().map_err(|error| error.to_string()));
+    let _heard = ready.send(told);
+    both.ok()
+}

@@ -1,0 +1,77 @@
+//! A line that can be slow: whatever comes back over it may be held up.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::hosted::Hosted;
+
+/// A line to somebody.
+pub(super) struct Relay {
+    hosted: Hosted,
+    delay: Arc<AtomicU64>,
+}
+
+impl Relay {
+    /// A line to this address.
+    pub(super) fn to(target: SocketAddr) -> Result<Self, String> {
+        let delay = Arc::new(AtomicU64::new(0));
+        let held_up = Arc::clone(&delay);
+        let hosted = Hosted::start("relay", move |mut stop, ready| async move {
+            let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await {
+                Ok(listener) => listener,
+                Err(error) => return drop(ready.send(Err(error.to_string()))),
+            };
+            let _heard = ready.send(listener.local_addr().map_err(|error| error.to_string()));
+            loop {
+                tokio::select! {
+                    () = stop.wanted() => return,
+                    accepted = listener.accept() => {
+                        // Who can't be reached is not there for the other side either: its connection ends.
+                        if let (Ok((near, _)), Ok(far)) = (accepted, TcpStream::connect(target).await) {
+                            join(near, far, &held_up);
+                        }
+                    }
+                }
+            }
+        })?;
+        Ok(Self { hosted, delay })
+    }
+
+    /// Where it is reached.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.hosted.address
+    }
+
+    /// From now on answers come so much later.
+    pub(super) fn slow_down(&self, delay: Duration) {
+        self.delay.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+}
+
+fn join(near: TcpStream, far: TcpStream, delay: &Arc<AtomicU64>) {
+    // Small pieces both ways; an error here ends the connection, which both sides see.
+    let _set = (near.set_nodelay(true), far.set_nodelay(true));
+    let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
+    tokio::spawn(pass(near_read, far_write, Arc::default()));
+    tokio::spawn(pass(far_read, near_write, Arc::clone(delay)));
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Arc<AtomicU64>) {
+    let mut piece = vec![0; 16 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut piece).await {
+        let micros = delay.load(Relaxed);
+        if micros > 0 {
+            tokio::time::sleep(Duration::from_micros(micros)).await;
+        }
+        if to.write_all(&piece[..length]).await.is_err() {
+            return;
+        }
+    }
+    let _ended = to.shutdown().await;
+}

@@ -1,0 +1,199 @@
+//! What is looked at while a run goes on: how things stand each second, what goes wrong on time, whether the limit is in force.
+
+use std::fs;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::asking::{get, get_json, metric};
+use super::platform::Platform;
+use crate::run::{Event, EventKind, Levels, Outage, Prediction, Variant};
+use crate::scenario::{Scenario, StoreKind};
+
+/// Between two looks.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Watch<'a> {
+    scenario: &'a Scenario,
+    is_shared: bool,
+    /// When the load begins, since 1970.
+    start: Duration,
+    levels: Levels,
+    next_second: u64,
+    /// Faults by their places that have begun, and ended.
+    begun: Vec<bool>,
+    mended: Vec<bool>,
+    events: Vec<Event>,
+    predictions: Vec<Prediction>,
+    open_since: Option<Duration>,
+    open: Vec<Range<Duration>>,
+}
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) levels: Levels,
+    pub(super) events: Vec<Event>,
+    pub(super) predictions: Vec<Prediction>,
+    pub(super) outage: Option<Outage>,
+    /// When Redis was away or too slow.
+    pub(super) spans: Vec<Range<Duration>>,
+    /// When the gateway knew that it was.
+    pub(super) open: Vec<Range<Duration>>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(scenario: &'a Scenario, variant: Variant, start: Duration) -> Self {
+        let faults = scenario.faults.len();
+        Self {
+            scenario,
+            is_shared: scenario.store == StoreKind::Redis && variant.algorithm.is_some(),
+            start,
+            levels: Levels::new(variant.algorithm.map(|_| scenario.limit.rate)),
+            next_second: 1,
+            begun: vec![false; faults],
+            mended: vec![false; faults],
+            events: Vec::new(),
+            predictions: Vec::new(),
+            open_since: None,
+            open: Vec::new(),
+        }
+    }
+
+    /// Looks, and does what is due. An error says what could not be done.
+    pub(super) fn look(&mut self, platform: &mut Platform, begin: Instant) -> Result<(), String> {
+        let Some(now) = Instant::now().checked_duration_since(begin) else { return Ok(()) };
+        for (place, fault) in self.scenario.faults.iter().enumerate() {
+            for (begins, at, done) in [(true, fault.at, &mut self.begun), (false, fault.until, &mut self.mended)] {
+                if now >= at && !std::mem::replace(&mut done[place], now >= at) {
+                    platform.fault(fault.kind, begins)?;
+                    let what = if begins { "begins" } else { "ends" };
+                    let text = format!("{} {what}", fault.kind.label());
+                    self.events.push(Event { at: now.as_secs_f64(), kind: EventKind::Fault, text });
+                }
+            }
+        }
+        if self.is_shared {
+            self.look_at_store(platform, now);
+        }
+        if now.as_secs() >= self.next_second {
+            self.next_second = now.as_secs() + 1;
+            self.second(platform);
+        }
+        Ok(())
+    }
+
+    fn look_at_store(&mut self, platform: &Platform, now: Duration) {
+        let page = get(platform.gateway.address, "/actuator/prometheus").unwrap_or_default();
+        let Some(connected) = metric(&page, "ratelimiter_redis_connected") else { return };
+        let is_open = connected < 0.5;
+        let (text, since) = match (is_open, self.open_since) {
+            (true, None) => ("Redis connection lost", Some(now)),
+            (false, Some(since)) => {
+                self.open.push(since..now);
+                ("Redis reconnected", None)
+            }
+            _ => return,
+        };
+        self.open_since = since;
+        self.events.push(Event { at: now.as_secs_f64(), kind: EventKind::FailOpen, text: text.to_owned() });
+    }
+
+    fn second(&mut self, platform: &Platform) {
+        let limits = get_json(platform.gateway.address, "/config/limits").unwrap_or_default();
+        if let Some(rate) = rate_of(&limits["limits"]["default"]).filter(|_| self.levels.is_limited()) {
+            self.levels.limit(rate);
+        }
+        let target = get(platform.target.address, "/actuator/prometheus").unwrap_or_default();
+        let level = |name: &str| metric(&target, name).map(|level| level as u64);
+        self.levels.forecast(None);
+        self.levels.seen(level("executor_active_threads"), level("executor_queued_tasks"));
+    }
+
+    /// The load is over: what the gateway remembers of adaptation.
+    pub(super) fn end(&mut self, platform: &Platform) {
+        let history = get_json(platform.gateway.address, "/config/history").unwrap_or_default();
+        let start = self.start.as_secs_f64();
+        for entry in history["entries"].as_array().into_iter().flatten() {
+            let at = entry["timestamp"].as_f64().unwrap_or(start) - start;
+            let reason = entry["reason"].as_str().unwrap_or_default();
+            let recommended = &entry["recommendation"];
+            if let (Some(highest), Some(valid_for)) =
+                (recommended["predictedRps"].as_f64(), recommended["validFor"].as_f64())
+            {
+                self.predictions.push(Prediction { at, valid_for, highest });
+            }
+            let (kind, text) = match (entry["event"].as_str(), entry["verdict"].as_str()) {
+                (_, Some("unchanged")) | (None, None) => continue,
+                (_, Some(verdict)) => (EventKind::Adaptation, format!("{verdict}: {} ({reason})", change(entry))),
+                (Some(event), _) if event.starts_with("attack") => {
+                    (EventKind::Attack, format!("{} {reason}", event.replace('_', " ")))
+                }
+                (Some(event), _) => (EventKind::Adaptation, format!("{event}: {reason}")),
+            };
+            self.events.push(Event { at, kind, text });
+        }
+    }
+
+    pub(super) fn finish(mut self, seconds: usize) -> Found {
+        let end = self.scenario.duration();
+        if let Some(since) = self.open_since.take() {
+            self.open.push(since..end);
+        }
+        self.events.sort_by(|one, other| one.at.total_cmp(&other.at));
+        let faults = self.scenario.faults.iter().filter(|fault| fault.kind.is_of_redis());
+        let spans: Vec<Range<Duration>> = faults.map(|fault| fault.at..fault.until).collect();
+        let mut outage = Outage::default();
+        for span in &spans {
+            // From the mending to the moment at which the gateway limits again.
+            let back = self
+                .open
+                .iter()
+                .filter(|open| open.start < span.end && open.end >= span.end)
+                .map(|open| open.end.saturating_sub(span.end));
+            back.for_each(|after| outage.returned(after));
+        }
+        let outage = (self.is_shared && !spans.is_empty()).then_some(outage);
+        Found {
+            levels: self.levels.finished(seconds),
+            events: self.events,
+            predictions: self.predictions,
+            outage,
+            spans,
+            open: self.open,
+        }
+    }
+}
+
+/// `limit from 100 to 250`
+fn change(entry: &Value) -> String {
+    let (from, to) = (rate_of(&entry["from"]), rate_of(&entry["to"]));
+    match (from, to) {
+        (Some(from), Some(to)) => format!("from {from} to {to} req/s"),
+        _ => String::new(),
+    }
+}
+
+/// Requests a second, of numbers as the gateway tells them.
+fn rate_of(numbers: &Value) -> Option<f64> {
+    let window = || Some(numbers["limit"].as_f64()? / numbers["window"].as_f64()?);
+    numbers["fillRate"].as_f64().or_else(window)
+}
+
+/// User and system time of the threads that serve the gateway's clients; they end with it, so it is that of one run.
+pub(super) fn gateway_cpu_seconds() -> Option<f64> {
+    let mut ticks = None;
+    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
+        let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
+        let Some((before, after)) = stat.rsplit_once(')') else { continue };
+        let is_gateway =
+            before.split_once('(').is_some_and(|(_, name)| name == "gateway" || name.starts_with("worker-"));
+        if is_gateway {
+            let fields: Vec<&str> = after.split_whitespace().collect();
+            let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+            *ticks.get_or_insert(0) += number(11) + number(12);
+        }
+    }
+    // Linux counts a hundred of them in a second.
+    ticks.map(|ticks| crate::observation::count(ticks) / 100.0)
+}

@@ -1,0 +1,179 @@
+//! What was seen of a run: request by request, as it ended, live and in simulated time alike.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tidegate_load::{Cause, Class, End, Group, Sample};
+
+/// The most steps that a run is divided into; those of a longer one are longer than a second.
+const MOST_STEPS: u64 = 3_600;
+/// The most clients of a group whose shares are told apart.
+const MOST_CLIENTS: u64 = 10_000;
+
+/// What was seen of a run.
+#[derive(Debug)]
+pub struct Observation {
+    /// How long a step is, in seconds.
+    pub step: u64,
+    classes: Vec<Class>,
+    /// By when requests were due.
+    pub rows: Vec<Row>,
+    /// How long good answers took, in microseconds from when they were due.
+    pub latency: Histogram<u64>,
+    /// By group and client.
+    clients: Vec<Vec<Share>>,
+}
+
+/// What became of the requests of a step.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// Of honest clients and of attackers.
+    pub honest: Tally,
+    /// The same of those that the service is to be protected from.
+    pub attackers: Tally,
+    latency: Option<Histogram<u32>>,
+}
+
+/// How requests ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All that were due and sent.
+    pub offered: u64,
+    /// By the gateway, for a limit's sake.
+    pub refused: u64,
+    /// Answered well.
+    pub good: u64,
+    /// Answered with a status of 5xx.
+    pub target_errors: u64,
+    /// Timed out, cut off, or answered with anything else.
+    pub errors: u64,
+}
+
+/// How much of a client's requests was admitted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    offered: u64,
+    admitted: u64,
+}
+
+impl Tally {
+    /// Sent on to the target.
+    pub fn admitted(&self) -> u64 {
+        self.offered - self.refused
+    }
+
+    fn note(&mut self, end: End) {
+        self.offered += 1;
+        match end {
+            End::Answered(429) => self.refused += 1,
+            End::Answered(200..300) => self.good += 1,
+            End::Answered(500..600) => self.target_errors += 1,
+            End::Answered(_) | End::Failed(_) | End::Unfinished => self.errors += 1,
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.offered += other.offered;
+        self.refused += other.refused;
+        self.good += other.good;
+        self.target_errors += other.target_errors;
+        self.errors += other.errors;
+        self
+    }
+}
+
+impl Row {
+    /// Of all clients.
+    pub fn all(&self) -> Tally {
+        self.honest.and(&self.attackers)
+    }
+
+    /// How long so many of a hundred good answers took at most, in seconds. None without one.
+    pub fn latency(&self, percent: f64) -> Option<f64> {
+        self.latency.as_ref().map(|latency| seconds(latency.value_at_quantile(percent / 100.0)))
+    }
+
+    /// Of a class.
+    pub fn of_class(&self, class: Class) -> &Tally {
+        match class {
+            Class::Honest => &self.honest,
+            Class::Attacker => &self.attackers,
+        }
+    }
+
+    fn of(&mut self, class: Class) -> &mut Tally {
+        match class {
+            Class::Honest => &mut self.honest,
+            Class::Attacker => &mut self.attackers,
+        }
+    }
+}
+
+/// Microseconds, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub(crate) fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+impl Observation {
+    /// Of a run of this length, with these groups of clients.
+    pub fn new(length: Duration, groups: &[Group]) -> Self {
+        let whole = length.as_secs() + u64::from(length.subsec_nanos() > 0);
+        let step = whole.div_ceil(MOST_STEPS).max(1);
+        let rows = vec![Row::default(); usize::try_from(whole.div_ceil(step).max(1)).unwrap_or(1)];
+        let latency = Histogram::new(3).expect("three digits are allowed");
+        let classes = groups.iter().map(|group| group.class).collect();
+        let shares = |group: &Group| vec![Share::default(); group.count.min(MOST_CLIENTS) as usize];
+        Self { step, classes, rows, latency, clients: groups.iter().map(shares).collect() }
+    }
+
+    /// A request of this client of its group has ended.
+    pub fn note(&mut self, sample: &Sample, client: u64) {
+        let class = self.classes[sample.group];
+        let last = self.rows.len() - 1;
+        let row = &mut self.rows[((sample.intended.as_secs() / self.step) as usize).min(last)];
+        row.of(class).note(sample.end);
+        if has_waited(sample.end) {
+            let micros = (sample.finished.saturating_sub(sample.intended).as_micros() as u64).max(1);
+            self.latency.record(micros).expect("histograms grow by themselves");
+            let latency = row.latency.get_or_insert_with(|| Histogram::new(2).expect("two digits are allowed"));
+            latency.record(micros).expect("histograms grow by themselves");
+        }
+        if let Some(share) = self.clients[sample.group].get_mut(client as usize) {
+            share.offered += 1;
+            share.admitted += u64::from(sample.end != End::Answered(429));
+        }
+    }
+
+    /// All steps together.
+    pub fn total(&self) -> Row {
+        let sum = |of: fn(&Row) -> &Tally| self.rows.iter().fold(Tally::default(), |sum, row| sum.and(of(row)));
+        Row { honest: sum(|row| &row.honest), attackers: sum(|row| &row.attackers), latency: None }
+    }
+
+    /// Jain's index of the shares of honest clients' requests that were admitted: 1 if all have the same, 1/n if one of n has everything.
+    pub fn fairness(&self) -> Option<f64> {
+        let honest = self.clients.iter().zip(&self.classes).filter(|(_, class)| **class == Class::Honest);
+        let shares = honest.flat_map(|(shares, _)| shares).filter(|share| share.offered > 0);
+        let shares: Vec<f64> = shares.map(|share| ratio(share.admitted, share.offered)).collect();
+        let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
+        (squares > 0.0).then(|| sum * sum / (count(shares.len() as u64) * squares))
+    }
+}
+
+/// Whether how long it took is how long the target lets clients wait: refusals are quick and would hide it.
+fn has_waited(end: End) -> bool {
+    matches!(end, End::Answered(200..300) | End::Failed(Cause::TimedOut))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub(crate) fn count(number: u64) -> f64 {
+    number as f64
+}
+
+/// A share; 0 of nothing.
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { count(part) / count(whole) }
+}

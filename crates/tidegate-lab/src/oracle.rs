@@ -1,0 +1,154 @@
+//! The exact definition of a limit, against which every algorithm is held: at most so many in any window, wherever it begins.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Judges decisions by what was admitted before them, and nothing else: whoever admits one too many is judged by that from then on.
+///
+/// Decisions come in the order of their times, in nanoseconds. A shaper's request counts when it leaves.
+#[derive(Debug)]
+pub struct Oracle {
+    window: u64,
+    keys: HashMap<u64, VecDeque<u64>>,
+    /// What was found.
+    pub found: Judged,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Judged {
+    /// Admitted at all.
+    pub admitted: u64,
+    /// Admitted though the window was full.
+    pub over: u64,
+    /// Refused though there was room in the window.
+    pub under: u64,
+    /// The most that was admitted in any window, as a multiple of what may be.
+    pub worst: f64,
+}
+
+impl Oracle {
+    /// For windows of so many seconds.
+    pub fn new(window_seconds: f64) -> Self {
+        let window = (window_seconds * 1e9).round().max(1.0) as u64;
+        Self { window, keys: HashMap::new(), found: Judged::default() }
+    }
+
+    /// A request came at this time and left at that one. `quota` is how many a window may have now, `burst` how many on top are meant to be.
+    pub fn admitted(&mut self, key: u64, came: u64, left: u64, quota: f64, burst: f64) {
+        let window = self.window;
+        let past = self.past(key, came);
+        let earlier = past.len() - past.partition_point(|at| at.saturating_add(window) <= left);
+        past.push_back(left);
+        self.found.admitted += 1;
+        let in_window = count(earlier) + 1.0;
+        if in_window > quota + burst {
+            self.found.over += 1;
+        }
+        self.found.worst = self.found.worst.max(in_window / quota.max(1.0));
+    }
+
+    /// A request came at this time and was refused.
+    pub fn refused(&mut self, key: u64, came: u64, quota: f64) {
+        let past = self.past(key, came);
+        // Those a shaper still keeps have not left.
+        let in_window = past.partition_point(|left| *left <= came);
+        if count(in_window) + 1.0 <= quota {
+            self.found.under += 1;
+        }
+    }
+
+    /// What left within the window before this moment, or will leave later.
+    fn past(&mut self, key: u64, came: u64) -> &mut VecDeque<u64> {
+        let past = self.keys.entry(key).or_default();
+        while past.front().is_some_and(|left| left.saturating_add(self.window) <= came) {
+            past.pop_front();
+        }
+        past
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn twice_the_limit_around_a_boundary_is_seen() {
+        let mut oracle = Oracle::new(1.0);
+        for number in 0..10 {
+            oracle.admitted(0, SECOND - 10 + number, SECOND - 10 + number, 10.0, 0.0);
+        }
+        for number in 0..10 {
+            oracle.admitted(0, SECOND + number, SECOND + number, 10.0, 0.0);
+        }
+        assert_eq!(oracle.found, Judged { admitted: 20, over: 10, under: 0, worst: 2.0 });
+    }
+
+    #[test]
+    fn a_window_is_as_long_as_it_says() {
+        let mut oracle = Oracle::new(1.0);
+        oracle.admitted(0, 0, 0, 1.0, 0.0);
+        oracle.refused(0, SECOND - 1, 1.0);
+        oracle.refused(0, SECOND, 1.0);
+        oracle.admitted(0, SECOND, SECOND, 1.0, 0.0);
+        assert_eq!(oracle.found, Judged { admitted: 2, over: 0, under: 1, worst: 1.0 });
+        oracle.admitted(0, 2 * SECOND - 1, 2 * SECOND - 1, 1.0, 0.0);
+        assert_eq!((oracle.found.over, oracle.found.worst), (1, 2.0));
+    }
+
+    #[test]
+    fn keys_have_a_window_each() {
+        let mut oracle = Oracle::new(1.0);
+        oracle.admitted(1, 0, 0, 1.0, 0.0);
+        oracle.admitted(2, 0, 0, 1.0, 0.0);
+        assert_eq!((oracle.found.over, oracle.found.worst), (0, 1.0));
+    }
+
+    /// A shaper admits a burst at once and lets it out evenly.
+    #[test]
+    fn what_waits_counts_when_it_leaves() {
+        let mut oracle = Oracle::new(1.0);
+        for number in 0..20 {
+            oracle.admitted(0, 0, number * SECOND / 10, 10.0, 0.0);
+        }
+        assert_eq!((oracle.found.over, oracle.found.worst), (0, 1.0));
+        oracle.refused(0, 0, 10.0);
+        assert_eq!(oracle.found.under, 1, "only one has left by then");
+        oracle.refused(0, SECOND, 10.0);
+        assert_eq!(oracle.found.under, 1);
+    }
+
+    #[test]
+    fn a_burst_that_is_meant_is_none_too_many_but_is_seen() {
+        let mut oracle = Oracle::new(1.0);
+        (0..13).for_each(|number| oracle.admitted(0, number, number, 10.0, 2.0));
+        assert_eq!((oracle.found.over, oracle.found.worst), (1, 1.3));
+    }
+
+    /// The sliding log is this very definition.
+    #[test]
+    fn it_agrees_with_the_sliding_log() {
+        use std::time::Duration;
+        use tidegate_policy::{Cost, Limiter, SlidingLog, Timestamp};
+        let limiter = SlidingLog::new(7, Duration::from_millis(100)).expect("a limit");
+        let (mut state, mut oracle, mut random) = (Default::default(), Oracle::new(0.1), fastrand::Rng::with_seed(3));
+        let mut now = 0;
+        for _ in 0..20_000 {
+            now += random.u64(..30_000_000);
+            let at = Timestamp::from_nanos(now);
+            if limiter.decide(&state, Cost::ONE, at).is_admitted() {
+                let _receipt = limiter.take(&mut state, Cost::ONE, at);
+                oracle.admitted(0, now, now, 7.0, 0.0);
+            } else {
+                oracle.refused(0, now, 7.0);
+            }
+        }
+        assert_eq!((oracle.found.over, oracle.found.under, oracle.found.worst), (0, 0, 1.0));
+    }
+}

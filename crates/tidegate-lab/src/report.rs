@@ -1,0 +1,339 @@
+//! What an experiment came to, for machines (JSON) and people (a page that needs nothing else).
+
+mod page;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_load::Class;
+
+use crate::observation::{Observation, Row, count};
+use crate::run::{Outcome, Variant};
+use crate::scenario::{Expectation, Scenario, StoreKind};
+use crate::scores::{FORMULAS, Scores, peaks};
+
+pub use page::page;
+
+/// How an experiment was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In simulated time.
+    Simulated,
+    /// With real sockets.
+    Live,
+    /// With real sockets, as a demonstration.
+    Demo,
+}
+
+impl Kind {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Live => "live",
+            Self::Demo => "demo",
+        }
+    }
+}
+
+/// An experiment: scenarios and their runs.
+#[derive(Debug)]
+pub struct Report {
+    kind: Kind,
+    seed: Option<u64>,
+    scenarios: Vec<Told>,
+    /// Where and when, but for simulated time, which depends on neither.
+    setting: Option<Setting>,
+    is_interrupted: bool,
+}
+
+/// Where and when an experiment was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// RFC 3339.
+    pub created_at: String,
+    /// Processors.
+    pub cpus: usize,
+    /// Such as `Linux 6.1 x86_64`.
+    pub system: String,
+}
+
+/// A scenario and what came of its runs.
+#[derive(Debug)]
+struct Told {
+    scenario: Scenario,
+    runs: Vec<Run>,
+}
+
+/// A run and what came of it.
+#[derive(Debug)]
+pub struct Run {
+    /// Which one.
+    pub variant: Variant,
+    /// Its figures; none if it was not made.
+    pub scores: Option<Scores>,
+    /// What was expected, and whether it holds.
+    pub expectations: Vec<Checked>,
+    /// What is wrong with the run itself, so that its figures prove nothing.
+    pub fault: Option<String>,
+    value: Value,
+}
+
+/// An expectation and what came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// What was expected.
+    pub expectation: Expectation,
+    /// What came; none where that can't be told.
+    pub value: Option<f64>,
+}
+
+impl Checked {
+    /// Whether it holds.
+    pub fn holds(&self) -> bool {
+        self.value.is_some_and(|value| self.expectation.comparison.holds(value))
+    }
+}
+
+impl Run {
+    /// Of what was seen.
+    pub fn of(scenario: &Scenario, variant: Variant, outcome: &Outcome, kind: Kind, fault: Option<String>) -> Self {
+        let scores = Scores::of(scenario, outcome);
+        let is_live = kind != Kind::Simulated;
+        let applies = |expectation: &&Expectation| expectation.applies(variant.algorithm, variant.adaptation, is_live);
+        let checked = |expectation: &Expectation| Checked {
+            expectation: expectation.clone(),
+            value: scores.figure(expectation.comparison.figure),
+        };
+        let expectations: Vec<Checked> = scenario.expectations.iter().filter(applies).map(checked).collect();
+        let value = value_of(scenario, variant, outcome, &scores);
+        Self { variant, scores: Some(scores), expectations, fault, value }
+    }
+
+    /// One that was not made.
+    pub fn skipped(scenario: &Scenario, variant: Variant, why: String) -> Self {
+        let value = json!({ "numbers": numbers(scenario, variant) });
+        Self { variant, scores: None, expectations: Vec::new(), fault: Some(why), value }
+    }
+
+    /// `passed`, `failed`, `invalid` or `skipped`.
+    pub fn status(&self) -> &'static str {
+        match (&self.scores, &self.fault) {
+            (None, _) => "skipped",
+            (Some(_), Some(_)) => "invalid",
+            (Some(_), None) if self.expectations.iter().all(Checked::holds) => "passed",
+            (Some(_), None) => "failed",
+        }
+    }
+
+    fn to_json(&self, scenario: &Scenario) -> Value {
+        let mut run = self.value.clone();
+        run["id"] = self.variant.id(&scenario.name).into();
+        run["algorithm"] = self.variant.algorithm.map(tidegate_policy::Algorithm::name).into();
+        run["adaptation"] = self.variant.adaptation.into();
+        run["status"] = self.status().into();
+        run["reason"] = self.fault.clone().into();
+        let checked = |checked: &Checked| {
+            let comparison = checked.expectation.comparison;
+            let value = checked.value.map(|value| comparison.figure.shown(value));
+            json!({ "text": comparison.to_string(), "passed": checked.holds(), "value": value })
+        };
+        run["expectations"] = self.expectations.iter().map(checked).collect();
+        run
+    }
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(kind: Kind, seed: Option<u64>, setting: Option<Setting>) -> Self {
+        Self { kind, seed, scenarios: Vec::new(), setting, is_interrupted: false }
+    }
+
+    /// With the runs of another scenario.
+    pub fn push(&mut self, scenario: Scenario, runs: Vec<Run>) {
+        self.scenarios.push(Told { scenario, runs });
+    }
+
+    /// It was ended before its time.
+    pub fn interrupt(&mut self) {
+        self.is_interrupted = true;
+    }
+
+    /// All runs.
+    pub fn runs(&self) -> impl Iterator<Item = (&Scenario, &Run)> {
+        self.scenarios.iter().flat_map(|told| told.runs.iter().map(|run| (&told.scenario, run)))
+    }
+
+    /// Whether everything was run, and everything that was expected came.
+    pub fn is_passed(&self) -> bool {
+        !self.is_interrupted && self.runs().all(|(_, run)| run.status() == "passed")
+    }
+
+    /// For machines; the page reads it too.
+    pub fn to_json(&self) -> Value {
+        let of = |status: &str| self.runs().filter(|(_, run)| run.status() == status).count();
+        let formula = |(name, text): &(&str, &str)| json!({ "name": name, "text": text });
+        let setting = self.setting.as_ref();
+        json!({
+            "format": "tidegate-lab-report/1",
+            "version": env!("CARGO_PKG_VERSION"),
+            "kind": self.kind.name(),
+            "createdAt": setting.map(|setting| &setting.created_at),
+            "seed": self.seed.or_else(|| self.scenarios.first().map(|told| told.scenario.seed)),
+            "environment": setting.map(|setting| json!({ "cpus": setting.cpus, "system": setting.system })),
+            "verdict": {
+                "passed": self.is_passed(),
+                "runs": self.runs().count(),
+                "passedRuns": of("passed"),
+                "failedRuns": of("failed"),
+                "invalidRuns": of("invalid"),
+                "skippedRuns": of("skipped"),
+                "interrupted": self.is_interrupted,
+            },
+            "formulas": FORMULAS.iter().map(formula).collect::<Vec<_>>(),
+            "scenarios": self.scenarios.iter().map(Told::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Told {
+    fn to_json(&self) -> Value {
+        let scenario = &self.scenario;
+        let weights: f64 = scenario.plan.clients.iter().map(|group| group.weight).sum();
+        let client = |group: &tidegate_load::Group| {
+            let share = rounded(group.weight / weights);
+            json!({ "name": group.name, "class": group.class.name(), "count": group.count, "share": share })
+        };
+        let fault = |fault: &crate::scenario::Fault| {
+            let (at, until) = (fault.at.as_secs_f64(), fault.until.as_secs_f64());
+            json!({ "at": at, "until": until, "kind": fault.kind.name(), "label": fault.kind.label() })
+        };
+        let target = &scenario.target;
+        json!({
+            "name": scenario.name,
+            "title": scenario.title,
+            "description": scenario.about.trim(),
+            "duration": scenario.duration().as_secs_f64(),
+            "seed": scenario.seed,
+            "capacity": rounded(target.capacity()),
+            "objective": scenario.objective.as_secs_f64(),
+            "limit": {
+                "rate": scenario.limit.rate, "window": scenario.limit.window, "burst": scenario.limit.burst,
+                "key": if scenario.limit.is_per_client { "client" } else { "global" },
+            },
+            "load": load_in_words(scenario),
+            "clients": scenario.plan.clients.iter().map(client).collect::<Vec<_>>(),
+            "target": format!(
+                "{} workers, {} ms each, {} may wait", target.workers, rounded(target.service_time.mean().as_secs_f64() * 1e3), target.queue
+            ),
+            "store": match scenario.store { StoreKind::Memory => "memory", StoreKind::Redis => "redis" },
+            "faults": scenario.faults.iter().map(fault).collect::<Vec<_>>(),
+            "runs": self.runs.iter().map(|run| run.to_json(scenario)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `burst: baseRps 100, spikeRps 300, …`
+fn load_in_words(scenario: &Scenario) -> String {
+    let one = |profile: &Value| {
+        let params = profile["params"].as_object().into_iter().flatten();
+        let params: Vec<String> = params.map(|(name, value)| format!("{name} {value}")).collect();
+        format!("{}: {}", profile["type"].as_str().unwrap_or("?"), params.join(", "))
+    };
+    match scenario.profile() {
+        Value::Array(phases) => {
+            let phase = |phase: &Value| format!("{} s of {}", phase["duration"], one(&phase["profile"]));
+            phases.iter().map(phase).collect::<Vec<_>>().join("; then ")
+        }
+        profile => one(profile),
+    }
+}
+
+fn numbers(scenario: &Scenario, variant: Variant) -> Value {
+    let numbers = variant.algorithm.and_then(|algorithm| scenario.limit.numbers(algorithm).ok());
+    numbers.map_or_else(|| "no limit".into(), |numbers| numbers.to_string().into())
+}
+
+fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &Scores) -> Value {
+    let all = outcome.observation.total().all();
+    let peak = |peak: &crate::scores::Peak| {
+        json!({
+            "at": peak.at, "until": peak.until, "offered": peak.offered, "action": peak.action(scenario.limit.rate),
+            "limitBefore": peak.limit_before, "limitDuring": peak.limit_during, "predicted": peak.predicted.map(rounded),
+            "actual": peak.offered, "targetP95": peak.target_p95, "targetErrors": peak.target_errors,
+        })
+    };
+    let event =
+        |event: &crate::run::Event| json!({ "at": rounded(event.at), "kind": event.kind.name(), "text": event.text });
+    let latency = scores.latency.map(|it| {
+        json!({ "mean": it.mean, "p50": it.p50, "p90": it.p90, "p95": it.p95, "p99": it.p99, "p999": it.p999, "max": it.max })
+    });
+    json!({
+        "numbers": numbers(scenario, variant),
+        "totals": {
+            "offered": all.offered, "admitted": all.admitted(), "refused": all.refused, "good": all.good,
+            "targetErrors": all.target_errors, "errors": all.errors,
+        },
+        "scores": {
+            "protection": scores.protection.map(rounded), "goodput": scores.goodput.map(rounded),
+            "worstWindow": scores.worst_window.map(rounded), "overAdmitted": scores.over_admitted.map(rounded),
+            "underAdmitted": scores.under_admitted.map(rounded), "fairness": scores.fairness.map(rounded),
+            "refusedShare": rounded(scores.refused), "refusedHonest": scores.refused_honest.map(rounded),
+            "refusedAttackers": scores.refused_attackers.map(rounded), "targetErrorShare": rounded(scores.target_errors),
+            "recoverySeconds": scores.recovery.map(rounded), "peakStability": scores.peak_stability.map(rounded),
+            "refusedInOutage": scores.refused_in_outage.map(rounded), "limitingBackSeconds": scores.limiting_back.map(rounded),
+            "latency": latency,
+        },
+        "gateway": outcome.gateway.map(|gateway| json!({
+            "cpuSeconds": rounded(gateway.cpu_seconds), "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)), "refusalP99": gateway.refusal_p99,
+        })),
+        "notes": outcome.notes,
+        "series": series(&outcome.observation, outcome),
+        "peaks": peaks(scenario, outcome).iter().map(peak).collect::<Vec<_>>(),
+        "events": outcome.events.iter().map(event).collect::<Vec<_>>(),
+    })
+}
+
+fn series(observation: &Observation, outcome: &Outcome) -> Value {
+    let step = count(observation.step);
+    let rate = |of: &dyn Fn(&Row) -> u64| -> Vec<f64> {
+        observation.rows.iter().map(|row| rounded(count(of(row)) / step)).collect()
+    };
+    let latency =
+        |percent: f64| -> Vec<Option<f64>> { observation.rows.iter().map(|row| row.latency(percent)).collect() };
+    let levels = &outcome.levels;
+    let has_forecast = levels.forecast.iter().any(Option::is_some);
+    let forecast = |of: fn(&crate::run::Band) -> f64| {
+        let told = levels.forecast.iter().map(|band| band.as_ref().map(|band| rounded(of(band))));
+        has_forecast.then(|| told.collect::<Vec<_>>())
+    };
+    let attackers = observation.rows.iter().any(|row| row.of_class(Class::Attacker).offered > 0);
+    json!({
+        "step": observation.step,
+        "offered": rate(&|row| row.all().offered),
+        "admitted": rate(&|row| row.all().admitted()),
+        "refused": rate(&|row| row.all().refused),
+        "good": rate(&|row| row.all().good),
+        "errors": rate(&|row| row.all().target_errors + row.all().errors),
+        "offeredByAttackers": attackers.then(|| rate(&|row| row.attackers.offered)),
+        "limit": levels.limit,
+        "forecast": forecast(|band| band.middle),
+        "forecastLow": forecast(|band| band.low),
+        "forecastHigh": forecast(|band| band.high),
+        "p50": latency(50.0),
+        "p95": latency(95.0),
+        "p99": latency(99.0),
+        "busy": levels.busy,
+        "queue": levels.queue,
+    })
+}
+
+/// Figures for people: no more than six digits behind the point.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+/// How long an experiment takes at least, if it is live.
+pub fn live_time(scenarios: &[Scenario]) -> Duration {
+    scenarios.iter().map(|scenario| scenario.duration() * Variant::all(scenario).len() as u32).sum()
+}

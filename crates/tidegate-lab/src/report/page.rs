@@ -1,0 +1,15 @@
+//! The page: a template that was bundled when this crate was built, with the report in it.
+
+use serde_json::Value;
+
+/// Everything that a browser needs, but for the data.
+const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
+/// What stands where the data belongs.
+const PLACE: &str = "/*TIDEGATE_REPORT*/";
+
+/// The page for this report, in one file.
+pub fn page(report: &Value) -> String {
+    // Nothing in the data can end the element it stands in.
+    let data = report.to_string().replace('<', "\\u003c");
+    TEMPLATE.replacen(PLACE, &data, 1)
+}

@@ -1,0 +1,220 @@
+//! A run of a scenario, live or simulated: which variant it was, and what was seen of it.
+
+use std::time::Duration;
+
+use tidegate_policy::Algorithm;
+
+use crate::observation::Observation;
+use crate::oracle::Judged;
+use crate::scenario::Scenario;
+
+/// Which of a scenario's runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// None for the baseline, without any limit.
+    pub algorithm: Option<Algorithm>,
+    /// Whether limits follow a forecast.
+    pub adaptation: bool,
+}
+
+impl Variant {
+    /// All runs of a scenario: the baseline first, then every algorithm, without and with adaptation.
+    pub fn all(scenario: &Scenario) -> Vec<Self> {
+        let baseline = scenario.has_baseline.then_some(Self { algorithm: None, adaptation: false });
+        let algorithms = scenario.algorithms.iter().flat_map(|algorithm| {
+            let algorithm = Some(*algorithm);
+            let adapted = scenario.adaptation.map(|_| Self { algorithm, adaptation: true });
+            [Self { algorithm, adaptation: false }].into_iter().chain(adapted)
+        });
+        baseline.into_iter().chain(algorithms).collect()
+    }
+
+    /// The algorithm's name.
+    pub fn name(&self) -> &'static str {
+        self.algorithm.map_or("no limit", Algorithm::name)
+    }
+
+    /// `spikes/fixed/on`
+    pub fn id(&self, scenario: &str) -> String {
+        match self.algorithm {
+            None => format!("{scenario}/baseline"),
+            Some(algorithm) => format!("{scenario}/{algorithm}/{}", if self.adaptation { "on" } else { "off" }),
+        }
+    }
+}
+
+/// How many requests on top of its rate an algorithm is meant to let through in a window: a bucket's, which an operator has given it. A shaper's leave
+/// evenly.
+pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::Gcra => crate::observation::count(burst),
+        _ => 0.0,
+    }
+}
+
+/// What was seen of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What became of each request.
+    pub observation: Observation,
+    /// What the exact definition says to the decisions; none without a limit.
+    pub judged: Option<Judged>,
+    /// How things stood, second by second.
+    pub levels: Levels,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// What became of requests while Redis was away; none where it never was.
+    pub outage: Option<Outage>,
+    /// What was expected at which second, by adaptation.
+    pub predictions: Vec<Prediction>,
+    /// What the gateway itself took; only live.
+    pub gateway: Option<GatewayCost>,
+    /// What else is to bear in mind.
+    pub notes: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// In seconds from the start of the load.
+    pub at: f64,
+    /// What kind of thing.
+    pub kind: EventKind,
+    /// In words.
+    pub text: String,
+}
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Something goes wrong, on purpose, or no longer does.
+    Fault,
+    /// Limits change.
+    Adaptation,
+    /// An attack is seen, or its end.
+    Attack,
+    /// Redis is away, or back.
+    FailOpen,
+}
+
+impl EventKind {
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Adaptation => "adaptation",
+            Self::Attack => "attack",
+            Self::FailOpen => "failopen",
+        }
+    }
+}
+
+/// What was expected of a second when it was still to come: a band and its middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Band {
+    /// One of ten is below.
+    pub low: f64,
+    /// The middle.
+    pub middle: f64,
+    /// One of ten is above.
+    pub high: f64,
+}
+
+/// How things stood at the end of each second.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    now: Option<f64>,
+    /// The limit in force, in requests a second.
+    pub limit: Vec<Option<f64>>,
+    /// What was expected of it.
+    pub forecast: Vec<Option<Band>>,
+    /// Workers of the target that were busy.
+    pub busy: Vec<Option<u64>>,
+    /// Requests that waited there.
+    pub queue: Vec<Option<u64>>,
+    expected: Option<Band>,
+}
+
+impl Levels {
+    /// With this limit in force from the start.
+    pub fn new(limit: Option<f64>) -> Self {
+        Self { now: limit, ..Self::default() }
+    }
+
+    /// From now on another limit is in force.
+    pub fn limit(&mut self, rate: f64) {
+        self.now = Some(rate);
+    }
+
+    /// What is expected of the second that begins now.
+    pub fn forecast(&mut self, band: Option<Band>) {
+        self.forecast.push(self.expected.take());
+        self.expected = band;
+    }
+
+    /// Whether there is a limit at all.
+    pub fn is_limited(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// A second is over, and the target was seen to stand so.
+    pub fn seen(&mut self, busy: Option<u64>, queue: Option<u64>) {
+        self.limit.push(self.now);
+        self.busy.push(busy);
+        self.queue.push(queue);
+    }
+
+    /// Of so many seconds, neither more nor fewer.
+    #[must_use]
+    pub fn finished(mut self, seconds: usize) -> Self {
+        self.limit.resize(seconds, self.now);
+        self.forecast.resize(seconds, None);
+        self.busy.resize(seconds, None);
+        self.queue.resize(seconds, None);
+        self
+    }
+}
+
+/// What became of requests that were due while Redis was away.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outage {
+    /// How many there were.
+    pub offered: u64,
+    /// Of them.
+    pub refused: u64,
+    /// From Redis' return to the limit's, the longest.
+    pub limiting_back: Option<Duration>,
+}
+
+impl Outage {
+    /// One of them has ended.
+    pub fn note(&mut self, is_refused: bool) {
+        self.offered += 1;
+        self.refused += u64::from(is_refused);
+    }
+
+    /// The limit is in force again, so long after Redis' return.
+    pub fn returned(&mut self, after: Duration) {
+        self.limiting_back = Some(self.limiting_back.map_or(after, |longest| longest.max(after)));
+    }
+}
+
+/// The highest rate that was expected within a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// When that was said, in seconds from the start.
+    pub at: f64,
+    /// For how long.
+    pub valid_for: f64,
+    /// Requests a second.
+    pub highest: f64,
+}
+
+/// What the gateway itself took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GatewayCost {
+    /// User and system time, in seconds.
+    pub cpu_seconds: f64,
+    /// How long 99 of 100 refusals took at most, in seconds.
+    pub refusal_p99: Option<f64>,
+}

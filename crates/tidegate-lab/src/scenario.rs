@@ -1,0 +1,357 @@
+//! A scenario: which load comes, what it meets, what goes wrong on the way, and what is expected of it. A file each, in YAML or JSON; the same
+//! file is run live and in simulated time.
+
+mod expectation;
+mod fault;
+mod limit;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_load::Plan;
+use tidegate_policy::Algorithm;
+use tidegate_serve::Problem;
+use tidegate_serve::object::{Allowed, Object, Problems, shown};
+
+use crate::target::{Contention, ServiceTime};
+pub use expectation::{Comparison, Expectation, Figure};
+pub use fault::{Fault, FaultKind};
+pub use limit::LimitSetting;
+
+/// A scenario that has been checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name, as files and reports have it.
+    pub name: String,
+    /// In a few words.
+    pub title: String,
+    /// In a few sentences.
+    pub about: String,
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// What every algorithm is told to keep, each in its own numbers.
+    pub limit: LimitSetting,
+    /// What is protected.
+    pub target: TargetModel,
+    /// What comes, as a plan has it, but for where to.
+    load: Value,
+    /// The same, read; sent nowhere.
+    pub plan: Plan,
+    /// Where counts are kept.
+    pub store: StoreKind,
+    /// What happens to limits when Redis is away.
+    pub on_failure: OnFailure,
+    /// Algorithms that are compared.
+    pub algorithms: Vec<Algorithm>,
+    /// How limits adapt, where they do; without it they never do.
+    pub adaptation: Option<Adaptation>,
+    /// Whether a run without any limit stands beside the others.
+    pub has_baseline: bool,
+    /// What goes wrong, and when.
+    pub faults: Vec<Fault>,
+    /// An answer that takes longer is of no use.
+    pub objective: Duration,
+    /// What must come of it.
+    pub expectations: Vec<Expectation>,
+}
+
+/// What is protected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TargetModel {
+    /// How long a request is served.
+    pub service_time: ServiceTime,
+    /// How many are served at once.
+    pub workers: usize,
+    /// How many may wait.
+    pub queue: usize,
+    /// How much slower it gets under load.
+    pub contention: Contention,
+}
+
+impl TargetModel {
+    /// Requests a second that it can answer.
+    pub fn capacity(&self) -> f64 {
+        let time = self.contention.slowed(self.service_time.mean(), self.workers, self.workers);
+        #[expect(clippy::cast_precision_loss, reason = "nobody has so many workers")]
+        let workers = self.workers as f64;
+        workers / time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Where counts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In the gateway's memory.
+    Memory,
+    /// In Redis.
+    Redis,
+}
+
+/// What happens to limits when Redis is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Requests pass.
+    Open,
+    /// Requests are refused.
+    Closed,
+    /// Requests are limited in memory.
+    Local,
+}
+
+/// How limits adapt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adaptation {
+    /// How often the forecaster is asked.
+    pub interval: Duration,
+    /// Requests a second that the limit is never raised above.
+    pub ceiling: f64,
+}
+
+/// A scenario that can't be used: which one, and everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidScenario {
+    /// Its name or file.
+    pub name: String,
+    /// What is wrong: with a line where it can't be read, with a path where it makes no sense.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for InvalidScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut problems = self.problems.iter();
+        problems.next().map_or(Ok(()), |first| write!(f, "{}: {first}", self.name))?;
+        problems.try_for_each(|problem| write!(f, "\n{}: {problem}", self.name))
+    }
+}
+
+impl std::error::Error for InvalidScenario {}
+
+const SECONDS: Allowed = Allowed::new(1.0..=86_400.0, "seconds from 1 to 86400 are allowed");
+const OBJECTIVE: Allowed = Allowed::new(0.001..=60.0, "seconds from 0.001 to 60 are allowed");
+const INTERVAL: Allowed = Allowed::new(1.0..=3_600.0, "seconds from 1 to 3600 are allowed");
+const CEILING: Allowed = Allowed::new(0.001..=1e9, "requests a second from 0.001 to 1e9 are allowed");
+const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number from 0 to 1000 is allowed");
+/// The largest file.
+const MOST_BYTES: u64 = 1 << 20;
+/// Where a plan is sent that is sent nowhere.
+const NOWHERE: &str = "http://127.0.0.1:1/api/test";
+
+/// Algorithms that are compared unless a scenario says otherwise: all that limit a rate.
+pub const RATE_ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingCounter,
+    Algorithm::SlidingLog,
+    Algorithm::TokenBucket,
+    Algorithm::Gcra,
+    Algorithm::LeakyBucket,
+];
+
+impl Scenario {
+    /// Reads the scenario in a file; it is called as the file is.
+    pub fn open(path: &Path) -> Result<Self, InvalidScenario> {
+        let name = path.display().to_string();
+        let wrong = |problem: String| InvalidScenario { name: name.clone(), problems: vec![problem] };
+        let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
+        if length > MOST_BYTES {
+            return Err(wrong(format!("has {length} bytes; at most {MOST_BYTES} are allowed")));
+        }
+        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        Self::read(&stem, &text).map_err(|invalid| InvalidScenario { name, ..invalid })
+    }
+
+    /// Reads a scenario of this name.
+    pub fn read(name: &str, text: &str) -> Result<Self, InvalidScenario> {
+        let wrong = |problems| InvalidScenario { name: name.to_owned(), problems };
+        let value: Value = tidegate_gateway::config::parse_any(text).map_err(|error| wrong(vec![error]))?;
+        let problems = Problems::default();
+        let read = Object::new("", value, &problems).and_then(|object| build(name, object));
+        let problems = problems.all();
+        let told = |problem: &Problem| problem.to_string();
+        read.filter(|_| problems.is_empty()).ok_or_else(|| wrong(problems.iter().map(told).collect()))
+    }
+
+    /// How long the load lasts.
+    pub fn duration(&self) -> Duration {
+        self.plan.duration
+    }
+
+    /// What is sent to this URL, which is the load of every run: the same requests at the same times.
+    pub fn plan_to(&self, url: &str, more: &Value) -> Result<Plan, tidegate_load::InvalidPlan> {
+        let mut plan = self.load.clone();
+        plan["limiterUrl"] = url.into();
+        // Clients are told apart by their addresses.
+        for (place, group) in plan["clients"].as_array_mut().into_iter().flatten().enumerate() {
+            if let Some(group) = group.as_object_mut() {
+                group.entry("forwardedFor").or_insert_with(|| format!("10.{}.0.1", place + 1).into());
+            }
+        }
+        if let (Some(plan), Some(more)) = (plan.as_object_mut(), more.as_object()) {
+            plan.extend(more.clone());
+        }
+        Plan::read(plan.to_string().as_bytes())
+    }
+
+    /// The same from another seed.
+    pub fn with_seed(mut self, seed: u64) -> Result<Self, InvalidScenario> {
+        (self.seed, self.load["seed"]) = (seed, seed.into());
+        let wrong = |invalid: tidegate_load::InvalidPlan| InvalidScenario {
+            name: self.name.clone(),
+            problems: invalid.0.iter().map(ToString::to_string).collect(),
+        };
+        self.plan = self.plan_to(NOWHERE, &json!({})).map_err(wrong)?;
+        Ok(self)
+    }
+
+    /// Only with these of its algorithms.
+    pub fn with_algorithms(mut self, names: &[String]) -> Result<Self, String> {
+        if let Some(unknown) = names.iter().find(|name| !RATE_ALGORITHMS.iter().any(|known| known.name() == *name)) {
+            return Err(format!(
+                "there is no algorithm {unknown:?}; there are: {}",
+                RATE_ALGORITHMS.map(Algorithm::name).join(", ")
+            ));
+        }
+        self.algorithms.retain(|algorithm| names.iter().any(|name| name == algorithm.name()));
+        Ok(self)
+    }
+
+    /// The profile as it is written, for people.
+    pub fn profile(&self) -> &Value {
+        if self.load["profile"].is_null() { &self.load["phases"] } else { &self.load["profile"] }
+    }
+}
+
+fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
+    let title = object.text("title").unwrap_or_else(|| name.to_owned());
+    let about = object.text("about").unwrap_or_default();
+    let seed = object.whole_or("seed", 0..=u64::MAX >> 11, 1);
+    let duration = object.number("duration", &SECONDS);
+    let limit = limit::read(&mut object);
+    let target = target(&mut object);
+    let load = load(&mut object, duration, seed);
+    let store = word(&mut object, "store", &[("memory", StoreKind::Memory), ("redis", StoreKind::Redis)]);
+    let modes = [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
+    let on_failure = word(&mut object, "on_failure", &modes);
+    let algorithms = algorithms(&mut object);
+    let adaptation = adaptation(&mut object);
+    let has_baseline = object.switch_or("baseline", true);
+    let faults = fault::read(&mut object, duration.unwrap_or(f64::INFINITY));
+    let objective = object.number_or("objective", &OBJECTIVE, 0.1);
+    let expectations = expectation::read(&mut object);
+    let store = store?;
+    if store == StoreKind::Memory && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
+        object.wrong("faults", "concern Redis; that needs `store: redis`");
+    }
+    object.end();
+    let (load, plan) = load?;
+    Some(Scenario {
+        name: name.to_owned(),
+        title,
+        about,
+        seed: seed?,
+        limit: limit?,
+        target: target?,
+        load,
+        plan,
+        store,
+        on_failure: on_failure?,
+        algorithms: algorithms?,
+        adaptation: adaptation?,
+        has_baseline: has_baseline?,
+        faults: faults?,
+        objective: Duration::from_secs_f64(objective?),
+        expectations: expectations?,
+    })
+}
+
+/// What comes, as a plan has it.
+fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Option<(Value, Plan)> {
+    let Some(mut load) = object.take("load") else {
+        object.wrong("load", "is missing; what a plan has: `profile`, `clients`, `arrivals`, …");
+        return None;
+    };
+    let Some(fields) = load.as_object_mut() else {
+        object.wrong("load", format!("is {}; what a plan has is allowed", shown(&load)));
+        return None;
+    };
+    for field in ["limiterUrl", "url", "duration", "seed", "startAt", "part", "thresholds"] {
+        if fields.contains_key(field) {
+            object.wrong(&format!("load.{field}"), "is the lab's to say");
+        }
+    }
+    let mut plan = load.clone();
+    (plan["limiterUrl"], plan["seed"]) = (NOWHERE.into(), seed?.into());
+    if plan.get("phases").is_none() {
+        plan["duration"] = duration?.into();
+    }
+    match Plan::read(plan.to_string().as_bytes()) {
+        Ok(read) => Some((plan, read)),
+        Err(invalid) => {
+            for problem in invalid.0 {
+                object.wrong(&format!("load.{}", problem.path), problem.message);
+            }
+            None
+        }
+    }
+}
+
+fn target(object: &mut Object<'_>) -> Option<TargetModel> {
+    let Some(mut target) = object.object("target") else {
+        object.wrong("target", "is missing; `service_time`, `workers` and `queue` are allowed");
+        return None;
+    };
+    let text = target.text("service_time").unwrap_or_else(|| "5ms".to_owned());
+    let service_time = text.parse::<ServiceTime>().map_err(|error| target.wrong("service_time", error.to_string()));
+    let workers = target.whole_or("workers", 1..=1_000, 4);
+    let queue = target.whole_or("queue", 0..=100_000, 64);
+    let factor = target.number_or("contention", &FACTOR, 0.0);
+    target.end();
+    Some(TargetModel {
+        service_time: service_time.ok()?,
+        workers: usize::try_from(workers?).ok()?,
+        queue: usize::try_from(queue?).ok()?,
+        contention: Contention { factor: factor? },
+    })
+}
+
+/// One of some words, the first of them if it is left out.
+fn word<T: Copy>(object: &mut Object<'_>, field: &'static str, words: &[(&str, T)]) -> Option<T> {
+    let Some(text) = object.text(field) else { return words.first().map(|(_, usual)| *usual) };
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, found)| *found);
+    if found.is_none() {
+        let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        object.wrong(field, format!("is {text:?}; one of {} is allowed", allowed.join(", ")));
+    }
+    found
+}
+
+/// Algorithms by their names.
+fn algorithms(object: &mut Object<'_>) -> Option<Vec<Algorithm>> {
+    let Some(names) = object.list("algorithms", RATE_ALGORITHMS.len()) else { return Some(RATE_ALGORITHMS.to_vec()) };
+    let mut found = Vec::new();
+    for (place, name) in names.iter().enumerate() {
+        let known = name.as_str().and_then(|name| RATE_ALGORITHMS.into_iter().find(|known| known.name() == name));
+        if known.is_none() {
+            let allowed = RATE_ALGORITHMS.map(Algorithm::name).join(", ");
+            object.wrong(&format!("algorithms[{place}]"), format!("is {}; one of {allowed} is allowed", shown(name)));
+        }
+        found.extend(known);
+    }
+    (found.len() == names.len()).then_some(found)
+}
+
+/// The outer `None` is a problem.
+#[expect(clippy::option_option, reason = "a problem is not the absence of adaptation")]
+fn adaptation(object: &mut Object<'_>) -> Option<Option<Adaptation>> {
+    if !object.has("adaptation") {
+        return Some(None);
+    }
+    let mut adaptation = object.object("adaptation")?;
+    let interval = adaptation.number_or("interval", &INTERVAL, 5.0);
+    let ceiling = adaptation.number("ceiling", &CEILING);
+    adaptation.end();
+    Some(Some(Adaptation { interval: Duration::from_secs_f64(interval?), ceiling: ceiling? }))
+}

@@ -1,0 +1,291 @@
+//! What must come of a run: `refused < 1%`, `worst_window <= 1.05`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+use tidegate_policy::Algorithm;
+use tidegate_serve::object::{Object, shown};
+
+/// Something that must hold, and for which runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expectation {
+    /// What.
+    pub comparison: Comparison,
+    /// Only for these algorithms.
+    pub algorithms: Option<Vec<Algorithm>>,
+    /// Only with adaptation, or only without.
+    pub adaptation: Option<bool>,
+    /// For the run without any limit, instead of all others.
+    pub is_for_baseline: bool,
+    /// Only live, or only in simulated time.
+    pub is_live: Option<bool>,
+}
+
+impl Expectation {
+    /// Whether it is said of this run; no algorithm is the baseline.
+    pub fn applies(&self, algorithm: Option<Algorithm>, adaptation: bool, is_live: bool) -> bool {
+        let is_of = match (algorithm, &self.algorithms) {
+            (None, _) => self.is_for_baseline,
+            (Some(_), None) => !self.is_for_baseline,
+            (Some(algorithm), Some(wanted)) => !self.is_for_baseline && wanted.contains(&algorithm),
+        };
+        is_of
+            && self.adaptation.is_none_or(|wanted| wanted == adaptation)
+            && self.is_live.is_none_or(|it| it == is_live)
+    }
+}
+
+/// A figure and its bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// What is compared.
+    pub figure: Figure,
+    /// Whether it must be below the bound, or above.
+    pub is_upper: bool,
+    /// Whether it may be the bound itself.
+    pub is_inclusive: bool,
+    /// In the figure's own unit: shares from 0 to 1, seconds.
+    pub bound: f64,
+}
+
+impl Comparison {
+    /// Whether it holds for this value.
+    pub fn holds(&self, value: f64) -> bool {
+        match (self.is_upper, self.is_inclusive) {
+            (true, true) => value <= self.bound,
+            (true, false) => value < self.bound,
+            (false, true) => value >= self.bound,
+            (false, false) => value > self.bound,
+        }
+    }
+}
+
+macro_rules! figures {
+    ($($variant:ident, $name:literal, $unit:ident, $doc:literal;)*) => {
+        /// A figure of a run.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Figure {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Figure {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// As it is written.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            fn unit(self) -> Unit {
+                match self { $(Self::$variant => Unit::$unit,)* }
+            }
+        }
+    };
+}
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Share,
+    Time,
+    Plain,
+}
+
+figures! {
+    Refused, "refused", Share, "Refused requests, of all that were offered.";
+    RefusedHonest, "refused_honest", Share, "The same of honest clients alone.";
+    RefusedAttackers, "refused_attackers", Share, "The same of attackers alone.";
+    Goodput, "goodput", Share, "Good answers, of what was offered or the target's capacity, whichever is less.";
+    WorstWindow, "worst_window", Plain, "The most that was admitted in any window, as a multiple of what the limit says.";
+    OverAdmitted, "over_admitted", Share, "Admitted though the window was full, of all that were admitted.";
+    UnderAdmitted, "under_admitted", Share, "Refused though there was room in the window, of all that were offered.";
+    TargetErrors, "target_errors", Share, "Answers of the target with a status of 5xx, of all it was sent.";
+    Errors, "errors", Share, "Requests that failed in any other way, of all that were offered.";
+    Fairness, "fairness", Share, "Jain's index of the shares of honest clients' requests that were admitted.";
+    P50, "p50", Time, "The median latency of admitted requests.";
+    P95, "p95", Time, "The 95th percentile of it.";
+    P99, "p99", Time, "The 99th percentile of it.";
+    Recovery, "recovery", Time, "From the end of a peak or fault to an ordinary second, the longest.";
+    Protection, "protection", Plain, "The protection score, 0 to 100.";
+    RefusedInOutage, "refused_in_outage", Share, "Requests that were refused while Redis was away, of all that were offered then.";
+    LimitingBack, "limiting_back", Time, "From Redis' return until the limit is in force again.";
+}
+
+impl Figure {
+    /// A value of it, for people.
+    pub fn shown(self, value: f64) -> String {
+        match self.unit() {
+            Unit::Share => format!("{} %", rounded(value * 100.0)),
+            Unit::Time if value < 1.0 => format!("{} ms", rounded(value * 1e3)),
+            Unit::Time => format!("{} s", rounded(value)),
+            Unit::Plain => rounded(value),
+        }
+    }
+}
+
+/// Three digits, without zeros that say nothing.
+fn rounded(value: f64) -> String {
+    let decimals = match value.abs() {
+        0.0..1.0 => 3,
+        1.0..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match (self.is_upper, self.is_inclusive) {
+            (true, true) => "≤",
+            (true, false) => "<",
+            (false, true) => "≥",
+            (false, false) => ">",
+        };
+        write!(f, "{} {sign} {}", self.figure.name(), self.figure.shown(self.bound))
+    }
+}
+
+impl FromStr for Comparison {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let at = text.find(['<', '>']).ok_or("has no `<` or `>`, such as in `refused < 1%`")?;
+        let (name, rest) = text.split_at(at);
+        let is_upper = rest.starts_with('<');
+        let (is_inclusive, bound) = match rest[1..].strip_prefix('=') {
+            Some(bound) => (true, bound),
+            None => (false, &rest[1..]),
+        };
+        let name = name.trim();
+        let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Figure::ALL.iter().map(|figure| figure.name()).collect();
+            format!("{name:?} is no figure; one of {} is allowed", names.join(", "))
+        })?;
+        let bound = bound.trim();
+        let bound = read_bound(bound, figure.unit()).ok_or_else(|| {
+            let allowed = match figure.unit() {
+                Unit::Share => "a share such as 1% or 0.01",
+                Unit::Time => "a time such as 20ms or 1.5s",
+                Unit::Plain => "a number",
+            };
+            format!("{bound:?} is no bound of {name}; {allowed} is allowed")
+        })?;
+        Ok(Self { figure, is_upper, is_inclusive, bound })
+    }
+}
+
+fn read_bound(text: &str, unit: Unit) -> Option<f64> {
+    let (number, scale) = match unit {
+        Unit::Share => text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01)),
+        Unit::Time => match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+            (Some(number), _) => (number, 1e-3),
+            (None, Some(number)) => (number, 1.0),
+            (None, None) => return None,
+        },
+        Unit::Plain => (text, 1.0),
+    };
+    number.trim().parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number * scale)
+}
+
+/// The most expectations of a scenario.
+const MOST: usize = 100;
+
+pub(super) fn read(object: &mut Object<'_>) -> Option<Vec<Expectation>> {
+    let written = object.list("expect", MOST).unwrap_or_default();
+    let count = written.len();
+    let mut read = Vec::with_capacity(count);
+    for (place, value) in written.into_iter().enumerate() {
+        let path = format!("expect[{place}]");
+        read.extend(one(object, &path, value));
+    }
+    (read.len() == count).then_some(read)
+}
+
+/// A text alone is for all runs but the baseline.
+fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
+    let comparison = |text: &str, path: &str| text.parse().map_err(|reason: String| object.wrong(path, reason)).ok();
+    if let Some(text) = value.as_str() {
+        let comparison = comparison(text, path)?;
+        return Some(Expectation {
+            comparison,
+            algorithms: None,
+            adaptation: None,
+            is_for_baseline: false,
+            is_live: None,
+        });
+    }
+    if !value.is_object() {
+        object.wrong(path, format!("is {}; a text such as `refused < 1%`, or an object with `that`", shown(&value)));
+        return None;
+    }
+    let mut expectation = Object::new(object.at(path), value, object.problems)?;
+    let Some(that) = expectation.text("that") else {
+        expectation.wrong("that", "is missing; a text such as `refused < 1%` is allowed");
+        return None;
+    };
+    let comparison = comparison(&that, &format!("{path}.that"));
+    let algorithms = if expectation.has("algorithms") { Some(super::algorithms(&mut expectation)?) } else { None };
+    let adaptation =
+        if expectation.has("adaptation") { Some(expectation.switch_or("adaptation", false)?) } else { None };
+    let is_for_baseline = expectation.switch_or("baseline", false);
+    let is_live = if expectation.has("live") { Some(expectation.switch_or("live", false)?) } else { None };
+    expectation.end();
+    Some(Expectation { comparison: comparison?, algorithms, adaptation, is_for_baseline: is_for_baseline?, is_live })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_are_read_and_shown_as_people_write_them() {
+        for (text, shown, good, bad) in [
+            ("refused < 1%", "refused < 1 %", 0.009, 0.01),
+            ("refused<=0.25", "refused ≤ 25 %", 0.25, 0.26),
+            ("p95 <= 20ms", "p95 ≤ 20 ms", 0.02, 0.021),
+            ("recovery < 2s", "recovery < 2 s", 1.9, 2.0),
+            ("worst_window >= 1.8", "worst_window ≥ 1.8", 1.8, 1.7),
+            ("protection > 90", "protection > 90", 91.0, 90.0),
+        ] {
+            let comparison: Comparison = text.parse().expect(text);
+            assert_eq!(comparison.to_string(), shown);
+            assert!(comparison.holds(good) && !comparison.holds(bad), "{text}");
+        }
+        for (text, reason) in [
+            ("refused = 1%", "no `<` or `>`"),
+            ("refusals < 1%", "refusals"),
+            ("refused < many", "a share such as"),
+            ("p95 < 20", "a time such as"),
+            ("p95 < NaNs", "a time such as"),
+        ] {
+            let error = text.parse::<Comparison>().expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_baseline_has_expectations_of_its_own() {
+        let comparison: Comparison = "refused < 1%".parse().expect("one");
+        let all = Expectation { comparison, algorithms: None, adaptation: None, is_for_baseline: false, is_live: None };
+        let baseline = Expectation { is_for_baseline: true, ..all.clone() };
+        let windows = Expectation { algorithms: Some(vec![Algorithm::FixedWindow]), ..all.clone() };
+        let adapted = Expectation { adaptation: Some(true), is_live: Some(true), ..all.clone() };
+        for (expectation, algorithm, adaptation, is_live, applies) in [
+            (&all, Some(Algorithm::Gcra), false, false, true),
+            (&all, None, false, false, false),
+            (&baseline, None, false, true, true),
+            (&baseline, Some(Algorithm::Gcra), false, true, false),
+            (&windows, Some(Algorithm::FixedWindow), true, true, true),
+            (&windows, Some(Algorithm::Gcra), true, true, false),
+            (&adapted, Some(Algorithm::Gcra), true, true, true),
+            (&adapted, Some(Algorithm::Gcra), true, false, false),
+            (&adapted, Some(Algorithm::Gcra), false, true, false),
+        ] {
+            assert_eq!(expectation.applies(algorithm, adaptation, is_live), applies, "{expectation:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What goes wrong in a run, and when.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_serve::object::{Allowed, Object};
+
+use crate::target::Faults;
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// From the start of the load.
+    pub at: Duration,
+    /// When it is mended.
+    pub until: Duration,
+    /// What it is.
+    pub kind: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// Redis is killed, and started again at the end.
+    RedisKilled,
+    /// Redis answers so much later.
+    RedisSlow(Duration),
+    /// The forecaster is killed, and started again at the end.
+    ForecasterKilled,
+    /// The target does what it is told.
+    Target(Faults),
+    /// The gateway's requests take so much longer.
+    GatewaySlow(Duration),
+}
+
+const AT: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400 are allowed");
+const FOR: Allowed = Allowed::new(0.1..=86_400.0, "seconds from 0.1 to 86400 are allowed");
+const DELAY: Allowed = Allowed::new(0.001..=60.0, "seconds from 0.001 to 60 are allowed");
+const KINDS: &str = "one of redis_killed, redis_slow, forecaster_killed, target, gateway_slow is allowed";
+/// The most faults of a scenario.
+const MOST: usize = 100;
+
+impl FaultKind {
+    /// Its name in files and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RedisKilled => "redis_killed",
+            Self::RedisSlow(_) => "redis_slow",
+            Self::ForecasterKilled => "forecaster_killed",
+            Self::Target(_) => "target",
+            Self::GatewaySlow(_) => "gateway_slow",
+        }
+    }
+
+    /// For people.
+    pub fn label(self) -> String {
+        match self {
+            Self::RedisKilled => "Redis killed".to_owned(),
+            Self::RedisSlow(delay) => format!("Redis slow by {} ms", delay.as_millis()),
+            Self::ForecasterKilled => "forecaster killed".to_owned(),
+            Self::Target(faults) => {
+                let on: Vec<&str> =
+                    faults.each().into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();
+                format!("target: {}", on.join(", "))
+            }
+            Self::GatewaySlow(delay) => format!("gateway slow by {} ms", delay.as_millis()),
+        }
+    }
+
+    /// Whether limits that are kept in Redis suffer from it.
+    pub fn is_of_redis(self) -> bool {
+        matches!(self, Self::RedisKilled | Self::RedisSlow(_))
+    }
+}
+
+pub(super) fn read(object: &mut Object<'_>, duration: f64) -> Option<Vec<Fault>> {
+    let written = object.list("faults", MOST).unwrap_or_default();
+    let mut faults = Vec::new();
+    let count = written.len();
+    for (place, fault) in written.into_iter().enumerate() {
+        faults.extend(
+            Object::new(object.at(&format!("faults[{place}]")), fault, object.problems)
+                .and_then(|fault| one(fault, duration)),
+        );
+    }
+    (faults.len() == count).then_some(faults)
+}
+
+fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
+    let (at, lasts) = (fault.number("at", &AT), fault.number("for", &FOR));
+    let delay = if fault.has("delay") { fault.number("delay", &DELAY) } else { None };
+    let what = fault.text("what");
+    let with = fault.take("with");
+    let kind = match what.as_deref() {
+        Some("redis_killed") => Some(FaultKind::RedisKilled),
+        Some("forecaster_killed") => Some(FaultKind::ForecasterKilled),
+        Some("redis_slow") => needed(&mut fault, delay).map(FaultKind::RedisSlow),
+        Some("gateway_slow") => needed(&mut fault, delay).map(FaultKind::GatewaySlow),
+        Some("target") => of_target(&mut fault, with.as_ref()),
+        Some(other) => {
+            fault.wrong("what", format!("is {other:?}; {KINDS}"));
+            None
+        }
+        None => {
+            fault.wrong("what", format!("is missing; {KINDS}"));
+            None
+        }
+    };
+    let (at, lasts) = (at?, lasts?);
+    if at >= duration {
+        fault.wrong("at", format!("is {at}, which is after the load's end"));
+    }
+    fault.end();
+    let until = Duration::from_secs_f64((at + lasts).min(duration));
+    Some(Fault { at: Duration::from_secs_f64(at), until, kind: kind? })
+}
+
+fn needed(fault: &mut Object<'_>, delay: Option<f64>) -> Option<Duration> {
+    if delay.is_none() {
+        fault.wrong("delay", "is missing; by how many seconds it is slower");
+    }
+    delay.map(Duration::from_secs_f64)
+}
+
+fn of_target(fault: &mut Object<'_>, with: Option<&Value>) -> Option<FaultKind> {
+    let text = with.map(ToString::to_string).unwrap_or_default();
+    match Faults::read(text.as_bytes()) {
+        Ok((faults, None)) if faults.are_on() => Some(FaultKind::Target(faults)),
+        Ok(_) => {
+            fault.wrong("with", "has nothing that would go wrong; what POST /faults takes is allowed, but for `for`");
+            None
+        }
+        Err(problems) => {
+            for problem in problems {
+                fault.wrong(&format!("with.{}", problem.path), problem.message);
+            }
+            None
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What every algorithm is told to keep.
+
+use serde_json::json;
+use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_policy::Algorithm;
+use tidegate_serve::object::{Allowed, Object};
+
+/// A rate, whatever the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LimitSetting {
+    /// Requests a second.
+    pub rate: f64,
+    /// The window of algorithms that count in windows, in seconds.
+    pub window: f64,
+    /// What buckets let through at once, and how many a shaper lets wait.
+    pub burst: u64,
+    /// Whether each client has its own, or all have one together.
+    pub is_per_client: bool,
+}
+
+const RATE: Allowed = Allowed::new(0.001..=1e7, "requests a second from 0.001 to 1e7 are allowed");
+const WINDOW: Allowed = Allowed::new(0.001..=86_400.0, "seconds from 0.001 to 86400 are allowed");
+
+pub(super) fn read(object: &mut Object<'_>) -> Option<LimitSetting> {
+    let Some(mut limit) = object.object("limit") else {
+        object.wrong("limit", "is missing; `rate`, `window` and `burst` are allowed");
+        return None;
+    };
+    let rate = limit.number("rate", &RATE);
+    let window = limit.number_or("window", &WINDOW, 1.0);
+    let burst = limit.whole_or("burst", 1..=1_000_000, 20);
+    let is_per_client = super::word(&mut limit, "key", &[("global", false), ("client", true)]);
+    limit.end();
+    let setting = LimitSetting { rate: rate?, window: window?, burst: burst?, is_per_client: is_per_client? };
+    if setting.quota() < 1.0 {
+        object.wrong("limit.rate", "times `window` is less than one request");
+        return None;
+    }
+    // What some algorithm can't have is told now, not in the middle of a run.
+    for algorithm in super::RATE_ALGORITHMS {
+        if let Err(error) = setting.numbers(algorithm) {
+            object.wrong("limit", format!("can't be kept by `{algorithm}`: {error}"));
+            return None;
+        }
+    }
+    Some(setting)
+}
+
+impl LimitSetting {
+    /// Requests in a window.
+    pub fn quota(&self) -> f64 {
+        (self.rate * self.window).floor()
+    }
+
+    /// The numbers that an algorithm keeps it by.
+    pub fn numbers(&self, algorithm: Algorithm) -> Result<LimitNumbers, String> {
+        let numbers = match algorithm {
+            Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog => {
+                json!({ "algorithm": algorithm.name(), "limit": self.quota() as u64, "window": self.window })
+            }
+            _ => json!({ "algorithm": algorithm.name(), "capacity": self.burst, "fillRate": self.rate }),
+        };
+        let numbers = serde_json::from_value(numbers).map_err(|error| error.to_string())?;
+        LimitNumbers::new(numbers, 0).map_err(|error| error.to_string())
+    }
+}

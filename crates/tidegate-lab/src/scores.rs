@@ -1,0 +1,304 @@
+//! What a run came to, in figures. Every formula stands in [`FORMULAS`], which reports repeat.
+
+use std::time::Duration;
+
+use crate::observation::{Row, count, ratio, seconds};
+use crate::run::{Outcome, Prediction};
+use crate::scenario::{Figure, Scenario};
+
+/// How figures are computed, for whoever reads a report.
+pub const FORMULAS: [(&str, &str); 11] = [
+    (
+        "protection",
+        "100 × (1 − target errors) × (1 − over-admitted) × in time × use. In time: admitted requests that were answered well within the scenario's objective, as a \
+                    share of those that were answered well. Use: the sum over all seconds of good answers, divided by the sum of what could have been let in: \
+                    the least of offered, limit in force and capacity; at most 1.",
+    ),
+    ("goodput", "good answers ÷ the sum over all seconds of min(offered, capacity), at most 1"),
+    (
+        "worst window",
+        "the most requests admitted in any window of the limit's length, wherever it begins, ÷ what the limit in force allows in it. 1 is exact, 2 is \
+                      a fixed window used up twice around its edge. A shaper's requests count when they leave.",
+    ),
+    (
+        "over-admitted",
+        "requests admitted although the window before them was full by the exact definition, or beyond the burst that a bucket may have on top ÷ admitted",
+    ),
+    ("under-admitted", "requests refused although the window before them had room by the exact definition ÷ offered"),
+    ("refused", "answers of 429 ÷ offered; by honest clients and attackers apart"),
+    ("target errors", "answers of 5xx ÷ requests that were sent on to the target"),
+    (
+        "fairness",
+        "Jain's index over honest clients of the share of their requests that was admitted: 1 if all have the same",
+    ),
+    ("latency", "of good answers and time-outs, from when a request was due"),
+    (
+        "recovery",
+        "the longest time from the end of a peak or a fault to the first second without target errors and with a p95 of at most twice the usual one (the median over \
+                  seconds that are neither), or the objective if that is more",
+    ),
+    (
+        "stability at the peak",
+        "1 − standard deviation ÷ mean of good answers a second, over the seconds in which more was offered than the operator's limit",
+    ),
+];
+
+/// The figures of a run; none where there is nothing to tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// 0 to 100.
+    pub protection: Option<f64>,
+    /// See [`FORMULAS`], as all that follow.
+    pub goodput: Option<f64>,
+    /// The most in any window.
+    pub worst_window: Option<f64>,
+    /// Of admitted.
+    pub over_admitted: Option<f64>,
+    /// Of offered.
+    pub under_admitted: Option<f64>,
+    /// Of offered.
+    pub refused: f64,
+    /// Of what honest clients offered.
+    pub refused_honest: Option<f64>,
+    /// Of what attackers offered.
+    pub refused_attackers: Option<f64>,
+    /// Of admitted.
+    pub target_errors: f64,
+    /// Of offered.
+    pub errors: f64,
+    /// From 1/n to 1.
+    pub fairness: Option<f64>,
+    /// Seconds.
+    pub recovery: Option<f64>,
+    /// Up to 1.
+    pub peak_stability: Option<f64>,
+    /// While Redis was away.
+    pub refused_in_outage: Option<f64>,
+    /// Seconds from Redis' return.
+    pub limiting_back: Option<f64>,
+    /// Seconds.
+    pub latency: Option<Latency>,
+}
+
+/// How long good answers took, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// The mean.
+    pub mean: f64,
+    /// Percentiles.
+    pub p50: f64,
+    /// 90 of 100 took no longer; and so on.
+    pub p90: f64,
+    #[allow(missing_docs, reason = "as above")]
+    pub p95: f64,
+    #[allow(missing_docs, reason = "as above")]
+    pub p99: f64,
+    #[allow(missing_docs, reason = "as above")]
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// A time in which more was offered than the operator's limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peak {
+    /// The first second.
+    pub at: usize,
+    /// The second after the last.
+    pub until: usize,
+    /// The highest second, in requests.
+    pub offered: f64,
+    /// The limit in force in the second before it, in requests a second.
+    pub limit_before: Option<f64>,
+    /// The highest limit during it.
+    pub limit_during: Option<f64>,
+    /// What adaptation expected of it beforehand.
+    pub predicted: Option<f64>,
+    /// The target's p95 during it, in seconds: the worst second.
+    pub target_p95: Option<f64>,
+    /// Errors of the target during it.
+    pub target_errors: u64,
+}
+
+impl Peak {
+    /// What adaptation did about it.
+    pub fn action(&self, base: f64) -> &'static str {
+        let highest = self.limit_during.unwrap_or(base).max(self.limit_before.unwrap_or(base));
+        let lowest = self.limit_during.unwrap_or(base);
+        match () {
+            () if highest > base * 1.01 => "raised",
+            () if lowest < base * 0.99 => "lowered",
+            () => "none",
+        }
+    }
+}
+
+impl Scores {
+    /// Of a run.
+    pub fn of(scenario: &Scenario, outcome: &Outcome) -> Self {
+        let observation = &outcome.observation;
+        let total = observation.total();
+        let all = total.all();
+        let step = count(observation.step);
+        let capacity = scenario.target.capacity() * step;
+        let target_errors = ratio(all.target_errors, all.admitted());
+        let (mut could, mut allowed) = (0.0, 0.0);
+        for (place, row) in observation.rows.iter().enumerate() {
+            let offered = count(row.all().offered);
+            let limit = outcome.levels.limit.get(place).copied().flatten().map_or(f64::INFINITY, |limit| limit * step);
+            could += offered.min(capacity);
+            allowed += offered.min(capacity).min(limit);
+        }
+        let share = |whole: f64| (whole > 0.0).then(|| (count(all.good) / whole).min(1.0));
+        let in_time = in_time(outcome, scenario.objective);
+        let judged = outcome.judged.as_ref();
+        let over_admitted = judged.map(|judged| ratio(judged.over, judged.admitted));
+        let kept = 1.0 - over_admitted.unwrap_or(0.0);
+        let protection =
+            share(allowed).map(|used| 100.0 * (1.0 - target_errors) * kept * in_time.unwrap_or(0.0) * used);
+        let of = |part: u64, whole: u64| (whole > 0).then(|| ratio(part, whole));
+        Self {
+            protection,
+            goodput: share(could),
+            worst_window: judged.map(|judged| judged.worst),
+            over_admitted,
+            under_admitted: judged.map(|judged| ratio(judged.under, all.offered)),
+            refused: ratio(all.refused, all.offered),
+            refused_honest: of(total.honest.refused, total.honest.offered),
+            refused_attackers: of(total.attackers.refused, total.attackers.offered),
+            target_errors,
+            errors: ratio(all.errors, all.offered),
+            fairness: observation.fairness(),
+            recovery: recovery(scenario, outcome),
+            peak_stability: stability(scenario, outcome),
+            refused_in_outage: outcome.outage.and_then(|outage| of(outage.refused, outage.offered)),
+            limiting_back: outcome.outage.and_then(|outage| outage.limiting_back).map(|back| back.as_secs_f64()),
+            latency: latency(outcome),
+        }
+    }
+
+    /// A figure by its name.
+    pub fn figure(&self, figure: Figure) -> Option<f64> {
+        match figure {
+            Figure::Refused => Some(self.refused),
+            Figure::RefusedHonest => self.refused_honest,
+            Figure::RefusedAttackers => self.refused_attackers,
+            Figure::Goodput => self.goodput,
+            Figure::WorstWindow => self.worst_window,
+            Figure::OverAdmitted => self.over_admitted,
+            Figure::UnderAdmitted => self.under_admitted,
+            Figure::TargetErrors => Some(self.target_errors),
+            Figure::Errors => Some(self.errors),
+            Figure::Fairness => self.fairness,
+            Figure::P50 => self.latency.map(|latency| latency.p50),
+            Figure::P95 => self.latency.map(|latency| latency.p95),
+            Figure::P99 => self.latency.map(|latency| latency.p99),
+            Figure::Recovery => self.recovery,
+            Figure::Protection => self.protection,
+            Figure::RefusedInOutage => self.refused_in_outage,
+            Figure::LimitingBack => self.limiting_back,
+        }
+    }
+}
+
+fn latency(outcome: &Outcome) -> Option<Latency> {
+    let spread = &outcome.observation.latency;
+    if spread.is_empty() {
+        return None;
+    }
+    let at = |percent: f64| seconds(spread.value_at_quantile(percent / 100.0));
+    Some(Latency {
+        mean: spread.mean() / 1e6,
+        p50: at(50.0),
+        p90: at(90.0),
+        p95: at(95.0),
+        p99: at(99.0),
+        p999: at(99.9),
+        max: seconds(spread.max()),
+    })
+}
+
+/// The share of good answers that came within the objective.
+fn in_time(outcome: &Outcome, objective: Duration) -> Option<f64> {
+    let spread = &outcome.observation.latency;
+    let micros = u64::try_from(objective.as_micros()).unwrap_or(u64::MAX);
+    (!spread.is_empty()).then(|| spread.quantile_below(micros))
+}
+
+/// Seconds in which more is offered than the operator lets in.
+fn is_peak(scenario: &Scenario, row: &Row, step: u64) -> bool {
+    // A little more than the limit is chance.
+    count(row.all().offered) > 1.2 * scenario.limit.rate * count(step)
+}
+
+/// Times in which more was offered than the operator's limit.
+pub fn peaks(scenario: &Scenario, outcome: &Outcome) -> Vec<Peak> {
+    let (rows, step) = (&outcome.observation.rows, outcome.observation.step);
+    let mut peaks: Vec<Peak> = Vec::new();
+    let mut place = 0;
+    while place < rows.len() {
+        let length = rows[place..].iter().take_while(|row| is_peak(scenario, row, step)).count();
+        if length == 0 {
+            place += 1;
+            continue;
+        }
+        let (at, until) = (place, place + length);
+        let span = &rows[at..until];
+        let limit = |second: usize| outcome.levels.limit.get(second).copied().flatten();
+        let most = |figures: &mut dyn Iterator<Item = f64>| figures.reduce(f64::max);
+        peaks.push(Peak {
+            at: at * step as usize,
+            until: until * step as usize,
+            offered: most(&mut span.iter().map(|row| count(row.all().offered) / count(step))).unwrap_or(0.0),
+            limit_before: at.checked_sub(1).and_then(limit),
+            limit_during: most(&mut (at..until).filter_map(limit)),
+            predicted: predicted(&outcome.predictions, count((at as u64) * step)),
+            target_p95: most(&mut span.iter().filter_map(|row| row.latency(95.0))),
+            target_errors: span.iter().map(|row| row.all().target_errors).sum(),
+        });
+        place = until;
+    }
+    peaks
+}
+
+/// What was expected of this second, by whoever spoke last before it.
+fn predicted(predictions: &[Prediction], second: f64) -> Option<f64> {
+    let before = predictions.iter().rev().find(|prediction| prediction.at < second)?;
+    (second <= before.at + before.valid_for).then_some(before.highest)
+}
+
+/// From the end of each peak and fault to an ordinary second, the longest.
+fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
+    let (rows, step) = (&outcome.observation.rows, outcome.observation.step);
+    let faults = scenario.faults.iter().map(|fault| fault.at.as_secs_f64()..fault.until.as_secs_f64());
+    let faults: Vec<_> = faults.collect();
+    let is_quiet = |place: usize| {
+        let second = count(place as u64 * step);
+        !is_peak(scenario, &rows[place], step) && !faults.iter().any(|fault| fault.contains(&second))
+    };
+    let mut usual: Vec<f64> =
+        (0..rows.len()).filter(|place| is_quiet(*place)).filter_map(|place| rows[place].latency(95.0)).collect();
+    usual.sort_by(f64::total_cmp);
+    let usual = usual.get(usual.len() / 2).copied().unwrap_or(0.0);
+    let bound = (2.0 * usual).max(scenario.objective.as_secs_f64());
+    let is_well = |row: &Row| row.all().target_errors == 0 && row.latency(95.0).is_none_or(|p95| p95 <= bound);
+    // Where what follows is another peak or fault, it can't be told.
+    let ends = (1..rows.len()).filter(|place| is_quiet(*place) && !is_quiet(*place - 1));
+    let took = ends.map(|end| {
+        let left = rows[end..].iter().enumerate().take_while(|(ahead, _)| is_quiet(end + ahead));
+        let well = left.into_iter().position(|(_, row)| is_well(row));
+        count(well.unwrap_or(rows.len() - end) as u64 * step)
+    });
+    took.reduce(f64::max)
+}
+
+/// How steady good answers come while more is offered than is let in.
+fn stability(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
+    let step = outcome.observation.step;
+    let rows = outcome.observation.rows.iter().filter(|row| is_peak(scenario, row, step));
+    let good: Vec<f64> = rows.map(|row| count(row.all().good)).collect();
+    let number = count(good.len() as u64);
+    let mean = good.iter().sum::<f64>() / number;
+    let variance = good.iter().map(|it| (it - mean) * (it - mean)).sum::<f64>() / number;
+    (good.len() > 1 && mean > 0.0).then(|| (1.0 - variance.sqrt() / mean).max(0.0))
+}

@@ -1,0 +1,349 @@
+//! A run in simulated time: the load's own schedule, the gateway's own limits, the target's own station, and no clock.
+
+mod events;
+mod outage;
+mod pilot;
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tidegate_load::{Assignment, Cause, End, Sample};
+use tidegate_policy::{Algorithm, Cost, Decision, Keyed, Rule, Timestamp};
+
+use crate::observation::Observation;
+use crate::oracle::Oracle;
+use crate::run::{Event, EventKind, Levels, Outcome, Variant};
+use crate::scenario::{FaultKind, LimitSetting, OnFailure, Scenario};
+use crate::target::{Faults, Station};
+use events::{Events, What};
+use outage::Outages;
+use pilot::Pilot;
+
+/// The moment at which every simulated run begins: the start of a day, so that windows of any usual length begin with it.
+pub(crate) const START: u64 = 1_699_920_000 * SECOND;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// More clients than these share their limits' places, the least used first.
+const MOST_KEYS: NonZeroUsize = NonZeroUsize::new(1_000_000).expect("it is not zero");
+
+/// Runs a scenario in simulated time. The same scenario and seed give the same outcome, to the last bit.
+pub fn simulate(scenario: &Scenario, variant: Variant) -> Outcome {
+    let mut run = Simulation::new(scenario, variant);
+    let assignment = Assignment::new(&scenario.plan.clients, scenario.plan.seed);
+    for (number, due) in scenario.plan.times.all().enumerate() {
+        let now = nanos(due);
+        run.advance(now);
+        run.arrive(now, assignment.client(number as u64));
+    }
+    run.finish()
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    group: usize,
+    client: u64,
+    intended: u64,
+    /// Whether it is one of those that fail, and how.
+    fails: Option<u16>,
+}
+
+struct Simulation<'a> {
+    scenario: &'a Scenario,
+    limit: Option<Limit>,
+    station: Station<Job>,
+    faults: Faults,
+    /// Which requests fail, apart from service times.
+    chances: fastrand::Rng,
+    events: Events,
+    outages: Outages,
+    pilot: Option<Pilot>,
+    gateway_delay: u64,
+    observation: Observation,
+    oracle: Oracle,
+    levels: Levels,
+    told: Vec<Event>,
+    /// Of those that hang.
+    stuck: Vec<Job>,
+    next_second: u64,
+}
+
+/// The limit under test.
+struct Limit {
+    rule: Rule,
+    keys: Keyed<u64, Rule>,
+    is_per_client: bool,
+    /// How many the exact definition would let in, in one of its windows.
+    quota: f64,
+    window: f64,
+    burst: u64,
+    seed: u64,
+}
+
+impl Limit {
+    fn new(setting: &LimitSetting, algorithm: Algorithm, seed: u64) -> Option<Self> {
+        let rule = setting.numbers(algorithm).ok()?.rule(0).ok()?;
+        let keys = Keyed::with_seed(rule, MOST_KEYS, seed);
+        let (quota, window, burst) = (setting.quota(), setting.window, setting.burst);
+        Some(Self { rule, keys, is_per_client: setting.is_per_client, quota, window, burst, seed })
+    }
+
+    fn burst(&self) -> f64 {
+        crate::run::burst_of(self.rule.algorithm(), self.burst)
+    }
+
+    fn key(&self, (group, client): (usize, u64)) -> u64 {
+        if self.is_per_client { (group as u64) << 40 | client } else { 0 }
+    }
+
+    fn check(&self, key: u64, now: u64) -> Decision {
+        self.keys.check(&key, Cost::ONE, Timestamp::from_nanos(START + now))
+    }
+
+    /// Other numbers, over what was used.
+    fn change(&mut self, rule: Rule, rate: f64, now: u64) {
+        self.rule = rule;
+        self.keys.change(&rule, Timestamp::from_nanos(START + now));
+        self.quota = rate * self.window;
+    }
+
+    /// Nothing is known any more of what was used.
+    fn forget(&mut self) {
+        self.keys = Keyed::with_seed(self.rule, MOST_KEYS, self.seed);
+    }
+}
+
+impl<'a> Simulation<'a> {
+    fn new(scenario: &'a Scenario, variant: Variant) -> Self {
+        let target = &scenario.target;
+        let limit = variant.algorithm.and_then(|algorithm| Limit::new(&scenario.limit, algorithm, scenario.seed));
+        let pilot =
+            variant.algorithm.filter(|_| variant.adaptation).and_then(|algorithm| Pilot::new(scenario, algorithm));
+        let mut events = Events::default();
+        for (place, fault) in scenario.faults.iter().enumerate() {
+            events.push(nanos(fault.at), What::FaultBegins(place));
+            events.push(nanos(fault.until), What::FaultEnds(place));
+        }
+        Self {
+            scenario,
+            station: Station::new(target.workers, target.queue, target.service_time, target.contention, scenario.seed),
+            faults: Faults::default(),
+            chances: fastrand::Rng::with_seed(scenario.seed ^ 0x00fa_0175),
+            events,
+            outages: Outages::new(scenario, limit.is_some()),
+            pilot,
+            gateway_delay: 0,
+            observation: Observation::new(scenario.duration(), &scenario.plan.clients),
+            oracle: Oracle::new(scenario.limit.window),
+            levels: Levels::new(limit.as_ref().map(|_| scenario.limit.rate)),
+            told: Vec::new(),
+            stuck: Vec::new(),
+            next_second: SECOND,
+            limit,
+        }
+    }
+
+    /// Lets everything happen that happens until then.
+    fn advance(&mut self, until: u64) {
+        loop {
+            let next = self.events.next_at().unwrap_or(u64::MAX).min(self.next_second);
+            if next > until {
+                return;
+            }
+            if next == self.next_second {
+                self.second(next);
+                self.next_second += SECOND;
+            } else if let Some((at, what)) = self.events.pop() {
+                self.happen(at, what);
+            }
+        }
+    }
+
+    fn happen(&mut self, now: u64, what: What) {
+        match what {
+            What::Leaves(job) => self.reach_target(now, job),
+            What::Served(job) => {
+                self.answer(now, &job);
+                if let Some((next, time)) = self.station.finish() {
+                    self.serve(now, next, time);
+                }
+            }
+            What::FaultBegins(place) => self.fault(now, place, true),
+            What::FaultEnds(place) => self.fault(now, place, false),
+            What::RedisIsAway => {
+                self.outages.begin();
+                self.tell(now, EventKind::FailOpen, "Redis connection lost".to_owned());
+            }
+            What::RedisIsBack { forgets } => {
+                self.outages.end(now);
+                if let Some(limit) = self.limit.as_mut().filter(|_| forgets) {
+                    limit.forget();
+                }
+                self.tell(now, EventKind::FailOpen, "Redis reconnected".to_owned());
+            }
+            What::Pilot => self.steer(now),
+        }
+    }
+
+    /// A request comes to the gateway.
+    fn arrive(&mut self, now: u64, who: (usize, u64)) {
+        let job = Job { group: who.0, client: who.1, intended: now, fails: None };
+        let now = now + self.gateway_delay;
+        let decision = self.decide(now, who);
+        if let Some(pilot) = &mut self.pilot {
+            pilot.decided(decision.is_some());
+        }
+        match decision {
+            Some(0) => self.reach_target(now, job),
+            Some(wait) => self.events.push(now + wait, What::Leaves(job)),
+            None => self.end(now, &job, End::Answered(429)),
+        }
+    }
+
+    /// How long it waits before it is sent on; none if it is refused.
+    fn decide(&mut self, now: u64, who: (usize, u64)) -> Option<u64> {
+        let Some(limit) = &mut self.limit else { return Some(0) };
+        let (key, quota) = (limit.key(who), limit.quota);
+        if self.outages.is_on() {
+            match self.scenario.on_failure {
+                OnFailure::Open => return Some(0),
+                OnFailure::Closed => return None,
+                OnFailure::Local => {}
+            }
+        }
+        match limit.check(key, now) {
+            Decision::Admit { wait, .. } => {
+                let wait = nanos(wait);
+                self.oracle.admitted(key, now, now + wait, quota, limit.burst());
+                Some(wait)
+            }
+            Decision::Refuse { .. } => {
+                self.oracle.refused(key, now, quota);
+                None
+            }
+        }
+    }
+
+    fn reach_target(&mut self, now: u64, mut job: Job) {
+        if self.faults.hang {
+            self.stuck.push(job);
+            return;
+        }
+        job.fails = self.faults.draw_error(&mut self.chances);
+        if let Some(time) = self.station.begin() {
+            self.serve(now, job, time);
+        } else if self.station.wait(job).is_none() {
+            self.answer(now, &Job { fails: Some(503), ..job });
+        }
+    }
+
+    fn serve(&mut self, now: u64, job: Job, time: Duration) {
+        self.events.push(now + nanos(self.faults.slowed(time)), What::Served(job));
+    }
+
+    /// The target has answered.
+    fn answer(&mut self, now: u64, job: &Job) {
+        let status = job.fails.unwrap_or(200);
+        if let Some(pilot) = &mut self.pilot {
+            pilot.answered(now - job.intended, status >= 500);
+        }
+        let timeout = nanos(self.scenario.plan.request.timeout);
+        if now - job.intended > timeout {
+            self.end(job.intended + timeout, job, End::Failed(Cause::TimedOut));
+        } else {
+            self.end(now, job, End::Answered(status));
+        }
+    }
+
+    fn end(&mut self, now: u64, job: &Job, end: End) {
+        let intended = Duration::from_nanos(job.intended);
+        let finished = Duration::from_nanos(now);
+        self.observation.note(&Sample { group: job.group, intended, sent: intended, finished, end }, job.client);
+        let is_refused = end == End::Answered(429);
+        self.outages.note(job.intended, is_refused);
+    }
+
+    fn fault(&mut self, now: u64, place: usize, begins: bool) {
+        let fault = &self.scenario.faults[place];
+        match fault.kind {
+            FaultKind::RedisKilled | FaultKind::RedisSlow(_) => {
+                self.outages.fault(now, fault, begins, &mut self.events);
+            }
+            FaultKind::ForecasterKilled => {
+                if let Some(pilot) = &mut self.pilot {
+                    pilot.forecaster(!begins);
+                }
+            }
+            FaultKind::Target(faults) => {
+                self.faults = if begins { faults } else { Faults::default() };
+                if !begins {
+                    // Whoever hung is served at last.
+                    for job in std::mem::take(&mut self.stuck) {
+                        self.reach_target(now, job);
+                    }
+                }
+            }
+            FaultKind::GatewaySlow(delay) => self.gateway_delay = if begins { nanos(delay) } else { 0 },
+        }
+        let what = if begins { "begins" } else { "ends" };
+        self.tell(now, EventKind::Fault, format!("{} {what}", fault.kind.label()));
+    }
+
+    /// A second is over.
+    fn second(&mut self, now: u64) {
+        if let Some(pilot) = &mut self.pilot {
+            self.levels.forecast(pilot.second(now));
+        }
+        self.steer(now);
+        self.levels.seen(Some(self.station.busy() as u64), Some(self.station.waiting() as u64));
+    }
+
+    /// Puts in force what adaptation wants.
+    fn steer(&mut self, now: u64) {
+        let Some((pilot, limit)) = self.pilot.as_mut().zip(self.limit.as_mut()) else { return };
+        let steered = pilot.steer(now, self.outages.is_on());
+        if let Some((rule, rate)) = steered.numbers {
+            limit.change(rule, rate, now);
+            self.levels.limit(rate);
+        }
+        self.told.extend(steered.events);
+        if let Some(at) = steered.wakes_at.filter(|at| *at > now) {
+            self.events.push(at, What::Pilot);
+        }
+    }
+
+    fn tell(&mut self, now: u64, kind: EventKind, text: String) {
+        self.told.push(Event { at: Duration::from_nanos(now).as_secs_f64(), kind, text });
+    }
+
+    fn finish(mut self) -> Outcome {
+        let end = nanos(self.scenario.duration());
+        self.advance(end);
+        let length = self.observation.rows.len();
+        // What is under way ends after the load; its seconds are told no more.
+        while let Some((at, what)) = self.events.pop() {
+            if matches!(what, What::Leaves(_) | What::Served(_)) {
+                self.happen(at, what);
+            }
+        }
+        for job in std::mem::take(&mut self.stuck) {
+            let timeout = nanos(self.scenario.plan.request.timeout);
+            self.end(job.intended + timeout, &job, End::Failed(Cause::TimedOut));
+        }
+        let predictions = self.pilot.map(Pilot::into_predictions).unwrap_or_default();
+        Outcome {
+            observation: self.observation,
+            judged: self.limit.map(|_| self.oracle.found),
+            levels: self.levels.finished(length),
+            events: self.told,
+            outage: self.outages.found(),
+            predictions,
+            gateway: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

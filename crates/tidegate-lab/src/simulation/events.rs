@@ -1,0 +1,80 @@
+//! What happens next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Job;
+
+/// Something that happens at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    /// A shaper lets a request go.
+    Leaves(Job),
+    /// A worker is done with a request.
+    Served(Job),
+    /// The fault in this place.
+    FaultBegins(usize),
+    FaultEnds(usize),
+    /// The gateway notices.
+    RedisIsAway,
+    RedisIsBack {
+        /// Whether it has lost what it knew.
+        forgets: bool,
+    },
+    /// Adaptation has something to do.
+    Pilot,
+}
+
+/// Events in the order of their times; of the same time, in the order in which they were foreseen.
+#[derive(Default)]
+pub(super) struct Events {
+    heap: BinaryHeap<Reverse<Entry>>,
+    count: u64,
+}
+
+struct Entry {
+    at: u64,
+    number: u64,
+    what: What,
+}
+
+impl Entry {
+    fn order(&self) -> (u64, u64) {
+        (self.at, self.number)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl Events {
+    pub(super) fn push(&mut self, at: u64, what: What) {
+        self.heap.push(Reverse(Entry { at, number: self.count, what }));
+        self.count += 1;
+    }
+
+    pub(super) fn next_at(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(entry)| entry.at)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(u64, What)> {
+        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.what))
+    }
+}

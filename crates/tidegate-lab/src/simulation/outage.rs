@@ -1,0 +1,82 @@
+//! A Redis that is away, as a gateway lives through it.
+
+use std::time::Duration;
+
+use super::events::{Events, What};
+use super::nanos;
+use crate::run::Outage;
+use crate::scenario::{Fault, FaultKind, Scenario, StoreKind};
+
+/// A gateway waits so long for Redis' answer; three late ones in a row, and it counts as away.
+const BUDGET: Duration = Duration::from_millis(20);
+/// On the average half of the longest pause between two tries to reconnect.
+const RETURN: Duration = Duration::from_millis(500);
+
+/// What becomes of limits that are kept in Redis.
+pub(super) struct Outages {
+    is_shared: bool,
+    is_on: bool,
+    /// When Redis was there again, which the gateway has not noticed yet.
+    back_at: Option<u64>,
+    spans: Vec<(u64, u64)>,
+    found: Outage,
+}
+
+impl Outages {
+    pub(super) fn new(scenario: &Scenario, is_limited: bool) -> Self {
+        let is_shared = is_limited && scenario.store == StoreKind::Redis;
+        let of_redis = scenario.faults.iter().filter(|fault| is_felt(fault.kind));
+        let spans = of_redis.map(|fault| (nanos(fault.at), nanos(fault.until))).collect();
+        Self { is_shared, is_on: false, back_at: None, spans, found: Outage::default() }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    pub(super) fn fault(&mut self, now: u64, fault: &Fault, begins: bool, events: &mut Events) {
+        if !self.is_shared || !is_felt(fault.kind) {
+            return;
+        }
+        if begins {
+            // A lost connection shows at once, lateness after three answers that did not come.
+            let notice = if fault.kind == FaultKind::RedisKilled { Duration::ZERO } else { BUDGET };
+            events.push(now + nanos(notice), What::RedisIsAway);
+        } else {
+            self.back_at = Some(now);
+            let forgets = fault.kind == FaultKind::RedisKilled;
+            events.push(now + nanos(RETURN), What::RedisIsBack { forgets });
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.is_on = true;
+    }
+
+    pub(super) fn end(&mut self, now: u64) {
+        self.is_on = false;
+        if let Some(back_at) = self.back_at.take() {
+            self.found.returned(Duration::from_nanos(now - back_at));
+        }
+    }
+
+    /// A request that was due then has ended.
+    pub(super) fn note(&mut self, intended: u64, is_refused: bool) {
+        if self.is_shared && self.spans.iter().any(|(from, to)| (*from..*to).contains(&intended)) {
+            self.found.note(is_refused);
+        }
+    }
+
+    pub(super) fn found(self) -> Option<Outage> {
+        (self.is_shared && !self.spans.is_empty()).then_some(self.found)
+    }
+}
+
+/// Whether the gateway gives up on Redis because of it.
+fn is_felt(kind: FaultKind) -> bool {
+    match kind {
+        FaultKind::RedisKilled => true,
+        FaultKind::RedisSlow(delay) => delay >= BUDGET,
+        FaultKind::ForecasterKilled | FaultKind::Target(_) | FaultKind::GatewaySlow(_) => false,
+    }
+}

@@ -1,0 +1,151 @@
+//! Adaptation in simulated time: the gateway's own side and the forecaster's own, with nothing between them but their JSON.
+
+use std::time::Duration;
+
+use tidegate_forecast::{Adviser, Forecast, Forecaster, Policy, ProphetModel, Snapshot};
+use tidegate_gateway::config::Rails;
+use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_gateway::{Autopilot, Told};
+use tidegate_policy::{Algorithm, Rule, Timestamp};
+
+use super::{START, nanos};
+use crate::run::{Band, Event, EventKind, Prediction};
+use crate::scenario::Scenario;
+
+/// Prophet learns once in so many seconds, as in the service.
+const PROPHET_EVERY: usize = 30;
+
+pub(super) struct Pilot {
+    autopilot: Autopilot,
+    adviser: Adviser,
+    in_force: LimitNumbers,
+    interval: u64,
+    next_ask: u64,
+    is_there: bool,
+    /// Whether the limit was in force in the second that passes.
+    is_limiting: bool,
+    forecast: Option<Forecast>,
+    told: Vec<Event>,
+    predictions: Vec<Prediction>,
+}
+
+/// What adaptation wants.
+#[derive(Default)]
+pub(super) struct Steered {
+    /// Other numbers, and their rate.
+    pub(super) numbers: Option<(Rule, f64)>,
+    pub(super) events: Vec<Event>,
+    pub(super) wakes_at: Option<u64>,
+}
+
+impl Pilot {
+    pub(super) fn new(scenario: &Scenario, algorithm: Algorithm) -> Option<Self> {
+        let adaptation = scenario.adaptation?;
+        let base = scenario.limit.numbers(algorithm).ok()?;
+        let rails = Rails { ceiling: Some(adaptation.ceiling), ..Rails::default() };
+        let autopilot = Autopilot::new(base.clone(), rails, adaptation.interval)?;
+        let policy = Policy { capacity: Some(scenario.target.capacity()), ..Policy::default() };
+        let forecaster = Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), PROPHET_EVERY);
+        let interval = nanos(adaptation.interval);
+        Some(Self {
+            autopilot,
+            adviser: Adviser::new(policy, forecaster),
+            in_force: base,
+            interval,
+            next_ask: interval,
+            is_there: true,
+            is_limiting: true,
+            forecast: None,
+            told: Vec::new(),
+            predictions: Vec::new(),
+        })
+    }
+
+    pub(super) fn decided(&mut self, is_admitted: bool) {
+        self.autopilot.decided(is_admitted);
+    }
+
+    pub(super) fn answered(&mut self, took: u64, is_error: bool) {
+        self.autopilot.answered(Duration::from_nanos(took), is_error);
+    }
+
+    /// Whether the forecaster can be asked.
+    pub(super) fn forecaster(&mut self, is_there: bool) {
+        self.is_there = is_there;
+    }
+
+    /// A second is over. What is expected of the next one?
+    pub(super) fn second(&mut self, now: u64) -> Option<Band> {
+        let told = self.autopilot.second(at(now), self.is_limiting);
+        self.tell(now, told);
+        if now >= self.next_ask {
+            self.next_ask = now + self.interval;
+            self.ask(now);
+        }
+        band(self.forecast.as_ref()?, now)
+    }
+
+    fn ask(&mut self, now: u64) {
+        if !self.is_there {
+            return;
+        }
+        let Some(question) = self.autopilot.snapshot(at(now), "lab") else { return };
+        let Ok(snapshot) = Snapshot::read(question.to_string().as_bytes()) else { return };
+        let found = self.adviser.advise(&snapshot);
+        self.forecast = found.forecast;
+        let advice = &found.advice;
+        let prediction = Prediction { at: seconds(now), valid_for: advice.valid_for, highest: advice.predicted };
+        self.predictions.push(prediction);
+        if let Err(why) = self.autopilot.advised(&advice.to_json(), at(now)) {
+            self.tell(now, vec![Told::Decided(format!("refused: {why}"))]);
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn steer(&mut self, now: u64, is_away: bool) -> Steered {
+        self.is_limiting = !is_away;
+        let told = self.autopilot.look(at(now), !is_away);
+        self.tell(now, told.into_iter().collect());
+        let wanted = self.autopilot.numbers();
+        let mut steered = Steered { events: std::mem::take(&mut self.told), ..Steered::default() };
+        if wanted.relevant() != self.in_force.relevant() && !is_away {
+            let rate = wanted.shape().map(|shape| shape.rate_per_second);
+            steered.numbers = wanted.rule(0).ok().zip(rate);
+            self.in_force = wanted;
+        }
+        steered.wakes_at = self.autopilot.wakes_at(at(now)).map(|at| at.as_nanos().saturating_sub(START));
+        steered
+    }
+
+    fn tell(&mut self, now: u64, told: Vec<Told>) {
+        for told in told {
+            let (kind, text) = match told {
+                // What says the same again is no event.
+                Told::Decided(text) if text.starts_with("unchanged") => continue,
+                Told::Decided(text) => (EventKind::Adaptation, text),
+                Told::Attack(text) => (EventKind::Attack, text),
+            };
+            self.told.push(Event { at: seconds(now), kind, text });
+        }
+    }
+
+    pub(super) fn into_predictions(self) -> Vec<Prediction> {
+        self.predictions
+    }
+}
+
+fn at(now: u64) -> Timestamp {
+    Timestamp::from_nanos(START + now)
+}
+
+fn seconds(now: u64) -> f64 {
+    Duration::from_nanos(now).as_secs_f64()
+}
+
+/// What a forecast says of the second that begins now.
+fn band(forecast: &Forecast, now: u64) -> Option<Band> {
+    let second = i64::try_from((START + now) / super::SECOND).ok()?;
+    let place = usize::try_from((second - forecast.start) / i64::from(forecast.step)).ok()?;
+    let of = |level: f64| forecast.quantile(level).get(place).copied();
+    Some(Band { low: of(0.1)?, middle: of(0.5)?, high: of(0.9)? })
+}

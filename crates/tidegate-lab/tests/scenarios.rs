@@ -1,0 +1,206 @@
+//! Scenarios: those that come with the lab, what can be wrong with others, and what simulated time promises.
+#![allow(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+
+use serde_json::Value;
+use tidegate_lab::report::{Kind, Run};
+use tidegate_lab::{Report, SCENARIOS, Scenario, Scores, Variant, simulate};
+use tidegate_policy::Algorithm;
+
+const SMALL: &str = "
+duration: 5
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 5ms, workers: 2, queue: 64}
+load: {profile: {type: constant, params: {rps: 300}}}
+";
+
+fn small(more: &str) -> Scenario {
+    Scenario::read("small", &format!("{SMALL}{more}")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn of(algorithm: Algorithm) -> Variant {
+    Variant { algorithm: Some(algorithm), adaptation: false }
+}
+
+fn report(seed: Option<u64>) -> Report {
+    let mut report = Report::new(Kind::Simulated, seed, None);
+    for (name, text) in SCENARIOS {
+        let scenario = Scenario::read(name, text).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = seed.map_or(Ok(scenario.clone()), |seed| scenario.with_seed(seed)).expect("any seed is good");
+        let runs = Variant::all(&scenario);
+        let runs = runs.into_iter().map(|it| Run::of(&scenario, it, &simulate(&scenario, it), Kind::Simulated, None));
+        let runs = runs.collect();
+        report.push(scenario, runs);
+    }
+    report
+}
+
+#[test]
+fn everything_that_the_scenarios_expect_comes_in_simulated_time() {
+    let report = report(None);
+    for (scenario, run) in report.runs() {
+        let id = run.variant.id(&scenario.name);
+        assert_eq!(run.status(), "passed", "{id}: {:?}", run.expectations);
+        assert!(run.variant.algorithm.is_none() || !run.expectations.is_empty(), "{id} expects nothing");
+    }
+    assert!(report.is_passed());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_to_the_last_digit() {
+    let text = |seed| report(seed).to_json().to_string();
+    assert!(text(Some(7)) == text(Some(7)));
+    assert!(text(Some(7)) != text(Some(8)), "clients are drawn by it");
+    assert!(!text(None).contains("NaN"));
+}
+
+/// Each request ends once, in the second it was due in.
+#[test]
+fn nothing_is_lost_and_nothing_counted_twice() {
+    for (name, text) in SCENARIOS {
+        let scenario = Scenario::read(name, text).expect("it is good");
+        let due = scenario.plan.times.all().count() as u64;
+        for variant in Variant::all(&scenario) {
+            let outcome = simulate(&scenario, variant);
+            let all = outcome.observation.total().all();
+            let id = variant.id(name);
+            assert_eq!(all.offered, due, "{id}");
+            assert_eq!(all.admitted(), all.good + all.target_errors + all.errors, "{id}");
+            let rows = outcome.observation.rows.iter().map(|row| row.all().offered).sum::<u64>();
+            assert_eq!(rows, due, "{id}");
+            assert_eq!(outcome.levels.limit.len(), outcome.observation.rows.len(), "{id}");
+        }
+    }
+}
+
+/// 300 a second under a limit of 100: every algorithm admits what it says, by its own arithmetic.
+#[test]
+fn each_algorithm_admits_what_its_definition_says() {
+    for (algorithm, admitted) in [
+        (Algorithm::FixedWindow, 500),
+        (Algorithm::SlidingLog, 500),
+        // What is in the bucket at first, and what comes in until the last request: 20 + 4.99666 s · 100.
+        (Algorithm::TokenBucket, 519),
+        (Algorithm::Gcra, 519),
+        // One goes at once, 20 wait.
+        (Algorithm::LeakyBucket, 520),
+    ] {
+        let outcome = simulate(&small(""), of(algorithm));
+        assert_eq!(outcome.observation.total().all().admitted(), admitted, "{algorithm}");
+    }
+}
+
+/// Twice what the target can do, and no limit: it answers what it can, and fails the rest.
+#[test]
+fn without_a_limit_the_target_is_overloaded() {
+    let scenario = Scenario::read("flood", &SMALL.replace("rps: 300", "rps: 800")).expect("it is good");
+    let outcome = simulate(&scenario, Variant { algorithm: None, adaptation: false });
+    let scores = Scores::of(&scenario, &outcome);
+    assert!((0.45..0.5).contains(&scores.target_errors), "{scores:?}");
+    // A full queue is 64 services of 5 ms long, by two workers.
+    let longest = scores.latency.expect("there are answers").max;
+    assert!((0.16..0.18).contains(&longest), "{longest}");
+    assert_eq!((scores.worst_window, scores.over_admitted), (None, None));
+}
+
+#[test]
+fn clients_of_a_limit_of_their_own_do_not_meet() {
+    let clients = "{clients: [{name: people, count: 5}, {name: bots, class: attacker, count: 1, weight: 4}], profile:";
+    let text = SMALL.replace("{profile:", clients).replace("rate: 100", "key: client, rate: 20");
+    let scenario = Scenario::read("keys", &text).expect("it is good");
+    let scores = Scores::of(&scenario, &simulate(&scenario, of(Algorithm::SlidingLog)));
+    assert!(scores.refused_honest < Some(0.05) && scores.refused_attackers > Some(0.9), "{scores:?}");
+    assert_eq!(scores.worst_window, Some(1.0), "each has a window of its own");
+}
+
+#[test]
+fn a_fault_of_the_target_is_seen_while_it_lasts() {
+    let scenario = small("faults: [{at: 2, for: 2, what: target, with: {errors: 0.5}}]\n");
+    let outcome = simulate(&scenario, of(Algorithm::FixedWindow));
+    let errors: Vec<u64> = outcome.observation.rows.iter().map(|row| row.all().target_errors).collect();
+    assert!(errors[..2] == [0, 0] && errors[4] == 0, "{errors:?}");
+    assert!(errors[2..4].iter().all(|count| (30..70).contains(count)), "{errors:?}");
+    let hang = small("faults: [{at: 2, for: 3, what: target, with: {hang: true}}]\n");
+    let all = simulate(&hang, of(Algorithm::FixedWindow)).observation.total().all();
+    assert_eq!(
+        all.offered,
+        all.refused + all.good + all.target_errors + all.errors,
+        "who hangs is answered at last, or times out"
+    );
+}
+
+#[test]
+fn while_redis_is_away_the_failure_mode_decides() {
+    for (mode, refused) in [("open", 0.0..=0.0), ("closed", 1.0..=1.0), ("local", 0.6..=0.7)] {
+        let more = format!("store: redis\non_failure: {mode}\nfaults: [{{at: 1, for: 2, what: redis_killed}}]\n");
+        let scenario = small(&more);
+        let scores = Scores::of(&scenario, &simulate(&scenario, of(Algorithm::FixedWindow)));
+        let share = scores.refused_in_outage.expect("there was an outage");
+        assert!(refused.contains(&share), "{mode}: {share}");
+        assert_eq!(scores.limiting_back, Some(0.5), "{mode}");
+    }
+    let quick = small("store: redis\nfaults: [{at: 1, for: 2, what: redis_slow, delay: 0.005}]\n");
+    let scores = Scores::of(&quick, &simulate(&quick, of(Algorithm::FixedWindow)));
+    assert_eq!(scores.limiting_back, None, "within the gateway's patience");
+}
+
+#[test]
+fn the_page_carries_the_report_and_nothing_of_it_can_break_out() {
+    let mut scenario = small("");
+    scenario.title = "</script><img src=x onerror=alert(1)>".to_owned();
+    let mut report = Report::new(Kind::Simulated, None, None);
+    let run = Run::of(&scenario, of(Algorithm::Gcra), &simulate(&scenario, of(Algorithm::Gcra)), Kind::Simulated, None);
+    report.push(scenario, vec![run]);
+    let page = tidegate_lab::report::page(&report.to_json());
+    let (_, data) = page.split_once("id=\"data\">").expect("a place for the data");
+    let (data, _) = data.split_once("</script>").expect("its end");
+    let read: Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!(read, report.to_json());
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_is_told_with_its_path() {
+    for (from, to, path, reason) in [
+        ("duration: 5", "duration: 0", "duration", "1 to 86400"),
+        ("duration: 5", "", "duration", "missing"),
+        ("rate: 100", "rate: -1", "limit.rate", "0.001 to 1e7"),
+        ("rate: 100", "rate: 0.5", "limit.rate", "less than one request"),
+        ("window: 1", "window: x", "limit.window", "is \"x\""),
+        ("limit: {", "limits: {", "limit", "missing"),
+        ("5ms", "5 parsecs", "target.service_time", "5ms"),
+        ("workers: 2", "workers: 0", "target.workers", "1"),
+        ("type: constant", "type: magic", "load.profile.type", "magic"),
+        ("load: {", "load: {duration: 9, ", "load.duration", "the lab's"),
+        ("load: {", "load: {speed: 9, ", "load.speed", "unknown"),
+        ("duration: 5", "duration: 5\nstore: tape", "store", "memory, redis"),
+        ("duration: 5", "duration: 5\nalgorithms: [fixed, magic]", "algorithms[1]", "magic"),
+        ("duration: 5", "duration: 5\nadaptation: {interval: 5}", "adaptation.ceiling", "missing"),
+        ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1}]", "faults[0].what", "redis_killed"),
+        ("duration: 5", "duration: 5\nfaults: [{at: 9, for: 1, what: forecaster_killed}]", "faults[0].at", "after"),
+        ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: gateway_slow}]", "faults[0].delay", "missing"),
+        ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: redis_killed}]", "faults", "store: redis"),
+        (
+            "duration: 5",
+            "duration: 5\nfaults: [{at: 1, for: 1, what: target, with: {hangs: true}}]",
+            "faults[0].with.hangs",
+            "unknown",
+        ),
+        ("duration: 5", "duration: 5\nexpect: [refused ~ 5]", "expect[0]", "`<`"),
+        (
+            "duration: 5",
+            "duration: 5\nexpect: [{that: refused < 5%, algorithms: [x]}]",
+            "expect[0].algorithms[0]",
+            "\"x\"",
+        ),
+        ("duration: 5", "duration: 5\nexpected: []", "expected", "unknown"),
+    ] {
+        assert!(SMALL.contains(from), "{from}");
+        let error = Scenario::read("bad", &SMALL.replacen(from, to, 1)).expect_err(to);
+        let is_told = error.problems.iter().any(|told| told.starts_with(&format!("{path}: ")) && told.contains(reason));
+        assert!(is_told, "{to}: {error}");
+    }
+    let syntax = Scenario::read("bad", "title: x\n  limit: [\n").expect_err("no YAML");
+    assert!(syntax.to_string().starts_with("bad: line "), "{syntax}");
+    for nothing in ["", "[]", "7"] {
+        assert!(Scenario::read("bad", nothing).is_err(), "{nothing:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! `tidegate lab`
+
+mod live;
+mod scenarios;
+mod simulate;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// Compare limits under load: scenarios, judged against an exact oracle
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(live::Arguments),
+    Simulate(simulate::Arguments),
+    Scenarios(scenarios::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        Command::Run(arguments) => live::run(arguments),
+        Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Scenarios(arguments) => scenarios::run(arguments),
+    }
+}

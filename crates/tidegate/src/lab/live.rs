@@ -1,0 +1,155 @@
+//! `tidegate lab run`
+#![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
+
+use std::fs;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use tidegate_lab::report::{Kind, Run, Setting, live_time};
+use tidegate_lab::{Report, Scenario, Variant, live};
+use tidegate_serve::{Log, Utc, system_name};
+
+use super::simulate::{NOT_AS_EXPECTED, write};
+use super::{scenarios, table};
+use crate::load::BAD_INPUT;
+use crate::print;
+
+/// Stopped by Ctrl-C.
+const STOPPED: u8 = 130;
+/// A run proves nothing.
+const INVALID: u8 = 98;
+
+/// Run scenarios live: real sockets, a real gateway before a real target, a real Redis where a scenario asks for one
+///
+/// Everything is started for each run on free ports of the loopback, and ended with it. The load begins with a second, so that windows begin with it. Redis is
+/// `redis-server`; where it is not installed, the runs that need it are skipped, which is told and counts as a failure.
+///
+/// Tables go to standard output, progress to standard error. Ctrl-C ends the run under way; the report tells what was run until then.
+///
+/// Exit codes: 0 all is as the scenarios expect · 99 something is not, or was not run · 98 a run is INVALID: the load generator itself was late · 2 a scenario can't be used,
+/// and why · 130 stopped by Ctrl-C · 1 other errors.
+#[derive(Args)]
+#[command(after_help = "Example: tidegate lab run boundary --out report")]
+pub(crate) struct Arguments {
+    /// Scenarios by name, or files [default: all that come with it]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Another seed than the scenarios' own
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Only these algorithms
+    #[arg(long, value_name = "NAME")]
+    algorithm: Vec<String>,
+    /// Write report.html and report.json into this directory
+    #[arg(long, value_name = "DIR", default_value = "lab-report")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let scenarios = match scenarios::chosen(&arguments.names, arguments.seed, &arguments.algorithm) {
+        Ok(scenarios) => scenarios,
+        Err(reason) => {
+            eprintln!("tidegate: {reason}");
+            return Ok(ExitCode::from(BAD_INPUT));
+        }
+    };
+    // Found out now, not afterwards.
+    fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
+    let is_stopped = stop_on_interrupt()?;
+    let has_colours =
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let setting = Setting { created_at: Utc::now().with_seconds().to_string(), cpus, system: system_name() };
+    let mut report = Report::new(Kind::Live, arguments.seed, Some(setting));
+    eprintln!("{} s of load; Ctrl-C ends it and still writes the report", live_time(&scenarios).as_secs());
+    for (place, scenario) in scenarios.into_iter().enumerate() {
+        let runs = runs(&scenario, &is_stopped);
+        let gap = if place == 0 { "" } else { "\n" };
+        print(format!("{gap}{}", table::of(&scenario, &runs, has_colours)).as_bytes())?;
+        report.push(scenario, runs);
+        if is_stopped.load(Relaxed) {
+            report.interrupt();
+            break;
+        }
+    }
+    print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes())?;
+    write(&report, &arguments.out)?;
+    let has = |status: &str| report.runs().any(|(_, run)| run.status() == status);
+    Ok(match () {
+        () if is_stopped.load(Relaxed) => ExitCode::from(STOPPED),
+        () if report.is_passed() => ExitCode::SUCCESS,
+        () if has("invalid") && !has("failed") && !has("skipped") => ExitCode::from(INVALID),
+        () => ExitCode::from(NOT_AS_EXPECTED),
+    })
+}
+
+fn runs(scenario: &Scenario, is_stopped: &AtomicBool) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for variant in Variant::all(scenario) {
+        if is_stopped.load(Relaxed) {
+            runs.push(Run::skipped(scenario, variant, "stopped before".to_owned()));
+            continue;
+        }
+        let id = variant.id(&scenario.name);
+        let mut told = Progress::new(&id);
+        let made = live::run(scenario, variant, &Log::discard(), is_stopped, &mut |share| told.tell(share));
+        told.end();
+        runs.push(match made {
+            Ok(live) => Run::of(scenario, variant, &live.outcome, Kind::Live, live.fault),
+            Err(reason) => Run::skipped(scenario, variant, reason),
+        });
+    }
+    runs
+}
+
+/// A line that tells how far a run is, where somebody sees it.
+struct Progress<'a> {
+    id: &'a str,
+    shown: Option<u64>,
+    is_seen: bool,
+}
+
+impl<'a> Progress<'a> {
+    fn new(id: &'a str) -> Self {
+        Self { id, shown: None, is_seen: std::io::stderr().is_terminal() }
+    }
+
+    fn tell(&mut self, share: f64) {
+        let percent = (share * 100.0) as u64;
+        if self.is_seen && self.shown.replace(percent) != Some(percent) {
+            eprint!("\r{:<40}{percent:>3} %", self.id);
+            let _shown = std::io::stderr().flush();
+        }
+    }
+
+    fn end(&self) {
+        if self.is_seen {
+            eprint!("\r{:<46}\r", "");
+        }
+    }
+}
+
+/// Is set by Ctrl-C or SIGTERM. What runs ends by itself then, and leaves nothing behind: no Redis, no socket.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_stopped);
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut orders = crate::orders::Orders::new()?;
+            let _heard = ready.send(());
+            orders.next().await;
+            flag.store(true, Relaxed);
+            anyhow::Ok(())
+        })
+    })?;
+    is_ready.recv_timeout(Duration::from_secs(5)).context("signals can't be listened to")?;
+    Ok(is_stopped)
+}

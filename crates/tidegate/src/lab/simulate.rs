@@ -1,0 +1,88 @@
+//! `tidegate lab simulate`
+#![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
+
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use tidegate_lab::report::{Kind, Run, page};
+use tidegate_lab::{Report, Scenario, Variant, simulate};
+
+use super::{scenarios, table};
+use crate::load::BAD_INPUT;
+use crate::print;
+
+/// An expectation does not hold.
+pub(super) const NOT_AS_EXPECTED: u8 = 99;
+
+/// Run scenarios in simulated time: the same load through every algorithm, judged by the exact definition of the limit
+///
+/// What decides is what decides in the gateway, the load's times are those of `tidegate load`, and the target's workers and queue are those of `tidegate target`; only
+/// the clock is missing. The same seed gives the same report, to the last digit.
+///
+/// For each scenario a table, and with --out a page for people (report.html, one file that needs nothing else) and all figures for machines (report.json).
+/// `tidegate lab scenarios` lists what comes with it; a file of your own is named by its path.
+///
+/// Exit codes: 0 all is as the scenarios expect · 99 something is not · 2 a scenario can't be used, and why · 1 other errors.
+#[derive(Args)]
+#[command(after_help = "Example: tidegate lab simulate spikes attack --out report\n\n\
+    tidegate lab scenarios spikes > mine.yaml; tidegate lab simulate mine.yaml")]
+pub(crate) struct Arguments {
+    /// Scenarios by name, or files [default: all that come with it]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Another seed than the scenarios' own
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Only these algorithms
+    #[arg(long, value_name = "NAME")]
+    algorithm: Vec<String>,
+    /// Write report.html and report.json into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let scenarios = match scenarios::chosen(&arguments.names, arguments.seed, &arguments.algorithm) {
+        Ok(scenarios) => scenarios,
+        Err(reason) => {
+            eprintln!("tidegate: {reason}");
+            return Ok(ExitCode::from(BAD_INPUT));
+        }
+    };
+    if let Some(out) = &arguments.out {
+        // Found out now, not afterwards.
+        fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    }
+    let has_colours =
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut report = Report::new(Kind::Simulated, arguments.seed, None);
+    for (place, scenario) in scenarios.into_iter().enumerate() {
+        let runs = runs(&scenario);
+        let gap = if place == 0 { "" } else { "\n" };
+        print(format!("{gap}{}", table::of(&scenario, &runs, has_colours)).as_bytes())?;
+        report.push(scenario, runs);
+    }
+    print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes())?;
+    if let Some(out) = &arguments.out {
+        write(&report, out)?;
+    }
+    Ok(if report.is_passed() { ExitCode::SUCCESS } else { ExitCode::from(NOT_AS_EXPECTED) })
+}
+
+fn runs(scenario: &Scenario) -> Vec<Run> {
+    let one = |variant: Variant| Run::of(scenario, variant, &simulate(scenario, variant), Kind::Simulated, None);
+    Variant::all(scenario).into_iter().map(one).collect()
+}
+
+/// Writes both forms of a report, and says where.
+pub(super) fn write(report: &Report, out: &Path) -> Result<()> {
+    let json = report.to_json();
+    let (html, data) = (out.join("report.html"), out.join("report.json"));
+    fs::write(&html, page(&json)).with_context(|| html.display().to_string())?;
+    fs::write(&data, format!("{json:#}\n")).with_context(|| data.display().to_string())?;
+    print(format!("Report: {} (and {})\n", html.display(), data.display()).as_bytes())
+}

@@ -1,0 +1,89 @@
+//! Runs on a terminal.
+
+use std::fmt::Write as _;
+
+use tidegate_lab::report::Run;
+use tidegate_lab::scenario::Figure;
+use tidegate_lab::{Report, Scenario};
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const PLAIN: &str = "\x1b[0m";
+
+/// What is shown of each run, and how wide.
+const COLUMNS: [(&str, Figure, usize); 10] = [
+    ("refused", Figure::Refused, 10),
+    ("attackers", Figure::RefusedAttackers, 11),
+    ("goodput", Figure::Goodput, 10),
+    ("worst", Figure::WorstWindow, 8),
+    ("over", Figure::OverAdmitted, 9),
+    ("under", Figure::UnderAdmitted, 9),
+    ("errors", Figure::TargetErrors, 9),
+    ("p95", Figure::P95, 10),
+    ("recovery", Figure::Recovery, 10),
+    ("protection", Figure::Protection, 12),
+];
+
+/// A scenario and its runs.
+pub(super) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String {
+    let painted =
+        |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
+    let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
+    // Columns that say nothing of any run are left out.
+    let is_told = |figure: Figure| runs.iter().any(|run| value(run, figure).is_some());
+    let columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_told(*figure)).collect();
+    let mut head = format!("  {:<13}{:<8}", "algorithm", "adapts");
+    for (name, _, width) in &columns {
+        let _infallible = write!(head, "{name:>width$}");
+    }
+    page.push_str(&painted(BOLD, &head));
+    page.push('\n');
+    for run in runs {
+        let mut line = format!("  {:<13}{:<8}", run.variant.name(), if run.variant.adaptation { "yes" } else { "" });
+        for (_, figure, width) in &columns {
+            let shown = value(run, *figure).map_or_else(|| "–".to_owned(), |value| figure.shown(value));
+            let _infallible = write!(line, "{shown:>width$}");
+        }
+        let _infallible = writeln!(page, "{line}{}", mark(run, &painted));
+        for checked in run.expectations.iter().filter(|checked| !checked.holds()) {
+            let comparison = checked.expectation.comparison;
+            let came = checked.value.map_or_else(|| "nothing".to_owned(), |value| comparison.figure.shown(value));
+            let _infallible = writeln!(page, "    {}", painted(RED, &format!("expected {comparison}, came {came}")));
+        }
+        if let Some(fault) = &run.fault {
+            let _infallible = writeln!(page, "    {}", painted(RED, fault));
+        }
+    }
+    page
+}
+
+fn value(run: &Run, figure: Figure) -> Option<f64> {
+    run.scores.as_ref().and_then(|scores| scores.figure(figure))
+}
+
+fn mark(run: &Run, painted: &dyn Fn(&str, &str) -> String) -> String {
+    match run.status() {
+        "passed" if run.expectations.is_empty() => String::new(),
+        "passed" => format!("  {}", painted(GREEN, "as expected")),
+        other => format!("  {}", painted(RED, &other.to_uppercase())),
+    }
+}
+
+/// All runs in a sentence.
+pub(super) fn verdict(report: &Report, has_colours: bool) -> String {
+    let count = |status: &str| report.runs().filter(|(_, run)| run.status() == status).count();
+    let all = report.runs().count();
+    let failed: Vec<String> = ["failed", "invalid", "skipped"]
+        .into_iter()
+        .filter_map(|status| Some(count(status)).filter(|count| *count > 0).map(|count| format!("{count} {status}")))
+        .collect();
+    let runs = if all == 1 { "run" } else { "runs" };
+    let told = if failed.is_empty() {
+        format!("{all} {runs}, all as expected")
+    } else {
+        format!("{all} {runs}: {} as expected, {}", count("passed"), failed.join(", "))
+    };
+    let colour = if failed.is_empty() { GREEN } else { RED };
+    if has_colours { format!("{colour}{told}{PLAIN}\n") } else { format!("{told}\n") }
+}

@@ -1,0 +1,87 @@
+//! `tidegate lab simulate` and `tidegate lab scenarios`.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::harness::{Directory, text, tidegate};
+use crate::outcome::{Outcome, finish};
+
+pub(crate) fn lab(arguments: &[&str]) -> Outcome {
+    let mut command = tidegate();
+    command.arg("lab").args(arguments);
+    finish(command)
+}
+
+pub(crate) fn report(directory: &Path) -> Value {
+    let text = fs::read(directory.join("report.json")).expect("a report");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+#[test]
+fn all_scenarios_are_told_as_tables_as_json_and_as_a_page() {
+    let directory = Directory::new();
+    let outcome = lab(&["simulate", "--out", &text(&directory.0)]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{}", outcome.out);
+    assert!(outcome.out.contains("\nboundary: Bursts around the edge of a window\n"), "{}", outcome.out);
+    assert!(outcome.out.contains("runs, all as expected\n"), "{}", outcome.out);
+    let report = report(&directory.0);
+    assert_eq!((&report["format"], &report["kind"]), (&"tidegate-lab-report/1".into(), &"simulated".into()));
+    let names: Vec<&str> =
+        report["scenarios"].as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, ["normal", "spikes", "attack", "attack-by-client", "boundary", "outage", "forecaster"]);
+    assert!(report["createdAt"].is_null() && report["environment"].is_null(), "nothing of here and now");
+    let page = fs::read_to_string(directory.0.join("report.html")).expect("a page");
+    assert!(page.contains("tidegate-lab-report/1") && !page.contains("TIDEGATE_REPORT"));
+    let again = Directory::new();
+    lab(&["simulate", "--out", &text(&again.0)]);
+    let json = |directory: &Directory| fs::read(directory.0.join("report.json")).expect("a report");
+    assert!(json(&directory) == json(&again), "the same seed, the same report");
+}
+
+#[test]
+fn names_seeds_and_algorithms_choose() {
+    let directory = Directory::new();
+    let out = text(&directory.0);
+    let outcome = lab(&["simulate", "boundary", "--algorithm", "fixed", "--seed", "5", "--out", &out]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let report = report(&directory.0);
+    assert_eq!((&report["seed"], report["scenarios"].as_array().map(Vec::len)), (&5.into(), Some(1)));
+    let runs = report["scenarios"][0]["runs"].as_array().expect("runs");
+    assert_eq!(runs.iter().filter_map(|run| run["id"].as_str()).collect::<Vec<_>>(), ["boundary/fixed/off"]);
+    assert!(runs[0]["scores"]["worstWindow"].as_f64() > Some(1.8), "{}", runs[0]["scores"]);
+}
+
+#[test]
+fn a_scenario_can_be_printed_changed_and_run() {
+    let listed = lab(&["scenarios"]);
+    assert!(listed.code == 0 && listed.out.contains("spikes") && listed.out.contains("13 runs"), "{listed:?}");
+    let printed = lab(&["scenarios", "normal"]);
+    assert_eq!(printed.code, 0);
+    let directory = Directory::new();
+    let mine = directory.file("mine.yaml", &printed.out.replace("refused < 1%", "refused > 50%"));
+    let outcome = lab(&["simulate", &text(&mine), "--algorithm", "token"]);
+    assert_eq!(outcome.code, 99, "{outcome:?}");
+    assert!(outcome.out.contains("expected refused > 50 %, came 0 %") && outcome.out.contains("FAILED"), "{outcome:?}");
+}
+
+#[test]
+fn what_can_not_be_used_is_told() {
+    let directory = Directory::new();
+    let bad = directory.file("bad.yaml", "duration: 5\nlimit: {rate: 0}\n");
+    let blocked = directory.file("file", "");
+    for (arguments, code, reason) in [
+        (&["simulate", "nothing"][..], 2, "neither a file nor a scenario; there are: normal, spikes"),
+        (&["simulate", &text(&bad)], 2, "bad.yaml: limit.rate: is 0"),
+        (&["simulate", "normal", "--algorithm", "magic"], 2, "there is no algorithm \"magic\"; there are: fixed"),
+        (&["simulate", "normal", "--seed", "x"], 2, "--seed"),
+        (&["simulate", "normal", "--out", &text(&blocked.join("x"))], 1, "file/x"),
+        (&["scenarios", "nothing"], 2, "there are: normal"),
+        (&["run", "nothing"], 2, "there are: normal"),
+    ] {
+        let outcome = lab(arguments);
+        assert_eq!(outcome.code, code, "{arguments:?}: {outcome:?}");
+        assert!(outcome.err.contains(reason), "{arguments:?}: {}", outcome.err);
+    }
+}
