@@ -14,6 +14,7 @@ use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
 use crate::gateway::SUMMARY_EVERY;
 use crate::plan::Plan;
+use crate::upstream::Trouble;
 
 /// Upper bounds of latencies, in microseconds.
 const LATENCY_MICROS: [u64; 16] = [
@@ -25,6 +26,8 @@ const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000,
 const FINENESS: u32 = 4;
 /// An answer that takes longer is counted apart (002).
 const LONG_ANSWER: Duration = Duration::from_secs(5);
+/// Statuses that are told from the start, as 0: the rate of what appears with its first event never has that event.
+const USUAL_STATUSES: [usize; 6] = [200, 429, 500, 502, 503, 504];
 
 /// All that is counted.
 pub(crate) struct Metrics {
@@ -268,7 +271,7 @@ impl Metrics {
         let mut family = page.family("ratelimiter_responses_total", "Answers, by status.", Kind::Counter);
         for place in 0..500 {
             let count = sum(&|shard| shard.by_status[place].get());
-            if count > 0 {
+            if count > 0 || USUAL_STATUSES.contains(&(place + 100)) {
                 family.sample(&[("status", &(place + 100).to_string())], count);
             }
         }
@@ -442,8 +445,9 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     );
     for (name, metrics) in named() {
         let troubles = metrics.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (reason, count) in &*troubles {
-            family.sample(&[("service", name), ("reason", reason)], *count);
+        let others = troubles.keys().copied().filter(|reason| !Trouble::OF_UPSTREAMS.contains(reason));
+        for reason in Trouble::OF_UPSTREAMS.into_iter().chain(others) {
+            family.sample(&[("service", name), ("reason", reason)], troubles.get(reason).copied().unwrap_or(0));
         }
     }
     let mut family =

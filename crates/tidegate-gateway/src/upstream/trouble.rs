@@ -59,6 +59,18 @@ impl Trouble {
         }
     }
 
+    /// The words of all that an upstream can do to a request.
+    pub(crate) const OF_UPSTREAMS: [&'static str; 8] = [
+        "upstream_full",
+        "connect_failed",
+        "connect_timeout",
+        "closed_early",
+        "connection_broken",
+        "bad_answer",
+        "answer_timeout",
+        "body_timeout",
+    ];
+
     /// Whether it is the client's doing.
     pub(crate) fn is_clients(&self) -> bool {
         matches!(self, Self::ClientTimeout | Self::ClientBody | Self::TooLarge)
