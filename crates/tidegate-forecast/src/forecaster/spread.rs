@@ -67,18 +67,21 @@ impl Spread {
             let seen = known[self.band(lead)].as_ref().and_then(|sorted| sorted.quantile(level));
             (mean[lead] + seen.unwrap_or(normal(level) * guess) * unit(mean[lead])).max(0.0)
         };
-        let quantiles = LEVELS.map(|level| (0..mean.len()).map(|lead| step(level, lead)).collect());
+        let quantiles = LEVELS.map(|level| (0..mean.len()).map(|lead| step(level, lead)).collect::<Vec<f64>>());
         let highest = mean.iter().copied().fold(0.0, f64::max);
         // Single steps are known sooner than highest ones. Between 10 % and 90 % lie 2.56 deviations.
         let seen = known.iter().rev().flatten().next();
         let width = |sorted: &Sorted| Some((sorted.quantile(0.9)? - sorted.quantile(0.1)?) / 2.56);
         let deviation = seen.and_then(width).unwrap_or(guess);
         let peaks = (self.peaks.len() >= ENOUGH_PEAKS).then(|| self.peaks.sorted());
-        let peak = LEVELS.map(|level| {
+        let peak = std::array::from_fn::<f64, { LEVELS.len() }, _>(|place| {
+            let level = LEVELS[place];
             let seen = peaks.as_ref().and_then(|sorted| sorted.quantile(level));
             // The highest of n independent steps lies about √(2 ln n) deviations above their mean.
             let usual = deviation * (0.8 * (2.0 * (mean.len().max(2) as f64).ln()).sqrt() + 0.5 * normal(level));
-            (highest + seen.unwrap_or(usual) * unit(highest)).max(0.0)
+            // No step reaches above the highest one: neither do its quantiles.
+            let of_steps = quantiles[place].iter().copied().fold(0.0, f64::max);
+            (highest + seen.unwrap_or(usual) * unit(highest)).max(of_steps)
         });
         (quantiles.into(), peak.into())
     }

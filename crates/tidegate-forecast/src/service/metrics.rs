@@ -67,6 +67,10 @@ impl Metrics {
             gauges.push(("forecast_cycle_seconds", "The length of the strongest cycle; 0 if there is none.", cycle));
             weights.extend(forecast.members.iter().map(|member| (member.name, member.weight)));
         }
+        // A forecast of next to nothing has a hundred zeros behind the point.
+        for (_, _, value) in &mut gauges {
+            *value = (*value * 1e6).round() / 1e6;
+        }
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Newest { gauges, weights, accuracy };
     }
 

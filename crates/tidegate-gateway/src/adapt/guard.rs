@@ -102,7 +102,8 @@ impl Guard<'_> {
         let (least, most) = ((held / self.rails.step).min(base), (held * self.rails.step).max(base));
         if rate > most || rate < least {
             rate = rate.clamp(least, most);
-            caps.push(Cap::Step(rate));
+            // What was capped before would still have been too far.
+            caps = vec![Cap::Step(rate)];
         }
         let may_have = wanted.algorithm == self.held.algorithm || self.may_switch;
         let shape = if may_have { *wanted } else { kept_by(self.held, wanted) };
@@ -212,9 +213,9 @@ mod tests {
             (RAILS, 100.0, 100.0, 130.0, 130, &[][..]),
             (RAILS, 100.0, 100.0, 260.0, 250, &[Cap::Step(250.0)]),
             (RAILS, 100.0, 250.0, 1e18, 300, &[Cap::Ceiling(300.0)]),
-            (RAILS, 100.0, 100.0, 1e300, 250, &[Cap::Ceiling(300.0), Cap::Step(250.0)]),
+            (RAILS, 100.0, 100.0, 1e300, 250, &[Cap::Step(250.0)]),
             (RAILS, 100.0, 100.0, 39.0, 40, &[Cap::Step(40.0)]),
-            (RAILS, 100.0, 40.0, 1e-9, 16, &[Cap::Floor(5.0), Cap::Step(16.0)]),
+            (RAILS, 100.0, 40.0, 1e-9, 16, &[Cap::Step(16.0)]),
             (RAILS, 100.0, 8.0, 1.0, 5, &[Cap::Floor(5.0)]),
             // Back to the operator's number, however far that is, and no further than it in the same step.
             (RAILS, 100.0, 300.0, 100.0, 100, &[]),

@@ -34,7 +34,9 @@ impl Outage {
         gauges.misses.store(self.misses, Relaxed);
         if self.misses == most {
             gauges.stale.store(true, Relaxed);
-            let told = format!("no usable answer of the AI module, {most} times in a row: limits stay as they are");
+            let told = format!(
+                "no usable answer of the AI module, {most} times in a row: what it recommended last goes on to its end, nothing else changes"
+            );
             gateway.log.warn(COMPONENT, &told);
             gateway.adaptation.record(now, "stale", because(told));
         }

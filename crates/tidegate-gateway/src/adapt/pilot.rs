@@ -398,6 +398,9 @@ impl Pilot {
             self.steady = Some(numbers.clone());
         }
         let verdict = match () {
+            () if numbers.relevant() == self.held.relevant() && due == Due::Top && !bounded.caps.is_empty() => {
+                Verdict::Capped
+            }
             () if numbers.relevant() == self.held.relevant() && due == Due::Top => Verdict::Unchanged,
             () if numbers.relevant() == self.held.relevant() => return None,
             () if bounded.caps.is_empty() => Verdict::Applied,

@@ -47,8 +47,8 @@ impl Score {
         self.open.retain(|open| {
             let is_open = second.at.saturating_add(1) < open.until;
             if !is_open && let Some(highest) = open.highest {
-                let highest = figure(highest).max(1.0);
-                last = Some((open.rate - highest) / highest);
+                // Of next to nothing every share is large, and none matters.
+                last = Some((open.rate - figure(highest)) / figure(highest).max(1.0));
             }
             is_open
         });
@@ -73,6 +73,13 @@ mod tests {
             .map(|(at, offered)| score.observe(&second(at, offered)))
             .into();
         assert_eq!(errors, [None, None, None, Some(0.5), Some(-0.5), None]);
+    }
+
+    #[test]
+    fn nothing_is_rightly_predicted_for_nothing() {
+        let mut score = Score::default();
+        score.expect(0.0, 10, Duration::from_secs(1));
+        assert_eq!(score.observe(&second(10, 0)), Some(0.0));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(super) fn decided(
     let line = difference(&made.from, &made.to);
     let (reason, which) = (reason(made), limit_in_words(limit));
     match verdict {
+        // That the same is wanted again, and may not be, has been told above.
+        Verdict::Capped if made.from.relevant() == made.to.relevant() => {}
         Verdict::Applied | Verdict::Capped | Verdict::Reverted => {
             log.info(COMPONENT, format_args!("AI update applied: {line}, reason: {reason}{which}"));
         }

@@ -190,8 +190,8 @@ fn the_error_of_a_forecast_is_known_when_its_time_is_over() {
     answer["validFor"] = json!(1);
     let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(answer));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
-    // Nothing comes: a hundred times as much was predicted as the least that counts.
-    wait_until("it is judged", || gateway.metric("tidegate_adaptive_forecast_error_ratio") == Some(99.0));
+    // Nothing comes: a hundred times the least that counts was predicted too much.
+    wait_until("it is judged", || gateway.metric("tidegate_adaptive_forecast_error_ratio") == Some(100.0));
     assert_eq!(gateway.metric("tidegate_adaptive_observed_rps"), Some(0.0));
 }
 
