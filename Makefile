@@ -40,7 +40,7 @@ check-deployment: ## compose, rules and dashboards against the real services and
 	scripts/check-deployment target/debug/tidegate
 
 .PHONY: lab
-lab: setup ## all scenarios live, in about 20 minutes: lab-report/report.html
+lab: setup ## all scenarios live, in about half an hour: lab-report/report.html
 	cargo run --quiet --release -p tidegate -- lab run
 
 .PHONY: bench

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use tidegate_load::{End, Report, Sample};
+use tidegate_policy::Algorithm;
 use tidegate_serve::Log;
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{GatewayCost, Outcome, Variant, burst_of};
-use crate::scenario::Scenario;
+use crate::run::{GatewayCost, Outcome, Variant, burst_of, whole};
+use crate::scenario::{OnFailure, Scenario};
 use platform::Platform;
 use watch::Watch;
 
@@ -59,7 +60,12 @@ pub fn run(
         if is_stopped.load(Relaxed) {
             load.stop();
         }
-        watch.look(&mut platform, begin)?;
+        if let Err(reason) = watch.look(&mut platform, begin) {
+            // Or it would go on sending, to whoever has the port next.
+            load.stop();
+            let _ended = report.join();
+            return Err(reason);
+        }
         progress((begin.elapsed().as_secs_f64() / scenario.duration().as_secs_f64()).min(1.0));
         std::thread::sleep(watch::PAUSE);
     }
@@ -101,12 +107,22 @@ fn outcome(
 ) -> Outcome {
     let mut observation = Observation::new(scenario.duration(), &scenario.plan.clients);
     let mut refusals = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are allowed");
-    let mut found = watch.finish(observation.rows.len());
+    let mut found = watch.finish();
     // As the gateway has decided, which is about when they were sent.
     ended.sort_by_key(|(sample, _)| sample.sent);
     let mut oracle = Oracle::new(scenario.limit.window);
-    let burst = variant.algorithm.map_or(0.0, |algorithm| burst_of(algorithm, scenario.limit.burst));
-    for (sample, client) in &ended {
+    // A shaper's requests are seen when they come, not when they leave.
+    let burst = match variant.algorithm {
+        Some(Algorithm::LeakyBucket) => crate::observation::count(scenario.limit.burst),
+        Some(algorithm) => burst_of(algorithm, scenario.limit.burst).max(found.burst),
+        None => 0.0,
+    };
+    for (sample, client) in &mut ended {
+        let is_limited = !found.open.iter().any(|span| span.contains(&sample.sent));
+        if scenario.on_failure == OnFailure::Closed && !is_limited && sample.end == End::Answered(503) {
+            // The gateway's own word, for want of Redis.
+            sample.end = End::Answered(429);
+        }
         observation.note(sample, *client);
         let is_refused = sample.end == End::Answered(429);
         if is_refused {
@@ -118,7 +134,6 @@ fn outcome(
         {
             outage.note(is_refused);
         }
-        let is_limited = !found.open.iter().any(|span| span.contains(&sample.sent));
         if variant.algorithm.is_some() && is_limited {
             let rate = found
                 .levels
@@ -127,8 +142,8 @@ fn outcome(
                 .copied()
                 .flatten()
                 .unwrap_or(scenario.limit.rate);
-            let key = if scenario.limit.is_per_client { (sample.group as u64) << 40 | client } else { 0 };
-            let (came, quota) = (nanos(sample.sent), rate * scenario.limit.window);
+            let key = if scenario.limit.is_per_client { (sample.group as u64) << 40 | *client } else { 0 };
+            let (came, quota) = (nanos(sample.sent), whole(rate * scenario.limit.window));
             if is_refused {
                 oracle.refused(key, came, quota);
             } else {
@@ -136,11 +151,12 @@ fn outcome(
             }
         }
     }
+    let (seconds, step) = (observation.seconds(), observation.step as usize);
     let refusal_p99 = (!refusals.is_empty()).then(|| crate::observation::seconds(refusals.value_at_quantile(0.99)));
     Outcome {
         observation,
         judged: variant.algorithm.map(|_| oracle.found),
-        levels: found.levels,
+        levels: found.levels.finished(seconds, step),
         events: found.events,
         outage: found.outage,
         predictions: found.predictions,

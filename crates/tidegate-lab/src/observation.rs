@@ -15,6 +15,8 @@ const MOST_CLIENTS: u64 = 10_000;
 pub struct Observation {
     /// How long a step is, in seconds.
     pub step: u64,
+    /// How long the load lasts.
+    length: Duration,
     classes: Vec<Class>,
     /// By when requests were due.
     pub rows: Vec<Row>,
@@ -126,7 +128,7 @@ impl Observation {
         let latency = Histogram::new(3).expect("three digits are allowed");
         let classes = groups.iter().map(|group| group.class).collect();
         let shares = |group: &Group| vec![Share::default(); group.count.min(MOST_CLIENTS) as usize];
-        Self { step, classes, rows, latency, clients: groups.iter().map(shares).collect() }
+        Self { step, length, classes, rows, latency, clients: groups.iter().map(shares).collect() }
     }
 
     /// A request of this client of its group has ended.
@@ -145,6 +147,29 @@ impl Observation {
             share.offered += 1;
             share.admitted += u64::from(sample.end != End::Answered(429));
         }
+    }
+
+    /// The seconds of the load, a last fraction of one included.
+    pub(crate) fn seconds(&self) -> usize {
+        (self.length.as_secs() + u64::from(self.length.subsec_nanos() > 0)) as usize
+    }
+
+    /// How many seconds of load a step has: the last one may be short.
+    pub(crate) fn seconds_of(&self, place: usize) -> f64 {
+        let begins = count(place as u64 * self.step);
+        (self.length.as_secs_f64() - begins).clamp(0.0, count(self.step))
+    }
+
+    /// Steps that are not short.
+    pub(crate) fn whole_rows(&self) -> &[Row] {
+        let whole = (self.length.as_secs() / self.step) as usize;
+        &self.rows[..whole.min(self.rows.len())]
+    }
+
+    /// What a limit that each client has for itself lets in at most, of what each of them offered.
+    pub(crate) fn allowed_each(&self, rate: f64) -> f64 {
+        let most = rate * self.length.as_secs_f64();
+        self.clients.iter().flatten().map(|share| count(share.offered).min(most)).sum()
     }
 
     /// All steps together.

@@ -43,6 +43,11 @@ impl Variant {
     }
 }
 
+/// A number that arithmetic has left a little beside a whole one is that.
+pub(crate) fn whole(number: f64) -> f64 {
+    if (number - number.round()).abs() < 1e-6 { number.round() } else { number }
+}
+
 /// How many requests on top of its rate an algorithm is meant to let through in a window: a bucket's, which an operator has given it. A shaper's leave
 /// evenly.
 pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
@@ -164,13 +169,22 @@ impl Levels {
         self.queue.push(queue);
     }
 
-    /// Of so many seconds, neither more nor fewer.
+    /// Of so many seconds, neither more nor fewer, in steps of so many: each as it stood at its end.
     #[must_use]
-    pub fn finished(mut self, seconds: usize) -> Self {
-        self.limit.resize(seconds, self.now);
-        self.forecast.resize(seconds, None);
-        self.busy.resize(seconds, None);
-        self.queue.resize(seconds, None);
+    pub fn finished(mut self, seconds: usize, step: usize) -> Self {
+        fn folded<T: Clone>(
+            mut values: Vec<Option<T>>,
+            seconds: usize,
+            step: usize,
+            rest: Option<T>,
+        ) -> Vec<Option<T>> {
+            values.resize(seconds, rest);
+            values.chunks(step.max(1)).filter_map(|chunk| chunk.last().cloned()).collect()
+        }
+        self.limit = folded(self.limit, seconds, step, self.now);
+        self.forecast = folded(self.forecast, seconds, step, None);
+        self.busy = folded(self.busy, seconds, step, None);
+        self.queue = folded(self.queue, seconds, step, None);
         self
     }
 }

@@ -228,7 +228,11 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let title = object.text("title").unwrap_or_else(|| name.to_owned());
     let about = object.text("about").unwrap_or_default();
     let seed = object.whole_or("seed", 0..=u64::MAX >> 11, 1);
-    let duration = object.number("duration", &SECONDS);
+    let has_phases = object.peek("load").is_some_and(|load| load.get("phases").is_some());
+    let duration = if has_phases { None } else { object.number("duration", &SECONDS) };
+    if has_phases && object.take("duration").is_some() {
+        object.wrong("duration", "can't stand beside `load.phases`: each of them has its own");
+    }
     let limit = limit::read(&mut object);
     let target = target(&mut object);
     let load = load(&mut object, duration, seed);
@@ -238,12 +242,21 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let algorithms = algorithms(&mut object);
     let adaptation = adaptation(&mut object);
     let has_baseline = object.switch_or("baseline", true);
-    let faults = fault::read(&mut object, duration.unwrap_or(f64::INFINITY));
+    let faults = fault::read(&mut object, load.as_ref().map(|(_, plan)| plan.duration));
     let objective = object.number_or("objective", &OBJECTIVE, 0.1);
     let expectations = expectation::read(&mut object);
     let store = store?;
     if store == StoreKind::Memory && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
         object.wrong("faults", "concern Redis; that needs `store: redis`");
+    }
+    // What some algorithm can't have is told now, not in the middle of a run.
+    for (algorithm, setting) in algorithms.iter().flatten().zip(limit.iter().cycle()) {
+        if let Err(error) = setting.numbers(*algorithm) {
+            object.wrong("limit", format!("can't be kept by `{algorithm}`: {error}"));
+        }
+    }
+    if limit.is_some_and(|limit| limit.is_per_client) && adaptation.is_some_and(|adaptation| adaptation.is_some()) {
+        object.wrong("adaptation", "needs a limit that all clients share (`limit.key: global`)");
     }
     object.end();
     let (load, plan) = load?;
@@ -286,6 +299,14 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
     (plan["limiterUrl"], plan["seed"]) = (NOWHERE.into(), seed?.into());
     if plan.get("phases").is_none() {
         plan["duration"] = duration?.into();
+    }
+    for (place, group) in plan["clients"].as_array().into_iter().flatten().enumerate() {
+        if group.get("polite").is_some_and(|polite| *polite != Value::Bool(false)) {
+            object.wrong(
+                &format!("load.clients[{place}].polite"),
+                "is not possible here: what is sent again is in no schedule",
+            );
+        }
     }
     match Plan::read(plan.to_string().as_bytes()) {
         Ok(read) => Some((plan, read)),

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use crate::observation::{Row, count, ratio, seconds};
 use crate::run::{Outcome, Prediction};
-use crate::scenario::{Figure, Scenario};
+use crate::scenario::{Fault, Figure, Scenario};
 
 /// How figures are computed, for whoever reads a report.
-pub const FORMULAS: [(&str, &str); 11] = [
+pub const FORMULAS: [(&str, &str); 12] = [
     (
         "protection",
         "100 × (1 − target errors) × (1 − over-admitted) × in time × use. In time: admitted requests that were answered well within the scenario's objective, as a \
-                    share of those that were answered well. Use: the sum over all seconds of good answers, divided by the sum of what could have been let in: \
-                    the least of offered, limit in force and capacity; at most 1.",
+                    share of those that were answered well. Use: the sum over all seconds of good answers, divided by what could have been let in: \
+                    the sum of the least of offered, limit in force and capacity, or what the exact definition would have let in (admitted − over-admitted + under-admitted) if that \
+                    is less; at most 1.",
     ),
     ("goodput", "good answers ÷ the sum over all seconds of min(offered, capacity), at most 1"),
     (
@@ -28,6 +29,10 @@ pub const FORMULAS: [(&str, &str); 11] = [
     ("refused", "answers of 429 ÷ offered; by honest clients and attackers apart"),
     ("target errors", "answers of 5xx ÷ requests that were sent on to the target"),
     (
+        "a limit for each client",
+        "use counts what each client offered up to its own limit; peaks are not told, for no sum tells them",
+    ),
+    (
         "fairness",
         "Jain's index over honest clients of the share of their requests that was admitted: 1 if all have the same",
     ),
@@ -39,7 +44,7 @@ pub const FORMULAS: [(&str, &str); 11] = [
     ),
     (
         "stability at the peak",
-        "1 − standard deviation ÷ mean of good answers a second, over the seconds in which more was offered than the operator's limit",
+        "1 − standard deviation ÷ mean of good answers a second, over the seconds in which more than 1.2 times the operator's limit was offered; at least 0",
     ),
 ];
 
@@ -139,15 +144,21 @@ impl Scores {
         let observation = &outcome.observation;
         let total = observation.total();
         let all = total.all();
-        let step = count(observation.step);
-        let capacity = scenario.target.capacity() * step;
         let target_errors = ratio(all.target_errors, all.admitted());
         let (mut could, mut allowed) = (0.0, 0.0);
         for (place, row) in observation.rows.iter().enumerate() {
-            let offered = count(row.all().offered);
-            let limit = outcome.levels.limit.get(place).copied().flatten().map_or(f64::INFINITY, |limit| limit * step);
-            could += offered.min(capacity);
-            allowed += offered.min(capacity).min(limit);
+            let (offered, seconds) = (count(row.all().offered), observation.seconds_of(place));
+            let limit = outcome.levels.limit.get(place).copied().flatten().unwrap_or(f64::INFINITY);
+            could += offered.min(scenario.target.capacity() * seconds);
+            allowed += offered.min(scenario.target.capacity().min(limit) * seconds);
+        }
+        if scenario.limit.is_per_client && outcome.judged.is_some() {
+            allowed = allowed.min(observation.allowed_each(scenario.limit.rate));
+        }
+        // A second is a fixed window's idea of a limit: where an exact one lets less in, that is what could have been let in.
+        if let Some(judged) = outcome.judged.filter(|judged| judged.admitted > 0) {
+            let exact = count(judged.admitted - judged.over + judged.under) / count(judged.admitted);
+            allowed = allowed.min(exact * count(all.admitted()));
         }
         let share = |whole: f64| (whole > 0.0).then(|| (count(all.good) / whole).min(1.0));
         let in_time = in_time(outcome, scenario.objective);
@@ -225,15 +236,17 @@ fn in_time(outcome: &Outcome, objective: Duration) -> Option<f64> {
     (!spread.is_empty()).then(|| spread.quantile_below(micros))
 }
 
-/// Seconds in which more is offered than the operator lets in.
+/// A little more than the limit is chance.
+const PEAK: f64 = 1.2;
+
+/// Seconds in which more is offered than the operator lets in. Where each client has a limit of its own, no sum tells.
 fn is_peak(scenario: &Scenario, row: &Row, step: u64) -> bool {
-    // A little more than the limit is chance.
-    count(row.all().offered) > 1.2 * scenario.limit.rate * count(step)
+    scenario.limit.shared_rate().is_some_and(|rate| count(row.all().offered) > PEAK * rate * count(step))
 }
 
 /// Times in which more was offered than the operator's limit.
 pub fn peaks(scenario: &Scenario, outcome: &Outcome) -> Vec<Peak> {
-    let (rows, step) = (&outcome.observation.rows, outcome.observation.step);
+    let (rows, step) = (outcome.observation.whole_rows(), outcome.observation.step);
     let mut peaks: Vec<Peak> = Vec::new();
     let mut place = 0;
     while place < rows.len() {
@@ -269,12 +282,11 @@ fn predicted(predictions: &[Prediction], second: f64) -> Option<f64> {
 
 /// From the end of each peak and fault to an ordinary second, the longest.
 fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
-    let (rows, step) = (&outcome.observation.rows, outcome.observation.step);
-    let faults = scenario.faults.iter().map(|fault| fault.at.as_secs_f64()..fault.until.as_secs_f64());
-    let faults: Vec<_> = faults.collect();
+    let (rows, step) = (outcome.observation.whole_rows(), outcome.observation.step);
     let is_quiet = |place: usize| {
-        let second = count(place as u64 * step);
-        !is_peak(scenario, &rows[place], step) && !faults.iter().any(|fault| fault.contains(&second))
+        let (begins, ends) = (count(place as u64 * step), count((place as u64 + 1) * step));
+        let is_faulty = |fault: &Fault| fault.at.as_secs_f64() < ends && fault.until.as_secs_f64() > begins;
+        !is_peak(scenario, &rows[place], step) && !scenario.faults.iter().any(is_faulty)
     };
     let mut usual: Vec<f64> =
         (0..rows.len()).filter(|place| is_quiet(*place)).filter_map(|place| rows[place].latency(95.0)).collect();
@@ -282,12 +294,11 @@ fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
     let usual = usual.get(usual.len() / 2).copied().unwrap_or(0.0);
     let bound = (2.0 * usual).max(scenario.objective.as_secs_f64());
     let is_well = |row: &Row| row.all().target_errors == 0 && row.latency(95.0).is_none_or(|p95| p95 <= bound);
-    // Where what follows is another peak or fault, it can't be told.
     let ends = (1..rows.len()).filter(|place| is_quiet(*place) && !is_quiet(*place - 1));
     let took = ends.map(|end| {
-        let left = rows[end..].iter().enumerate().take_while(|(ahead, _)| is_quiet(end + ahead));
-        let well = left.into_iter().position(|(_, row)| is_well(row));
-        count(well.unwrap_or(rows.len() - end) as u64 * step)
+        // Until it is well, or the next peak or fault comes: so long at least it was not.
+        let quiet = (end..rows.len()).take_while(|place| is_quiet(*place));
+        count(quiet.take_while(|place| !is_well(&rows[*place])).count() as u64 * step)
     });
     took.reduce(f64::max)
 }
@@ -295,7 +306,7 @@ fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
 /// How steady good answers come while more is offered than is let in.
 fn stability(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
     let step = outcome.observation.step;
-    let rows = outcome.observation.rows.iter().filter(|row| is_peak(scenario, row, step));
+    let rows = outcome.observation.whole_rows().iter().filter(|row| is_peak(scenario, row, step));
     let good: Vec<f64> = rows.map(|row| count(row.all().good)).collect();
     let number = count(good.len() as u64);
     let mean = good.iter().sum::<f64>() / number;

@@ -12,12 +12,12 @@ use tidegate_policy::{Algorithm, Cost, Decision, Keyed, Rule, Timestamp};
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{Event, EventKind, Levels, Outcome, Variant};
+use crate::run::{Event, EventKind, Levels, Outcome, Variant, burst_of, whole};
 use crate::scenario::{FaultKind, LimitSetting, OnFailure, Scenario};
 use crate::target::{Faults, Station};
 use events::{Events, What};
 use outage::Outages;
-use pilot::Pilot;
+use pilot::{Pilot, Steered};
 
 /// The moment at which every simulated run begins: the start of a day, so that windows of any usual length begin with it.
 pub(crate) const START: u64 = 1_699_920_000 * SECOND;
@@ -66,6 +66,8 @@ struct Simulation<'a> {
     /// Of those that hang.
     stuck: Vec<Job>,
     next_second: u64,
+    /// When adaptation wants to be asked again.
+    wakes_at: Option<u64>,
 }
 
 /// The limit under test.
@@ -76,7 +78,8 @@ struct Limit {
     /// How many the exact definition would let in, in one of its windows.
     quota: f64,
     window: f64,
-    burst: u64,
+    /// How many on top are meant to be.
+    burst: f64,
     seed: u64,
 }
 
@@ -84,12 +87,8 @@ impl Limit {
     fn new(setting: &LimitSetting, algorithm: Algorithm, seed: u64) -> Option<Self> {
         let rule = setting.numbers(algorithm).ok()?.rule(0).ok()?;
         let keys = Keyed::with_seed(rule, MOST_KEYS, seed);
-        let (quota, window, burst) = (setting.quota(), setting.window, setting.burst);
+        let (quota, window, burst) = (setting.quota(), setting.window, burst_of(algorithm, setting.burst));
         Some(Self { rule, keys, is_per_client: setting.is_per_client, quota, window, burst, seed })
-    }
-
-    fn burst(&self) -> f64 {
-        crate::run::burst_of(self.rule.algorithm(), self.burst)
     }
 
     fn key(&self, (group, client): (usize, u64)) -> u64 {
@@ -101,10 +100,11 @@ impl Limit {
     }
 
     /// Other numbers, over what was used.
-    fn change(&mut self, rule: Rule, rate: f64, now: u64) {
-        self.rule = rule;
-        self.keys.change(&rule, Timestamp::from_nanos(START + now));
-        self.quota = rate * self.window;
+    fn change(&mut self, numbers: &Steered, now: u64) {
+        self.rule = numbers.rule;
+        self.keys.change(&numbers.rule, Timestamp::from_nanos(START + now));
+        self.quota = whole(numbers.rate * self.window);
+        self.burst = burst_of(numbers.rule.algorithm(), numbers.quota);
     }
 
     /// Nothing is known any more of what was used.
@@ -135,10 +135,11 @@ impl<'a> Simulation<'a> {
             gateway_delay: 0,
             observation: Observation::new(scenario.duration(), &scenario.plan.clients),
             oracle: Oracle::new(scenario.limit.window),
-            levels: Levels::new(limit.as_ref().map(|_| scenario.limit.rate)),
+            levels: Levels::new(limit.as_ref().and_then(|_| scenario.limit.shared_rate())),
             told: Vec::new(),
             stuck: Vec::new(),
             next_second: SECOND,
+            wakes_at: None,
             limit,
         }
     }
@@ -188,7 +189,6 @@ impl<'a> Simulation<'a> {
     /// A request comes to the gateway.
     fn arrive(&mut self, now: u64, who: (usize, u64)) {
         let job = Job { group: who.0, client: who.1, intended: now, fails: None };
-        let now = now + self.gateway_delay;
         let decision = self.decide(now, who);
         if let Some(pilot) = &mut self.pilot {
             pilot.decided(decision.is_some());
@@ -214,7 +214,7 @@ impl<'a> Simulation<'a> {
         match limit.check(key, now) {
             Decision::Admit { wait, .. } => {
                 let wait = nanos(wait);
-                self.oracle.admitted(key, now, now + wait, quota, limit.burst());
+                self.oracle.admitted(key, now, now + wait, quota, limit.burst);
                 Some(wait)
             }
             Decision::Refuse { .. } => {
@@ -247,17 +247,16 @@ impl<'a> Simulation<'a> {
         if let Some(pilot) = &mut self.pilot {
             pilot.answered(now - job.intended, status >= 500);
         }
-        let timeout = nanos(self.scenario.plan.request.timeout);
-        if now - job.intended > timeout {
-            self.end(job.intended + timeout, job, End::Failed(Cause::TimedOut));
-        } else {
-            self.end(now, job, End::Answered(status));
-        }
+        self.end(now, job, End::Answered(status));
     }
 
+    /// The gateway sends an answer, which may be held up on its way. Who has waited for too long does not wait for it.
     fn end(&mut self, now: u64, job: &Job, end: End) {
+        let timeout = nanos(self.scenario.plan.request.timeout);
+        let took = (now + self.gateway_delay).saturating_sub(job.intended);
+        let end = if took > timeout { End::Failed(Cause::TimedOut) } else { end };
         let intended = Duration::from_nanos(job.intended);
-        let finished = Duration::from_nanos(now);
+        let finished = intended + Duration::from_nanos(took.min(timeout));
         self.observation.note(&Sample { group: job.group, intended, sent: intended, finished, end }, job.client);
         let is_refused = end == End::Answered(429);
         self.outages.note(job.intended, is_refused);
@@ -294,20 +293,23 @@ impl<'a> Simulation<'a> {
         if let Some(pilot) = &mut self.pilot {
             self.levels.forecast(pilot.second(now));
         }
-        self.steer(now);
+        // What is decided now is of the next second.
         self.levels.seen(Some(self.station.busy() as u64), Some(self.station.waiting() as u64));
+        self.steer(now);
     }
 
     /// Puts in force what adaptation wants.
     fn steer(&mut self, now: u64) {
         let Some((pilot, limit)) = self.pilot.as_mut().zip(self.limit.as_mut()) else { return };
         let steered = pilot.steer(now, self.outages.is_on());
-        if let Some((rule, rate)) = steered.numbers {
-            limit.change(rule, rate, now);
-            self.levels.limit(rate);
+        if let Some(numbers) = steered.numbers {
+            self.levels.limit(numbers.rate);
+            limit.change(&numbers, now);
         }
         self.told.extend(steered.events);
-        if let Some(at) = steered.wakes_at.filter(|at| *at > now) {
+        let wakes_at = steered.wakes_at.filter(|at| *at > now && Some(*at) != self.wakes_at);
+        if let Some(at) = wakes_at {
+            self.wakes_at = Some(at);
             self.events.push(at, What::Pilot);
         }
     }
@@ -319,7 +321,7 @@ impl<'a> Simulation<'a> {
     fn finish(mut self) -> Outcome {
         let end = nanos(self.scenario.duration());
         self.advance(end);
-        let length = self.observation.rows.len();
+        let length = self.observation.seconds();
         // What is under way ends after the load; its seconds are told no more.
         while let Some((at, what)) = self.events.pop() {
             if matches!(what, What::Leaves(_) | What::Served(_)) {
@@ -327,14 +329,14 @@ impl<'a> Simulation<'a> {
             }
         }
         for job in std::mem::take(&mut self.stuck) {
-            let timeout = nanos(self.scenario.plan.request.timeout);
-            self.end(job.intended + timeout, &job, End::Failed(Cause::TimedOut));
+            self.end(u64::MAX / 2, &job, End::Failed(Cause::TimedOut));
         }
         let predictions = self.pilot.map(Pilot::into_predictions).unwrap_or_default();
+        let levels = self.levels.finished(length, self.observation.step as usize);
         Outcome {
             observation: self.observation,
             judged: self.limit.map(|_| self.oracle.found),
-            levels: self.levels.finished(length),
+            levels,
             events: self.told,
             outage: self.outages.found(),
             predictions,

@@ -92,6 +92,11 @@ impl<'a> Object<'a> {
         self.fields.get(field).is_some_and(|value| !value.is_null())
     }
 
+    /// Looks at a field that nobody has taken yet.
+    pub fn peek(&self, field: &str) -> Option<&Value> {
+        self.fields.get(field)
+    }
+
     /// Takes a field; `null` is none.
     pub fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);

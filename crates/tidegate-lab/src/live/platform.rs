@@ -26,7 +26,8 @@ pub(super) struct Platform {
     pub(super) target: Hosted,
     pub(super) redis_line: Option<Relay>,
     pub(super) redis: Option<Redis>,
-    policy: Option<Policy>,
+    /// How the forecaster advises, and where the gateway looks for it.
+    advised: Option<(Policy, SocketAddr)>,
     log: Log,
 }
 
@@ -50,7 +51,8 @@ impl Platform {
         let gateway = start_gateway(&config_text(scenario, variant, &addresses)?, log)?;
         let is_slowed = scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::GatewaySlow(_)));
         let line = is_slowed.then(|| Relay::to(gateway.address)).transpose()?;
-        Ok(Self { line, gateway, forecaster, target, redis_line, redis, policy, log: log.clone() })
+        let advised = policy.zip(addresses.forecaster);
+        Ok(Self { line, gateway, forecaster, target, redis_line, redis, advised, log: log.clone() })
     }
 
     /// Where the load goes.
@@ -89,13 +91,11 @@ impl Platform {
     }
 
     fn kill_forecaster(&mut self, begins: bool) -> Result<(), String> {
-        let Some(policy) = self.policy else { return Ok(()) };
+        let Some((policy, address)) = self.advised else { return Ok(()) };
         if begins {
-            // Its address is remembered by the gateway; nobody is there any more.
             self.forecaster = None;
         } else if self.forecaster.is_none() {
-            let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            self.forecaster = Some(start_forecaster(policy, anywhere, &self.log)?);
+            self.forecaster = Some(start_forecaster(policy, address, &self.log)?);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A Redis of our own, to be killed.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,6 +47,19 @@ impl Drop for Redis {
     }
 }
 
+/// Whether it is Redis that answers there.
+fn answers(address: SocketAddr) -> bool {
+    let ask = || -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut answer = [0; 7];
+        stream.read_exact(&mut answer)?;
+        Ok(&answer == b"+PONG\r\n")
+    };
+    ask().unwrap_or(false)
+}
+
 fn launch(address: SocketAddr) -> Result<Child, String> {
     let port = address.port().to_string();
     let mut command = Command::new("redis-server");
@@ -57,7 +70,7 @@ fn launch(address: SocketAddr) -> Result<Child, String> {
         _ => format!("redis-server can't be started: {error}"),
     })?;
     let until = Instant::now() + PATIENCE;
-    while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+    while !answers(address) {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(format!("redis-server ended at once: {status}"));
         }

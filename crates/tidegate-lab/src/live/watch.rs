@@ -28,6 +28,8 @@ pub(super) struct Watch<'a> {
     predictions: Vec<Prediction>,
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
+    /// The most that a bucket held which adaptation put in the place of the limit.
+    burst: f64,
 }
 
 /// What was found.
@@ -40,6 +42,8 @@ pub(super) struct Found {
     pub(super) spans: Vec<Range<Duration>>,
     /// When the gateway knew that it was.
     pub(super) open: Vec<Range<Duration>>,
+    /// The most that a bucket held.
+    pub(super) burst: f64,
 }
 
 impl<'a> Watch<'a> {
@@ -49,7 +53,7 @@ impl<'a> Watch<'a> {
             scenario,
             is_shared: scenario.store == StoreKind::Redis && variant.algorithm.is_some(),
             start,
-            levels: Levels::new(variant.algorithm.map(|_| scenario.limit.rate)),
+            levels: Levels::new(variant.algorithm.and_then(|_| scenario.limit.shared_rate())),
             next_second: 1,
             begun: vec![false; faults],
             mended: vec![false; faults],
@@ -57,6 +61,7 @@ impl<'a> Watch<'a> {
             predictions: Vec::new(),
             open_since: None,
             open: Vec::new(),
+            burst: 0.0,
         }
     }
 
@@ -76,8 +81,14 @@ impl<'a> Watch<'a> {
         if self.is_shared {
             self.look_at_store(platform, now);
         }
-        if now.as_secs() >= self.next_second {
-            self.next_second = now.as_secs() + 1;
+        // A second in which nobody looked is one of which nothing is known.
+        while now.as_secs() > self.next_second {
+            self.levels.forecast(None);
+            self.levels.seen(None, None);
+            self.next_second += 1;
+        }
+        if now.as_secs() == self.next_second {
+            self.next_second += 1;
             self.second(platform);
         }
         Ok(())
@@ -101,8 +112,11 @@ impl<'a> Watch<'a> {
 
     fn second(&mut self, platform: &Platform) {
         let limits = get_json(platform.gateway.address, "/config/limits").unwrap_or_default();
-        if let Some(rate) = rate_of(&limits["limits"]["default"]).filter(|_| self.levels.is_limited()) {
-            self.levels.limit(rate);
+        let limit = &limits["limits"]["default"];
+        if self.levels.is_limited() {
+            self.levels.limit(rate_of(limit).unwrap_or(self.scenario.limit.rate));
+            let is_bucket = limit["algorithm"] == "token" || limit["algorithm"] == "gcra";
+            self.burst = self.burst.max(limit["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0));
         }
         let target = get(platform.target.address, "/actuator/prometheus").unwrap_or_default();
         let level = |name: &str| metric(&target, name).map(|level| level as u64);
@@ -135,11 +149,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    pub(super) fn finish(mut self, seconds: usize) -> Found {
-        let end = self.scenario.duration();
-        if let Some(since) = self.open_since.take() {
-            self.open.push(since..end);
-        }
+    pub(super) fn finish(mut self) -> Found {
         self.events.sort_by(|one, other| one.at.total_cmp(&other.at));
         let faults = self.scenario.faults.iter().filter(|fault| fault.kind.is_of_redis());
         let spans: Vec<Range<Duration>> = faults.map(|fault| fault.at..fault.until).collect();
@@ -153,9 +163,13 @@ impl<'a> Watch<'a> {
                 .map(|open| open.end.saturating_sub(span.end));
             back.for_each(|after| outage.returned(after));
         }
+        // What is open still has not come back.
+        let end = self.scenario.duration();
+        self.open.extend(self.open_since.map(|since| since..end));
         let outage = (self.is_shared && !spans.is_empty()).then_some(outage);
         Found {
-            levels: self.levels.finished(seconds),
+            levels: self.levels,
+            burst: self.burst,
             events: self.events,
             predictions: self.predictions,
             outage,

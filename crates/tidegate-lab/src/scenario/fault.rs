@@ -73,7 +73,9 @@ impl FaultKind {
     }
 }
 
-pub(super) fn read(object: &mut Object<'_>, duration: f64) -> Option<Vec<Fault>> {
+/// Reads all of them; how long the load lasts, if that is known.
+pub(super) fn read(object: &mut Object<'_>, duration: Option<Duration>) -> Option<Vec<Fault>> {
+    let duration = duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64());
     let written = object.list("faults", MOST).unwrap_or_default();
     let mut faults = Vec::new();
     let count = written.len();
@@ -83,7 +85,30 @@ pub(super) fn read(object: &mut Object<'_>, duration: f64) -> Option<Vec<Fault>>
                 .and_then(|fault| one(fault, duration)),
         );
     }
+    for (place, fault) in faults.iter().enumerate() {
+        if let Some(other) = faults[..place].iter().position(|other| fault.overlaps(other)) {
+            object.wrong(
+                &format!("faults[{place}]"),
+                format!("begins before the same is over: faults[{other}] ends later"),
+            );
+        }
+    }
     (faults.len() == count).then_some(faults)
+}
+
+/// After Redis' return a gateway needs a moment to notice.
+const NOTICE: Duration = Duration::from_secs(1);
+
+impl Fault {
+    /// Whether two of them would be in each other's way: what mends one would mend the other.
+    fn overlaps(&self, other: &Self) -> bool {
+        let is_same = match (self.kind, other.kind) {
+            (one, another) if one.is_of_redis() => another.is_of_redis(),
+            (one, another) => one.name() == another.name(),
+        };
+        let notice = if self.kind.is_of_redis() { NOTICE } else { Duration::ZERO };
+        is_same && self.at < other.until + notice && other.at < self.until + notice
+    }
 }
 
 fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
@@ -111,7 +136,7 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
         fault.wrong("at", format!("is {at}, which is after the load's end"));
     }
     fault.end();
-    let until = Duration::from_secs_f64((at + lasts).min(duration));
+    let until = Duration::try_from_secs_f64((at + lasts).min(duration)).ok()?;
     Some(Fault { at: Duration::from_secs_f64(at), until, kind: kind? })
 }
 

@@ -36,20 +36,18 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<LimitSetting> {
         object.wrong("limit.rate", "times `window` is less than one request");
         return None;
     }
-    // What some algorithm can't have is told now, not in the middle of a run.
-    for algorithm in super::RATE_ALGORITHMS {
-        if let Err(error) = setting.numbers(algorithm) {
-            object.wrong("limit", format!("can't be kept by `{algorithm}`: {error}"));
-            return None;
-        }
-    }
     Some(setting)
 }
 
 impl LimitSetting {
+    /// Requests a second that all clients have together; none where each has its own.
+    pub fn shared_rate(&self) -> Option<f64> {
+        (!self.is_per_client).then_some(self.rate)
+    }
+
     /// Requests in a window.
     pub fn quota(&self) -> f64 {
-        (self.rate * self.window).floor()
+        crate::run::whole(self.rate * self.window).floor()
     }
 
     /// The numbers that an algorithm keeps it by.

@@ -29,11 +29,19 @@ pub(super) struct Pilot {
     predictions: Vec<Prediction>,
 }
 
+/// Other numbers.
+pub(super) struct Steered {
+    pub(super) rule: Rule,
+    /// Requests a second.
+    pub(super) rate: f64,
+    /// What may come at once.
+    pub(super) quota: u64,
+}
+
 /// What adaptation wants.
 #[derive(Default)]
-pub(super) struct Steered {
-    /// Other numbers, and their rate.
-    pub(super) numbers: Option<(Rule, f64)>,
+pub(super) struct Wanted {
+    pub(super) numbers: Option<Steered>,
     pub(super) events: Vec<Event>,
     pub(super) wakes_at: Option<u64>,
 }
@@ -102,15 +110,16 @@ impl Pilot {
     }
 
     /// Does what is due.
-    pub(super) fn steer(&mut self, now: u64, is_away: bool) -> Steered {
+    pub(super) fn steer(&mut self, now: u64, is_away: bool) -> Wanted {
         self.is_limiting = !is_away;
         let told = self.autopilot.look(at(now), !is_away);
         self.tell(now, told.into_iter().collect());
         let wanted = self.autopilot.numbers();
-        let mut steered = Steered { events: std::mem::take(&mut self.told), ..Steered::default() };
+        let mut steered = Wanted { events: std::mem::take(&mut self.told), ..Wanted::default() };
         if wanted.relevant() != self.in_force.relevant() && !is_away {
             let rate = wanted.shape().map(|shape| shape.rate_per_second);
-            steered.numbers = wanted.rule(0).ok().zip(rate);
+            let numbers = wanted.rule(0).ok().zip(rate);
+            steered.numbers = numbers.map(|(rule, rate)| Steered { rule, rate, quota: wanted.quota() });
             self.in_force = wanted;
         }
         steered.wakes_at = self.autopilot.wakes_at(at(now)).map(|at| at.as_nanos().saturating_sub(START));

@@ -6,7 +6,6 @@ mod page;
 mod words;
 
 use std::fs;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -108,8 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     for out in arguments.outputs() {
         probe(out).with_context(|| format!("can't write {}", out.display()))?;
     }
-    let has_colours =
-        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let has_colours = crate::has_colours();
     let mut all = Vec::new();
     for (place, task) in tasks.into_iter().enumerate() {
         let tested = match task.test() {

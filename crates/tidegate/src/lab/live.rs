@@ -18,7 +18,7 @@ use tidegate_serve::{Log, Utc, system_name};
 use super::simulate::{NOT_AS_EXPECTED, write};
 use super::{scenarios, table};
 use crate::load::BAD_INPUT;
-use crate::print;
+use crate::{has_colours, print};
 
 /// Stopped by Ctrl-C.
 const STOPPED: u8 = 130;
@@ -37,22 +37,15 @@ const INVALID: u8 = 98;
 #[derive(Args)]
 #[command(after_help = "Example: tidegate lab run boundary --out report")]
 pub(crate) struct Arguments {
-    /// Scenarios by name, or files [default: all that come with it]
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Another seed than the scenarios' own
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Only these algorithms
-    #[arg(long, value_name = "NAME")]
-    algorithm: Vec<String>,
+    #[command(flatten)]
+    choice: scenarios::Choice,
     /// Write report.html and report.json into this directory
     #[arg(long, value_name = "DIR", default_value = "lab-report")]
     out: PathBuf,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let scenarios = match scenarios::chosen(&arguments.names, arguments.seed, &arguments.algorithm) {
+    let scenarios = match arguments.choice.scenarios() {
         Ok(scenarios) => scenarios,
         Err(reason) => {
             eprintln!("tidegate: {reason}");
@@ -62,11 +55,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Found out now, not afterwards.
     fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
     let is_stopped = stop_on_interrupt()?;
-    let has_colours =
-        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let has_colours = has_colours();
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let setting = Setting { created_at: Utc::now().with_seconds().to_string(), cpus, system: system_name() };
-    let mut report = Report::new(Kind::Live, arguments.seed, Some(setting));
+    let mut report = Report::new(Kind::Live, arguments.choice.seed, Some(setting));
     eprintln!("{} s of load; Ctrl-C ends it and still writes the report", live_time(&scenarios).as_secs());
     for (place, scenario) in scenarios.into_iter().enumerate() {
         let runs = runs(&scenario, &is_stopped);

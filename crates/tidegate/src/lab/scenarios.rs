@@ -39,8 +39,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenarios of these names or files; all that come with it, if none is named. Only with these algorithms, if some are. `Err` says what can't be read.
-pub(super) fn chosen(names: &[String], seed: Option<u64>, algorithms: &[String]) -> Result<Vec<Scenario>, String> {
+/// Which scenarios are run, to be flattened into a command's flags.
+#[derive(Args)]
+// Without a group: clap names it by the type.
+#[group(skip)]
+pub(super) struct Choice {
+    /// Scenarios by name, or files [default: all that come with it]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Another seed than the scenarios' own
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    /// Only these algorithms
+    #[arg(long, value_name = "NAME")]
+    algorithm: Vec<String>,
+}
+
+impl Choice {
+    /// The scenarios that are meant. `Err` says what can't be read.
+    pub(super) fn scenarios(&self) -> Result<Vec<Scenario>, String> {
+        let scenarios = chosen(&self.names, self.seed, &self.algorithm)?;
+        match scenarios.iter().find(|scenario| Variant::all(scenario).is_empty()) {
+            Some(empty) => Err(format!("{}: there is nothing to run: it has none of these algorithms", empty.name)),
+            None => Ok(scenarios),
+        }
+    }
+}
+
+/// The scenarios of these names or files; all that come with it, if none is named. Only with these algorithms, if some are.
+fn chosen(names: &[String], seed: Option<u64>, algorithms: &[String]) -> Result<Vec<Scenario>, String> {
     let one = |name: &String| match SCENARIOS.iter().find(|(known, _)| known == name) {
         Some((name, text)) => Scenario::read(name, text).map_err(|error| error.to_string()),
         None if Path::new(name).is_file() => Scenario::open(Path::new(name)).map_err(|error| error.to_string()),

@@ -2,7 +2,6 @@
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
 use std::fs;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,7 +12,7 @@ use tidegate_lab::{Report, Scenario, Variant, simulate};
 
 use super::{scenarios, table};
 use crate::load::BAD_INPUT;
-use crate::print;
+use crate::{has_colours, print};
 
 /// An expectation does not hold.
 pub(super) const NOT_AS_EXPECTED: u8 = 99;
@@ -31,22 +30,15 @@ pub(super) const NOT_AS_EXPECTED: u8 = 99;
 #[command(after_help = "Example: tidegate lab simulate spikes attack --out report\n\n\
     tidegate lab scenarios spikes > mine.yaml; tidegate lab simulate mine.yaml")]
 pub(crate) struct Arguments {
-    /// Scenarios by name, or files [default: all that come with it]
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Another seed than the scenarios' own
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Only these algorithms
-    #[arg(long, value_name = "NAME")]
-    algorithm: Vec<String>,
+    #[command(flatten)]
+    choice: scenarios::Choice,
     /// Write report.html and report.json into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let scenarios = match scenarios::chosen(&arguments.names, arguments.seed, &arguments.algorithm) {
+    let scenarios = match arguments.choice.scenarios() {
         Ok(scenarios) => scenarios,
         Err(reason) => {
             eprintln!("tidegate: {reason}");
@@ -57,9 +49,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         // Found out now, not afterwards.
         fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     }
-    let has_colours =
-        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut report = Report::new(Kind::Simulated, arguments.seed, None);
+    let has_colours = has_colours();
+    let mut report = Report::new(Kind::Simulated, arguments.choice.seed, None);
     for (place, scenario) in scenarios.into_iter().enumerate() {
         let runs = runs(&scenario);
         let gap = if place == 0 { "" } else { "\n" };

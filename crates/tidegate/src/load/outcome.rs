@@ -1,6 +1,5 @@
 //! How a run is told, and by which exit code.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -23,8 +22,7 @@ pub(crate) fn tell(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
         None => Ok(()),
         Some(path) => std::fs::write(path, report.write()).with_context(|| format!("can't write {}", path.display())),
     };
-    let has_colours =
-        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let has_colours = crate::has_colours();
     // Whether or not the file could be written: a run is not done again for that.
     print(report.summary(has_colours).as_bytes())?;
     written?;

@@ -12,7 +12,6 @@ use crate::simulate::{lab, report};
 /// Bursts over the edges of windows, as `boundary` has them, for some seconds.
 const EDGES: &str = "
 title: Edges
-duration: 5
 limit: {rate: 100, window: 1, burst: 20}
 target: {service_time: 2ms, workers: 4, queue: 200}
 load:

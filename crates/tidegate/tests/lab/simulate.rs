@@ -77,6 +77,7 @@ fn what_can_not_be_used_is_told() {
         (&["simulate", "normal", "--algorithm", "magic"], 2, "there is no algorithm \"magic\"; there are: fixed"),
         (&["simulate", "normal", "--seed", "x"], 2, "--seed"),
         (&["simulate", "normal", "--out", &text(&blocked.join("x"))], 1, "file/x"),
+        (&["simulate", "forecaster", "--algorithm", "gcra"], 2, "forecaster: there is nothing to run"),
         (&["scenarios", "nothing"], 2, "there are: normal"),
         (&["run", "nothing"], 2, "there are: normal"),
     ] {
