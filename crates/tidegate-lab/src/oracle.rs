@@ -1,6 +1,7 @@
 //! The exact definition of a limit, against which every algorithm is held: at most so many in any window, wherever it begins.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 /// Judges decisions by what was admitted before them, and nothing else: whoever admits one too many is judged by that from then on.
 ///
@@ -8,6 +9,8 @@ use std::collections::{HashMap, VecDeque};
 #[derive(Debug)]
 pub struct Oracle {
     window: u64,
+    /// How far the times may be off: nobody is blamed for less.
+    tolerance: u64,
     keys: HashMap<u64, VecDeque<u64>>,
     /// What was found.
     pub found: Judged,
@@ -30,12 +33,20 @@ impl Oracle {
     /// For windows of so many seconds.
     pub fn new(window_seconds: f64) -> Self {
         let window = (window_seconds * 1e9).round().max(1.0) as u64;
-        Self { window, keys: HashMap::new(), found: Judged::default() }
+        Self { window, tolerance: 0, keys: HashMap::new(), found: Judged::default() }
+    }
+
+    /// Where times are measured they are off by some milliseconds: windows are taken for so much shorter where too many are counted, and for so
+    /// much longer where too few are.
+    #[must_use]
+    pub fn with_tolerance(mut self, tolerance: Duration) -> Self {
+        self.tolerance = u64::try_from(tolerance.as_nanos()).unwrap_or(u64::MAX).min(self.window / 2);
+        self
     }
 
     /// A request came at this time and left at that one. `quota` is how many a window may have now, `burst` how many on top are meant to be.
     pub fn admitted(&mut self, key: u64, came: u64, left: u64, quota: f64, burst: f64) {
-        let window = self.window;
+        let window = self.window - self.tolerance;
         let past = self.past(key, came);
         let earlier = past.len() - past.partition_point(|at| at.saturating_add(window) <= left);
         past.push_back(left);
@@ -61,7 +72,7 @@ impl Oracle {
     /// What left within the window before this moment, or will leave later.
     fn past(&mut self, key: u64, came: u64) -> &mut VecDeque<u64> {
         let past = self.keys.entry(key).or_default();
-        while past.front().is_some_and(|left| left.saturating_add(self.window) <= came) {
+        while past.front().is_some_and(|left| left.saturating_add(self.window + self.tolerance) <= came) {
             past.pop_front();
         }
         past
@@ -104,6 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_measured_may_be_off_a_little() {
+        let mut oracle = Oracle::new(1.0).with_tolerance(Duration::from_millis(5));
+        oracle.admitted(0, 0, 0, 1.0, 0.0);
+        oracle.admitted(0, SECOND - 4_000_000, SECOND - 4_000_000, 1.0, 0.0);
+        oracle.refused(0, 2 * SECOND, 1.0);
+        assert_eq!(oracle.found, Judged { admitted: 2, over: 0, under: 0, worst: 1.0 });
+        oracle.admitted(0, 2 * SECOND - 20_000_000, 2 * SECOND - 20_000_000, 1.0, 0.0);
+        assert_eq!(oracle.found.over, 1);
+    }
+
+    #[test]
     fn keys_have_a_window_each() {
         let mut oracle = Oracle::new(1.0);
         oracle.admitted(1, 0, 0, 1.0, 0.0);
@@ -135,7 +157,6 @@ mod tests {
     /// The sliding log is this very definition.
     #[test]
     fn it_agrees_with_the_sliding_log() {
-        use std::time::Duration;
         use tidegate_policy::{Cost, Limiter, SlidingLog, Timestamp};
         let limiter = SlidingLog::new(7, Duration::from_millis(100)).expect("a limit");
         let (mut state, mut oracle, mut random) = (Default::default(), Oracle::new(0.1), fastrand::Rng::with_seed(3));

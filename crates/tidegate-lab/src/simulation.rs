@@ -80,6 +80,8 @@ struct Limit {
     window: f64,
     /// How many on top are meant to be.
     burst: f64,
+    /// What was allowed before, and until when that may still be seen in a window.
+    before: (f64, u64),
     seed: u64,
 }
 
@@ -88,7 +90,7 @@ impl Limit {
         let rule = setting.numbers(algorithm).ok()?.rule(0).ok()?;
         let keys = Keyed::with_seed(rule, MOST_KEYS, seed);
         let (quota, window, burst) = (setting.quota(), setting.window, burst_of(algorithm, setting.burst));
-        Some(Self { rule, keys, is_per_client: setting.is_per_client, quota, window, burst, seed })
+        Some(Self { rule, keys, is_per_client: setting.is_per_client, quota, window, burst, before: (0.0, 0), seed })
     }
 
     fn key(&self, (group, client): (usize, u64)) -> u64 {
@@ -103,8 +105,15 @@ impl Limit {
     fn change(&mut self, numbers: &Steered, now: u64) {
         self.rule = numbers.rule;
         self.keys.change(&numbers.rule, Timestamp::from_nanos(START + now));
+        self.before = (self.allowed(now), now + (self.window * 1e9) as u64);
         self.quota = whole(numbers.rate * self.window);
         self.burst = burst_of(numbers.rule.algorithm(), numbers.quota);
+    }
+
+    /// What a window that ends now may have: what was let in before a limit was lowered was not too many.
+    fn allowed(&self, now: u64) -> f64 {
+        let (before, until) = self.before;
+        if now < until { self.quota.max(before) } else { self.quota }
     }
 
     /// Nothing is known any more of what was used.
@@ -203,7 +212,7 @@ impl<'a> Simulation<'a> {
     /// How long it waits before it is sent on; none if it is refused.
     fn decide(&mut self, now: u64, who: (usize, u64)) -> Option<u64> {
         let Some(limit) = &mut self.limit else { return Some(0) };
-        let (key, quota) = (limit.key(who), limit.quota);
+        let (key, quota) = (limit.key(who), limit.allowed(now));
         if self.outages.is_on() {
             match self.scenario.on_failure {
                 OnFailure::Open => return Some(0),

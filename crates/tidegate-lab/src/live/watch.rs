@@ -28,8 +28,7 @@ pub(super) struct Watch<'a> {
     predictions: Vec<Prediction>,
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
-    /// The most that a bucket held which adaptation put in the place of the limit.
-    burst: f64,
+    changes: Vec<Change>,
 }
 
 /// What was found.
@@ -42,8 +41,34 @@ pub(super) struct Found {
     pub(super) spans: Vec<Range<Duration>>,
     /// When the gateway knew that it was.
     pub(super) open: Vec<Range<Duration>>,
-    /// The most that a bucket held.
-    pub(super) burst: f64,
+    changes: Vec<Change>,
+}
+
+/// Numbers that adaptation put in force.
+struct Change {
+    at: Duration,
+    rate: f64,
+    /// What a bucket holds; nothing for windows.
+    burst: f64,
+}
+
+impl Found {
+    /// The rate that a window may have had which ends at this moment, and the burst on top: the highest that was in force in it, for what was let in
+    /// before a limit was lowered was not too many.
+    pub(super) fn allowed(&self, now: Duration, scenario: &Scenario) -> (f64, f64) {
+        let begins = now.saturating_sub(Duration::from_secs_f64(scenario.limit.window));
+        let until_now = self.changes.iter().take_while(|change| change.at <= now);
+        let mut in_force = (scenario.limit.rate, 0.0);
+        for change in until_now {
+            // What it replaces counts for as long as a window reaches back to it.
+            in_force = if change.at <= begins {
+                (change.rate, change.burst)
+            } else {
+                (change.rate.max(in_force.0), change.burst.max(in_force.1))
+            };
+        }
+        in_force
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -61,7 +86,7 @@ impl<'a> Watch<'a> {
             predictions: Vec::new(),
             open_since: None,
             open: Vec::new(),
-            burst: 0.0,
+            changes: Vec::new(),
         }
     }
 
@@ -115,8 +140,6 @@ impl<'a> Watch<'a> {
         let limit = &limits["limits"]["default"];
         if self.levels.is_limited() {
             self.levels.limit(rate_of(limit).unwrap_or(self.scenario.limit.rate));
-            let is_bucket = limit["algorithm"] == "token" || limit["algorithm"] == "gcra";
-            self.burst = self.burst.max(limit["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0));
         }
         let target = get(platform.target.address, "/actuator/prometheus").unwrap_or_default();
         let level = |name: &str| metric(&target, name).map(|level| level as u64);
@@ -136,6 +159,13 @@ impl<'a> Watch<'a> {
                 (recommended["predictedRps"].as_f64(), recommended["validFor"].as_f64())
             {
                 self.predictions.push(Prediction { at, valid_for, highest });
+            }
+            if matches!(entry["verdict"].as_str(), Some("applied" | "capped" | "reverted" | "lowered" | "released"))
+                && let Some(rate) = rate_of(&entry["to"])
+            {
+                let is_bucket = ["token", "gcra"].iter().any(|name| entry["to"]["algorithm"] == *name);
+                let burst = entry["to"]["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0);
+                self.changes.push(Change { at: Duration::from_secs_f64(at.max(0.0)), rate, burst });
             }
             let (kind, text) = match (entry["event"].as_str(), entry["verdict"].as_str()) {
                 (_, Some("unchanged")) | (None, None) => continue,
@@ -169,7 +199,7 @@ impl<'a> Watch<'a> {
         let outage = (self.is_shared && !spans.is_empty()).then_some(outage);
         Found {
             levels: self.levels,
-            burst: self.burst,
+            changes: self.changes,
             events: self.events,
             predictions: self.predictions,
             outage,
