@@ -7,7 +7,7 @@ import { themeSwitch } from "./theme";
 
 const KINDS: Record<string, string> = {
   simulated: "simulated time: the same seed gives the same figures",
-  live: "live: real processes, sockets and clocks",
+  live: "live: real sockets and clocks",
   demo: "demonstration",
 };
 /** So many are listed at once; more are behind a fold. */
