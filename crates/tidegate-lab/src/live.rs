@@ -158,7 +158,6 @@ fn outcome(
         outage: found.outage,
         predictions: found.predictions,
         gateway: cpu_seconds.map(|cpu_seconds| GatewayCost { cpu_seconds, refusal_p99 }),
-        notes: Vec::new(),
     }
 }
 

@@ -287,7 +287,6 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
         "gateway": outcome.gateway.map(|gateway| json!({
             "cpuSeconds": rounded(gateway.cpu_seconds), "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)), "refusalP99": gateway.refusal_p99,
         })),
-        "notes": outcome.notes,
         "series": series(&outcome.observation, outcome),
         "peaks": peaks(scenario, outcome).iter().map(peak).collect::<Vec<_>>(),
         "events": outcome.events.iter().map(event).collect::<Vec<_>>(),

@@ -74,8 +74,6 @@ pub struct Outcome {
     pub predictions: Vec<Prediction>,
     /// What the gateway itself took; only live.
     pub gateway: Option<GatewayCost>,
-    /// What else is to bear in mind.
-    pub notes: Vec<String>,
 }
 
 /// Something that happened.

@@ -350,7 +350,6 @@ impl<'a> Simulation<'a> {
             outage: self.outages.found(),
             predictions,
             gateway: None,
-            notes: Vec::new(),
         }
     }
 }

@@ -53,6 +53,9 @@ fn assert_sound(forecast: &Forecast, settings: Settings) {
         assert!(pair[0].iter().zip(&pair[1]).all(|(low, high)| low <= high), "quantiles cross");
     }
     assert!(forecast.peak.iter().all(is_sound) && forecast.peak.is_sorted(), "{:?}", forecast.peak);
+    for (highest, path) in forecast.peak.iter().zip(&forecast.quantiles) {
+        assert!(path.iter().all(|step| step <= highest), "a step lies above the highest one: {highest} {path:?}");
+    }
     let weights: f64 = forecast.members.iter().map(|member| member.weight).sum();
     assert!((weights - 1.0).abs() < 1e-9, "weights are {weights} together");
     for member in &forecast.members {

@@ -271,6 +271,18 @@ fn counted_apart_a_limit_only_falls() {
     assert_eq!(tight.look(1_012.0), (Some(Verdict::Reverted), 100));
 }
 
+/// Who wants too much again and again is counted each time, or the alarm would end while the wish goes on.
+#[test]
+fn what_is_capped_again_is_capped_again() {
+    let mut flight = Flight::new(RAILS);
+    for now in [1_000.0, 1_010.0, 1_020.0] {
+        flight.receive(now, &window(1_000_000));
+        let (verdict, _) = flight.look(now);
+        assert_eq!(verdict, Some(Verdict::Capped), "{now}");
+    }
+    assert_eq!(flight.limit(), 300);
+}
+
 /// Redis is back, and with it nothing that anybody decided: what was cut meanwhile was cut for a reason.
 #[test]
 fn who_takes_over_keeps_what_it_has_measured_itself() {
