@@ -137,6 +137,11 @@ impl Identity {
         &self.default_tier
     }
 
+    /// Everyone who has an API key.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<Caller>> {
+        self.api_keys.iter().flat_map(KeyTable::callers)
+    }
+
     /// Every tier known beforehand: the default one and those of the API keys. Tokens and proxies may name any other,
     /// so whoever keeps something for each tier must map those to a fixed set first.
     pub(crate) fn tiers(&self) -> BTreeSet<&str> {

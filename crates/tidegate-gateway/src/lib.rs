@@ -25,6 +25,7 @@ mod metrics;
 mod origin;
 mod plan;
 mod refusal;
+mod rehearsal;
 mod reply;
 mod request_body;
 mod request_head;
@@ -42,4 +43,5 @@ mod vetting;
 
 pub use adapt::{Autopilot, Told};
 pub use control::Source;
+pub use rehearsal::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
 pub use server::{Handle, NotStarted, Server};

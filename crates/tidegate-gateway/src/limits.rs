@@ -91,7 +91,7 @@ pub(crate) fn whole_seconds(span: Duration) -> u64 {
 pub(crate) struct Asked {
     /// Its place in the plan.
     pub(crate) limit: usize,
-    key: Key,
+    pub(crate) key: Key,
     ticket: Option<Ticket>,
     /// What it said; nothing while Redis is away.
     pub(crate) decision: Option<Decision>,
@@ -143,11 +143,7 @@ impl Admission {
 
     /// How long to wait before the request is sent on.
     pub(crate) fn wait(&self) -> Duration {
-        let wait = |asked: &Asked| match asked.decision {
-            Some(Decision::Admit { wait, .. }) if !self.plan.limits[asked.limit].settings.dry_run => wait,
-            _ => Duration::ZERO,
-        };
-        self.asked.iter().map(wait).max().unwrap_or_default()
+        wait_of(&self.plan, &self.asked)
     }
 
     /// The first limit that is exceeded a little.
@@ -185,14 +181,7 @@ impl Drop for Admission {
 impl Admission {
     /// Gives back what must come back. Twice does no more than once.
     fn settle(&mut self) {
-        for asked in &mut self.asked {
-            let Counts::Memory(keyed) = &self.plan.limits[asked.limit].counts else { continue };
-            if let Some(ticket) = asked.ticket.take()
-                && (ticket.is_place() || !self.sent)
-            {
-                keyed.give_back(&asked.key, ticket, self.clock.now());
-            }
-        }
+        give_back(&self.plan, &mut self.asked, !self.sent, || self.clock.now());
         if self.shared.is_empty() {
             return;
         }
@@ -200,6 +189,27 @@ impl Admission {
         let shared = if self.sent { shared.only_places() } else { shared };
         if let (Some(store), false) = (&self.store, shared.is_empty()) {
             self.returns.give_back(store, shared, self.clock.now());
+        }
+    }
+}
+
+/// How long limits that were asked keep a request waiting.
+pub(crate) fn wait_of(plan: &Plan, asked: &[Asked]) -> Duration {
+    let wait = |asked: &Asked| match asked.decision {
+        Some(Decision::Admit { wait, .. }) if !plan.limits[asked.limit].settings.dry_run => wait,
+        _ => Duration::ZERO,
+    };
+    asked.iter().map(wait).max().unwrap_or_default()
+}
+
+/// Gives back what was taken in memory: everything, or the places in flight. Twice does no more than once.
+pub(crate) fn give_back(plan: &Plan, asked: &mut [Asked], everything: bool, now: impl Fn() -> Timestamp) {
+    for asked in asked {
+        let Counts::Memory(keyed) = &plan.limits[asked.limit].counts else { continue };
+        if let Some(ticket) = asked.ticket.take()
+            && (ticket.is_place() || everything)
+        {
+            keyed.give_back(&asked.key, ticket, now());
         }
     }
 }
@@ -255,7 +265,11 @@ pub(crate) async fn admit(
 
 /// On whose account a request goes at each of its limits. Enforced ones in memory come first, then those in Redis, then those that
 /// only watch. Apart: those that only watch, and would refuse because their key can't be built.
-fn accounts(plan: &Plan, limits: &[RouteLimits<'_>], facts: &Facts<'_>) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
+pub(crate) fn accounts(
+    plan: &Plan,
+    limits: &[RouteLimits<'_>],
+    facts: &Facts<'_>,
+) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
     let most = limits.iter().map(|route| route.limits.len()).sum();
     let (mut asked, mut keyless) = (Vec::<Asked>::with_capacity(most), Vec::new());
     for (count, RouteLimits { route, limits }) in limits.iter().enumerate() {
@@ -343,6 +357,32 @@ async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Asks limits in memory, and nobody else: those that are enforced together, then each that only watches. Those of the latter that would
+/// refuse are added to `would_refuse`. An error is who refuses, by its place among the asked, and when to come back.
+pub(crate) fn decide_in_memory(
+    plan: &Plan,
+    asked: &mut [Asked],
+    would_refuse: &mut Vec<usize>,
+    now: Timestamp,
+) -> Result<(), (usize, Option<Duration>)> {
+    let enforced = asked.partition_point(|asked| group(&plan.limits[asked.limit]) < Group::Watching);
+    let (enforced, watching) = asked.split_at_mut(enforced);
+    check_memory(plan, enforced, now)?;
+    for one in watching {
+        if check_memory(plan, std::slice::from_mut(one), now).is_err() {
+            would_refuse.push(one.limit);
+        }
+    }
+    Ok(())
+}
+
+impl Asked {
+    /// Whether it holds a place in flight.
+    pub(crate) fn is_place(&self) -> bool {
+        self.ticket.as_ref().is_some_and(Ticket::is_place)
+    }
 }
 
 fn check_memory(plan: &Plan, asked: &mut [Asked], now: Timestamp) -> Result<(), (usize, Option<Duration>)> {

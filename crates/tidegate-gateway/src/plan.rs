@@ -136,6 +136,8 @@ impl Site {
 /// What outlives a plan: counts, connections and statistics, by name. What the plan in force does not name is forgotten.
 #[derive(Default)]
 pub(crate) struct Kept {
+    /// For runs that must repeat; without it each store has a secret seed of its own.
+    seed: Option<u64>,
     limits: BTreeMap<String, KeptLimit>,
     upstreams: BTreeMap<String, KeptUpstream>,
     /// By route and tier.
@@ -173,6 +175,11 @@ impl Place {
 }
 
 impl Kept {
+    /// Nothing so far; stores of keys have this seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self { seed: Some(seed), ..Self::default() }
+    }
+
     /// An upstream over its connections, if they lead where it is now, and its statistics.
     fn upstream(&mut self, settings: UpstreamSettings, workers: usize) -> Upstream {
         let (name, place) = (settings.name.to_string(), Place::of(&settings));
@@ -353,7 +360,10 @@ fn build_limits(
             (counts, stats)
         } else {
             let counts = match store.zip(limit.state.sharing()) {
-                None => Counts::Memory(Arc::new(Keyed::new(rule, limit.max_keys))),
+                None => Counts::Memory(Arc::new(match kept.seed {
+                    Some(seed) => Keyed::with_seed(rule, limit.max_keys, seed),
+                    None => Keyed::new(rule, limit.max_keys),
+                })),
                 Some((store, sharing)) => {
                     let shared = store.limit(limit.name.clone(), rule, sharing, limit.max_keys);
                     Counts::Shared(shared.map_err(|error| format!("limits.{name}: {error}"))?)

@@ -82,6 +82,16 @@ pub(crate) struct Host<'a> {
     name: usize,
 }
 
+impl<'a> Host<'a> {
+    /// The host of this text, if it is one; that of no text is empty.
+    pub(crate) fn read(host: &'a [u8]) -> Option<Self> {
+        let name = if host.is_empty() { 0 } else { name_length(host)? };
+        let has_capitals = host.iter().any(u8::is_ascii_uppercase);
+        let text = if has_capitals { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
+        Some(Self { text, name })
+    }
+}
+
 impl Host<'_> {
     /// With its port, if there is one.
     pub(crate) fn whole(&self) -> &[u8] {
@@ -114,11 +124,7 @@ fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
         (Some(authority), _) => authority.as_str().as_bytes(),
         (None, named) => named.unwrap_or_default(),
     };
-    let name = if host.is_empty() { Some(0) } else { name_length(host) };
-    let name = name.ok_or(bad("the Host is none"))?;
-    let has_capitals = host.iter().any(u8::is_ascii_uppercase);
-    let text = if has_capitals { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
-    Ok(Host { text, name })
+    Host::read(host).ok_or(bad("the Host is none"))
 }
 
 /// The bytes that names and IPv4 addresses are made of.

@@ -7,6 +7,7 @@
 pub mod live;
 mod observation;
 pub mod oracle;
+pub mod replay;
 pub mod report;
 mod run;
 pub mod scenario;

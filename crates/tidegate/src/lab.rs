@@ -1,6 +1,7 @@
 //! `tidegate lab`
 
 mod live;
+mod replay;
 mod scenarios;
 mod simulate;
 mod table;
@@ -21,6 +22,7 @@ pub(crate) struct Arguments {
 enum Command {
     Run(live::Arguments),
     Simulate(simulate::Arguments),
+    Replay(replay::Arguments),
     Scenarios(scenarios::Arguments),
 }
 
@@ -28,6 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Run(arguments) => live::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Scenarios(arguments) => scenarios::run(arguments),
     }
 }

@@ -45,6 +45,10 @@ impl KeyTable {
         &self.header
     }
 
+    pub(super) fn callers(&self) -> impl Iterator<Item = &Arc<Caller>> {
+        self.callers.values()
+    }
+
     pub(super) fn tiers(&self) -> impl Iterator<Item = &str> {
         self.callers.values().filter_map(|caller| caller.tier.as_deref())
     }

@@ -21,7 +21,7 @@ use crate::load::BAD_INPUT;
 use crate::{has_colours, print};
 
 /// Stopped by Ctrl-C.
-const STOPPED: u8 = 130;
+pub(super) const STOPPED: u8 = 130;
 /// A run proves nothing.
 const INVALID: u8 = 98;
 
@@ -128,7 +128,7 @@ impl<'a> Progress<'a> {
 }
 
 /// Is set by Ctrl-C or SIGTERM. What runs ends by itself then, and leaves nothing behind: no Redis, no socket.
-fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+pub(super) fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_stopped);
     let (ready, is_ready) = std::sync::mpsc::channel();

@@ -71,9 +71,13 @@ fn runs(scenario: &Scenario) -> Vec<Run> {
 
 /// Writes both forms of a report, and says where.
 pub(super) fn write(report: &Report, out: &Path) -> Result<()> {
-    let json = report.to_json();
+    write_json(&report.to_json(), out)
+}
+
+/// The same of anything that the page can show.
+pub(super) fn write_json(json: &serde_json::Value, out: &Path) -> Result<()> {
     let (html, data) = (out.join("report.html"), out.join("report.json"));
-    fs::write(&html, page(&json)).with_context(|| html.display().to_string())?;
+    fs::write(&html, page(json)).with_context(|| html.display().to_string())?;
     fs::write(&data, format!("{json:#}\n")).with_context(|| data.display().to_string())?;
     print(format!("Report: {} (and {})\n", html.display(), data.display()).as_bytes())
 }

@@ -1,0 +1,474 @@
+//! Recorded traffic through a policy, in simulated time: who would have been refused, when, and by which limit. What judges is the gateway's own
+//! [`Rehearsal`].
+
+mod clients;
+mod common;
+mod csv;
+mod fields;
+mod json;
+mod line;
+mod log;
+mod moments;
+mod order;
+mod report;
+mod rows;
+mod suggestion;
+mod told;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tidegate_gateway::config::Settings;
+use tidegate_gateway::config::model::Config;
+use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_gateway::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
+use tidegate_policy::Timestamp;
+
+pub use clients::{Client, Clients, MOST_POLICIES, Refused};
+pub use fields::Names;
+pub use line::{BadLine, Line};
+pub use log::{Bad, Format, Log, ReadSoFar};
+pub use order::Request;
+pub use rows::Rows;
+pub use suggestion::{Suggested, Suggestion, suggest};
+
+use order::Order;
+
+/// A policy to be tried: a gateway's configuration, and what it is called.
+#[derive(Clone)]
+pub struct Policy {
+    /// Its name, such as its file's.
+    pub name: String,
+    /// The configuration.
+    pub config: Config,
+}
+
+/// How recorded traffic is read.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Where from.
+    pub log: Log,
+    /// The host of requests of which no other is told.
+    pub host: Option<String>,
+}
+
+/// What policies would have done.
+pub struct Replay {
+    /// What was read.
+    pub read: ReadSoFar,
+    /// Requests that were judged.
+    pub requests: u64,
+    /// Of them, such as came too late to be put in order.
+    pub late: u64,
+    /// When the first and the last of them came, in nanoseconds since 1970.
+    pub span: Option<(u64, u64)>,
+    /// Whether their times were whole seconds, over which they were spread.
+    pub is_spread: bool,
+    /// What no request told.
+    pub lacks: Vec<&'static str>,
+    /// Counts over time: offered, then of each policy refused and refused by each limit.
+    pub rows: Rows,
+    /// Who they were.
+    pub clients: Clients,
+    /// By policy.
+    pub policies: Vec<Replayed>,
+    /// Of two policies, how often they agree.
+    pub differences: Option<Differences>,
+}
+
+/// What one policy would have done.
+pub struct Replayed {
+    /// Its name.
+    pub name: String,
+    /// Its limits.
+    pub limits: Vec<LimitFacts>,
+    /// How often each limit was asked.
+    pub asked: Vec<u64>,
+    /// How often each refused, or would have if it did more than watch.
+    pub refused_by: Vec<u64>,
+    /// Names of routes, requests that took them, and those refused.
+    pub routes: Vec<(String, u64, u64)>,
+    /// All together.
+    pub totals: Totals,
+    /// What must be known to read it.
+    pub notes: Vec<String>,
+    /// The first of its columns in [`Replay::rows`].
+    pub column: usize,
+}
+
+/// What became of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Sent on.
+    pub admitted: u64,
+    /// By a limit.
+    pub refused: u64,
+    /// Refused by limits that only watch, and so admitted.
+    pub watched: u64,
+    /// No route is for them.
+    pub no_route: u64,
+    /// Refused because a limit's key could not be built.
+    pub lacking: u64,
+    /// For the gateway itself.
+    pub local: u64,
+    /// Kept waiting by a shaper.
+    pub delayed: u64,
+    /// The longest of these waits.
+    pub longest_wait: Duration,
+}
+
+/// How often two policies agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Neither refuses.
+    pub both_admit: u64,
+    /// The first does, the second does not.
+    pub only_first_refuses: u64,
+    /// The other way round.
+    pub only_second_refuses: u64,
+    /// Both do.
+    pub both_refuse: u64,
+}
+
+/// Replays what was recorded through these policies. `is_stopped` ends it before its time, with what was read by then.
+pub fn replay(recording: &Recording, policies: &[Policy], is_stopped: &AtomicBool) -> Result<Replay, String> {
+    replay_with(recording, policies, &BTreeMap::new(), is_stopped)
+}
+
+/// The same with other numbers for some limits.
+fn replay_with(
+    recording: &Recording,
+    policies: &[Policy],
+    numbers: &BTreeMap<String, LimitNumbers>,
+    is_stopped: &AtomicBool,
+) -> Result<Replay, String> {
+    let mut judges = Judges::new(policies, numbers)?;
+    let mut reading = Reading::default();
+    let read = reading.all(recording, is_stopped, &mut |request, past| judges.judge(request, past))?;
+    judges.finish();
+    let lacks = reading.told.lacks(recording.host.is_some());
+    let mut replay = Replay {
+        read,
+        requests: reading.requests,
+        late: reading.order.late,
+        span: reading.span,
+        is_spread: reading.requests > 0 && reading.order.is_of_whole_seconds(),
+        lacks,
+        rows: judges.rows,
+        clients: judges.clients,
+        policies: judges.trials.into_iter().map(Trial::end).collect(),
+        differences: judges.comparison.map(|comparison| comparison.found),
+    };
+    for policy in &mut replay.policies {
+        policy.note(&reading.told, recording.host.is_some());
+    }
+    Ok(replay)
+}
+
+/// Requests on their way from a log to whoever judges them.
+#[derive(Default)]
+struct Reading {
+    order: Order,
+    requests: u64,
+    span: Option<(u64, u64)>,
+    told: ToldAtAll,
+}
+
+/// What at least one request told.
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+struct ToldAtAll {
+    client: bool,
+    host: bool,
+    path: bool,
+    user: bool,
+    took: bool,
+}
+
+impl ToldAtAll {
+    fn note(&mut self, line: &Line<'_>) {
+        self.client |= !line.client.is_empty();
+        self.host |= !line.host.is_empty();
+        self.path |= !line.target.is_empty();
+        self.user |= line.user.is_some();
+        self.took |= line.took.is_some();
+    }
+
+    fn lacks(&self, has_host: bool) -> Vec<&'static str> {
+        let all = [
+            (self.client, "client"),
+            (self.host || has_host, "host"),
+            (self.path, "path"),
+            (self.user, "user"),
+            (self.took, "duration"),
+        ];
+        all.into_iter().filter(|(told, _)| !told).map(|(_, what)| what).collect()
+    }
+}
+
+impl Reading {
+    fn all(
+        &mut self,
+        recording: &Recording,
+        is_stopped: &AtomicBool,
+        judge: &mut impl FnMut(&Request<'_>, &Past<'_>),
+    ) -> Result<ReadSoFar, String> {
+        let names: Vec<&str> = recording.log.names.headers().collect();
+        let (mut requests, mut span) = (0, None);
+        let mut each = |request: &Request<'_>| {
+            requests += 1;
+            span = Some((span.map_or(request.at, |(from, _)| from), request.at));
+            let mut headers = [("", ""); fields::MOST_HEADERS];
+            let mut count = 0;
+            for (name, value) in names.iter().zip(request.headers) {
+                if let Some(value) = value {
+                    headers[count] = (name, value);
+                    count += 1;
+                }
+            }
+            let host = if request.host.is_empty() { recording.host.as_deref().unwrap_or("") } else { request.host };
+            judge(
+                request,
+                &Past {
+                    at: Timestamp::from_nanos(request.at),
+                    ip: request.ip,
+                    method: request.method,
+                    host,
+                    path: request.path,
+                    user: request.user,
+                    tier: request.tier,
+                    headers: &headers[..count],
+                    took: request.took,
+                },
+            );
+        };
+        let (order, told) = (&mut self.order, &mut self.told);
+        let read = recording.log.read(is_stopped, |line| {
+            told.note(line);
+            order.push(line, &mut each);
+        })?;
+        order.finish(&mut each);
+        (self.requests, self.span) = (requests, span);
+        Ok(read)
+    }
+}
+
+/// All policies, and what they say.
+struct Judges {
+    trials: Vec<Trial>,
+    rows: Rows,
+    clients: Clients,
+    comparison: Option<Comparison>,
+    number: u64,
+}
+
+/// A policy on trial.
+struct Trial {
+    rehearsal: Rehearsal<u64>,
+    found: Replayed,
+    /// Requests that a shaper keeps, by their numbers: when they came, and whose they are.
+    waiting: HashMap<u64, (u64, Box<str>)>,
+}
+
+impl Judges {
+    fn new(policies: &[Policy], numbers: &BTreeMap<String, LimitNumbers>) -> Result<Self, String> {
+        let (mut trials, mut width) = (Vec::new(), 1);
+        for policy in policies {
+            let trial = Trial::new(policy, numbers, width)?;
+            width += 1 + trial.found.limits.len();
+            trials.push(trial);
+        }
+        let comparison = (trials.len() == 2).then(Comparison::default);
+        Ok(Self { trials, rows: Rows::new(width), clients: Clients::default(), comparison, number: 0 })
+    }
+
+    fn judge(&mut self, request: &Request<'_>, past: &Past<'_>) {
+        let (number, client) = (self.number, request.user.unwrap_or(request.client));
+        self.number += 1;
+        self.rows.add(request.at / 1_000_000_000, 0);
+        self.clients.came(client);
+        for (place, trial) in self.trials.iter_mut().enumerate() {
+            let Trial { rehearsal, found, waiting } = trial;
+            let (rows, clients, comparison) = (&mut self.rows, &mut self.clients, &mut self.comparison);
+            let mut is_told = false;
+            rehearsal.judge(past, number, |which, judgement| {
+                let is_refused = if which == number {
+                    is_told = true;
+                    found.tell(&judgement, place, (request.at, client), rows, clients)
+                } else {
+                    let Some((at, client)) = waiting.remove(&which) else { return };
+                    found.tell(&judgement, place, (at, &client), rows, clients)
+                };
+                if let Some(comparison) = comparison {
+                    comparison.note(which, place, is_refused);
+                }
+            });
+            if !is_told {
+                waiting.insert(number, (request.at, client.into()));
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        for (place, Trial { rehearsal, found, waiting }) in self.trials.iter_mut().enumerate() {
+            let (rows, clients, comparison) = (&mut self.rows, &mut self.clients, &mut self.comparison);
+            rehearsal.finish(|which, judgement| {
+                let Some((at, client)) = waiting.remove(&which) else { return };
+                let is_refused = found.tell(&judgement, place, (at, &client), rows, clients);
+                if let Some(comparison) = comparison {
+                    comparison.note(which, place, is_refused);
+                }
+            });
+        }
+    }
+}
+
+impl Trial {
+    fn new(policy: &Policy, numbers: &BTreeMap<String, LimitNumbers>, column: usize) -> Result<Self, String> {
+        let told = |error: String| format!("{}: {error}", policy.name);
+        let settings = Settings::check(&policy.config).map_err(|error| told(error.to_string()))?;
+        let rehearsal = Rehearsal::new(settings, numbers).map_err(told)?;
+        let (limits, routes) = (rehearsal.limits(), rehearsal.routes());
+        let found = Replayed {
+            name: policy.name.clone(),
+            asked: vec![0; limits.len()],
+            refused_by: vec![0; limits.len()],
+            limits,
+            routes: routes.into_iter().map(|name| (name, 0, 0)).collect(),
+            totals: Totals::default(),
+            notes: Vec::new(),
+            column,
+        };
+        Ok(Self { rehearsal, found, waiting: HashMap::new() })
+    }
+
+    fn end(mut self) -> Replayed {
+        for (limit, asked) in self.found.asked.iter_mut().enumerate() {
+            *asked = self.rehearsal.asked(limit);
+        }
+        if self.rehearsal.adapts() {
+            self.found.notes.push("Adaptation is not replayed: limits keep the operator's numbers.".to_owned());
+        }
+        self.found
+    }
+}
+
+impl Replayed {
+    /// Counts a judgement; whether the request is refused.
+    fn tell(
+        &mut self,
+        judgement: &Judgement,
+        policy: usize,
+        (at, client): (u64, &str),
+        rows: &mut Rows,
+        clients: &mut Clients,
+    ) -> bool {
+        let second = at / 1_000_000_000;
+        for limit in &judgement.would_refuse {
+            self.refused_by[*limit] += 1;
+            rows.add(second, self.column + 1 + limit);
+        }
+        let refused = match judgement.verdict {
+            Verdict::Admitted { wait } => {
+                self.totals.admitted += 1;
+                self.totals.watched += u64::from(!judgement.would_refuse.is_empty());
+                self.totals.delayed += u64::from(!wait.is_zero());
+                self.totals.longest_wait = self.totals.longest_wait.max(wait);
+                None
+            }
+            Verdict::Refused { limit, .. } => {
+                self.totals.refused += 1;
+                Some(limit)
+            }
+            Verdict::Lacking { limit } => {
+                self.totals.lacking += 1;
+                Some(limit)
+            }
+            Verdict::NoRoute => {
+                self.totals.no_route += 1;
+                None
+            }
+            Verdict::Local => {
+                self.totals.local += 1;
+                None
+            }
+        };
+        if let Some((_, requests, refusals)) = judgement.route.and_then(|route| self.routes.get_mut(route)) {
+            *requests += 1;
+            *refusals += u64::from(refused.is_some());
+        }
+        if let Some(limit) = refused {
+            self.refused_by[limit] += 1;
+            rows.add(second, self.column);
+            rows.add(second, self.column + 1 + limit);
+            clients.refused(client, policy, limit, at);
+        }
+        refused.is_some()
+    }
+
+    /// What a log does not tell and a limit wants to know.
+    fn note(&mut self, told: &ToldAtAll, has_host: bool) {
+        let wants = |limit: &LimitFacts, part: &str| limit.key.split('+').any(|it| it == part);
+        let lacking = [
+            (told.client, "ip", "addresses: all its requests count as one client's"),
+            (told.user, "user", "users: limits by user see nobody"),
+            (told.host || has_host, "host", "hosts: `--host` can say which one was meant"),
+            (told.path, "resource", "paths: all its requests count as for `/`"),
+        ];
+        for (is_told, part, what) in lacking {
+            let names: Vec<&str> =
+                self.limits.iter().filter(|limit| wants(limit, part)).map(|limit| limit.name.as_str()).collect();
+            if !is_told && !names.is_empty() {
+                self.notes.push(format!("The log tells no {what} ({}).", names.join(", ")));
+            }
+        }
+        let in_flight = |limit: &&LimitFacts| limit.numbers.shape().is_none();
+        let names: Vec<&str> = self.limits.iter().filter(in_flight).map(|limit| limit.name.as_str()).collect();
+        if !told.took && !names.is_empty() {
+            self.notes.push(format!(
+                "The log does not tell how long requests took: limits of requests in flight refuse nobody ({}).",
+                names.join(", ")
+            ));
+        }
+        if self.totals.no_route > 0 && !told.host && !has_host {
+            self.notes.push(
+                "Some requests have no route. The log tells no hosts; if routes want one, `--host` says which was meant."
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+/// Pairs what two policies say of each request.
+#[derive(Default)]
+struct Comparison {
+    found: Differences,
+    /// What one of them has said already.
+    halves: HashMap<u64, (usize, bool)>,
+    /// The last one, which mostly finds its other half at once.
+    last: Option<(u64, usize, bool)>,
+}
+
+impl Comparison {
+    fn note(&mut self, number: u64, policy: usize, is_refused: bool) {
+        let other = match self.last.take_if(|(last, ..)| *last == number) {
+            Some((_, policy, is_refused)) => Some((policy, is_refused)),
+            None => self.halves.remove(&number),
+        };
+        let Some((other_policy, other_refused)) = other else {
+            if let Some((last, policy, is_refused)) = self.last.replace((number, policy, is_refused)) {
+                self.halves.insert(last, (policy, is_refused));
+            }
+            return;
+        };
+        let (first, second) =
+            if other_policy < policy { (other_refused, is_refused) } else { (is_refused, other_refused) };
+        *match (first, second) {
+            (false, false) => &mut self.found.both_admit,
+            (true, false) => &mut self.found.only_first_refuses,
+            (false, true) => &mut self.found.only_second_refuses,
+            (true, true) => &mut self.found.both_refuse,
+        } += 1;
+    }
+}

@@ -1,0 +1,139 @@
+//! Who is refused most, among more clients than can be remembered.
+
+use std::collections::HashMap;
+
+/// The most policies that are compared.
+pub const MOST_POLICIES: usize = 4;
+/// How many clients are kept when there are twice as many.
+const KEPT: usize = 50_000;
+
+/// What is known of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    /// Of all its requests.
+    pub requests: u64,
+    /// By policy.
+    pub refused: [Refused; MOST_POLICIES],
+}
+
+/// What a policy refuses a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub count: u64,
+    /// Which limit does most of it, by its place.
+    pub limit: usize,
+    /// How much it leads by.
+    lead: u64,
+    /// When first and last, in nanoseconds since 1970.
+    pub first: u64,
+    /// See above.
+    pub last: u64,
+}
+
+/// Clients by their names. Of more than can be kept the least refused are forgotten, and of those the least busy.
+#[derive(Debug, Default)]
+pub struct Clients {
+    known: HashMap<Box<str>, Client>,
+    /// Whether everybody is known.
+    has_forgotten: bool,
+}
+
+impl Clients {
+    /// A request has come.
+    pub fn came(&mut self, client: &str) {
+        self.of(client).requests += 1;
+    }
+
+    /// A request was refused, by this policy and limit.
+    pub fn refused(&mut self, client: &str, policy: usize, limit: usize, at: u64) {
+        let refused = &mut self.of(client).refused[policy];
+        if refused.count == 0 {
+            refused.first = at;
+        }
+        refused.count += 1;
+        refused.last = at;
+        // By majority (Boyer and Moore): exact where one limit does more than half of it.
+        match () {
+            () if refused.limit == limit => refused.lead += 1,
+            () if refused.lead == 0 => (refused.limit, refused.lead) = (limit, 1),
+            () => refused.lead -= 1,
+        }
+    }
+
+    fn of(&mut self, client: &str) -> &mut Client {
+        if !self.known.contains_key(client) {
+            if self.known.len() >= 2 * KEPT {
+                self.forget();
+            }
+            self.known.insert(client.into(), Client::default());
+        }
+        self.known.get_mut(client).expect("it is there by now")
+    }
+
+    fn forget(&mut self) {
+        let mut all: Vec<_> = self.known.drain().collect();
+        all.select_nth_unstable_by_key(KEPT, |(name, client)| (std::cmp::Reverse(client.weight()), name.clone()));
+        all.truncate(KEPT);
+        self.known.extend(all);
+        self.has_forgotten = true;
+    }
+
+    /// Whether everybody is known.
+    pub fn are_exact(&self) -> bool {
+        !self.has_forgotten
+    }
+
+    /// How many different ones this policy refuses; at least so many, if not everybody is known.
+    pub fn refused_count(&self, policy: usize) -> u64 {
+        self.known.values().filter(|client| client.refused[policy].count > 0).count() as u64
+    }
+
+    /// Those whom this policy refuses most, the most refused first.
+    pub fn most_refused(&self, policy: usize, most: usize) -> Vec<(&str, &Client)> {
+        let mut found: Vec<_> = self.known.iter().filter(|(_, client)| client.refused[policy].count > 0).collect();
+        found.sort_unstable_by_key(|(name, client)| {
+            (std::cmp::Reverse((client.refused[policy].count, client.requests)), (*name).clone())
+        });
+        found.truncate(most);
+        found.into_iter().map(|(name, client)| (&**name, client)).collect()
+    }
+}
+
+impl Client {
+    fn weight(&self) -> (u64, u64) {
+        (self.refused.iter().map(|refused| refused.count).sum(), self.requests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_refused_are_known_however_many_clients_come() {
+        let mut clients = Clients::default();
+        for round in 0..10_u64 {
+            for number in 0..40_000_u64 {
+                clients.came(&format!("visitor-{round}-{number}"));
+            }
+            clients.came("attacker");
+            clients.refused("attacker", 0, 1, round);
+        }
+        assert!(!clients.are_exact());
+        assert!(clients.known.len() <= 2 * KEPT);
+        let [("attacker", attacker)] = clients.most_refused(0, 10)[..] else { panic!("nobody else was refused") };
+        assert_eq!((attacker.requests, attacker.refused[0].count), (10, 10));
+        assert_eq!((attacker.refused[0].first, attacker.refused[0].last, attacker.refused[0].limit), (0, 9, 1));
+        assert_eq!((clients.refused_count(0), clients.refused_count(1)), (1, 0));
+    }
+
+    #[test]
+    fn the_limit_that_refuses_most_is_told() {
+        let mut clients = Clients::default();
+        for (at, limit) in [2, 0, 2, 1, 2, 2, 0].into_iter().enumerate() {
+            clients.refused("one", 3, limit, at as u64);
+        }
+        assert_eq!(clients.most_refused(3, 1)[0].1.refused[3].limit, 2);
+    }
+}

@@ -1,0 +1,126 @@
+//! Lines of CSV files: a request each, with a time at least. Columns are known by the names in the first line; without such a line the first one is the time.
+
+use super::fields::{Names, Role};
+use super::line::{BadLine, Line};
+use super::moments::{self, Moments};
+use super::told::{Told, Use};
+
+const NOT_ONE: BadLine = BadLine::NotOne("CSV with the columns of its first line");
+
+/// What the columns of a file tell.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    separator: u8,
+    uses: Vec<Option<Use>>,
+}
+
+impl Columns {
+    /// By a file's first line; also whether that is a request itself. `None` if neither names nor a time stand there.
+    pub(super) fn of(first: &str, names: &Names) -> Option<(Self, bool)> {
+        let first = first.trim_start_matches('\u{feff}');
+        let separator = *b",;\t".iter().max_by_key(|byte| first.bytes().filter(|it| it == *byte).count())?;
+        let cells: Vec<&str> = Cells::of(first, separator).collect::<Option<_>>()?;
+        if moments::any(cells.first()?.trim()).is_some() {
+            return Some((Self { separator, uses: vec![Some(Use::Role(Role::Time))] }, true));
+        }
+        let uses: Vec<_> = cells.iter().map(|name| Use::of(name.trim(), names)).collect();
+        let has_time = uses.iter().any(|what| matches!(what, Some(Use::Role(Role::Time | Role::Start))));
+        has_time.then_some((Self { separator, uses }, false))
+    }
+
+    /// Reads a line. A time is when a request came.
+    pub(super) fn read<'a>(&self, line: &'a str, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
+        let mut told = Told::default();
+        let mut cells = Cells::of(line, self.separator);
+        for what in &self.uses {
+            // Short lines lack what stands last.
+            let Some(cell) = cells.next() else { break };
+            let cell = cell.ok_or(NOT_ONE)?;
+            if let Some(what) = what {
+                told.put(*what, cell.trim());
+            }
+        }
+        told.line(false, moments)
+    }
+}
+
+/// The cells of a line. A quoted one may hold separators; quotes within it stay doubled, which no value that matters here has.
+struct Cells<'a> {
+    rest: Option<&'a str>,
+    separator: char,
+}
+
+impl<'a> Cells<'a> {
+    fn of(line: &'a str, separator: u8) -> Self {
+        Self { rest: Some(line), separator: char::from(separator) }
+    }
+}
+
+impl<'a> Iterator for Cells<'a> {
+    /// `None` for a quote that never ends.
+    type Item = Option<&'a str>;
+
+    fn next(&mut self) -> Option<Option<&'a str>> {
+        let rest = self.rest.take()?;
+        let Some(quoted) = rest.strip_prefix('"') else {
+            let (cell, after) = match rest.split_once(self.separator) {
+                Some((cell, after)) => (cell, Some(after)),
+                None => (rest, None),
+            };
+            self.rest = after;
+            return Some(Some(cell));
+        };
+        let mut from = 0;
+        loop {
+            let Some(quote) = quoted[from..].find('"').map(|at| from + at) else { return Some(None) };
+            let after = &quoted[quote + 1..];
+            if after.starts_with('"') {
+                from = quote + 2;
+            } else if after.is_empty() {
+                return Some(Some(&quoted[..quote]));
+            } else {
+                self.rest = after.strip_prefix(self.separator);
+                return Some(self.rest.map(|_| &quoted[..quote]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(first: &str) -> Option<(Columns, bool)> {
+        Columns::of(first, &Names::default())
+    }
+
+    #[test]
+    fn columns_are_known_by_their_names() {
+        let (columns, is_request) = columns("TIMESTAMP;Client;\"Path\";tokens;duration").expect("columns");
+        assert!(!is_request);
+        let mut moments = Moments::default();
+        let line = columns.read("2023-11-16 18:15:46.5;10.0.0.1;\"/a;b\";374;0.5", &mut moments).expect("a line");
+        assert_eq!((line.time, line.client, line.path()), (1_700_158_546_500_000_000, "10.0.0.1", "/a;b"));
+        assert_eq!((line.took, line.is_end), (Some(500_000_000), false), "a time is when it came");
+        let short = columns.read("2023-11-16 18:15:46.5;10.0.0.1", &mut moments).expect("a line");
+        assert_eq!((short.client, short.path()), ("10.0.0.1", "/"));
+    }
+
+    #[test]
+    fn times_alone_need_no_names() {
+        let (columns, is_request) = columns("1700158546.25").expect("a time");
+        assert!(is_request);
+        let mut moments = Moments::default();
+        let time = |line: &str, moments: &mut Moments| columns.read(line, moments).map(|line| line.time);
+        assert_eq!(time("1700158547", &mut moments), Ok(1_700_158_547_000_000_000));
+        assert_eq!(time("soon", &mut moments), Err(BadLine::Time));
+        assert_eq!(time("", &mut moments), Err(BadLine::NoTime));
+        assert_eq!(time("\"1", &mut moments), Err(NOT_ONE));
+        assert_eq!(time("\"1\"x", &mut moments), Err(NOT_ONE));
+    }
+
+    #[test]
+    fn a_first_line_without_a_time_is_none() {
+        assert!(columns("a,b,c").is_none() && columns("").is_none() && columns("\"time").is_none());
+    }
+}

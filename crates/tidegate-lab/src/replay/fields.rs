@@ -1,0 +1,210 @@
+//! Which fields of a JSON line, or columns of a CSV file, tell what of a request. Many programs write logs, each by its own names.
+
+use std::collections::HashMap;
+
+/// What a field can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// When, and whether that is when the answer had ended if the line tells how long it took.
+    Time,
+    /// When the request came, whatever else is told.
+    Start,
+    /// How long it took, in seconds; the unit may be written behind it.
+    Took,
+    /// The same in milliseconds.
+    TookMillis,
+    /// The same in nanoseconds.
+    TookNanos,
+    /// Who sent it.
+    Client,
+    Method,
+    Host,
+    /// Path and query, or a URL.
+    Target,
+    /// `GET /path HTTP/1.1`
+    Request,
+    User,
+    Tier,
+}
+
+/// Names that are known, in lower case: those of Tidegate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy and load balancers in clouds.
+const NAMES: &[(&str, Role)] = &[
+    ("time", Role::Time),
+    ("timestamp", Role::Time),
+    ("@timestamp", Role::Time),
+    ("ts", Role::Time),
+    ("date", Role::Time),
+    ("datetime", Role::Time),
+    ("time_iso8601", Role::Time),
+    ("time_local", Role::Time),
+    ("msec", Role::Time),
+    ("start", Role::Start),
+    ("start_time", Role::Start),
+    ("startutc", Role::Start),
+    ("request_creation_time", Role::Start),
+    ("duration", Role::Took),
+    ("duration_seconds", Role::Took),
+    ("request_time", Role::Took),
+    ("took", Role::Took),
+    ("duration_ms", Role::TookMillis),
+    ("latency_ms", Role::TookMillis),
+    ("response_time_ms", Role::TookMillis),
+    ("ip", Role::Client),
+    ("client", Role::Client),
+    ("client_ip", Role::Client),
+    ("clientip", Role::Client),
+    ("clienthost", Role::Client),
+    ("remote_addr", Role::Client),
+    ("remote_ip", Role::Client),
+    ("remote_host", Role::Client),
+    ("downstream_remote_address", Role::Client),
+    ("method", Role::Method),
+    ("request_method", Role::Method),
+    ("requestmethod", Role::Method),
+    ("verb", Role::Method),
+    ("host", Role::Host),
+    ("http_host", Role::Host),
+    ("requesthost", Role::Host),
+    ("authority", Role::Host),
+    ("path", Role::Target),
+    ("uri", Role::Target),
+    ("url", Role::Target),
+    ("target", Role::Target),
+    ("request_uri", Role::Target),
+    ("requestpath", Role::Target),
+    ("request", Role::Request),
+    ("user", Role::User),
+    ("user_id", Role::User),
+    ("remote_user", Role::User),
+    ("auth", Role::User),
+    ("tier", Role::Tier),
+    ("plan", Role::Tier),
+];
+
+/// What may be said of a field: the names by which `--field` knows them.
+const ROLES: [(&str, Role); 12] = [
+    ("time", Role::Time),
+    ("start", Role::Start),
+    ("took", Role::Took),
+    ("took_ms", Role::TookMillis),
+    ("took_ns", Role::TookNanos),
+    ("client", Role::Client),
+    ("method", Role::Method),
+    ("host", Role::Host),
+    ("path", Role::Target),
+    ("request", Role::Request),
+    ("user", Role::User),
+    ("tier", Role::Tier),
+];
+
+/// What is told by which name.
+#[derive(Clone, Debug)]
+pub struct Names {
+    known: HashMap<Box<str>, Role>,
+    headers: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { known: NAMES.iter().map(|(name, role)| ((*name).into(), *role)).collect(), headers: Vec::new() }
+    }
+}
+
+impl Names {
+    /// With what `ROLE=NAME` says: that the field of this name tells this, and no other does. `header:x-tenant=tenant` tells a header field.
+    pub fn say(&mut self, text: &str) -> Result<(), String> {
+        let (role, name) = text.split_once('=').ok_or_else(|| wrong(text))?;
+        let name = name.trim().to_ascii_lowercase();
+        if name.is_empty() {
+            return Err(wrong(text));
+        }
+        if let Some(header) = role.strip_prefix("header:") {
+            let header = header.to_ascii_lowercase();
+            http::HeaderName::try_from(&header).map_err(|_| format!("{header:?} is no name of a header"))?;
+            if self.headers.len() == MOST_HEADERS {
+                return Err(format!("there are more than {MOST_HEADERS} headers"));
+            }
+            self.headers.push((header.into(), name.into()));
+            return Ok(());
+        }
+        let (_, role) = ROLES.iter().find(|(known, _)| *known == role).ok_or_else(|| wrong(text))?;
+        self.known.retain(|_, known| known != role);
+        self.known.insert(name.into(), *role);
+        Ok(())
+    }
+
+    /// What a field of this name tells. Names are compared without regard to case.
+    pub fn role(&self, name: &str) -> Option<Role> {
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return self.known.get(name.to_ascii_lowercase().as_str()).copied();
+        }
+        self.known.get(name).copied()
+    }
+
+    /// Which header a field of this name holds, by its place.
+    pub fn header(&self, name: &str) -> Option<usize> {
+        self.headers.iter().position(|(_, field)| field.eq_ignore_ascii_case(name))
+    }
+
+    /// The headers that are told, in the order in which they were said.
+    pub fn headers(&self) -> impl Iterator<Item = &str> {
+        self.headers.iter().map(|(header, _)| &**header)
+    }
+}
+
+/// The most header fields that a log can tell.
+pub(super) const MOST_HEADERS: usize = 4;
+
+fn wrong(text: &str) -> String {
+    let roles: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
+    format!(
+        "{text:?} says nothing of a field; ROLE=NAME is allowed, where ROLE is one of {}, header:NAME",
+        roles.join(", ")
+    )
+}
+
+/// Seconds, with a unit behind them or without (`0.25`, `250ms`), in nanoseconds.
+pub(super) fn span(text: &str, unit: f64) -> Option<u64> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == 'µ');
+    let unit = match &text[number.len()..] {
+        "" => unit,
+        "s" => 1e9,
+        "ms" => 1e6,
+        "us" | "µs" => 1e3,
+        "ns" => 1.0,
+        _ => return None,
+    };
+    let nanos = number.trim_end().parse::<f64>().ok()? * unit;
+    // A day is more than any answer takes.
+    (0.0..=86_400e9).contains(&nanos).then_some(nanos as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_known_by_usual_names_or_by_what_is_said() {
+        let mut names = Names::default();
+        assert_eq!((names.role("Remote_Addr"), names.role("elsewhere")), (Some(Role::Client), None));
+        names.say("client=Elsewhere").expect("said");
+        assert_eq!((names.role("remote_addr"), names.role("elsewhere")), (None, Some(Role::Client)));
+        names.say("header:X-Tenant=tenant").expect("said");
+        assert_eq!((names.header("Tenant"), names.headers().next()), (Some(0), Some("x-tenant")));
+        for wrong in ["client", "who=x", "client=", "header:=x", "header:a b=x"] {
+            assert!(names.say(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_have_units_or_are_seconds() {
+        for (text, nanos) in [("0.25", 250_000_000), ("250ms", 250_000_000), ("3 us", 3_000), ("7ns", 7), ("0", 0)] {
+            assert_eq!(span(text, 1e9), Some(nanos), "{text}");
+        }
+        for text in ["", "-1", "x", "1h", "NaN", "1e300", "90000"] {
+            assert_eq!(span(text, 1e9), None, "{text}");
+        }
+        assert_eq!(span("12", 1e6), Some(12_000_000));
+    }
+}

@@ -1,0 +1,254 @@
+//! Lines of JSON, an object each: of Tidegate's own access log, and of what others write. Only what is wanted is looked at, so a line costs little.
+
+use std::ops::Range;
+
+use memchr::memchr2;
+
+use super::fields::Names;
+use super::line::{BadLine, Line};
+use super::moments::Moments;
+use super::told::{Told, Use};
+
+const NOT_ONE: BadLine = BadLine::NotOne("JSON objects");
+/// Deeper than any log.
+const DEEPEST: usize = 16;
+
+/// A value that is wanted: a string without its quotes, or anything else that is one word.
+struct Wanted<'a> {
+    what: Use,
+    text: &'a str,
+    is_escaped: bool,
+}
+
+/// Reads a line. `scratch` takes texts that are written with escapes.
+pub(super) fn read<'a>(
+    line: &'a str,
+    names: &Names,
+    moments: &mut Moments,
+    scratch: &'a mut String,
+) -> Result<Line<'a>, BadLine> {
+    let mut wanted = Vec::with_capacity(12);
+    let mut scanner = Scanner { text: line, at: 0 };
+    scanner.object(names, 0, &mut wanted).ok_or(NOT_ONE)?;
+    if !scanner.rest().trim().is_empty() {
+        return Err(NOT_ONE);
+    }
+    let mut told = Told::default();
+    if wanted.iter().all(|wanted| !wanted.is_escaped) {
+        wanted.iter().for_each(|wanted| told.put(wanted.what, wanted.text));
+        return told.line(true, moments);
+    }
+    // All of them first: what has been lent of the scratch must not move.
+    scratch.clear();
+    let ranges: Option<Vec<Range<usize>>> = wanted.iter().map(|wanted| unescape(wanted, scratch)).collect();
+    let ranges = ranges.ok_or(NOT_ONE)?;
+    let scratch: &'a str = scratch;
+    wanted.iter().zip(ranges).for_each(|(wanted, range)| told.put(wanted.what, &scratch[range]));
+    told.line(true, moments)
+}
+
+/// Adds a text to the scratch; where it stands there.
+fn unescape(wanted: &Wanted<'_>, scratch: &mut String) -> Option<Range<usize>> {
+    let start = scratch.len();
+    if wanted.is_escaped {
+        let text: String = serde_json::from_str(&format!("\"{}\"", wanted.text)).ok()?;
+        scratch.push_str(&text);
+    } else {
+        scratch.push_str(wanted.text);
+    }
+    Some(start..scratch.len())
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn blanks(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// This byte, after blanks.
+    fn take(&mut self, wanted: u8) -> Option<()> {
+        self.blanks();
+        (self.peek()? == wanted).then(|| self.at += 1)
+    }
+
+    /// An object. Its fields are looked at, and those of an object named `request` in it.
+    fn object(&mut self, names: &Names, depth: usize, wanted: &mut Vec<Wanted<'a>>) -> Option<()> {
+        self.take(b'{')?;
+        self.blanks();
+        if self.peek()? == b'}' {
+            self.at += 1;
+            return Some(());
+        }
+        loop {
+            self.take(b'"')?;
+            let (name, _) = self.string()?;
+            self.take(b':')?;
+            self.blanks();
+            match self.peek()? {
+                b'{' if depth == 0 && name == "request" => self.object(names, 1, wanted)?,
+                b'{' | b'[' => self.skip()?,
+                b'"' => {
+                    self.at += 1;
+                    let (text, is_escaped) = self.string()?;
+                    wanted.extend(Use::of(name, names).map(|what| Wanted { what, text, is_escaped }));
+                }
+                _ => {
+                    let text = self.word()?;
+                    let what = Use::of(name, names).filter(|_| text != "null");
+                    wanted.extend(what.map(|what| Wanted { what, text, is_escaped: false }));
+                }
+            }
+            self.blanks();
+            let next = self.peek()?;
+            self.at += 1;
+            match next {
+                b',' => {}
+                b'}' => return Some(()),
+                _ => return None,
+            }
+        }
+    }
+
+    /// What follows an opening quote, and whether there are escapes in it.
+    fn string(&mut self) -> Option<(&'a str, bool)> {
+        let (start, bytes) = (self.at, self.text.as_bytes());
+        let mut is_escaped = false;
+        loop {
+            let at = self.at + memchr2(b'"', b'\\', &bytes[self.at..])?;
+            if bytes[at] == b'"' {
+                self.at = at + 1;
+                return Some((&self.text[start..at], is_escaped));
+            }
+            is_escaped = true;
+            // Whatever is escaped is one byte at least, and no part of a longer character.
+            bytes.get(at + 1).filter(|byte| byte.is_ascii())?;
+            self.at = at + 2;
+        }
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) -> Option<&'a str> {
+        let rest = self.rest();
+        let is_end = |byte: u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+        let length = rest.bytes().position(is_end).unwrap_or(rest.len());
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+        let word = Some(&rest[..length]).filter(|word| !word.is_empty() && word.bytes().all(is_word));
+        self.at += length;
+        word
+    }
+
+    /// An object or a list that nobody looks into.
+    fn skip(&mut self) -> Option<()> {
+        let mut depth = 0;
+        loop {
+            let byte = self.peek()?;
+            self.at += 1;
+            match byte {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                b'"' => drop(self.string()?),
+                _ => {}
+            }
+            match depth {
+                0 => return Some(()),
+                DEEPEST.. => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: impl FnOnce(Result<Line<'_>, BadLine>)) {
+        expect(read(text, &Names::default(), &mut Moments::default(), &mut String::new()));
+    }
+
+    /// As our own access log writes it: at the end of a request.
+    #[test]
+    fn our_own_lines_are_read() {
+        let text = r#"{"time":"2026-01-19T16:30:05.125Z","request_id":"x","ip":"10.0.0.1","method":"GET","host":"a.example","path":"/api?x=1","protocol":"HTTP/1.1","status":200,"bytes":2,"complete":true,"duration_seconds":0.005,"route":"all","upstream":"target","user":"ann"}"#;
+        check(text, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.time, line.took, line.is_end), (1_768_840_205_125_000_000, Some(5_000_000), true));
+            assert_eq!((line.client, line.method, line.host, line.path()), ("10.0.0.1", "GET", "a.example", "/api"));
+            assert_eq!(line.user, Some("ann"));
+        });
+    }
+
+    #[test]
+    fn lines_of_other_programs_are_read() {
+        let caddy = r#"{"level":"info","ts":1646861401.5241024,"logger":"x","msg":"handled request","request":{"remote_ip":"127.0.0.1","remote_port":"41342","proto":"HTTP/2.0","method":"GET","host":"localhost","uri":"/a?b","headers":{"User-Agent":["curl/7.82.0"]}},"duration":0.000929675,"status":200}"#;
+        check(caddy, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.client, line.method, line.host, line.path()), ("127.0.0.1", "GET", "localhost", "/a"));
+            assert_eq!((line.time, line.took), (1_646_861_401_524_102_400, Some(929_675)));
+        });
+        let nginx = r#"{ "time_local": "10/Oct/2000:13:55:36 -0700", "remote_addr": "::1", "request": "POST \/pay?id=1 HTTP\/1.1", "request_time": "0.250", "remote_user": "-" }"#;
+        check(nginx, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.method, line.path(), line.user, line.took), ("POST", "/pay", None, Some(250_000_000)));
+        });
+        check(r#"{"start_time":"2026-01-19T16:30:05Z","path":"/caf\u00e9","duration":"12ms","user":null}"#, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.path(), line.took, line.is_end, line.user), ("/café", Some(12_000_000), false, None));
+        });
+    }
+
+    #[test]
+    fn what_is_no_such_line_says_why() {
+        for (text, why) in [
+            ("", NOT_ONE),
+            ("[]", NOT_ONE),
+            ("{", NOT_ONE),
+            (r#"{"time":1"#, NOT_ONE),
+            (r#"{"time":1} x"#, NOT_ONE),
+            (r#"{"time":}"#, NOT_ONE),
+            (r#"{"time" 1}"#, NOT_ONE),
+            (r#"{"time":"a\"#, NOT_ONE),
+            (r#"{"time":1,"x":[{]}"#, NOT_ONE),
+            (r#"{"path":"\q","time":1}"#, NOT_ONE),
+            (r#"{"path":"/"}"#, BadLine::NoTime),
+            (r#"{"time":"soon"}"#, BadLine::Time),
+            (r#"{"time":true}"#, BadLine::Time),
+            (r#"{"time":1,"request":"-x"}"#, BadLine::Request),
+            ("{}", BadLine::NoTime),
+        ] {
+            check(text, |line| assert_eq!(line, Err(why), "{text}"));
+        }
+        check(&format!(r#"{{"x":{}"#, "[".repeat(100_000)), |line| assert_eq!(line, Err(NOT_ONE)));
+    }
+
+    /// Bytes of every kind, cut and changed: an error at worst.
+    #[test]
+    fn no_line_is_a_panic() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let whole = r#"{"time":1.5,"a":{"b":["é\"",1]},"path":"/\u00e9","request":{"method":"GET","x":null}}"#;
+        for _ in 0..20_000 {
+            let mut bytes = whole.as_bytes().to_vec();
+            for _ in 0..random.usize(..4) {
+                let at = random.usize(..bytes.len());
+                bytes[at] = if random.bool() { random.u8(..) } else { b"{}[]\",:\\"[random.usize(..8)] };
+            }
+            bytes.truncate(random.usize(..=bytes.len()));
+            let text = String::from_utf8_lossy(&bytes);
+            check(&text, |line| assert!(line.is_ok() || line.is_err()));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A request as a line of a log tells it, and the lines themselves.
+
+use std::fmt;
+
+use super::fields::MOST_HEADERS;
+
+/// What a line says of a request. Times are in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// When, as it is written.
+    pub time: u64,
+    /// Whether that is when its answer ended, and not when it came.
+    pub is_end: bool,
+    /// How long it took, in nanoseconds.
+    pub took: Option<u64>,
+    /// An address, or whatever else tells clients apart.
+    pub client: &'a str,
+    /// `GET` where nothing is said.
+    pub method: &'a str,
+    /// With or without a port; empty if nothing is said.
+    pub host: &'a str,
+    /// What was asked for: a path and a query, or a whole URL; empty if nothing is said.
+    pub target: &'a str,
+    /// Who it was.
+    pub user: Option<&'a str>,
+    /// What they are entitled to.
+    pub tier: Option<&'a str>,
+    /// Header fields, in the order in which they were named.
+    pub headers: [Option<&'a str>; MOST_HEADERS],
+}
+
+/// Why a line can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadLine {
+    /// It ends too early, or is no such line at all.
+    NotOne(&'static str),
+    /// Its time.
+    Time,
+    /// It has no time.
+    NoTime,
+    /// What was requested, such as `-`.
+    Request,
+    /// It is not UTF-8.
+    NotText,
+    /// It is longer than lines may be.
+    TooLong,
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOne(what) => write!(f, "it is no line of {what}"),
+            Self::Time => f.write_str("its time can't be read"),
+            Self::NoTime => f.write_str("it has no time"),
+            Self::Request => f.write_str("there is no request in it"),
+            Self::NotText => f.write_str("it is not UTF-8"),
+            Self::TooLong => write!(f, "it has more than {LONGEST} bytes"),
+        }
+    }
+}
+
+/// The longest line that is read.
+pub(super) const LONGEST: usize = 256 * 1024;
+
+/// A value that says nothing.
+pub(super) fn told(text: &str) -> Option<&str> {
+    (!text.is_empty() && text != "-").then_some(text)
+}
+
+/// Method and target of `GET /path HTTP/1.1`. The version may be missing, as in HTTP/0.9.
+pub(super) fn request_line(request: &str) -> Option<(&str, &str)> {
+    let (method, rest) = request.split_once(' ')?;
+    let target = match rest.rsplit_once(' ') {
+        Some((target, version)) if version.starts_with("HTTP/") => target,
+        _ => rest,
+    };
+    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    let is_target = target.starts_with(['/', '*']) || target.contains("://") || method == "CONNECT";
+    (is_method && is_target).then_some((method, target))
+}
+
+impl<'a> Line<'a> {
+    /// The path without its query; `/` where nothing is said.
+    pub fn path(&self) -> &'a str {
+        let target = match self.target.find("://") {
+            // The absolute form: a path follows the host.
+            Some(at) if !self.target.starts_with('/') => {
+                let rest = &self.target[at + 3..];
+                rest.find('/').map_or("/", |slash| &rest[slash..])
+            }
+            _ => self.target,
+        };
+        let path = target.split(['?', '#']).next().unwrap_or_default();
+        if path.is_empty() { "/" } else { path }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_from_rubbish() {
+        for (request, expected) in [
+            ("GET /a?b=c HTTP/1.1", Some(("GET", "/a?b=c"))),
+            ("GET /a b HTTP/1.1", Some(("GET", "/a b"))),
+            ("GET /", Some(("GET", "/"))),
+            ("OPTIONS * HTTP/1.1", Some(("OPTIONS", "*"))),
+            ("GET http://x/y HTTP/1.1", Some(("GET", "http://x/y"))),
+            ("CONNECT x:443 HTTP/1.1", Some(("CONNECT", "x:443"))),
+            ("-", None),
+            ("", None),
+            ("\\x16\\x03\\x01 \\x00", None),
+            ("GET x HTTP/1.1", None),
+        ] {
+            assert_eq!(request_line(request), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_no_query_and_no_host() {
+        for (target, path) in [
+            ("/a/b?c=/d", "/a/b"),
+            ("", "/"),
+            ("http://example.com/a?b", "/a"),
+            ("http://example.com", "/"),
+            ("/redirect?to=http://x/y", "/redirect"),
+            ("/a#b", "/a"),
+            ("*", "*"),
+        ] {
+            assert_eq!(Line { target, ..Line::default() }.path(), path, "{target}");
+        }
+    }
+}

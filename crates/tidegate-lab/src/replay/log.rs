@@ -1,0 +1,234 @@
+//! Logs, line by line: which form they have, what can't be read of them, and how far one has come. Memory does not grow with them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use memchr::memchr;
+
+use super::csv::Columns;
+use super::fields::Names;
+use super::line::{BadLine, LONGEST, Line};
+use super::moments::Moments;
+use super::{common, json};
+
+/// Where requests are read from.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// Files, read one after the other; `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// Their form, if it is not to be found out.
+    pub format: Option<Format>,
+    /// What their fields are called.
+    pub names: Names,
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Common or combined, as Apache and nginx have it.
+    Common,
+    /// An object a line.
+    Json,
+    /// Values a line.
+    Csv,
+}
+
+impl Format {
+    /// As it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Common => "common",
+            Self::Json => "json",
+            Self::Csv => "csv",
+        }
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct ReadSoFar {
+    /// The form of the first file.
+    pub format: Option<Format>,
+    /// Lines, empty ones and those with names of columns not counted.
+    pub lines: u64,
+    /// Of them, such as can't be read.
+    pub bad_lines: u64,
+    /// The first of those.
+    pub bad: Vec<Bad>,
+}
+
+/// A line that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// In which file.
+    pub file: String,
+    /// Its number.
+    pub line: u64,
+    /// Why.
+    pub reason: BadLine,
+}
+
+/// How many bad lines are told.
+const MOST_BAD: usize = 10;
+const CHUNK: usize = 1 << 20;
+
+impl Log {
+    /// Reads everything, each request to `each`, until `is_stopped`. An error says which file, and why.
+    pub fn read(&self, is_stopped: &AtomicBool, mut each: impl FnMut(&Line<'_>)) -> Result<ReadSoFar, String> {
+        let mut read = ReadSoFar::default();
+        for path in &self.files {
+            let name = path.display().to_string();
+            let told = |error: &dyn std::fmt::Display| format!("{name}: {error}");
+            let input: Box<dyn Read> = if name == "-" {
+                Box::new(io::stdin().lock())
+            } else {
+                Box::new(File::open(path).map_err(|error| told(&error))?)
+            };
+            let mut file = OneFile { log: self, name: &name, parser: None, line: 0, read: &mut read };
+            file.read(input, is_stopped, &mut each).map_err(|error| told(&error))?;
+        }
+        Ok(read)
+    }
+
+    /// Whether it can be read again.
+    pub fn is_repeatable(&self) -> bool {
+        self.files.iter().all(|path| path.as_os_str() != "-")
+    }
+}
+
+/// What reads lines of one form.
+enum Parser {
+    Common,
+    Json,
+    Csv(Columns),
+}
+
+struct OneFile<'a> {
+    log: &'a Log,
+    name: &'a str,
+    parser: Option<Parser>,
+    line: u64,
+    read: &'a mut ReadSoFar,
+}
+
+impl OneFile<'_> {
+    fn read(
+        &mut self,
+        mut input: impl Read,
+        is_stopped: &AtomicBool,
+        each: &mut impl FnMut(&Line<'_>),
+    ) -> Result<(), String> {
+        let (mut buffer, mut filled, mut is_skipping) = (vec![0; CHUNK], 0, false);
+        let (mut moments, mut scratch) = (Moments::default(), String::new());
+        loop {
+            let length = match input.read(&mut buffer[filled..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| error.to_string())?,
+            };
+            let is_end = length == 0 || is_stopped.load(Relaxed);
+            filled += length;
+            let mut start = 0;
+            while let Some(end) = memchr(b'\n', &buffer[start..filled]).map(|at| start + at) {
+                if !std::mem::take(&mut is_skipping) {
+                    self.line(&buffer[start..end], &mut moments, &mut scratch, each)?;
+                }
+                start = end + 1;
+            }
+            buffer.copy_within(start..filled, 0);
+            filled -= start;
+            if is_end {
+                if filled > 0 && !is_skipping && length == 0 {
+                    self.line(&buffer[..filled], &mut moments, &mut scratch, each)?;
+                }
+                return Ok(());
+            }
+            if filled > LONGEST {
+                if !is_skipping {
+                    self.line += 1;
+                    self.read.lines += 1;
+                    self.bad(BadLine::TooLong);
+                }
+                (is_skipping, filled) = (true, 0);
+            }
+        }
+    }
+
+    fn line(
+        &mut self,
+        bytes: &[u8],
+        moments: &mut Moments,
+        scratch: &mut String,
+        each: &mut impl FnMut(&Line<'_>),
+    ) -> Result<(), String> {
+        self.line += 1;
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let Ok(text) = str::from_utf8(bytes) else {
+            self.read.lines += 1;
+            self.bad(BadLine::NotText);
+            return Ok(());
+        };
+        if self.parser.is_none() {
+            let (parser, is_request) = self.parser_of(text, moments)?;
+            self.parser = Some(parser);
+            if !is_request {
+                return Ok(());
+            }
+        }
+        self.read.lines += 1;
+        let read = match &self.parser {
+            Some(Parser::Json) => json::read(text, &self.log.names, moments, scratch),
+            Some(Parser::Csv(columns)) => columns.read(text, moments),
+            Some(Parser::Common) | None => common::read(text, moments),
+        };
+        match read {
+            Ok(line) => each(&line),
+            Err(reason) => self.bad(reason),
+        }
+        Ok(())
+    }
+
+    /// What reads this file, by its first line; and whether that is a request.
+    fn parser_of(&mut self, first: &str, moments: &mut Moments) -> Result<(Parser, bool), String> {
+        let columns = || Columns::of(first, &self.log.names);
+        let found = match self.log.format {
+            Some(Format::Common) => Some((Parser::Common, true)),
+            Some(Format::Json) => Some((Parser::Json, true)),
+            Some(Format::Csv) => columns().map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
+            None if first.trim_start().starts_with('{') => Some((Parser::Json, true)),
+            None if looks_common(first, moments) => Some((Parser::Common, true)),
+            None => columns().map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
+        };
+        let Some(found) = found else {
+            let line = self.line;
+            return Err(if self.log.format == Some(Format::Csv) {
+                format!("line {line} has neither a time first nor names of columns, one of which is the time's; --field time=NAME says which")
+            } else {
+                format!("line {line} is of no known form; common, combined, JSON and CSV are, and --format says which it is")
+            });
+        };
+        let format = match found.0 {
+            Parser::Common => Format::Common,
+            Parser::Json => Format::Json,
+            Parser::Csv(_) => Format::Csv,
+        };
+        self.read.format.get_or_insert(format);
+        Ok(found)
+    }
+
+    fn bad(&mut self, reason: BadLine) {
+        self.read.bad_lines += 1;
+        if self.read.bad.len() < MOST_BAD {
+            self.read.bad.push(Bad { file: self.name.to_owned(), line: self.line, reason });
+        }
+    }
+}
+
+/// Also if its request is rubbish: a scanner's may come first.
+fn looks_common(line: &str, moments: &mut Moments) -> bool {
+    matches!(common::read(line, moments), Ok(_) | Err(BadLine::Request))
+}

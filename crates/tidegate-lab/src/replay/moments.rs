@@ -1,0 +1,164 @@
+//! Times as logs write them, read quickly: most lines are of the same day as the one before.
+
+use tidegate_serve::moment::unix_nanos;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Reads times, and remembers the last day.
+#[derive(Debug, Default)]
+pub(super) struct Moments {
+    /// A date as it is written, and when it began, in seconds since 1970.
+    day: [u8; 11],
+    begins: i64,
+    /// A zone as it is written, and how many seconds it is ahead of UTC.
+    zone: [u8; 5],
+    ahead: i64,
+}
+
+impl Moments {
+    /// `10/Oct/2000:13:55:36 -0700`, also with a fraction of the second, as common and combined logs have it.
+    pub(super) fn common(&mut self, text: &[u8]) -> Option<u64> {
+        let (day, rest) = text.split_first_chunk::<11>()?;
+        if *day != self.day {
+            self.begins = day_begins(day)?;
+            self.day = *day;
+        }
+        let [b':', clock @ ..] = rest else { return None };
+        let (clock, rest) = clock.split_first_chunk::<8>()?;
+        let seconds = seconds_of_day(clock)?;
+        let (fraction, rest) = match rest {
+            [b'.', rest @ ..] => {
+                let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                (fraction_nanos(&rest[..digits])?, &rest[digits..])
+            }
+            _ => (0, rest),
+        };
+        let ahead = match rest {
+            [] => 0,
+            [b' ', zone @ ..] if zone.len() == 5 => {
+                if *zone != self.zone {
+                    self.ahead = seconds_ahead(zone)?;
+                    self.zone.copy_from_slice(zone);
+                }
+                self.ahead
+            }
+            _ => return None,
+        };
+        let seconds = u64::try_from(self.begins + seconds - ahead).ok()?;
+        seconds.checked_mul(SECOND)?.checked_add(fraction)
+    }
+}
+
+/// Any other form: seconds since 1970 (milliseconds, microseconds and nanoseconds too, told apart by their size), or a calendar's.
+pub(super) fn any(text: &str) -> Option<u64> {
+    larger_unit(text).or_else(|| u64::try_from(unix_nanos(text)?).ok()).filter(|nanos| *nanos <= i64::MAX as u64)
+}
+
+/// Milliseconds, microseconds or nanoseconds since 1970.
+fn larger_unit(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) {
+        return None;
+    }
+    let unit: u64 = match whole.len() {
+        12..=14 => 1_000_000,
+        15..=17 => 1_000,
+        18..=19 => 1,
+        _ => return None,
+    };
+    whole.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+fn digit(byte: u8) -> Option<i64> {
+    byte.is_ascii_digit().then(|| i64::from(byte - b'0'))
+}
+
+fn two(tens: u8, ones: u8) -> Option<i64> {
+    Some(digit(tens)? * 10 + digit(ones)?)
+}
+
+fn seconds_of_day(clock: &[u8; 8]) -> Option<i64> {
+    let [h1, h2, b':', m1, m2, b':', s1, s2] = *clock else { return None };
+    let (hour, minute, second) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
+    // 60 is a leap second.
+    (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3_600 + minute * 60 + second)
+}
+
+fn fraction_nanos(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 9 {
+        return None;
+    }
+    let value = digits.iter().fold(0, |value, byte| value * 10 + u64::from(byte - b'0'));
+    Some(value * 10_u64.pow(9 - digits.len() as u32))
+}
+
+fn seconds_ahead(zone: &[u8]) -> Option<i64> {
+    let [sign @ (b'+' | b'-'), h1, h2, m1, m2] = *zone else { return None };
+    let (hours, minutes) = (two(h1, h2)?, two(m1, m2)?);
+    let seconds = hours * 3_600 + minutes * 60;
+    (hours < 24 && minutes < 60).then_some(if sign == b'-' { -seconds } else { seconds })
+}
+
+/// `10/Oct/2000`
+fn day_begins(day: &[u8; 11]) -> Option<i64> {
+    const MONTHS: [&[u8; 3]; 12] =
+        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    let [d1, d2, b'/', name @ .., b'/', _, _, _, _] = day else { return None };
+    let month = MONTHS.iter().position(|month| month.as_slice() == name)? + 1;
+    let year = str::from_utf8(&day[7..]).ok()?;
+    let date = format!("{year}-{month:02}-{}{}", char::from(*d1), char::from(*d2));
+    i64::try_from(unix_nanos(&date)? / i128::from(SECOND)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_access_logs_are_read() {
+        let mut moments = Moments::default();
+        for (text, seconds, nanos) in [
+            ("10/Oct/2000:13:55:36 -0700", 971_211_336, 0),
+            ("10/Oct/2000:13:55:37 -0700", 971_211_337, 0),
+            ("10/Oct/2000:20:55:36 +0000", 971_211_336, 0),
+            ("10/Oct/2000:20:55:36", 971_211_336, 0),
+            ("29/Feb/2024:00:00:00.125 +0530", 1_709_145_000, 125_000_000),
+            ("01/Jan/1970:00:00:01 +0000", 1, 0),
+        ] {
+            assert_eq!(moments.common(text.as_bytes()), Some(seconds * SECOND + nanos), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        let mut moments = Moments::default();
+        for text in [
+            "",
+            "10/Oct/2000",
+            "10/Oct/2000:13:55:36 -070",
+            "10/Oct/2000:13:55:36 0700",
+            "10/Xxx/2000:13:55:36 -0700",
+            "30/Feb/2000:13:55:36 -0700",
+            "10/Oct/2000:24:55:36 -0700",
+            "10/Oct/2000:1x:55:36 -0700",
+            "10-Oct-2000:13:55:36 -0700",
+            "10/Oct/2000:13:55:36. -0700",
+            "01/Jan/1969:13:55:36 -0700",
+            "1é/Oct/2000:13:55:36 -0700",
+        ] {
+            assert_eq!(moments.common(text.as_bytes()), None, "{text}");
+            assert_eq!(any(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn plain_numbers_are_told_apart_by_their_size() {
+        for text in ["1700158546", "1700158546000", "1700158546000000", "1700158546000000000", "2023-11-16T18:15:46Z"] {
+            assert_eq!(any(text), Some(1_700_158_546 * SECOND), "{text}");
+        }
+        assert_eq!(any("1700158546.25"), Some(1_700_158_546 * SECOND + SECOND / 4));
+        assert_eq!(any("1700158546250.5"), Some(1_700_158_546 * SECOND + SECOND / 4));
+        assert_eq!((any("12.5"), any("-1"), any("99999999999999999999")), (Some(12 * SECOND + SECOND / 2), None, None));
+    }
+}

@@ -1,0 +1,291 @@
+//! Requests in the order in which they came. Logs are written when answers end, or tell only the second: both are put right here, within
+//! bounds.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use super::fields::MOST_HEADERS;
+use super::line::Line;
+
+const SECOND: u64 = 1_000_000_000;
+/// How much later than others a line may come: answers that took longer are rare.
+const SLACK: u64 = 10 * SECOND;
+/// So many are looked at together.
+const BATCH: usize = 8_192;
+/// The most that are kept, however many come within the slack, and their texts in bytes.
+const MOST: usize = 262_144;
+const MOST_BYTES: usize = 64 << 20;
+
+/// A request, when its turn has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// When it came, in nanoseconds since 1970; never earlier than the one before.
+    pub at: u64,
+    /// How long its answer took.
+    pub took: Option<Duration>,
+    /// The client's address; one made up of its name, if a log has names.
+    pub ip: IpAddr,
+    /// The same as it is written.
+    pub client: &'a str,
+    /// As it was sent.
+    pub method: &'a str,
+    /// Empty if nobody knows.
+    pub host: &'a str,
+    /// Without the query.
+    pub path: &'a str,
+    /// Who it was.
+    pub user: Option<&'a str>,
+    /// What they are entitled to.
+    pub tier: Option<&'a str>,
+    /// Header fields.
+    pub headers: [Option<&'a str>; MOST_HEADERS],
+}
+
+const TEXTS: usize = 6 + MOST_HEADERS;
+
+/// A request whose turn has not come.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// When it came, as far as that is known by now.
+    at: u64,
+    written: u64,
+    took: Option<u64>,
+    is_end: bool,
+    ip: IpAddr,
+    /// Where its texts begin, and how long each is.
+    start: usize,
+    lengths: [u32; TEXTS],
+}
+
+/// Puts requests in order.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    held: Vec<Held>,
+    texts: String,
+    newest: u64,
+    reached: u64,
+    /// When it is time to let some go.
+    due: usize,
+    has_fractions: bool,
+    /// Came later than could be waited for.
+    pub(super) late: u64,
+}
+
+impl Order {
+    /// Whether all times so far were of whole seconds.
+    pub(super) fn is_of_whole_seconds(&self) -> bool {
+        !self.has_fractions
+    }
+
+    /// One more line; those whose turn has come go to `each`.
+    pub(super) fn push(&mut self, line: &Line<'_>, each: &mut impl FnMut(&Request<'_>)) {
+        self.has_fractions |= !line.time.is_multiple_of(SECOND);
+        let texts = [line.client, line.method, line.host, line.path(), line.user.unwrap_or(""), line.tier.unwrap_or("")];
+        let start = self.texts.len();
+        let mut lengths = [0; TEXTS];
+        for (length, text) in lengths.iter_mut().zip(texts.into_iter().chain(line.headers.map(Option::unwrap_or_default)))
+        {
+            self.texts.push_str(text);
+            *length = text.len() as u32; // a line is far shorter
+        }
+        let mut held =
+            Held { at: 0, written: line.time, took: line.took, is_end: line.is_end, ip: address(line.client), start, lengths };
+        held.at = held.came(0);
+        self.newest = self.newest.max(held.at);
+        self.held.push(held);
+        if self.held.len() >= self.due.max(BATCH) || self.texts.len() >= MOST_BYTES {
+            self.release(each);
+        }
+    }
+
+    /// All that are left.
+    pub(super) fn finish(&mut self, each: &mut impl FnMut(&Request<'_>)) {
+        self.let_go(self.held.len(), each);
+    }
+
+    fn release(&mut self, each: &mut impl FnMut(&Request<'_>)) {
+        // Whole seconds, so that those of one are spread over it together.
+        let horizon = self.newest.saturating_sub(SLACK) / SECOND * SECOND;
+        if !self.held.is_sorted_by_key(|held| held.at) {
+            self.held.sort_by_key(|held| held.at);
+        }
+        let ready = self.held.partition_point(|held| held.at < horizon);
+        let is_full = self.held.len() >= MOST || self.texts.len() >= MOST_BYTES;
+        let ready = if is_full { ready.max(self.held.len() / 2) } else { ready };
+        self.let_go(ready, each);
+        // Not again until it is worth the while.
+        self.due = (2 * self.held.len()).min(MOST);
+    }
+
+    fn let_go(&mut self, count: usize, each: &mut impl FnMut(&Request<'_>)) {
+        if self.is_of_whole_seconds() {
+            self.spread();
+        }
+        let (ready, rest) = self.held.split_at_mut(count);
+        if !ready.is_sorted_by_key(|held| held.at) {
+            ready.sort_by_key(|held| held.at);
+        }
+        for held in ready.iter() {
+            self.late += u64::from(held.at < self.reached);
+            self.reached = self.reached.max(held.at);
+            each(&held.request(self.reached, &self.texts));
+        }
+        // What is kept moves to the front.
+        let mut kept = String::with_capacity(rest.iter().map(Held::length).sum());
+        for held in rest {
+            let start = kept.len();
+            kept.push_str(&self.texts[held.start..held.start + held.length()]);
+            held.start = start;
+        }
+        self.texts = kept;
+        self.held.drain(..count);
+    }
+
+    /// Over each second, evenly, those that were written for it: more is not known of them.
+    fn spread(&mut self) {
+        let mut counts: HashMap<u64, (u64, u64)> = HashMap::new();
+        for held in &self.held {
+            counts.entry(held.written).or_default().0 += 1;
+        }
+        for held in &mut self.held {
+            if let Some((all, before)) = counts.get_mut(&held.written) {
+                held.at = held.came(*before * SECOND / *all);
+                *before += 1;
+            }
+        }
+    }
+}
+
+impl Held {
+    /// When it came, if what is written is so much too early.
+    fn came(&self, after: u64) -> u64 {
+        let written = self.written.saturating_add(after);
+        if self.is_end { written.saturating_sub(self.took.unwrap_or(0)) } else { written }
+    }
+
+    fn length(&self) -> usize {
+        self.lengths.iter().map(|length| *length as usize).sum()
+    }
+
+    fn request<'a>(&self, at: u64, texts: &'a str) -> Request<'a> {
+        let mut rest = &texts[self.start..self.start + self.length()];
+        let mut parts = [""; TEXTS];
+        for (part, length) in parts.iter_mut().zip(self.lengths) {
+            (*part, rest) = rest.split_at(length as usize);
+        }
+        let [client, method, host, path, user, tier, headers @ ..] = parts;
+        let told = |text: &'a str| (!text.is_empty()).then_some(text);
+        Request {
+            at,
+            took: self.took.map(Duration::from_nanos),
+            ip: self.ip,
+            client: told(client).unwrap_or("unknown"),
+            method: told(method).unwrap_or("GET"),
+            host,
+            path,
+            user: told(user),
+            tier: told(tier),
+            headers: headers.map(told),
+        }
+    }
+}
+
+/// A client's address, with or without a port. Whoever has a name instead gets one of its own, from those that are nobody's: a limit by
+/// addresses counts it as one client.
+fn address(client: &str) -> IpAddr {
+    if let Ok(ip) = client.parse::<IpAddr>() {
+        return ip;
+    }
+    if let Ok(address) = client.parse::<SocketAddr>() {
+        return address.ip();
+    }
+    let mut hasher = DefaultHasher::new();
+    client.hash(&mut hasher);
+    // fd00::/8, and 56 bits of the name: limits count by the first 64.
+    IpAddr::V6(Ipv6Addr::from_bits(0xfd << 120 | u128::from(hasher.finish() >> 8) << 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(seconds: f64) -> Line<'static> {
+        Line { time: (seconds * 1e9) as u64, client: "10.0.0.1", ..Line::default() }
+    }
+
+    /// When requests come out, in seconds.
+    fn ordered(lines: &[Line<'_>]) -> (Vec<f64>, u64) {
+        let (mut order, mut times) = (Order::default(), Vec::new());
+        for line in lines {
+            order.push(line, &mut |request| times.push(request.at as f64 / 1e9));
+        }
+        order.finish(&mut |request| times.push(request.at as f64 / 1e9));
+        (times, order.late)
+    }
+
+    #[test]
+    fn requests_of_a_second_are_spread_over_it() {
+        let lines: Vec<_> = [100.0, 100.0, 100.0, 100.0, 101.0].map(line).to_vec();
+        assert_eq!(ordered(&lines), (vec![100.0, 100.25, 100.5, 100.75, 101.0], 0));
+        let lines: Vec<_> = [100.0, 100.0, 100.5].map(line).to_vec();
+        assert_eq!(ordered(&lines).0, [100.0, 100.0, 100.5], "these are known better");
+    }
+
+    #[test]
+    fn lines_are_sorted_by_when_requests_came() {
+        let ended = |end: f64, took: f64| Line { took: Some((took * 1e9) as u64), is_end: true, ..line(end) };
+        let lines = [ended(105.5, 0.5), ended(106.0, 4.0), ended(106.25, 0.25)];
+        assert_eq!(ordered(&lines).0, [102.0, 105.0, 106.0]);
+    }
+
+    /// More than are kept at once, every other one half a minute late.
+    #[test]
+    fn what_comes_later_than_can_be_waited_for_is_counted_and_never_goes_back_in_time() {
+        let lines: Vec<_> = (0..100_000_u32)
+            .map(|number| {
+                let time = 1_000.5 + f64::from(number) / 1_000.0;
+                line(if number % 2 == 0 { time } else { time - 30.0 })
+            })
+            .collect();
+        let (times, late) = ordered(&lines);
+        assert_eq!(times.len(), lines.len());
+        assert!(times.is_sorted());
+        assert!(late > 10_000, "{late}");
+        let lines: Vec<_> = (0..100_000_u32)
+            .map(|number| {
+                let time = 1_000.5 + f64::from(number) / 1_000.0;
+                line(if number % 2 == 0 { time } else { time - 5.0 })
+            })
+            .collect();
+        let (times, late) = ordered(&lines);
+        assert!(times.is_sorted() && late == 0, "{late}");
+    }
+
+    #[test]
+    fn texts_stay_with_their_requests() {
+        let names: Vec<String> = (0..50_000).map(|number| format!("user-{number}")).collect();
+        let (mut order, mut seen) = (Order::default(), Vec::new());
+        let mut note = |request: &Request<'_>| seen.push((request.at, request.user.map(str::to_owned)));
+        for (number, name) in names.iter().enumerate() {
+            let time = (1_000_000 + number as u64 ^ 7) * 1_000_001;
+            let line = Line { time, client: "a.example", user: Some(name), target: "/x?y", ..Line::default() };
+            order.push(&line, &mut note);
+        }
+        order.finish(&mut note);
+        assert_eq!(seen.len(), names.len());
+        for (at, user) in seen {
+            let number = (at / 1_000_001 ^ 7) - 1_000_000;
+            assert_eq!(user, Some(format!("user-{number}")));
+        }
+    }
+
+    #[test]
+    fn whoever_has_a_name_has_an_address_of_his_own() {
+        assert_eq!(address("10.0.0.1:80"), address("10.0.0.1"));
+        assert_eq!(address("[2001:db8::1]:443"), "2001:db8::1".parse::<IpAddr>().expect("an address"));
+        let (one, other) = (address("a.example"), address("b.example"));
+        assert!(one != other && one == address("a.example") && one.to_string().starts_with("fd"));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a replay found, as JSON. What each field means is in docs/lab.md.
+
+use serde_json::{Value, json};
+
+use super::suggestion::numbers_json;
+use super::{Replay, Replayed, Suggestion};
+
+/// How many clients are told.
+const MOST_CLIENTS: usize = 100;
+
+impl Replay {
+    /// For machines, and for the page. `created_at`: when it was made, in words.
+    pub fn to_json(&self, files: &[String], suggestion: Option<&Suggestion>, created_at: &str) -> Value {
+        let read = &self.read;
+        let bad = |bad: &super::Bad| json!({"file": bad.file, "line": bad.line, "reason": bad.reason.to_string()});
+        json!({
+            "kind": "replay",
+            "version": 1,
+            "tidegate": env!("CARGO_PKG_VERSION"),
+            "created_at": created_at,
+            "log": {
+                "files": files,
+                "format": read.format.map(super::Format::name),
+                "lines": read.lines,
+                "requests": self.requests,
+                "bad_lines": read.bad_lines,
+                "bad": read.bad.iter().map(bad).collect::<Vec<_>>(),
+                "late": self.late,
+                "from": self.span.map(|(from, _)| seconds(from)),
+                "until": self.span.map(|(_, until)| seconds(until)),
+                "times": if self.is_spread { "seconds" } else { "exact" },
+                "is_spread": self.is_spread,
+                "lacks": self.lacks,
+            },
+            "step": self.rows.step(),
+            "start": self.rows.start(),
+            "offered": self.rows.column(0).collect::<Vec<_>>(),
+            "policies": (0..self.policies.len()).map(|place| self.policy(place)).collect::<Vec<_>>(),
+            "differences": self.differences.map(|found| json!({
+                "both_admit": found.both_admit,
+                "only_first_refuses": found.only_first_refuses,
+                "only_second_refuses": found.only_second_refuses,
+                "both_refuse": found.both_refuse,
+            })),
+            "suggestion": suggestion.map(Suggestion::to_json),
+        })
+    }
+
+    fn policy(&self, place: usize) -> Value {
+        let policy = &self.policies[place];
+        let totals = policy.totals;
+        json!({
+            "name": policy.name,
+            "notes": policy.notes,
+            "totals": {
+                "requests": self.requests,
+                "admitted": totals.admitted,
+                "refused": totals.refused,
+                "watched": totals.watched,
+                "no_route": totals.no_route,
+                "lacking": totals.lacking,
+                "local": totals.local,
+                "delayed": totals.delayed,
+                "longest_wait": totals.longest_wait.as_secs_f64(),
+            },
+            "refused": self.rows.column(policy.column).collect::<Vec<_>>(),
+            "limits": (0..policy.limits.len()).map(|limit| self.limit(policy, limit)).collect::<Vec<_>>(),
+            "routes": policy.routes.iter().map(|(name, requests, refused)| json!({"name": name, "requests": requests, "refused": refused})).collect::<Vec<_>>(),
+            "clients": self.clients.most_refused(place, MOST_CLIENTS).into_iter().map(|(name, client)| {
+                let refused = client.refused[place];
+                json!({
+                    "client": name,
+                    "requests": client.requests,
+                    "refused": refused.count,
+                    "limit": policy.limits[refused.limit].name,
+                    "first": seconds(refused.first),
+                    "last": seconds(refused.last),
+                })
+            }).collect::<Vec<_>>(),
+            "clients_refused": self.clients.refused_count(place),
+            "clients_are_exact": self.clients.are_exact(),
+            "worst": self.worst(policy).map(|(at, offered, refused)| json!({"at": at, "offered": offered, "refused": refused})),
+        })
+    }
+
+    fn limit(&self, policy: &Replayed, place: usize) -> Value {
+        let limit = &policy.limits[place];
+        json!({
+            "name": limit.name,
+            "algorithm": limit.numbers.algorithm().name(),
+            "numbers": numbers_json(&limit.numbers),
+            "key": limit.key,
+            "is_watching": limit.is_watching,
+            "asked": policy.asked[place],
+            "refused": policy.refused_by[place],
+            "series": self.rows.column(policy.column + 1 + place).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The row with the most refusals: when it begins, in seconds since 1970, what was offered and what was refused. None if nothing was.
+    pub fn worst(&self, policy: &Replayed) -> Option<(u64, u64, u64)> {
+        let rows = self.rows.column(0).zip(self.rows.column(policy.column)).enumerate();
+        let most = rows.reduce(|most, next| if next.1.1 > most.1.1 { next } else { most });
+        let (row, (offered, refused)) = most?;
+        (refused > 0).then(|| (self.rows.start().unwrap_or(0) + row as u64 * self.rows.step(), offered, refused))
+    }
+}
+
+impl Suggestion {
+    fn to_json(&self) -> Value {
+        let limit = |suggested: &super::Suggested| {
+            json!({
+                "name": suggested.limit.name,
+                "key": suggested.limit.key,
+                "algorithm": suggested.numbers.algorithm().name(),
+                "from": numbers_json(&suggested.limit.numbers),
+                "to": numbers_json(&suggested.numbers),
+                "asked": suggested.asked,
+                "refused": suggested.refused,
+                "share": crate::observation::ratio(suggested.refused, suggested.asked),
+            })
+        };
+        json!({
+            "share": self.share,
+            "refused_share": self.refused_share,
+            "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
+            "yaml": self.yaml(),
+        })
+    }
+}
+
+/// Nanoseconds, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "for people: a microsecond is lost")]
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}

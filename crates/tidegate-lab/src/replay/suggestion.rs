@@ -1,0 +1,296 @@
+//! The least numbers that would have refused no more than a share. Each limit keeps its form (algorithm, window, how its burst compares to its
+//! rate) and is scaled; several scales are tried in one reading, and the log is read a few times.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use serde_json::{Value, json};
+use tidegate_gateway::config::Settings;
+use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_gateway::config::rates::Shape;
+use tidegate_gateway::{LimitFacts, Rehearsal};
+use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};
+use tidegate_store::Key;
+
+use super::{Policy, Reading, Recording, Replayed, replay_with};
+
+/// How many scales are tried in one reading.
+const TRIED: usize = 8;
+/// Scales that are closer than this are the same.
+const CLOSE: f64 = 1.004;
+/// The most readings that look for numbers, and the most that see what they do together.
+const READINGS: usize = 7;
+const ROUNDS: usize = 3;
+
+/// What is proposed.
+pub struct Suggestion {
+    /// What may be refused.
+    pub share: f64,
+    /// What all limits together would have refused, with the numbers proposed.
+    pub refused_share: f64,
+    /// By limit; those that were never asked are left out.
+    pub limits: Vec<Suggested>,
+}
+
+/// What is proposed for a limit.
+pub struct Suggested {
+    /// The limit as it is.
+    pub limit: LimitFacts,
+    /// Its numbers, as they would be.
+    pub numbers: LimitNumbers,
+    /// How often it would have been asked, beside all others.
+    pub asked: u64,
+    /// How often it would have refused, beside all others.
+    pub refused: u64,
+}
+
+/// Proposes numbers for a policy. `None` if it was stopped. The log is read several times, so it can't be standard input.
+pub fn suggest(
+    recording: &Recording,
+    policy: &Policy,
+    share: f64,
+    is_stopped: &AtomicBool,
+) -> Result<Option<Suggestion>, String> {
+    let mut wanted = share;
+    let mut best: Option<Suggestion> = None;
+    for _ in 0..ROUNDS {
+        let Some(found) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
+        let replay = replay_with(recording, std::slice::from_ref(policy), &found, is_stopped)?;
+        if is_stopped.load(Relaxed) {
+            return Ok(None);
+        }
+        let suggestion = Suggestion::of(share, &found, replay.requests, &replay.policies[0]);
+        let refused = suggestion.refused_share;
+        best = Some(suggestion);
+        if refused <= share {
+            break;
+        }
+        // What each refuses alone adds up.
+        wanted *= 0.95 * share / refused;
+    }
+    Ok(best)
+}
+
+impl Suggestion {
+    fn of(share: f64, found: &BTreeMap<String, LimitNumbers>, requests: u64, replayed: &Replayed) -> Self {
+        let limits = replayed.limits.iter().enumerate().filter_map(|(place, limit)| {
+            let numbers = found.get(&limit.name)?.clone();
+            let (asked, refused) = (replayed.asked[place], replayed.refused_by[place]);
+            Some(Suggested { limit: limit.clone(), numbers, asked, refused })
+        });
+        // Limits that only watch are to refuse no more than others.
+        let refused = replayed.totals.refused + replayed.totals.watched;
+        let refused_share = crate::observation::ratio(refused, requests);
+        Self { share, refused_share, limits: limits.collect() }
+    }
+
+    /// As the part of a configuration that it changes.
+    pub fn yaml(&self) -> String {
+        let mut text = String::from("limits:\n");
+        let (tiers, bases): (Vec<_>, Vec<_>) = self.limits.iter().partition(|limit| limit.limit.tier_of.is_some());
+        let mut names: Vec<&str> = bases.iter().map(|base| base.limit.name.as_str()).collect();
+        names.extend(tiers.iter().filter_map(|tier| tier.limit.tier_of.as_ref()).map(|(base, _)| base.as_str()));
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            text.push_str(&format!("  {name}:\n"));
+            let own = bases.iter().find(|base| base.limit.name == name);
+            text.extend(own.map(|own| lines(&own.numbers, 4)));
+            let of_it = |tier: &&&Suggested| tier.limit.tier_of.as_ref().is_some_and(|(base, _)| base == name);
+            for (place, tier) in tiers.iter().filter(of_it).enumerate() {
+                if place == 0 {
+                    text.push_str("    tiers:\n");
+                }
+                let name = tier.limit.tier_of.as_ref().map_or("", |(_, tier)| tier);
+                text.push_str(&format!("      {name}:\n{}", lines(&tier.numbers, 8)));
+            }
+        }
+        text
+    }
+}
+
+/// Numbers as lines of YAML, which for words and numbers are those of JSON.
+fn lines(numbers: &LimitNumbers, indent: usize) -> String {
+    let Ok(Value::Object(fields)) = serde_json::to_value(numbers.relevant()) else { return String::new() };
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    fields.iter().map(|(field, value)| format!("{:indent$}{field}: {}\n", "", word(value))).collect()
+}
+
+/// Numbers as JSON.
+pub(super) fn numbers_json(numbers: &LimitNumbers) -> Value {
+    let mut value = serde_json::to_value(numbers.relevant()).unwrap_or_else(|_| json!({}));
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("algorithm");
+    }
+    value
+}
+
+/// For each limit that is asked at all the least numbers, by themselves, that refuse no more than this share of what they are asked.
+fn search(
+    recording: &Recording,
+    policy: &Policy,
+    share: f64,
+    is_stopped: &AtomicBool,
+) -> Result<Option<BTreeMap<String, LimitNumbers>>, String> {
+    let settings = Settings::check(&policy.config).map_err(|error| format!("{}: {error}", policy.name))?;
+    let rehearsal: Rehearsal<()> = Rehearsal::new(settings, &BTreeMap::new())?;
+    let mut brackets: Vec<Bracket> = rehearsal.limits().into_iter().map(Bracket::new).collect();
+    for _ in 0..READINGS {
+        brackets.iter_mut().for_each(Bracket::try_between);
+        if brackets.iter().all(|bracket| bracket.tries.is_empty()) {
+            break;
+        }
+        let (mut reading, mut accounts) = (Reading::default(), Vec::new());
+        reading.all(recording, is_stopped, &mut |request, past| {
+            rehearsal.accounts(past, &mut accounts);
+            let took = request.took.map_or(0, |took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            for (limit, key) in &accounts {
+                brackets[*limit].ask(*key, request.at, took);
+            }
+        })?;
+        if is_stopped.load(Relaxed) {
+            return Ok(None);
+        }
+        brackets.iter_mut().for_each(|bracket| bracket.narrow(share));
+    }
+    let found = brackets.into_iter().filter(|bracket| bracket.asked > 0);
+    Ok(Some(found.filter_map(|bracket| Some((bracket.limit.name, bracket.enough?))).collect()))
+}
+
+/// Between which scales a limit's numbers are to be found.
+struct Bracket {
+    limit: LimitFacts,
+    /// Refuses too many, or is the least there is.
+    low: f64,
+    /// Refuses few enough.
+    high: f64,
+    enough: Option<LimitNumbers>,
+    tries: Vec<Try>,
+    asked: u64,
+}
+
+/// Numbers that are tried.
+struct Try {
+    scale: f64,
+    numbers: LimitNumbers,
+    keys: Keyed<Key, Rule>,
+    refused: u64,
+    /// Places in flight that come back.
+    ends: BinaryHeap<Reverse<Ending>>,
+}
+
+/// When a place comes back, and whose it is.
+struct Ending {
+    at: u64,
+    key: Key,
+    ticket: Ticket,
+}
+
+impl PartialEq for Ending {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Ending {}
+
+impl PartialOrd for Ending {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ending {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl Bracket {
+    fn new(limit: LimitFacts) -> Self {
+        // From less than one request in a thousand windows up to what no log fills.
+        let quota = crate::observation::count(limit.numbers.quota().max(1));
+        Self { limit, low: 1e-3 / quota, high: 1e9 / quota, enough: None, tries: Vec::new(), asked: 0 }
+    }
+
+    /// Tries numbers between both ends, as far apart as can be; none if both ends are the same.
+    fn try_between(&mut self) {
+        let ratio = self.high / self.low;
+        let mut before = self.enough.as_ref().map(LimitNumbers::relevant);
+        self.tries.clear();
+        if ratio < CLOSE || (self.asked == 0 && self.enough.is_some()) {
+            return;
+        }
+        // From the largest, so that the same numbers are tried once, at their largest scale.
+        for place in (0..TRIED).rev() {
+            let scale = self.low * ratio.powf((place as f64 + 1.0) / (TRIED as f64 + 1.0));
+            let Some((numbers, rule)) = scaled(&self.limit, scale) else { continue };
+            if before.replace(numbers.relevant()) != Some(numbers.relevant()) {
+                let keys = Keyed::with_seed(rule, self.limit.max_keys, 1);
+                self.tries.push(Try { scale, numbers, keys, refused: 0, ends: BinaryHeap::new() });
+            }
+        }
+        self.asked = 0;
+    }
+
+    fn ask(&mut self, key: Key, at: u64, took: u64) {
+        self.asked += 1;
+        let now = Timestamp::from_nanos(at);
+        for tried in &mut self.tries {
+            while tried.ends.peek().is_some_and(|Reverse(ending)| ending.at <= at) {
+                if let Some(Reverse(Ending { key, ticket, .. })) = tried.ends.pop() {
+                    tried.keys.give_back(&key, ticket, now);
+                }
+            }
+            let (decision, ticket) = tried.keys.take(&key, self.limit.cost, now);
+            tried.refused += u64::from(!decision.is_admitted());
+            if let Some(ticket) = ticket.filter(Ticket::is_place) {
+                tried.ends.push(Reverse(Ending { at: at.saturating_add(took), key, ticket }));
+            }
+        }
+    }
+
+    /// By what the tries have shown.
+    fn narrow(&mut self, share: f64) {
+        let allowed = (share * crate::observation::count(self.asked)).floor();
+        // Largest first: the last of those that refuse few enough is the least.
+        let few = self.tries.iter().take_while(|tried| crate::observation::count(tried.refused) <= allowed).count();
+        if let Some(tried) = self.tries.get(few) {
+            self.low = tried.scale;
+        }
+        if let Some(tried) = few.checked_sub(1).map(|place| &self.tries[place]) {
+            (self.high, self.enough) = (tried.scale, Some(tried.numbers.clone()));
+        }
+        self.tries.clear();
+    }
+}
+
+/// A limit's numbers at this scale, if it can have them.
+fn scaled(limit: &LimitFacts, scale: f64) -> Option<(LimitNumbers, Rule)> {
+    let accepts = |numbers: &LimitNumbers| limit.accepts(numbers);
+    let bucket = limit.numbers.fill_rate().and_then(|_| limit.numbers.shape());
+    let numbers = match bucket {
+        Some(shape) => {
+            let shape = Shape { rate_per_second: shape.rate_per_second * scale, ..shape };
+            shape.numbers::<Refused>(limit.soft, |numbers| accepts(numbers).map(drop).map_err(|_| Refused)).ok()?
+        }
+        None => {
+            let mut numbers = limit.numbers.relevant();
+            let count = crate::observation::count(numbers.limit?) * scale;
+            numbers.limit = Some((count.round() as u64).max(1));
+            LimitNumbers::new(numbers, limit.soft).ok()?
+        }
+    };
+    let rule = accepts(&numbers).ok()?;
+    Some((numbers, rule))
+}
+
+/// Numbers that a limit can't have: others are tried.
+struct Refused;
+
+impl From<tidegate_gateway::config::numbers::InvalidNumbers> for Refused {
+    fn from(_: tidegate_gateway::config::numbers::InvalidNumbers) -> Self {
+        Self
+    }
+}

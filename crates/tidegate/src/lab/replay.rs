@@ -1,0 +1,175 @@
+//! `tidegate lab replay`
+#![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
+
+mod text;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use tidegate_gateway::config;
+use tidegate_lab::replay::{
+    Format, Log, MOST_POLICIES, Names, Policy, Recording, Replay, Suggestion, replay, suggest,
+};
+use tidegate_serve::Utc;
+
+use super::live::{STOPPED, stop_on_interrupt};
+use crate::load::BAD_INPUT;
+use crate::{has_colours, print};
+
+/// Replay recorded traffic through a policy: who would have been refused, when, and by which limit
+///
+/// LOG is an access log (common, combined, or an object of JSON a line, as the gateway and others write them), or CSV with a column of times, found out by its
+/// first line. Several are read one after the other; `-` is standard input: `zcat access.log.*.gz | tidegate lab replay - --config gateway.yaml`. What decides
+/// is what decides in the gateway, at the times at which requests came; nothing is sent anywhere.
+///
+/// Lines need not be in order, within 10 s. Where a log tells only the second, the requests of a second are spread evenly over it. Lines that can't be read are
+/// counted and told; memory does not grow with the log. Adaptation is not replayed.
+///
+/// --suggest proposes, for each limit of the (first) configuration, the least numbers of the same form that would have refused no more than that share.
+///
+/// Exit codes: 0 done · 2 a log, configuration or option can't be used, and why · 130 Ctrl-C; what was read by then is told · 1 other errors.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tidegate lab replay access.log --config gateway.yaml --out replay\n  \
+    tidegate lab replay access.log --config now.yaml --config stricter.yaml\n  \
+    tidegate lab replay access.log --config gateway.yaml --suggest 0.1%\n  \
+    tidegate lab replay requests.csv --config gateway.yaml --field client=customer --field header:x-tenant=tenant")]
+pub(crate) struct Arguments {
+    /// Logs, read one after the other; `-` is standard input
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+    /// The gateway's configuration; again for others beside it, up to four
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Vec<PathBuf>,
+    /// How lines are written, if their first one does not tell
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+    /// What a field of JSON or a column of CSV tells, if its name does not: time, start, took, took_ms, took_ns, client, method, host, path, request, user, tier,
+    /// header:NAME
+    #[arg(long, value_name = "ROLE=NAME")]
+    field: Vec<String>,
+    /// The host of requests of which the log tells none
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Propose numbers that would refuse at most this share of the requests: 0.1%, or 0.001
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    suggest: Option<f64>,
+    /// Write report.html and report.json into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Form {
+    Common,
+    Combined,
+    Json,
+    Csv,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
+    let share = number.parse::<f64>().ok().map(|number| number / unit).filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "a share from 0 to less than 1 is allowed, such as 0.1% or 0.001".to_owned())
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let (recording, policies) = match input(arguments) {
+        Ok(input) => input,
+        Err(reason) => return Ok(refused(&reason)),
+    };
+    if let Some(out) = &arguments.out {
+        // Found out now, not afterwards.
+        fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    }
+    let is_stopped = stop_on_interrupt()?;
+    let found = match replay(&recording, &policies, &is_stopped) {
+        Ok(found) => found,
+        Err(reason) => return Ok(refused(&reason)),
+    };
+    if found.requests == 0 && !is_stopped.load(Relaxed) {
+        return Ok(refused(&nothing(&found)));
+    }
+    print(text::of(&found, has_colours()).as_bytes())?;
+    let suggestion = match proposed(arguments, &recording, &policies[0], &is_stopped) {
+        Ok(suggestion) => suggestion,
+        Err(reason) => return Ok(refused(&reason)),
+    };
+    if let Some(suggestion) = &suggestion {
+        print(text::suggestion(suggestion, &policies[0].name).as_bytes())?;
+    }
+    if let Some(out) = &arguments.out {
+        write(&found, suggestion.as_ref(), arguments, out)?;
+    }
+    Ok(if is_stopped.load(Relaxed) {
+        eprintln!("tidegate: stopped before the end: this is of what was read by then");
+        ExitCode::from(STOPPED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn refused(reason: &str) -> ExitCode {
+    eprintln!("tidegate: {reason}");
+    ExitCode::from(BAD_INPUT)
+}
+
+/// What is to be read, and by what it is judged. `Err` says what can't be used.
+fn input(arguments: &Arguments) -> Result<(Recording, Vec<Policy>), String> {
+    if arguments.config.len() > MOST_POLICIES {
+        return Err(format!("--config is given {} times; at most {MOST_POLICIES}", arguments.config.len()));
+    }
+    let mut names = Names::default();
+    for field in &arguments.field {
+        names.say(field).map_err(|reason| format!("--field: {reason}"))?;
+    }
+    let format = arguments.format.map(|form| match form {
+        Form::Common | Form::Combined => Format::Common,
+        Form::Json => Format::Json,
+        Form::Csv => Format::Csv,
+    });
+    let policy = |path: &PathBuf| {
+        let name = path.display().to_string();
+        let config = config::read(path).map_err(|error| format!("{name}: {error}"))?;
+        Ok(Policy { name, config })
+    };
+    let policies = arguments.config.iter().map(policy).collect::<Result<Vec<_>, String>>()?;
+    let log = Log { files: arguments.logs.clone(), format, names };
+    if arguments.suggest.is_some() && !log.is_repeatable() {
+        return Err("--suggest reads the log several times, which standard input can't be: name a file".to_owned());
+    }
+    Ok((Recording { log, host: arguments.host.clone() }, policies))
+}
+
+/// Why there is nothing to tell.
+fn nothing(found: &Replay) -> String {
+    match found.read.bad.first() {
+        None => "there is no line in the log".to_owned(),
+        Some(bad) => format!(
+            "none of {} lines can be read as a request; the first is {}:{}: {}",
+            found.read.bad_lines, bad.file, bad.line, bad.reason
+        ),
+    }
+}
+
+fn proposed(
+    arguments: &Arguments,
+    recording: &Recording,
+    policy: &Policy,
+    is_stopped: &AtomicBool,
+) -> Result<Option<Suggestion>, String> {
+    match arguments.suggest {
+        Some(share) if !is_stopped.load(Relaxed) => suggest(recording, policy, share, is_stopped),
+        _ => Ok(None),
+    }
+}
+
+/// Writes both forms, and says where.
+fn write(found: &Replay, suggestion: Option<&Suggestion>, arguments: &Arguments, out: &Path) -> Result<()> {
+    let files: Vec<String> = arguments.logs.iter().map(|log| log.display().to_string()).collect();
+    let json = found.to_json(&files, suggestion, &Utc::now().with_seconds().to_string());
+    super::simulate::write_json(&json, out)
+}

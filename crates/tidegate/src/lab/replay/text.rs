@@ -1,0 +1,243 @@
+//! A replay on a terminal.
+
+use std::fmt::Write as _;
+
+use tidegate_lab::replay::{Replay, Replayed, Suggestion};
+use tidegate_serve::{Utc, grouped};
+
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+/// How many clients are shown.
+const MOST_CLIENTS: usize = 10;
+/// How many bad lines.
+const MOST_BAD: usize = 3;
+
+/// What was read, and what each policy would have done.
+pub(super) fn of(found: &Replay, has_colours: bool) -> String {
+    let bold = |text: String| if has_colours { format!("{BOLD}{text}{PLAIN}") } else { text };
+    let mut page = log(found);
+    for (place, policy) in found.policies.iter().enumerate() {
+        let _infallible = writeln!(page, "\n{}", bold(verdict(found, place, policy)));
+        for note in &policy.notes {
+            let _infallible = writeln!(page, "  {note}");
+        }
+        page.push_str(&rest(policy));
+        page.push_str(&limits(policy));
+        page.push_str(&routes(policy));
+        page.push_str(&clients(found, place, policy));
+    }
+    if let Some(differences) = found.differences {
+        let _infallible = writeln!(page, "\n{}", bold("Both together".to_owned()));
+        for (what, count) in [
+            ("both admit", differences.both_admit),
+            ("only the first refuses", differences.only_first_refuses),
+            ("only the second refuses", differences.only_second_refuses),
+            ("both refuse", differences.both_refuse),
+        ] {
+            let _infallible =
+                writeln!(page, "  {what:<26}{:>14}{:>11}", grouped(count), share(count, found.requests));
+        }
+    }
+    page
+}
+
+fn log(found: &Replay) -> String {
+    let read = &found.read;
+    let format = read.format.map_or("", tidegate_lab::replay::Format::name);
+    let mut page = format!("{} requests", grouped(found.requests));
+    if let Some((from, until)) = found.span {
+        let _infallible = write!(page, " from {} to {}", moment(from / 1_000_000_000), moment(until / 1_000_000_000));
+    }
+    let _infallible = writeln!(page, " ({format})");
+    if found.is_spread {
+        page.push_str("Their times are whole seconds: those of one second are spread evenly over it.\n");
+    }
+    if found.late > 0 {
+        let _infallible = writeln!(
+            page,
+            "{} of them stand more than 10 s too late in the log; they are judged when they stand there.",
+            grouped(found.late)
+        );
+    }
+    if read.bad_lines > 0 {
+        let _infallible = writeln!(page, "{} of {} lines can't be read:", grouped(read.bad_lines), grouped(read.lines));
+        for bad in read.bad.iter().take(MOST_BAD) {
+            let _infallible = writeln!(page, "  {}:{}: {}", bad.file, bad.line, bad.reason);
+        }
+        if read.bad_lines > MOST_BAD as u64 {
+            page.push_str("  …\n");
+        }
+    }
+    page
+}
+
+/// `2026-01-19 16:30:05 UTC`
+fn moment(seconds: u64) -> String {
+    let text = Utc::from_unix(seconds).with_seconds().to_string();
+    format!("{} UTC", text.trim_end_matches('Z').replace('T', " "))
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".to_owned();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let percent = part as f64 / whole as f64 * 100.0;
+    match percent {
+        _ if part == 0 => "0 %".to_owned(),
+        ..0.01 => "< 0.01 %".to_owned(),
+        ..1.0 => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+fn verdict(found: &Replay, place: usize, policy: &Replayed) -> String {
+    let refused = policy.totals.refused + policy.totals.lacking;
+    let mut text = format!(
+        "{} would have refused {} of {} requests ({})",
+        policy.name,
+        grouped(refused),
+        grouped(found.requests),
+        share(refused, found.requests)
+    );
+    let clients = found.clients.refused_count(place);
+    if clients > 0 {
+        let least = if found.clients.are_exact() { "" } else { "at least " };
+        let one = if clients == 1 { "client" } else { "clients" };
+        let _infallible = write!(text, ", from {least}{} {one}", grouped(clients));
+    }
+    if let Some((at, offered, refused)) = found.worst(policy) {
+        let _infallible = write!(
+            text,
+            ", most in the {} from {} on ({} of {})",
+            span(found.rows.step()),
+            moment(at),
+            grouped(refused),
+            grouped(offered)
+        );
+    }
+    text
+}
+
+fn span(seconds: u64) -> String {
+    match seconds {
+        1 => "second".to_owned(),
+        60 => "minute".to_owned(),
+        3_600 => "hour".to_owned(),
+        86_400 => "day".to_owned(),
+        _ if seconds.is_multiple_of(86_400) => format!("{} days", seconds / 86_400),
+        _ if seconds.is_multiple_of(3_600) => format!("{} hours", seconds / 3_600),
+        _ if seconds.is_multiple_of(60) => format!("{} minutes", seconds / 60),
+        _ => format!("{seconds} seconds"),
+    }
+}
+
+/// What else became of requests.
+fn rest(policy: &Replayed) -> String {
+    let totals = policy.totals;
+    let mut page = String::new();
+    let lines = [
+        (totals.lacking, "of those because a limit's key could not be built"),
+        (totals.watched, "more by limits that only watch"),
+        (totals.no_route, "have no route"),
+        (totals.local, "are for the gateway itself, and not limited"),
+    ];
+    for (count, what) in lines.into_iter().filter(|(count, _)| *count > 0) {
+        let _infallible = writeln!(page, "  {} {what}", grouped(count));
+    }
+    if totals.delayed > 0 {
+        let seconds = totals.longest_wait.as_secs_f64();
+        let _infallible = writeln!(page, "  {} kept waiting, {seconds:.3} s at most", grouped(totals.delayed));
+    }
+    page
+}
+
+fn limits(policy: &Replayed) -> String {
+    let numbers = |place: usize| policy.limits[place].numbers.to_string().replace("algorithm=", "");
+    let name = policy.limits.iter().map(|limit| limit.name.len()).max().unwrap_or(0).max(5) + 2;
+    let wide = (0..policy.limits.len()).map(|place| numbers(place).len()).max().unwrap_or(0).max(7) + 2;
+    let key = policy.limits.iter().map(|limit| limit.key.len()).max().unwrap_or(0).max(3) + 2;
+    let mut page =
+        format!("  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}\n", "limit", "numbers", "key", "asked", "refused", "share");
+    for (place, limit) in policy.limits.iter().enumerate() {
+        let (asked, refused) = (policy.asked[place], policy.refused_by[place]);
+        let watching = if limit.is_watching { "  only watches" } else { "" };
+        let _infallible = writeln!(
+            page,
+            "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}{watching}",
+            limit.name,
+            numbers(place),
+            limit.key,
+            grouped(asked),
+            grouped(refused),
+            share(refused, asked)
+        );
+    }
+    page
+}
+
+/// Where there is more than one.
+fn routes(policy: &Replayed) -> String {
+    if policy.routes.len() < 2 {
+        return String::new();
+    }
+    let name = policy.routes.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max(5) + 2;
+    let mut page = format!("\n  {:<name$}{:>14}{:>14}{:>11}\n", "route", "requests", "refused", "share");
+    for (route, requests, refused) in &policy.routes {
+        let _infallible = writeln!(
+            page,
+            "  {route:<name$}{:>14}{:>14}{:>11}",
+            grouped(*requests),
+            grouped(*refused),
+            share(*refused, *requests)
+        );
+    }
+    page
+}
+
+fn clients(found: &Replay, place: usize, policy: &Replayed) -> String {
+    let most = found.clients.most_refused(place, MOST_CLIENTS);
+    if most.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<String> = most.iter().map(|(name, _)| printable(name)).collect();
+    let name = shown.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(12) + 2;
+    let mut page =
+        format!("\n  {:<name$}{:>12}{:>12}{:>11}  {:<16}{}\n", "most refused", "requests", "refused", "share", "limit", "from, until");
+    for ((_, client), shown) in most.iter().zip(&shown) {
+        let refused = client.refused[place];
+        let _infallible = writeln!(
+            page,
+            "  {shown:<name$}{:>12}{:>12}{:>11}  {:<16}{}, {}",
+            grouped(client.requests),
+            grouped(refused.count),
+            share(refused.count, client.requests),
+            policy.limits[refused.limit].name,
+            moment(refused.first / 1_000_000_000),
+            moment(refused.last / 1_000_000_000),
+        );
+    }
+    let more = found.clients.refused_count(place) - most.len() as u64;
+    if more > 0 {
+        let _infallible = writeln!(page, "  and {} more", grouped(more));
+    }
+    page
+}
+
+/// What a log holds may be anything: nothing of it may move the cursor, or be longer than a line.
+fn printable(text: &str) -> String {
+    let short: String = text.chars().take(40).collect();
+    short.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
+}
+
+/// What is proposed.
+pub(super) fn suggestion(suggestion: &Suggestion, name: &str) -> String {
+    let percent = |share: f64| format!("{:.3} %", share * 100.0);
+    let mut page = format!("\nTo refuse at most {} of them, in {name}:\n\n", percent(suggestion.share));
+    page.push_str(&suggestion.yaml().lines().map(|line| format!("  {line}\n")).collect::<String>());
+    let _infallible = writeln!(page, "\n  With these {} would have been refused.", percent(suggestion.refused_share));
+    if suggestion.refused_share > suggestion.share {
+        page.push_str("  That is more than was asked for: no numbers of this form refuse fewer.\n");
+    }
+    page
+}
