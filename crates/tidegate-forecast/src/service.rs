@@ -1,6 +1,7 @@
 //! The forecaster as a service: a gateway tells what it sees, and is told what its limits should be (SPEC F1).
 
 mod complaints;
+mod forecasts;
 mod metrics;
 mod state;
 mod worker;
@@ -22,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::Policy;
 use crate::snapshot::Snapshot;
 use complaints::Complaints;
+use forecasts::Forecasts;
 use metrics::Metrics;
 use worker::{Question, Worker};
 
@@ -46,6 +48,7 @@ struct Site {
     listener: SocketAddr,
     questions: mpsc::Sender<Question>,
     metrics: Arc<Metrics>,
+    forecasts: Arc<Forecasts>,
     complaints: Arc<Complaints>,
     shutdown: Shutdown,
 }
@@ -74,6 +77,7 @@ impl Service {
     pub async fn run(self, listener: TcpListener, log: Log, shutdown: Shutdown) -> std::io::Result<()> {
         let (questions, asked) = mpsc::channel(MOST_WAITING);
         let (worker, its_log) = (self.worker, log.clone());
+        let forecasts = worker.forecasts();
         let work = move || worker.work(asked, &its_log);
         let working = std::thread::Builder::new().name("forecasts".to_owned()).spawn(work)?;
         let complaints = Arc::new(Complaints::new(log));
@@ -81,6 +85,7 @@ impl Service {
             listener: listener.local_addr()?,
             questions,
             metrics: self.metrics,
+            forecasts,
             complaints: Arc::clone(&complaints),
             shutdown: shutdown.clone(),
         });
@@ -120,6 +125,7 @@ impl Site {
                 None => self.advise(&asked.body).await,
             },
             "/v1/limit-config" => Answer::only("POST"),
+            "/v1/forecast" if is_get => Answer::json(StatusCode::OK, &self.forecasts.to_json()),
             "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => down("it stops"),
             "/actuator/health" | "/actuator/health/readiness" if is_get && self.questions.is_closed() => down(FAILED),
             "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
@@ -129,7 +135,8 @@ impl Site {
             "/actuator/health"
             | "/actuator/health/liveness"
             | "/actuator/health/readiness"
-            | "/actuator/prometheus" => Answer::only("GET, HEAD"),
+            | "/actuator/prometheus"
+            | "/v1/forecast" => Answer::only("GET, HEAD"),
             _ => Answer::nothing_here(),
         }
     }

@@ -326,11 +326,9 @@ impl<T> Rehearsal<T> {
             (Some(known), _, None) => Arc::clone(known),
             (Some(known), _, tier) => Arc::new(Caller { tier: tier.map(Into::into), ..Caller::clone(known) }),
             (None, None, None) => Arc::clone(&self.anonymous),
-            (None, user, tier) => Arc::new(Caller {
-                user: user.map(Into::into),
-                tier: tier.map(Into::into),
-                ..Caller::default()
-            }),
+            (None, user, tier) => {
+                Arc::new(Caller { user: user.map(Into::into), tier: tier.map(Into::into), ..Caller::default() })
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_serve::{Aggregate, Log};
 use tokio::sync::{mpsc, oneshot};
 
+use super::forecasts::Forecasts;
 use super::metrics::Metrics;
 use super::{COMPONENT, MOST_SOURCES, Settings, complaints, state};
 use crate::advice::Advice;
@@ -24,6 +25,7 @@ pub(super) struct Worker {
     settings: Settings,
     sources: BTreeMap<String, Known>,
     metrics: Arc<Metrics>,
+    forecasts: Arc<Forecasts>,
     learning: Arc<AtomicU64>,
     /// Grows with each snapshot.
     turn: u64,
@@ -63,6 +65,7 @@ impl Worker {
             settings,
             sources: BTreeMap::new(),
             metrics,
+            forecasts: Arc::default(),
             learning,
             turn: 0,
             written: Instant::now(),
@@ -80,6 +83,11 @@ impl Worker {
     fn adviser(&self) -> Adviser {
         let policy = self.settings.policy;
         Adviser::new(policy, forecaster(&policy, &self.learning))
+    }
+
+    /// What it expects, for others to read.
+    pub(super) fn forecasts(&self) -> Arc<Forecasts> {
+        Arc::clone(&self.forecasts)
     }
 
     /// What it was told and what it knows.
@@ -125,6 +133,7 @@ impl Worker {
         let forecaster = &known.adviser.forecaster;
         self.metrics.found(&found, forecaster.accuracy(), forecaster.history().known_count(), began.elapsed());
         self.is_written = false;
+        self.forecasts.put(&snapshot.source, found.forecast);
         found.advice
     }
 
@@ -135,6 +144,7 @@ impl Worker {
         let oldest = self.sources.iter().min_by_key(|(_, known)| known.turn).map(|(name, _)| name.clone());
         if let Some(oldest) = oldest {
             self.sources.remove(&oldest);
+            self.forecasts.forget(&oldest);
             if let Some(count) = self.forgotten.note(Instant::now()) {
                 let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
                 log.warn(COMPONENT, format_args!("more than {MOST_SOURCES} series: one is forgotten{times}"));

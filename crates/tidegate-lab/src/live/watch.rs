@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::asking::{get, get_json, metric};
 use super::platform::Platform;
-use crate::run::{Event, EventKind, Levels, Outage, Prediction, Variant};
+use crate::run::{Band, Event, EventKind, Levels, Outage, Prediction, Variant};
 use crate::scenario::{Scenario, StoreKind};
 
 /// Between two looks.
@@ -114,7 +114,7 @@ impl<'a> Watch<'a> {
         }
         if now.as_secs() == self.next_second {
             self.next_second += 1;
-            self.second(platform);
+            self.second(platform, self.start.as_secs() + now.as_secs());
         }
         Ok(())
     }
@@ -135,7 +135,8 @@ impl<'a> Watch<'a> {
         self.events.push(Event { at: now.as_secs_f64(), kind: EventKind::FailOpen, text: text.to_owned() });
     }
 
-    fn second(&mut self, platform: &Platform) {
+    /// A second is over, and the one of this number (since 1970) begins.
+    fn second(&mut self, platform: &Platform, next: u64) {
         let limits = get_json(platform.gateway.address, "/config/limits").unwrap_or_default();
         let limit = &limits["limits"]["default"];
         if self.levels.is_limited() {
@@ -143,7 +144,8 @@ impl<'a> Watch<'a> {
         }
         let target = get(platform.target.address, "/actuator/prometheus").unwrap_or_default();
         let level = |name: &str| metric(&target, name).map(|level| level as u64);
-        self.levels.forecast(None);
+        let expected = platform.forecaster.as_ref().and_then(|it| get_json(it.address, "/v1/forecast"));
+        self.levels.forecast(expected.and_then(|expected| band(&expected, next)));
         self.levels.seen(level("executor_active_threads"), level("executor_queued_tasks"));
     }
 
@@ -207,6 +209,15 @@ impl<'a> Watch<'a> {
             open: self.open,
         }
     }
+}
+
+/// What the only series' forecast says of a second.
+fn band(expected: &Value, second: u64) -> Option<Band> {
+    let forecast = &expected["forecasts"][0];
+    let ahead = second.checked_sub(forecast["start"].as_u64()?)?;
+    let place = usize::try_from(ahead.checked_div(forecast["step"].as_u64()?)?).ok()?;
+    let of = |level: &str| forecast[level][place].as_f64();
+    Some(Band { low: of("low")?, middle: of("middle")?, high: of("high")? })
 }
 
 /// `limit from 100 to 250`

@@ -1,6 +1,7 @@
 //! Who is refused most, among more clients than can be remembered.
 
-use std::collections::HashMap;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 
 /// The most policies that are compared.
 pub const MOST_POLICIES: usize = 4;
@@ -12,8 +13,8 @@ const KEPT: usize = 50_000;
 pub struct Client {
     /// Of all its requests.
     pub requests: u64,
-    /// By policy.
-    pub refused: [Refused; MOST_POLICIES],
+    /// By policy; empty for most, who are never refused.
+    refused: Vec<Refused>,
 }
 
 /// What a policy refuses a client.
@@ -34,7 +35,7 @@ pub struct Refused {
 /// Clients by their names. Of more than can be kept the least refused are forgotten, and of those the least busy.
 #[derive(Debug, Default)]
 pub struct Clients {
-    known: HashMap<Box<str>, Client>,
+    known: HashMap<String, Client, RandomState>,
     /// Whether everybody is known.
     has_forgotten: bool,
 }
@@ -47,7 +48,11 @@ impl Clients {
 
     /// A request was refused, by this policy and limit.
     pub fn refused(&mut self, client: &str, policy: usize, limit: usize, at: u64) {
-        let refused = &mut self.of(client).refused[policy];
+        let all = &mut self.of(client).refused;
+        if all.len() <= policy {
+            all.resize(policy + 1, Refused::default());
+        }
+        let refused = &mut all[policy];
         if refused.count == 0 {
             refused.first = at;
         }
@@ -62,13 +67,10 @@ impl Clients {
     }
 
     fn of(&mut self, client: &str) -> &mut Client {
-        if !self.known.contains_key(client) {
-            if self.known.len() >= 2 * KEPT {
-                self.forget();
-            }
-            self.known.insert(client.into(), Client::default());
+        if self.known.len() >= 2 * KEPT && !self.known.contains_key(client) {
+            self.forget();
         }
-        self.known.get_mut(client).expect("it is there by now")
+        self.known.entry_ref(client).or_default()
     }
 
     fn forget(&mut self) {
@@ -86,21 +88,26 @@ impl Clients {
 
     /// How many different ones this policy refuses; at least so many, if not everybody is known.
     pub fn refused_count(&self, policy: usize) -> u64 {
-        self.known.values().filter(|client| client.refused[policy].count > 0).count() as u64
+        self.known.values().filter(|client| client.refused(policy).count > 0).count() as u64
     }
 
     /// Those whom this policy refuses most, the most refused first.
     pub fn most_refused(&self, policy: usize, most: usize) -> Vec<(&str, &Client)> {
-        let mut found: Vec<_> = self.known.iter().filter(|(_, client)| client.refused[policy].count > 0).collect();
+        let mut found: Vec<_> = self.known.iter().filter(|(_, client)| client.refused(policy).count > 0).collect();
         found.sort_unstable_by_key(|(name, client)| {
-            (std::cmp::Reverse((client.refused[policy].count, client.requests)), (*name).clone())
+            (std::cmp::Reverse((client.refused(policy).count, client.requests)), (*name).clone())
         });
         found.truncate(most);
-        found.into_iter().map(|(name, client)| (&**name, client)).collect()
+        found.into_iter().map(|(name, client)| (name.as_str(), client)).collect()
     }
 }
 
 impl Client {
+    /// What this policy refuses it.
+    pub fn refused(&self, policy: usize) -> Refused {
+        self.refused.get(policy).copied().unwrap_or_default()
+    }
+
     fn weight(&self) -> (u64, u64) {
         (self.refused.iter().map(|refused| refused.count).sum(), self.requests)
     }
@@ -123,8 +130,8 @@ mod tests {
         assert!(!clients.are_exact());
         assert!(clients.known.len() <= 2 * KEPT);
         let [("attacker", attacker)] = clients.most_refused(0, 10)[..] else { panic!("nobody else was refused") };
-        assert_eq!((attacker.requests, attacker.refused[0].count), (10, 10));
-        assert_eq!((attacker.refused[0].first, attacker.refused[0].last, attacker.refused[0].limit), (0, 9, 1));
+        assert_eq!((attacker.requests, attacker.refused(0).count), (10, 10));
+        assert_eq!((attacker.refused(0).first, attacker.refused(0).last, attacker.refused(0).limit), (0, 9, 1));
         assert_eq!((clients.refused_count(0), clients.refused_count(1)), (1, 0));
     }
 
@@ -134,6 +141,6 @@ mod tests {
         for (at, limit) in [2, 0, 2, 1, 2, 2, 0].into_iter().enumerate() {
             clients.refused("one", 3, limit, at as u64);
         }
-        assert_eq!(clients.most_refused(3, 1)[0].1.refused[3].limit, 2);
+        assert_eq!(clients.most_refused(3, 1)[0].1.refused(3).limit, 2);
     }
 }

@@ -20,16 +20,50 @@ struct Wanted<'a> {
     is_escaped: bool,
 }
 
+/// What stands in which place of a line: the next one mostly has the same fields in the same order, whose names need not be looked up.
+#[derive(Default)]
+pub(super) struct Layout {
+    fields: Vec<(Box<str>, Option<Use>)>,
+    place: usize,
+}
+
+/// Fields that are remembered.
+const MOST_FIELDS: usize = 64;
+
+impl Layout {
+    /// What the next field is good for.
+    fn of(&mut self, name: &str, names: &Names) -> Option<Use> {
+        let place = self.place;
+        self.place += 1;
+        match self.fields.get_mut(place) {
+            Some((known, what)) if **known == *name => *what,
+            Some(field) => {
+                *field = (name.into(), Use::of(name, names));
+                field.1
+            }
+            None => {
+                let what = Use::of(name, names);
+                if place < MOST_FIELDS {
+                    self.fields.push((name.into(), what));
+                }
+                what
+            }
+        }
+    }
+}
+
 /// Reads a line. `scratch` takes texts that are written with escapes.
 pub(super) fn read<'a>(
     line: &'a str,
     names: &Names,
+    layout: &mut Layout,
     moments: &mut Moments,
     scratch: &'a mut String,
 ) -> Result<Line<'a>, BadLine> {
     let mut wanted = Vec::with_capacity(12);
-    let mut scanner = Scanner { text: line, at: 0 };
-    scanner.object(names, 0, &mut wanted).ok_or(NOT_ONE)?;
+    layout.place = 0;
+    let mut scanner = Scanner { text: line, at: 0, names, layout };
+    scanner.object(0, &mut wanted).ok_or(NOT_ONE)?;
     if !scanner.rest().trim().is_empty() {
         return Err(NOT_ONE);
     }
@@ -59,12 +93,14 @@ fn unescape(wanted: &Wanted<'_>, scratch: &mut String) -> Option<Range<usize>> {
     Some(start..scratch.len())
 }
 
-struct Scanner<'a> {
+struct Scanner<'a, 'n> {
     text: &'a str,
     at: usize,
+    names: &'n Names,
+    layout: &'n mut Layout,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> Scanner<'a, '_> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -86,7 +122,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// An object. Its fields are looked at, and those of an object named `request` in it.
-    fn object(&mut self, names: &Names, depth: usize, wanted: &mut Vec<Wanted<'a>>) -> Option<()> {
+    fn object(&mut self, depth: usize, wanted: &mut Vec<Wanted<'a>>) -> Option<()> {
         self.take(b'{')?;
         self.blanks();
         if self.peek()? == b'}' {
@@ -96,19 +132,20 @@ impl<'a> Scanner<'a> {
         loop {
             self.take(b'"')?;
             let (name, _) = self.string()?;
+            let what = self.layout.of(name, self.names);
             self.take(b':')?;
             self.blanks();
             match self.peek()? {
-                b'{' if depth == 0 && name == "request" => self.object(names, 1, wanted)?,
+                b'{' if depth == 0 && name == "request" => self.object(1, wanted)?,
                 b'{' | b'[' => self.skip()?,
                 b'"' => {
                     self.at += 1;
                     let (text, is_escaped) = self.string()?;
-                    wanted.extend(Use::of(name, names).map(|what| Wanted { what, text, is_escaped }));
+                    wanted.extend(what.map(|what| Wanted { what, text, is_escaped }));
                 }
                 _ => {
                     let text = self.word()?;
-                    let what = Use::of(name, names).filter(|_| text != "null");
+                    let what = what.filter(|_| text != "null");
                     wanted.extend(what.map(|what| Wanted { what, text, is_escaped: false }));
                 }
             }
@@ -177,7 +214,8 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: impl FnOnce(Result<Line<'_>, BadLine>)) {
-        expect(read(text, &Names::default(), &mut Moments::default(), &mut String::new()));
+        let mut layout = Layout::default();
+        expect(read(text, &Names::default(), &mut layout, &mut Moments::default(), &mut String::new()));
     }
 
     /// As our own access log writes it: at the end of a request.
@@ -209,6 +247,22 @@ mod tests {
             let line = line.expect("a line");
             assert_eq!((line.path(), line.took, line.is_end, line.user), ("/café", Some(12_000_000), false, None));
         });
+    }
+
+    /// What is remembered of one line's fields is not held against the next one's.
+    #[test]
+    fn fields_may_stand_in_any_order() {
+        let (names, mut layout, mut moments) = (Names::default(), Layout::default(), Moments::default());
+        for (text, client, path) in [
+            (r#"{"time":1,"ip":"a","path":"/x"}"#, "a", "/x"),
+            (r#"{"path":"/y","time":1,"ip":"b"}"#, "b", "/y"),
+            (r#"{"time":1,"note":"c"}"#, "", "/"),
+            (r#"{"time":1,"ip":"d","path":"/z","note":1}"#, "d", "/z"),
+        ] {
+            let mut scratch = String::new();
+            let line = read(text, &names, &mut layout, &mut moments, &mut scratch).expect("a line");
+            assert_eq!((line.client, line.path()), (client, path), "{text}");
+        }
     }
 
     #[test]

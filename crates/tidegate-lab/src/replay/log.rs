@@ -101,7 +101,7 @@ impl Log {
 /// What reads lines of one form.
 enum Parser {
     Common,
-    Json,
+    Json(json::Layout),
     Csv(Columns),
 }
 
@@ -167,10 +167,13 @@ impl OneFile<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let Ok(text) = str::from_utf8(bytes) else {
-            self.read.lines += 1;
-            self.bad(BadLine::NotText);
-            return Ok(());
+        let text = match str::from_utf8(bytes) {
+            Ok(text) if bytes.len() <= LONGEST => text,
+            text => {
+                self.read.lines += 1;
+                self.bad(if text.is_ok() { BadLine::TooLong } else { BadLine::NotText });
+                return Ok(());
+            }
         };
         if self.parser.is_none() {
             let (parser, is_request) = self.parser_of(text, moments)?;
@@ -180,8 +183,8 @@ impl OneFile<'_> {
             }
         }
         self.read.lines += 1;
-        let read = match &self.parser {
-            Some(Parser::Json) => json::read(text, &self.log.names, moments, scratch),
+        let read = match &mut self.parser {
+            Some(Parser::Json(layout)) => json::read(text, &self.log.names, layout, moments, scratch),
             Some(Parser::Csv(columns)) => columns.read(text, moments),
             Some(Parser::Common) | None => common::read(text, moments),
         };
@@ -197,23 +200,27 @@ impl OneFile<'_> {
         let columns = || Columns::of(first, &self.log.names);
         let found = match self.log.format {
             Some(Format::Common) => Some((Parser::Common, true)),
-            Some(Format::Json) => Some((Parser::Json, true)),
+            Some(Format::Json) => Some((Parser::Json(json::Layout::default()), true)),
             Some(Format::Csv) => columns().map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
-            None if first.trim_start().starts_with('{') => Some((Parser::Json, true)),
+            None if first.trim_start().starts_with('{') => Some((Parser::Json(json::Layout::default()), true)),
             None if looks_common(first, moments) => Some((Parser::Common, true)),
             None => columns().map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
         };
         let Some(found) = found else {
             let line = self.line;
             return Err(if self.log.format == Some(Format::Csv) {
-                format!("line {line} has neither a time first nor names of columns, one of which is the time's; --field time=NAME says which")
+                format!(
+                    "line {line} has neither a time first nor names of columns, one of which is the time's; --field time=NAME says which"
+                )
             } else {
-                format!("line {line} is of no known form; common, combined, JSON and CSV are, and --format says which it is")
+                format!(
+                    "line {line} is of no known form; common, combined, JSON and CSV are, and --format says which it is"
+                )
             });
         };
         let format = match found.0 {
             Parser::Common => Format::Common,
-            Parser::Json => Format::Json,
+            Parser::Json(_) => Format::Json,
             Parser::Csv(_) => Format::Csv,
         };
         self.read.format.get_or_insert(format);

@@ -13,6 +13,9 @@ pub(super) struct Moments {
     /// A zone as it is written, and how many seconds it is ahead of UTC.
     zone: [u8; 5],
     ahead: i64,
+    /// The same of dates that are written `2000-10-10`.
+    iso_day: [u8; 10],
+    iso_begins: i64,
 }
 
 impl Moments {
@@ -45,6 +48,31 @@ impl Moments {
             _ => return None,
         };
         let seconds = u64::try_from(self.begins + seconds - ahead).ok()?;
+        seconds.checked_mul(SECOND)?.checked_add(fraction)
+    }
+}
+
+impl Moments {
+    /// Any other form, as [`any`] knows them.
+    pub(super) fn other(&mut self, text: &str) -> Option<u64> {
+        self.iso(text.as_bytes()).or_else(|| any(text))
+    }
+
+    /// `2026-01-19T16:30:05.125Z`, which most logs of JSON have.
+    fn iso(&mut self, text: &[u8]) -> Option<u64> {
+        let (day, rest) = text.strip_suffix(b"Z")?.split_first_chunk::<10>()?;
+        let [b'T', clock @ ..] = rest else { return None };
+        if *day != self.iso_day {
+            self.iso_begins = i64::try_from(unix_nanos(str::from_utf8(day).ok()?)? / i128::from(SECOND)).ok()?;
+            self.iso_day = *day;
+        }
+        let (clock, fraction) = clock.split_first_chunk::<8>()?;
+        let fraction = match fraction {
+            [] => 0,
+            [b'.', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => fraction_nanos(digits)?,
+            _ => return None,
+        };
+        let seconds = u64::try_from(self.iso_begins + seconds_of_day(clock)?).ok()?;
         seconds.checked_mul(SECOND)?.checked_add(fraction)
     }
 }
@@ -156,6 +184,13 @@ mod tests {
     fn plain_numbers_are_told_apart_by_their_size() {
         for text in ["1700158546", "1700158546000", "1700158546000000", "1700158546000000000", "2023-11-16T18:15:46Z"] {
             assert_eq!(any(text), Some(1_700_158_546 * SECOND), "{text}");
+            assert_eq!(Moments::default().other(text), Some(1_700_158_546 * SECOND), "{text}");
+        }
+        let mut moments = Moments::default();
+        for text in
+            ["2026-01-19T16:30:05.125Z", "2026-01-19T16:30:06Z", "2024-02-29T00:00:00.5Z", "2026-01-19T24:30:06Z"]
+        {
+            assert_eq!(moments.other(text), any(text), "the quick way and the other: {text}");
         }
         assert_eq!(any("1700158546.25"), Some(1_700_158_546 * SECOND + SECOND / 4));
         assert_eq!(any("1700158546250.5"), Some(1_700_158_546 * SECOND + SECOND / 4));

@@ -1,7 +1,6 @@
 //! Requests in the order in which they came. Logs are written when answers end, or tell only the second: both are put right here, within
 //! bounds.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -64,6 +63,8 @@ struct Held {
 pub(super) struct Order {
     held: Vec<Held>,
     texts: String,
+    /// Room for the next texts.
+    spare: String,
     newest: u64,
     reached: u64,
     /// When it is time to let some go.
@@ -82,16 +83,25 @@ impl Order {
     /// One more line; those whose turn has come go to `each`.
     pub(super) fn push(&mut self, line: &Line<'_>, each: &mut impl FnMut(&Request<'_>)) {
         self.has_fractions |= !line.time.is_multiple_of(SECOND);
-        let texts = [line.client, line.method, line.host, line.path(), line.user.unwrap_or(""), line.tier.unwrap_or("")];
+        let texts =
+            [line.client, line.method, line.host, line.path(), line.user.unwrap_or(""), line.tier.unwrap_or("")];
         let start = self.texts.len();
         let mut lengths = [0; TEXTS];
-        for (length, text) in lengths.iter_mut().zip(texts.into_iter().chain(line.headers.map(Option::unwrap_or_default)))
+        for (length, text) in
+            lengths.iter_mut().zip(texts.into_iter().chain(line.headers.map(Option::unwrap_or_default)))
         {
             self.texts.push_str(text);
             *length = text.len() as u32; // a line is far shorter
         }
-        let mut held =
-            Held { at: 0, written: line.time, took: line.took, is_end: line.is_end, ip: address(line.client), start, lengths };
+        let mut held = Held {
+            at: 0,
+            written: line.time,
+            took: line.took,
+            is_end: line.is_end,
+            ip: address(line.client),
+            start,
+            lengths,
+        };
         held.at = held.came(0);
         self.newest = self.newest.max(held.at);
         self.held.push(held);
@@ -133,28 +143,54 @@ impl Order {
             each(&held.request(self.reached, &self.texts));
         }
         // What is kept moves to the front.
-        let mut kept = String::with_capacity(rest.iter().map(Held::length).sum());
+        let mut kept = std::mem::take(&mut self.spare);
+        kept.clear();
         for held in rest {
             let start = kept.len();
             kept.push_str(&self.texts[held.start..held.start + held.length()]);
             held.start = start;
         }
-        self.texts = kept;
+        self.spare = std::mem::replace(&mut self.texts, kept);
         self.held.drain(..count);
     }
 
     /// Over each second, evenly, those that were written for it: more is not known of them.
     fn spread(&mut self) {
-        let mut counts: HashMap<u64, (u64, u64)> = HashMap::new();
+        let mut seconds = Seconds::default();
         for held in &self.held {
-            counts.entry(held.written).or_default().0 += 1;
+            seconds.of(held.written).all += 1;
         }
         for held in &mut self.held {
-            if let Some((all, before)) = counts.get_mut(&held.written) {
-                held.at = held.came(*before * SECOND / *all);
-                *before += 1;
-            }
+            let second = seconds.of(held.written);
+            held.at = held.came(second.before * SECOND / second.all);
+            second.before += 1;
         }
+    }
+}
+
+/// A second, how many were written for it, and how many of them have got their place.
+struct Second {
+    at: u64,
+    all: u64,
+    before: u64,
+}
+
+/// The few seconds of those that are held, found quickly: the next line's is mostly the last one's.
+#[derive(Default)]
+struct Seconds {
+    known: Vec<Second>,
+    last: usize,
+}
+
+impl Seconds {
+    fn of(&mut self, at: u64) -> &mut Second {
+        if self.known.get(self.last).is_none_or(|second| second.at != at) {
+            self.last = self.known.binary_search_by_key(&at, |second| second.at).unwrap_or_else(|place| {
+                self.known.insert(place, Second { at, all: 0, before: 0 });
+                place
+            });
+        }
+        &mut self.known[self.last]
     }
 }
 

@@ -14,22 +14,22 @@ impl Replay {
         let read = &self.read;
         let bad = |bad: &super::Bad| json!({"file": bad.file, "line": bad.line, "reason": bad.reason.to_string()});
         json!({
+            "format": "tidegate-lab-replay/1",
             "kind": "replay",
-            "version": 1,
-            "tidegate": env!("CARGO_PKG_VERSION"),
-            "created_at": created_at,
+            "version": env!("CARGO_PKG_VERSION"),
+            "createdAt": created_at,
             "log": {
                 "files": files,
                 "format": read.format.map(super::Format::name),
                 "lines": read.lines,
                 "requests": self.requests,
-                "bad_lines": read.bad_lines,
+                "badLines": read.bad_lines,
                 "bad": read.bad.iter().map(bad).collect::<Vec<_>>(),
                 "late": self.late,
                 "from": self.span.map(|(from, _)| seconds(from)),
                 "until": self.span.map(|(_, until)| seconds(until)),
                 "times": if self.is_spread { "seconds" } else { "exact" },
-                "is_spread": self.is_spread,
+                "isSpread": self.is_spread,
                 "lacks": self.lacks,
             },
             "step": self.rows.step(),
@@ -37,10 +37,10 @@ impl Replay {
             "offered": self.rows.column(0).collect::<Vec<_>>(),
             "policies": (0..self.policies.len()).map(|place| self.policy(place)).collect::<Vec<_>>(),
             "differences": self.differences.map(|found| json!({
-                "both_admit": found.both_admit,
-                "only_first_refuses": found.only_first_refuses,
-                "only_second_refuses": found.only_second_refuses,
-                "both_refuse": found.both_refuse,
+                "bothAdmit": found.both_admit,
+                "onlyFirstRefuses": found.only_first_refuses,
+                "onlySecondRefuses": found.only_second_refuses,
+                "bothRefuse": found.both_refuse,
             })),
             "suggestion": suggestion.map(Suggestion::to_json),
         })
@@ -57,17 +57,17 @@ impl Replay {
                 "admitted": totals.admitted,
                 "refused": totals.refused,
                 "watched": totals.watched,
-                "no_route": totals.no_route,
+                "noRoute": totals.no_route,
                 "lacking": totals.lacking,
                 "local": totals.local,
                 "delayed": totals.delayed,
-                "longest_wait": totals.longest_wait.as_secs_f64(),
+                "longestWait": totals.longest_wait.as_secs_f64(),
             },
             "refused": self.rows.column(policy.column).collect::<Vec<_>>(),
             "limits": (0..policy.limits.len()).map(|limit| self.limit(policy, limit)).collect::<Vec<_>>(),
             "routes": policy.routes.iter().map(|(name, requests, refused)| json!({"name": name, "requests": requests, "refused": refused})).collect::<Vec<_>>(),
             "clients": self.clients.most_refused(place, MOST_CLIENTS).into_iter().map(|(name, client)| {
-                let refused = client.refused[place];
+                let refused = client.refused(place);
                 json!({
                     "client": name,
                     "requests": client.requests,
@@ -77,8 +77,8 @@ impl Replay {
                     "last": seconds(refused.last),
                 })
             }).collect::<Vec<_>>(),
-            "clients_refused": self.clients.refused_count(place),
-            "clients_are_exact": self.clients.are_exact(),
+            "clientsRefused": self.clients.refused_count(place),
+            "clientsAreExact": self.clients.are_exact(),
             "worst": self.worst(policy).map(|(at, offered, refused)| json!({"at": at, "offered": offered, "refused": refused})),
         })
     }
@@ -90,7 +90,7 @@ impl Replay {
             "algorithm": limit.numbers.algorithm().name(),
             "numbers": numbers_json(&limit.numbers),
             "key": limit.key,
-            "is_watching": limit.is_watching,
+            "isWatching": limit.is_watching,
             "asked": policy.asked[place],
             "refused": policy.refused_by[place],
             "series": self.rows.column(policy.column + 1 + place).collect::<Vec<_>>(),
@@ -122,7 +122,7 @@ impl Suggestion {
         };
         json!({
             "share": self.share,
-            "refused_share": self.refused_share,
+            "refusedShare": self.refused_share,
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
             "yaml": self.yaml(),
         })

@@ -89,7 +89,10 @@ mod tests {
         assert!(rows.len() <= MOST_ROWS, "{}", rows.len());
         assert_eq!((rows.step(), rows.start()), (300, Some(0)));
         assert_eq!((rows.column(1).sum::<u64>(), rows.column(0).sum::<u64>()), (expected, 0));
-        assert!(rows.column(1).skip(1).take(600).all(|count| count == 100), "each as if it had been counted so at once");
+        assert!(
+            rows.column(1).skip(1).take(600).all(|count| count == 100),
+            "each as if it had been counted so at once"
+        );
     }
 
     #[test]

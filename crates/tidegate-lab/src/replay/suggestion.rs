@@ -56,11 +56,12 @@ pub fn suggest(
     let mut best: Option<Suggestion> = None;
     for _ in 0..ROUNDS {
         let Some(found) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
-        let replay = replay_with(recording, std::slice::from_ref(policy), &found, is_stopped)?;
+        let numbers = found.iter().map(|(limit, numbers)| (limit.name.clone(), numbers.clone())).collect();
+        let replay = replay_with(recording, std::slice::from_ref(policy), &numbers, is_stopped)?;
         if is_stopped.load(Relaxed) {
             return Ok(None);
         }
-        let suggestion = Suggestion::of(share, &found, replay.requests, &replay.policies[0]);
+        let suggestion = Suggestion::of(share, found, replay.requests, &replay.policies[0]);
         let refused = suggestion.refused_share;
         best = Some(suggestion);
         if refused <= share {
@@ -73,11 +74,11 @@ pub fn suggest(
 }
 
 impl Suggestion {
-    fn of(share: f64, found: &BTreeMap<String, LimitNumbers>, requests: u64, replayed: &Replayed) -> Self {
-        let limits = replayed.limits.iter().enumerate().filter_map(|(place, limit)| {
-            let numbers = found.get(&limit.name)?.clone();
+    fn of(share: f64, found: Vec<(LimitFacts, LimitNumbers)>, requests: u64, replayed: &Replayed) -> Self {
+        let limits = found.into_iter().filter_map(|(limit, numbers)| {
+            let place = replayed.limits.iter().position(|known| known.name == limit.name)?;
             let (asked, refused) = (replayed.asked[place], replayed.refused_by[place]);
-            Some(Suggested { limit: limit.clone(), numbers, asked, refused })
+            Some(Suggested { limit, numbers, asked, refused })
         });
         // Limits that only watch are to refuse no more than others.
         let refused = replayed.totals.refused + replayed.totals.watched;
@@ -132,7 +133,7 @@ fn search(
     policy: &Policy,
     share: f64,
     is_stopped: &AtomicBool,
-) -> Result<Option<BTreeMap<String, LimitNumbers>>, String> {
+) -> Result<Option<Vec<(LimitFacts, LimitNumbers)>>, String> {
     let settings = Settings::check(&policy.config).map_err(|error| format!("{}: {error}", policy.name))?;
     let rehearsal: Rehearsal<()> = Rehearsal::new(settings, &BTreeMap::new())?;
     let mut brackets: Vec<Bracket> = rehearsal.limits().into_iter().map(Bracket::new).collect();
@@ -155,7 +156,7 @@ fn search(
         brackets.iter_mut().for_each(|bracket| bracket.narrow(share));
     }
     let found = brackets.into_iter().filter(|bracket| bracket.asked > 0);
-    Ok(Some(found.filter_map(|bracket| Some((bracket.limit.name, bracket.enough?))).collect()))
+    Ok(Some(found.filter_map(|bracket| Some((bracket.limit, bracket.enough?))).collect()))
 }
 
 /// Between which scales a limit's numbers are to be found.
@@ -167,6 +168,7 @@ struct Bracket {
     high: f64,
     enough: Option<LimitNumbers>,
     tries: Vec<Try>,
+    /// About how many requests, in the last reading in which something was tried.
     asked: u64,
 }
 
@@ -219,7 +221,7 @@ impl Bracket {
         let ratio = self.high / self.low;
         let mut before = self.enough.as_ref().map(LimitNumbers::relevant);
         self.tries.clear();
-        if ratio < CLOSE || (self.asked == 0 && self.enough.is_some()) {
+        if ratio < CLOSE {
             return;
         }
         // From the largest, so that the same numbers are tried once, at their largest scale.
@@ -231,10 +233,15 @@ impl Bracket {
                 self.tries.push(Try { scale, numbers, keys, refused: 0, ends: BinaryHeap::new() });
             }
         }
-        self.asked = 0;
+        if !self.tries.is_empty() {
+            self.asked = 0;
+        }
     }
 
     fn ask(&mut self, key: Key, at: u64, took: u64) {
+        if self.tries.is_empty() {
+            return;
+        }
         self.asked += 1;
         let now = Timestamp::from_nanos(at);
         for tried in &mut self.tries {

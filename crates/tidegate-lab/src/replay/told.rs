@@ -2,7 +2,7 @@
 
 use super::fields::{MOST_HEADERS, Names, Role, span};
 use super::line::{BadLine, Line, request_line, told};
-use super::moments::{self, Moments};
+use super::moments::Moments;
 
 /// The texts of a line's fields, by what they tell. Of several that tell the same the first counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +64,7 @@ impl<'a> Told<'a> {
     /// The request. `is_log`: a line was written when its answer had ended, as logs are, so that a time that is not said to be the start is the end.
     pub(super) fn line(&self, is_log: bool, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
         let written = self.start.or(self.time).ok_or(BadLine::NoTime)?;
-        let time = moments::any(written).or_else(|| moments.common(written.as_bytes())).ok_or(BadLine::Time)?;
+        let time = moments.other(written).or_else(|| moments.common(written.as_bytes())).ok_or(BadLine::Time)?;
         let took = self.took.and_then(|(text, unit)| span(text, unit));
         let mut line = Line {
             time,

@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use tidegate_gateway::config;
-use tidegate_lab::replay::{
-    Format, Log, MOST_POLICIES, Names, Policy, Recording, Replay, Suggestion, replay, suggest,
-};
+use tidegate_lab::replay::{Format, Log, MOST_POLICIES, Names, Policy, Recording, Replay, Suggestion, replay, suggest};
 use tidegate_serve::Utc;
 
 use super::live::{STOPPED, stop_on_interrupt};

@@ -306,3 +306,23 @@ fn whoever_leaves_while_the_advice_is_made_has_taught_something_all_the_same() {
         return;
     }
 }
+
+#[test]
+fn what_is_expected_of_each_series_can_be_read() {
+    let forecaster = Forecaster::start(&["--capacity", "400"]);
+    let read = || forecaster.ask("GET", "/v1/forecast", "").json();
+    assert_eq!(read(), json!({ "forecasts": [] }), "of nothing nothing is expected");
+    forecaster.tell(&spikes(90));
+    let told = read();
+    let forecast = &told["forecasts"][0];
+    // The next spike begins five seconds after the last snapshot.
+    let of = |level: &str, second: usize| forecast[level][second].as_f64().unwrap_or_else(|| panic!("{told}"));
+    for second in [7, 8, 9] {
+        assert!(of("middle", second) > 200.0, "{second}: {told}");
+    }
+    for second in 0..60 {
+        assert!(of("low", second) <= of("middle", second) && of("middle", second) <= of("high", second), "{told}");
+    }
+    assert_eq!((&forecast["step"], forecast["low"].as_array().map(Vec::len)), (&json!(1), Some(60)));
+    assert!(of("middle", 0) < 120.0, "{told}");
+}

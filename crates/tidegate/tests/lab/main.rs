@@ -7,4 +7,5 @@ mod harness;
 mod outcome;
 
 mod live;
+mod replay;
 mod simulate;

@@ -34,8 +34,7 @@ pub(super) fn of(found: &Replay, has_colours: bool) -> String {
             ("only the second refuses", differences.only_second_refuses),
             ("both refuse", differences.both_refuse),
         ] {
-            let _infallible =
-                writeln!(page, "  {what:<26}{:>14}{:>11}", grouped(count), share(count, found.requests));
+            let _infallible = writeln!(page, "  {what:<26}{:>14}{:>11}", grouped(count), share(count, found.requests));
         }
     }
     page
@@ -157,8 +156,10 @@ fn limits(policy: &Replayed) -> String {
     let name = policy.limits.iter().map(|limit| limit.name.len()).max().unwrap_or(0).max(5) + 2;
     let wide = (0..policy.limits.len()).map(|place| numbers(place).len()).max().unwrap_or(0).max(7) + 2;
     let key = policy.limits.iter().map(|limit| limit.key.len()).max().unwrap_or(0).max(3) + 2;
-    let mut page =
-        format!("  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}\n", "limit", "numbers", "key", "asked", "refused", "share");
+    let mut page = format!(
+        "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}\n",
+        "limit", "numbers", "key", "asked", "refused", "share"
+    );
     for (place, limit) in policy.limits.iter().enumerate() {
         let (asked, refused) = (policy.asked[place], policy.refused_by[place]);
         let watching = if limit.is_watching { "  only watches" } else { "" };
@@ -202,10 +203,12 @@ fn clients(found: &Replay, place: usize, policy: &Replayed) -> String {
     }
     let shown: Vec<String> = most.iter().map(|(name, _)| printable(name)).collect();
     let name = shown.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(12) + 2;
-    let mut page =
-        format!("\n  {:<name$}{:>12}{:>12}{:>11}  {:<16}{}\n", "most refused", "requests", "refused", "share", "limit", "from, until");
+    let mut page = format!(
+        "\n  {:<name$}{:>12}{:>12}{:>11}  {:<16}{}\n",
+        "most refused", "requests", "refused", "share", "limit", "from, until"
+    );
     for ((_, client), shown) in most.iter().zip(&shown) {
-        let refused = client.refused[place];
+        let refused = client.refused(place);
         let _infallible = writeln!(
             page,
             "  {shown:<name$}{:>12}{:>12}{:>11}  {:<16}{}, {}",
