@@ -1,5 +1,5 @@
 /** Numbers for people. What is not known is a dash, never NaN. */
-import type { Num } from "./data";
+import type { Num } from "./json";
 
 export const UNKNOWN = "–";
 const SPACE = "\u00a0";
