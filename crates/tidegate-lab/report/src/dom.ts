@@ -1,5 +1,7 @@
 /** Elements from code. Text goes in as text nodes only, so that nothing in the data can become markup. */
 
+import { clip } from "./format";
+
 export type Child = Node | string | null | false | undefined | Child[];
 
 type Attributes = Record<string, string | number | boolean | null | undefined | ((event: Event) => void)>;
@@ -32,6 +34,12 @@ function append(parent: Element, children: Child[]): void {
     if (Array.isArray(child)) append(parent, child);
     else if (child !== null && child !== undefined && child !== false) parent.append(child);
   }
+}
+
+/** A text that others wrote: cut where it is long, and no matter which way its letters run. */
+export function foreign(text: string, most?: number): HTMLElement {
+  const shown = clip(text, most);
+  return el("bdi", { class: "foreign", title: shown !== text && clip(text, 2000) }, shown);
 }
 
 /** Text that only screen readers get. */

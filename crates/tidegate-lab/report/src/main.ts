@@ -2,8 +2,11 @@
 import "./style.css";
 import { readReport } from "./data";
 import { el } from "./dom";
+import { object } from "./json";
 import { masthead } from "./masthead";
 import { show } from "./page";
+import { readReplay } from "./replay/data";
+import { replayPage } from "./replay/page";
 import { reportPage } from "./report";
 import { followTheme } from "./theme";
 
@@ -22,7 +25,7 @@ if (json === "" || json.startsWith("/*")) {
   } catch (error) {
     nothing("The data in this report can't be read.", String(error));
   }
-  if (parsed !== undefined) show(app, reportPage(readReport(parsed)));
+  if (parsed !== undefined) show(app, object(parsed).kind === "replay" ? replayPage(readReplay(parsed)) : reportPage(readReport(parsed)));
 }
 
 function nothing(title: string, text: string): void {

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { fill, sample, template } from "../sample/make-sample.mjs";
+import { sample } from "../sample/make-sample.mjs";
+import { fill, template } from "../sample/template.mjs";
 import { launch } from "./browser.mjs";
 
 const PHONE = { width: 390, height: 844 };
