@@ -36,10 +36,13 @@ function append(parent: Element, children: Child[]): void {
   }
 }
 
+/** Letters that a cell of a table takes in one line. */
+const SHORT = 40;
+
 /** A text that others wrote: cut where it is long, and no matter which way its letters run. */
 export function foreign(text: string, most?: number): HTMLElement {
   const shown = clip(text, most);
-  return el("bdi", { class: "foreign", title: shown !== text && clip(text, 2000) }, shown);
+  return el("bdi", { class: text.length > SHORT ? "foreign" : "foreign short", title: shown !== text && clip(text, 2000) }, shown);
 }
 
 /** Text that only screen readers get. */
