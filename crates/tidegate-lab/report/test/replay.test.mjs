@@ -34,8 +34,9 @@ describe("the replay", () => {
     visit(path, {}, async (tab) => {
       const verdict = await tab.locator("h1").innerText();
       for (const { name, totals } of policies) {
+        if (totals.requests === 0) continue;
         assert.ok(verdict.includes(clip(name, 60)), verdict);
-        if (totals.requests > 0) assert.ok(verdict.includes(totals.refused === 0 ? "none" : count(totals.refused)), verdict);
+        assert.ok(verdict.includes(totals.refused === 0 ? "none" : count(totals.refused)), verdict);
       }
       if (replay.log.requests > 0) assert.ok(verdict.includes(count(replay.log.requests)), verdict);
       assert.ok((await tab.title()).includes(verdict.slice(0, 40)));
@@ -59,13 +60,15 @@ describe("the replay", () => {
 
   test("says what of the log can't be read and what it lacks, and every note", () =>
     visit(path, {}, async (tab) => {
-      const text = await says(tab);
+      // As a browser shows white space, whatever a log has.
+      const plain = (text) => text.replace(/\s+/g, " ").trim();
+      const text = plain(await says(tab));
       const { bad_lines, bad, late, lacks } = replay.log;
       if (bad_lines > 0) assert.ok(text.includes(`${count(bad_lines)} line`));
       if (late > 0) assert.match(text, new RegExp(`${count(late)} lines? (is|are) further out of order`));
-      for (const one of bad) assert.ok(text.includes(clip(one.reason, 300)), one.reason);
+      for (const one of bad) assert.ok(text.includes(plain(clip(one.reason, 300))), one.reason);
       for (const one of lacks) assert.ok(text.includes(one), one);
-      for (const note of policies.flatMap((policy) => policy.notes)) assert.ok(text.includes(clip(note, 600)), note);
+      for (const note of policies.flatMap((policy) => policy.notes)) assert.ok(text.includes(plain(clip(note, 600))), note);
     }));
 
   test("has tables of limits, routes and clients for every policy", () =>
