@@ -26,7 +26,7 @@ const GATEWAY = {
   limits: [
     { name: "per-ip", ...token(20, 2), ...byIp },
     { name: "login", ...sliding(10, 60), ...byIp, routes: ["login"] },
-    { name: "search-total", ...gcra(1, 6), ...byRoute, routes: ["search"], is_watching: true },
+    { name: "search-total", ...gcra(1, 6), ...byRoute, routes: ["search"], isWatching: true },
   ],
 };
 const STRICT = {
@@ -88,7 +88,7 @@ function replay(policy, all) {
       if (limit.kept.get(key)(request.t, 1) !== null) continue;
       limit.refused += 1;
       limit.series[row] += 1;
-      if (limit.is_watching) wouldBe = true;
+      if (limit.isWatching) wouldBe = true;
       else { by = limit.name; break; }
     }
     refusals.push(by);
@@ -109,12 +109,12 @@ function result(policy, all, offered, ran) {
   const clients = [...ran.clients.values()].filter((client) => client.refused > 0).sort((a, b) => b.refused - a.refused);
   return {
     name: policy.name, notes: policy.notes,
-    totals: { requests: all.length, admitted: all.length - count, refused: count, watched: ran.watched, no_route: 0, lacking: 0, delayed: 0, longest_wait: 0 },
+    totals: { requests: all.length, admitted: all.length - count, refused: count, watched: ran.watched, noRoute: 0, lacking: 0, delayed: 0, longestWait: 0 },
     refused: ran.refused,
-    limits: ran.limits.map(({ name, algorithm, numbers, key, is_watching = false, asked, refused, series }) => ({ name, algorithm, numbers, key, is_watching, asked, refused, series })),
+    limits: ran.limits.map(({ name, algorithm, numbers, key, isWatching = false, asked, refused, series }) => ({ name, algorithm, numbers, key, isWatching, asked, refused, series })),
     routes: [...ran.routes.values()].sort((a, b) => b.requests - a.requests),
     clients: clients.slice(0, LISTED).map(({ by, ...client }) => ({ ...client, limit: Object.entries(by).sort(([, a], [, b]) => b - a)[0][0] })),
-    clients_refused: clients.length, clients_are_exact: true,
+    clientsRefused: clients.length, clientsAreExact: true,
     worst: count === 0 ? null : { at: START + worst * STEP, offered: offered[worst], refused: ran.refused[worst] },
   };
 }
@@ -128,7 +128,7 @@ function suggestion(policy, all, share) {
     const [{ name, key, asked, refused }] = ran.limits;
     if (refused / asked > share) continue;
     return {
-      share, refused_share: ran.refusals.filter((by) => by !== null).length / all.length,
+      share, refusedShare: ran.refusals.filter((by) => by !== null).length / all.length,
       limits: [{ name, key, from, to, asked, refused, share: refused / asked }],
       yaml: `limits:\n  ${name}:\n    key: ${key}\n    algorithm: token\n    capacity: ${to.capacity}\n    fillRate: ${to.fillRate}\n`,
     };
@@ -147,11 +147,11 @@ export function replaySample() {
     { file: "access.log", line: 4_021, reason: "it is no line of this format: “\\x16\\x03\\x01\\x02” stands where a request should" },
   ];
   return {
-    kind: "replay", version: 1, tidegate: "0.1.0", created_at: "2023-11-21T09:00:00Z",
-    log: { files: ["access.log.1", "access.log"], format: "combined", lines: all.length + 56, requests: all.length, bad_lines: 56, bad, late: 3, from: START + all[0].t, until: START + all.at(-1).t, times: "seconds", is_spread: true, lacks: ["host"] },
+    kind: "replay", format: "tidegate-lab-replay/1", version: "0.1.0", createdAt: "2023-11-21T09:00:00Z",
+    log: { files: ["access.log.1", "access.log"], format: "combined", lines: all.length + 56, requests: all.length, badLines: 56, bad, late: 3, from: START + all[0].t, until: START + all.at(-1).t, times: "seconds", isSpread: true, lacks: ["host"] },
     step: STEP, start: START, offered,
     policies: [GATEWAY, STRICT].map((policy, i) => result(policy, all, offered, ran[i])),
-    differences: { both_admit: both(false, false), only_first_refuses: both(true, false), only_second_refuses: both(false, true), both_refuse: both(true, true) },
+    differences: { bothAdmit: both(false, false), onlyFirstRefuses: both(true, false), onlySecondRefuses: both(false, true), bothRefuse: both(true, true) },
     suggestion: suggestion(GATEWAY, all, 0.001),
   };
 }

@@ -46,16 +46,16 @@ describe("the replay", () => {
   test("has the policies side by side", () =>
     visit(path, {}, async (tab) => {
       const figures = new Map((await cells(tab.locator("table.policies"))).map(([name, ...values]) => [name, values]));
-      for (const [name, key] of [["Requests", "requests"], ["Admitted", "admitted"], ["Refused", "refused"], ["Only watched", "watched"], ["Without a key", "lacking"], ["Without a route", "no_route"], ["Delayed", "delayed"]]) {
+      for (const [name, key] of [["Requests", "requests"], ["Admitted", "admitted"], ["Refused", "refused"], ["Only watched", "watched"], ["Without a key", "lacking"], ["Without a route", "noRoute"], ["Delayed", "delayed"]]) {
         policies.forEach(({ totals }, i) => assertShows(figures.get(name)[i], totals[key], name));
       }
     }));
 
   test("has what two policies decide differently", { skip: !replay.differences }, () =>
     visit(path, {}, async (tab) => {
-      const { both_admit, only_first_refuses, only_second_refuses, both_refuse } = replay.differences;
+      const { bothAdmit, onlyFirstRefuses, onlySecondRefuses, bothRefuse } = replay.differences;
       const shown = await all(tab, ".differences td b");
-      [both_admit, only_second_refuses, only_first_refuses, both_refuse].forEach((value, i) => assertShows(shown[i], value, `cell ${i}`));
+      [bothAdmit, onlySecondRefuses, onlyFirstRefuses, bothRefuse].forEach((value, i) => assertShows(shown[i], value, `cell ${i}`));
     }));
 
   test("says what of the log can't be read and what it lacks, and every note", () =>
@@ -63,8 +63,8 @@ describe("the replay", () => {
       // As a browser shows white space, whatever a log has.
       const plain = (text) => text.replace(/\s+/g, " ").trim();
       const text = plain(await says(tab));
-      const { bad_lines, bad, late, lacks } = replay.log;
-      if (bad_lines > 0) assert.ok(text.includes(`${count(bad_lines)} line`));
+      const { badLines, bad, late, lacks } = replay.log;
+      if (badLines > 0) assert.ok(text.includes(`${count(badLines)} line`));
       if (late > 0) assert.match(text, new RegExp(`${count(late)} lines? (is|are) further out of order`));
       for (const one of bad) assert.ok(text.includes(plain(clip(one.reason, 300))), one.reason);
       for (const one of lacks) assert.ok(text.includes(one), one);
@@ -81,7 +81,7 @@ describe("the replay", () => {
         limits.forEach(([name, , numbers, , asked, refused], k) => {
           const limit = policy.limits[k];
           assert.ok(name.startsWith(clip(limit.name, 60)));
-          assert.equal(name.endsWith("only watches"), limit.is_watching);
+          assert.equal(name.endsWith("only watches"), limit.isWatching);
           for (const [key, value] of Object.entries(limit.numbers)) assert.ok(numbers.includes(`${key} ${value}`), numbers);
           assertShows(asked, limit.asked, name);
           assertShows(refused, limit.refused, name);
@@ -198,10 +198,10 @@ describe("whatever a replay's data are", () => {
 
   test("one policy is told in a whole sentence", () =>
     visit(file("replay-one.html", (data) => ({ ...data, policies: data.policies.slice(0, 1), differences: null })), {}, async (tab) => {
-      const { totals, clients_refused } = replaySample().policies[0];
+      const { totals, clientsRefused } = replaySample().policies[0];
       const verdict = await tab.locator("h1").innerText();
       assert.ok(verdict.startsWith(`gateway.yaml would have refused ${count(totals.refused)} of ${count(totals.requests)} requests (`), verdict);
-      assert.match(verdict, new RegExp(`from ${clients_refused} clients; the worst 10 minutes began \\w{3} \\d+ Nov \\d\\d:\\d0 UTC`));
+      assert.match(verdict, new RegExp(`from ${clientsRefused} clients; the worst 10 minutes began \\w{3} \\d+ Nov \\d\\d:\\d0 UTC`));
       assert.equal(await tab.locator(".differences").count(), 0);
       assert.equal(await tab.locator("[data-chart]").count(), 2);
       assert.equal(await tab.locator("[data-chart=traffic-0] figcaption strong").innerText(), "Traffic");
@@ -217,7 +217,7 @@ describe("whatever a replay's data are", () => {
 
   test("a policy that refuses nothing says so, without empty charts and tables", () => {
     const quiet = (policy) => ({
-      ...policy, refused: policy.refused.map(() => 0), clients: [], clients_refused: 0, worst: null,
+      ...policy, refused: policy.refused.map(() => 0), clients: [], clientsRefused: 0, worst: null,
       totals: { ...policy.totals, refused: 0, watched: 0, admitted: policy.totals.requests },
       limits: policy.limits.map((limit) => ({ ...limit, refused: 0, series: limit.series.map(() => 0) })),
     });
@@ -258,12 +258,12 @@ describe("whatever a replay's data are", () => {
 
   for (const [name, data] of Object.entries({
     nothing: { kind: "replay" },
-    nulls: { kind: "replay", version: 1, log: null, step: null, start: null, offered: null, policies: null, differences: null, suggestion: null },
-    "odd shapes": { kind: "replay", version: 1, log: [], step: "x", offered: {}, policies: [{}, null, "x", { limits: [{}, null], routes: [null], clients: [{}], totals: [], refused: "x", worst: [] }], differences: 7, suggestion: {} },
-    "no requests": { kind: "replay", version: 1, log: { requests: 0, lines: 0, bad_lines: 0 }, step: 60, start: 0, offered: [], policies: [{ name: "a.yaml", totals: { requests: 0, refused: 0 }, refused: [] }] },
-    "one row": { kind: "replay", version: 1, step: 1, start: 1_699_920_000, offered: [5], policies: [{ name: "a.yaml", totals: { requests: 5, refused: 2 }, refused: [2], limits: [{ name: "l", refused: 2, series: [2] }] }] },
-    "rows without a time": { kind: "replay", version: 1, offered: [5, 6, 7], policies: [{ name: "a.yaml", refused: [2, 0, null] }] },
-    "times beyond any calendar": { kind: "replay", version: 1, log: { from: 1e300, until: -1e300 }, step: 1e300, start: 1e15, offered: [5, 6], policies: [{ name: "a.yaml", refused: [2, 0], clients: [{ client: "c", first: 1e200, last: -1e200 }], worst: { at: 1e200 } }] },
+    nulls: { kind: "replay", format: "tidegate-lab-replay/1", log: null, step: null, start: null, offered: null, policies: null, differences: null, suggestion: null },
+    "odd shapes": { kind: "replay", format: "tidegate-lab-replay/1", log: [], step: "x", offered: {}, policies: [{}, null, "x", { limits: [{}, null], routes: [null], clients: [{}], totals: [], refused: "x", worst: [] }], differences: 7, suggestion: {} },
+    "no requests": { kind: "replay", format: "tidegate-lab-replay/1", log: { requests: 0, lines: 0, badLines: 0 }, step: 60, start: 0, offered: [], policies: [{ name: "a.yaml", totals: { requests: 0, refused: 0 }, refused: [] }] },
+    "one row": { kind: "replay", format: "tidegate-lab-replay/1", step: 1, start: 1_699_920_000, offered: [5], policies: [{ name: "a.yaml", totals: { requests: 5, refused: 2 }, refused: [2], limits: [{ name: "l", refused: 2, series: [2] }] }] },
+    "rows without a time": { kind: "replay", format: "tidegate-lab-replay/1", offered: [5, 6, 7], policies: [{ name: "a.yaml", refused: [2, 0, null] }] },
+    "times beyond any calendar": { kind: "replay", format: "tidegate-lab-replay/1", log: { from: 1e300, until: -1e300 }, step: 1e300, start: 1e15, offered: [5, 6], policies: [{ name: "a.yaml", refused: [2, 0], clients: [{ client: "c", first: 1e200, last: -1e200 }], worst: { at: 1e200 } }] },
   })) {
     test(`${name}: a page comes out`, () =>
       visit(page("replay-odd.html", data), {}, async (tab) => {
@@ -277,10 +277,10 @@ describe("whatever a replay's data are", () => {
   }
 
   test("many lines that can't be read are a warning at the top", () =>
-    visit(file("replay-bad.html", (data) => ({ ...data, log: { ...data.log, lines: 100, bad_lines: 40 } })), {}, async (tab) => assert.match(await tab.locator("header .warning").innerText(), /^40.0\s% of the log's lines can't be read/)));
+    visit(file("replay-bad.html", (data) => ({ ...data, log: { ...data.log, lines: 100, badLines: 40 } })), {}, async (tab) => assert.match(await tab.locator("header .warning").innerText(), /^40.0\s% of the log's lines can't be read/)));
 
-  test("a replay of another version says so", () =>
-    visit(file("replay-version.html", (data) => ({ ...data, version: 9 })), {}, async (tab) => assert.match(await tab.locator("main > .warning").innerText(), /version is 9/)));
+  test("a replay of another format says so", () =>
+    visit(file("replay-version.html", (data) => ({ ...data, format: "other/9" })), {}, async (tab) => assert.match(await tab.locator("main > .warning").innerText(), /format is “other\/9”/)));
 
   test("without a clipboard the configuration is selected to be copied", () =>
     visit(file("replay-clipboard.html", (data) => data), {}, async (tab) => {

@@ -22,9 +22,9 @@ export function comparison(replay: Replay, show: (seconds: number) => void): HTM
     ["which began (UTC)", ({ worst }) => (worst === null || rows.time === null ? format.UNKNOWN : when(worst.at, moment(worst.at, rows.time.step), show))],
     count("Only watched", "watched"),
     count("Without a key", "lacking"),
-    count("Without a route", "no_route"),
+    count("Without a route", "noRoute"),
     count("Delayed", "delayed"),
-    ["Longest wait", ({ totals }) => format.duration(totals.longest_wait)],
+    ["Longest wait", ({ totals }) => format.duration(totals.longestWait)],
   ];
   const heads = [{ name: spoken("Figure") as Child }, ...policies.map((policy) => ({ name: policies.length > 1 ? el("a", { href: `#${policy.anchor}` }, foreign(policy.name, 60)) : foreign(policy.name, 60), number: true }))];
   return el(
@@ -43,7 +43,7 @@ function when(at: number, text: string, show: (seconds: number) => void): HTMLEl
 function differences(of: Differences, policies: Policy[]): HTMLElement {
   const [first, second] = policies.map((policy) => format.clip(policy.name, 40));
   const all = Object.values(of).reduce<Num>((sum, value) => (sum === null || value === null ? null : sum + value), 0);
-  const differ = of.only_first_refuses === null || of.only_second_refuses === null ? null : of.only_first_refuses + of.only_second_refuses;
+  const differ = of.onlyFirstRefuses === null || of.onlySecondRefuses === null ? null : of.onlyFirstRefuses + of.onlySecondRefuses;
   const cell = (value: Num, look: string) => el("td", { class: `number ${look}` }, el("b", {}, format.count(value)), " ", el("small", {}, format.share(value, all)));
   return el(
     "div",
@@ -59,8 +59,8 @@ function differences(of: Differences, policies: Policy[]): HTMLElement {
         el(
           "tbody",
           {},
-          el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " admits"), cell(of.both_admit, "same"), cell(of.only_second_refuses, "differs")),
-          el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " refuses"), cell(of.only_first_refuses, "differs"), cell(of.both_refuse, "same")),
+          el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " admits"), cell(of.bothAdmit, "same"), cell(of.onlySecondRefuses, "differs")),
+          el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " refuses"), cell(of.onlyFirstRefuses, "differs"), cell(of.bothRefuse, "same")),
         ),
       ),
     ),

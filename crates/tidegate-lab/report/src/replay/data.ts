@@ -1,11 +1,11 @@
 /** A replay's data, checked: what one or more policies would have done to the requests of a log. */
 import { anchors, column, longest, num, numbers, object, objects, optional, text, texts, type Num, type Raw } from "../json";
 
-/** The version that this page is written for. */
-export const VERSION = 1;
+/** What this page is written for. */
+export const FORMAT = "tidegate-lab-replay/1";
 
 export interface Replay {
-  version: Num;
+  format: string;
   tidegate: string;
   createdAt: string | null;
   log: Log;
@@ -70,7 +70,7 @@ export interface Limit {
   series: Num[] | null;
 }
 
-const DIFFERENCES = ["both_admit", "only_first_refuses", "only_second_refuses", "both_refuse"] as const;
+const DIFFERENCES = ["bothAdmit", "onlyFirstRefuses", "onlySecondRefuses", "bothRefuse"] as const;
 export type Differences = Record<(typeof DIFFERENCES)[number], Num>;
 
 export interface Suggestion {
@@ -80,7 +80,7 @@ export interface Suggestion {
   yaml: string;
 }
 
-const TOTALS = ["requests", "admitted", "refused", "watched", "no_route", "lacking", "delayed", "longest_wait"] as const;
+const TOTALS = ["requests", "admitted", "refused", "watched", "noRoute", "lacking", "delayed", "longestWait"] as const;
 
 /** The last second that a calendar knows. */
 const LAST = 8.64e12;
@@ -92,9 +92,9 @@ export function readReplay(parsed: unknown): Replay {
   const length = longest([raw.offered, ...policies.flatMap((policy) => [policy.refused, ...objects(policy.limits).map((limit) => limit.series)])]);
   const unique = anchors();
   return {
-    version: num(raw.version),
-    tidegate: text(raw.tidegate),
-    createdAt: optional(raw.created_at),
+    format: text(raw.format),
+    tidegate: text(raw.version),
+    createdAt: optional(raw.createdAt),
     log: readLog(object(raw.log)),
     rows: { length, time: readTime(num(raw.start), num(raw.step), length) },
     offered: column(raw.offered, length),
@@ -115,13 +115,13 @@ function readLog(raw: Raw): Log {
     format: text(raw.format),
     lines: num(raw.lines),
     requests: num(raw.requests),
-    badLines: num(raw.bad_lines),
+    badLines: num(raw.badLines),
     bad: objects(raw.bad).map((one) => ({ file: text(one.file), line: num(one.line), reason: text(one.reason) })),
     late: num(raw.late),
     from: num(raw.from),
     until: num(raw.until),
     times: text(raw.times),
-    isSpread: raw.is_spread === true,
+    isSpread: raw.isSpread === true,
     lacks: texts(raw.lacks),
   };
 }
@@ -141,15 +141,15 @@ function readPolicy(raw: Raw, length: number, unique: (name: string) => string):
       algorithm: text(limit.algorithm),
       numbers: readNumbers(limit.numbers),
       key: text(limit.key),
-      isWatching: limit.is_watching === true,
+      isWatching: limit.isWatching === true,
       asked: num(limit.asked),
       refused: num(limit.refused),
       series: column(limit.series, length),
     })),
     routes: objects(raw.routes).map((route) => ({ name: text(route.name), requests: num(route.requests), refused: num(route.refused) })),
     clients: objects(raw.clients).map((client) => ({ client: text(client.client), limit: text(client.limit), ...numbers(["requests", "refused", "first", "last"], client) })),
-    clientsRefused: num(raw.clients_refused),
-    clientsAreExact: raw.clients_are_exact !== false,
+    clientsRefused: num(raw.clientsRefused),
+    clientsAreExact: raw.clientsAreExact !== false,
     worst: at === null ? null : { at, offered: num(worst.offered), refused: num(worst.refused) },
   };
 }
@@ -157,7 +157,7 @@ function readPolicy(raw: Raw, length: number, unique: (name: string) => string):
 function readSuggestion(raw: Raw): Suggestion {
   return {
     share: num(raw.share),
-    refusedShare: num(raw.refused_share),
+    refusedShare: num(raw.refusedShare),
     limits: objects(raw.limits).map((limit) => ({ name: text(limit.name), key: text(limit.key), from: readNumbers(limit.from), to: readNumbers(limit.to), ...numbers(["asked", "refused", "share"], limit) })),
     yaml: text(raw.yaml),
   };

@@ -44,7 +44,7 @@ function traffic(replay: Replay, policy: Policy, i: number, of: Timeline["of"]):
   const lines = [
     line("offered", "offered", [], { width: 1.25 }),
     // What no route takes is not refused, and not admitted either.
-    line(admitted, (policy.totals.no_route ?? 0) > 0 ? "not refused" : "admitted", [], { color: "--admitted", width: 1.5, fill: "--admitted-fill" }),
+    line(admitted, (policy.totals.noRoute ?? 0) > 0 ? "not refused" : "admitted", [], { color: "--admitted", width: 1.5, fill: "--admitted-fill" }),
     line(refused, "refused", [2, 2], { color: "--refused" }),
   ];
   const known = lines.filter((one) => of[one.name] !== null);

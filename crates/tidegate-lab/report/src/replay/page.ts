@@ -5,7 +5,7 @@ import { el } from "../dom";
 import * as format from "../format";
 import type { Page } from "../page";
 import { comparison } from "./comparison";
-import { VERSION, type Replay } from "./data";
+import { FORMAT, type Replay } from "./data";
 import { timeline } from "./lines";
 import { logView } from "./log";
 import { policyView } from "./policy";
@@ -14,7 +14,7 @@ import { suggestionView } from "./suggestion";
 import { header, sentence } from "./verdict";
 
 export function replayPage(replay: Replay): Page {
-  const { policies, suggestion, version } = replay;
+  const { policies, suggestion } = replay;
   const drawing = charts(timeline(replay), { at: null, zoom: null });
   const time = el("section", { "aria-labelledby": "time" }, el("h2", { id: "time" }, "Over time, in UTC"), el("p", { class: "lead" }, "What would have been refused is the gap between offered and admitted. Drag over a chart to look closer."), drawing.element);
   const show = (seconds: number) => {
@@ -33,7 +33,7 @@ export function replayPage(replay: Replay): Page {
       { anchor: "reading", name: "Reading the figures" },
     ]),
     sections: [
-      version !== VERSION && el("p", { class: "warning" }, `These data say that their version is ${version ?? "none"}; this page was made for ${VERSION} and may show them wrongly.`),
+      replay.format !== FORMAT && el("p", { class: "warning" }, `These data say that their format is “${replay.format}”; this page was made for “${FORMAT}” and may show them wrongly.`),
       policies.length > 0 && comparison(replay, show),
       logView(replay.log),
       time,
