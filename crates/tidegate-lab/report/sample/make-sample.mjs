@@ -1,20 +1,11 @@
 // A sample report, simulated request by request so that its figures agree with each other. Same seed, same bytes.
 //   node sample/make-sample.mjs        writes dist/sample.json and dist/sample.html
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { limiters } from "./limiters.mjs";
+import { random } from "./random.mjs";
+import { save } from "./template.mjs";
 
-const FOLDER = join(dirname(fileURLToPath(import.meta.url)), "..");
-const PLACEHOLDER = "/*TIDEGATE_REPORT*/";
 const SEED = 1;
-
-/** The template with data in it, escaped as the lab does it. */
-export function fill(template, data) {
-  return template.replace(PLACEHOLDER, () => JSON.stringify(data).replaceAll("<", "\\u003c"));
-}
-
-export const template = () => readFileSync(join(FOLDER, "dist/report.html"), "utf8");
 
 const SCENARIOS = [
   {
@@ -67,17 +58,6 @@ const SCENARIOS = [
 const share = (value) => `${(value * 100).toFixed(1)} %`;
 const below = (what, value, bound, show = share) => ({ text: `${what} < ${show(bound)}`, passed: value < bound, value: show(value) });
 const above = (what, value, bound, show = share) => ({ text: `${what} > ${show(bound)}`, passed: value > bound, value: show(value) });
-
-/** mulberry32: small, and the same everywhere. */
-function random(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** All requests of a scenario in the order of their time, the same for each of its runs. */
 function arrivals(scenario, next) {
@@ -282,8 +262,6 @@ export function sample() {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const data = sample();
-  mkdirSync(join(FOLDER, "dist"), { recursive: true });
-  writeFileSync(join(FOLDER, "dist/sample.json"), JSON.stringify(data));
-  writeFileSync(join(FOLDER, "dist/sample.html"), fill(template(), data));
+  save("sample", data);
   console.log(`dist/sample.html, dist/sample.json: ${data.scenarios.length} scenarios, ${data.verdict.runs} runs`);
 }

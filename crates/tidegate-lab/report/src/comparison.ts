@@ -1,7 +1,8 @@
 /** The runs of one scenario side by side, sorted by any column. The best of a column has a star, not only a colour. */
-import type { Num, Run, Scenario } from "./data";
+import type { Run, Scenario } from "./data";
 import { el, scrolling, spoken, type Child } from "./dom";
 import * as format from "./format";
+import type { Num } from "./json";
 import { badge } from "./status";
 import { isOver } from "./windows";
 

@@ -1,13 +1,8 @@
-/**
- * The report's data, checked. A lab of another version may leave fields out or add some: unknown ones are ignored, missing ones are null
- * or empty, and what is no finite number is null. Nothing after this file needs to doubt the shape of what it shows.
- */
+/** The report's data, checked. Nothing after this file needs to doubt the shape of what it shows. */
+import { anchors, column, longest, num, numbers, object, objects, optional, text, texts, type Num, type Raw } from "./json";
 
 /** The format that this page is written for. */
 export const FORMAT = "tidegate-lab-report/1";
-
-/** A number that may not be known. */
-export type Num = number | null;
 
 export type Status = "passed" | "failed" | "invalid" | "skipped";
 export const STATUSES: readonly Status[] = ["passed", "failed", "invalid", "skipped"];
@@ -111,19 +106,6 @@ export interface Peak {
   targetErrors: Num;
 }
 
-type Raw = Record<string, unknown>;
-
-const object = (value: unknown): Raw => (value !== null && typeof value === "object" && !Array.isArray(value) ? (value as Raw) : {});
-const objects = (value: unknown): Raw[] => (Array.isArray(value) ? value.map(object) : []);
-const num = (value: unknown): Num => (typeof value === "number" && Number.isFinite(value) ? value : null);
-const text = (value: unknown): string => (typeof value === "string" ? value : typeof value === "number" ? String(value) : "");
-const optional = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null);
-
-function numbers<K extends string>(keys: readonly K[], value: unknown): Record<K, Num> {
-  const raw = object(value);
-  return Object.fromEntries(keys.map((key) => [key, num(raw[key])])) as Record<K, Num>;
-}
-
 /** Checks what JSON.parse gave. Whatever it is, a report comes out. */
 export function readReport(parsed: unknown): Report {
   const raw = object(parsed);
@@ -200,7 +182,7 @@ function readRun(raw: Raw, unique: (name: string) => string): Run {
     scores: { ...numbers(SCORES, raw.scores), latency: numbers(LATENCIES, object(raw.scores).latency) },
     gateway,
     series: readSeries(raw.series),
-    notes: Array.isArray(raw.notes) ? raw.notes.map(text).filter(Boolean) : [],
+    notes: texts(raw.notes),
     peaks: objects(raw.peaks).map((peak) => ({
       ...numbers(["at", "until", "offered", "limitBefore", "limitDuring", "predicted", "actual", "targetP95", "targetErrors"], peak),
       action: text(peak.action),
@@ -217,28 +199,10 @@ function readRun(raw: Raw, unique: (name: string) => string): Run {
 function readSeries(value: unknown): Series {
   const raw = object(value);
   const step = num(raw.step);
-  const arrays = SERIES.map((name) => raw[name]).filter(Array.isArray);
-  const length = arrays.reduce((most, array) => Math.max(most, array.length), 0);
-  const read = (values: unknown): Num[] | null => {
-    if (!Array.isArray(values)) return null;
-    const all = Array.from({ length }, (_, i) => num(values[i]));
-    return all.some((one) => one !== null) ? all : null;
-  };
+  const length = longest(SERIES.map((name) => raw[name]));
   return {
     step: step !== null && step > 0 ? step : 1,
     length,
-    of: Object.fromEntries(SERIES.map((name) => [name, read(raw[name])])) as Record<SeriesName, Num[] | null>,
-  };
-}
-
-/** Makes element ids of names: letters, digits and dashes, each only once. */
-function anchors(): (name: string) => string {
-  const taken = new Set<string>();
-  return (name) => {
-    const slug = name.replace(/[^A-Za-z0-9]+/g, "-").replace(/-$/, "");
-    let anchor = slug;
-    for (let i = 2; taken.has(anchor); i += 1) anchor = `${slug}-${i}`;
-    taken.add(anchor);
-    return anchor;
+    of: Object.fromEntries(SERIES.map((name) => [name, column(raw[name], length)])) as Record<SeriesName, Num[] | null>,
   };
 }

@@ -1,5 +1,5 @@
 /** Numbers for people. What is not known is a dash, never NaN. */
-import type { Num } from "./data";
+import type { Num } from "./json";
 
 export const UNKNOWN = "–";
 const SPACE = "\u00a0";
@@ -24,6 +24,9 @@ export const percent = known((share) => {
   const shown = rest === 0 ? whole.format(value) : rest >= 0.05 ? oneDigit.format(value) : rest >= 0.005 ? twoDigits.format(value) : value < 50 ? "<0.01" : ">99.99";
   return `${shown}${SPACE}%`;
 });
+
+/** What part of a whole something is: 12.3 % */
+export const share = (part: Num, whole: Num): string => percent(part === null || whole === null || whole === 0 ? null : part / whole);
 
 /** 5.2 ms of 0.0052 */
 export const duration = known((seconds) => {
@@ -64,10 +67,49 @@ export function moment(seconds: Num, longest: number): string {
 /** 17 November 2026, 06:00 UTC. What is no date stays as it is. */
 export function date(text: string): string {
   const time = new Date(text);
-  if (Number.isNaN(time.getTime())) return text;
+  return Number.isNaN(time.getTime()) ? text : dateOf(time);
+}
+
+function dateOf(time: Date): string {
   const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeZone: "UTC" }).format(time);
   return `${day}, ${time.toISOString().slice(11, 16)} UTC`;
 }
+
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** What is so many Unix seconds, where a calendar goes so far. */
+const calendar = (format: (time: Date) => string) => (seconds: Num): string => {
+  const time = new Date((seconds ?? NaN) * 1000);
+  return Number.isNaN(time.getTime()) ? UNKNOWN : format(time);
+};
+
+/** 14 November 2023, 09:10 UTC */
+export const unixDate = calendar(dateOf);
+
+/** 14 Nov */
+export const day = calendar((time) => `${time.getUTCDate()} ${MONTHS[time.getUTCMonth()]}`);
+
+/** Tue 14 Nov */
+export const weekday = calendar((time) => `${DAYS[time.getUTCDay()]} ${time.getUTCDate()} ${MONTHS[time.getUTCMonth()]}`);
+
+export const year = calendar((time) => String(time.getUTCFullYear()));
+
+/** 09:10 */
+export const clock = calendar((time) => time.toISOString().slice(-13, -8));
+
+/** 09:10:01 */
+export const clockSeconds = calendar((time) => time.toISOString().slice(-13, -5));
+
+/** What a step of so many seconds is called after "per": second, 10 minutes, 6 hours */
+export function span(seconds: number): string {
+  const units: [number, string][] = [[86400, "day"], [3600, "hour"], [60, "minute"]];
+  const [size, name] = units.find(([one]) => seconds >= one && seconds % one === 0) ?? [1, "second"];
+  return seconds === size ? name : plural(seconds / size, name);
+}
+
+/** The start of a text that is longer than `most`: whoever sent it must not fill the page. */
+export const clip = (text: string, most = 100): string => (text.length > most ? `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, "")}…` : text);
 
 const ALGORITHMS: Record<string, string> = {
   fixed: "Fixed window",

@@ -1,36 +1,7 @@
-/** What the three charts of a run show, and how each line looks. Lines differ in dash as well as in colour. */
-import type { Num, Run, SeriesName } from "./data";
+/** What the three charts of a run show, and how each line looks. */
+import type { Run, Scenario } from "./data";
 import * as format from "./format";
-
-export interface Line {
-  name: SeriesName;
-  label: string;
-  /** The custom property that holds its colour. */
-  color: string;
-  dash: number[];
-  width: number;
-  /** Holds its value until the next, instead of going there. */
-  stepped?: boolean;
-  /** Bars with an axis of their own at the right. */
-  bars?: boolean;
-  fill?: string;
-}
-
-export interface Plot {
-  key: string;
-  title: string;
-  unit: string;
-  height: number;
-  show: (value: Num) => string;
-  lines: Line[];
-  logarithmic: boolean;
-  /** Whether it needs an axis at the right, for bars. */
-  barAxis: boolean;
-  /** Low and high edge of a band behind the lines. */
-  band: [SeriesName, SeriesName] | null;
-}
-
-const line = (name: SeriesName, label: string, dash: number[] = [], more: Partial<Line> = {}): Line => ({ name, label, color: `--${name}`, dash, width: 1.75, ...more });
+import { line, type Line, type Plot, type Timeline } from "./timeline";
 
 const TRAFFIC = [
   line("offered", "offered", [], { width: 1.25, fill: "--offered-fill" }),
@@ -46,24 +17,47 @@ const TARGET = [line("busy", "busy workers"), line("queue", "waiting", [5, 3]), 
 
 /** Latencies that span more than this factor can't be read on a linear axis. */
 const WIDE = 30;
+/** Runs longer than this have their moments in minutes; ticks are to be where those are round. */
+const MINUTES = 180;
+
+export function timeline(run: Run, scenario: Scenario): Timeline {
+  const { step, length, of } = run.series;
+  const longest = Math.max(scenario.duration ?? 0, length * step);
+  const moment = (seconds: number) => format.moment(seconds, longest);
+  return {
+    start: 0,
+    step,
+    length,
+    longest,
+    of,
+    plots: plots(run),
+    moment,
+    axis: { values: (_u, splits) => splits.map(moment), size: 26, ...(longest > MINUTES && { incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400] }) },
+    right: 16,
+    faults: scenario.faults,
+    events: run.events,
+  };
+}
 
 /** The charts of a run, each with the lines that were measured. */
-export function plots(run: Run): Plot[] {
-  const measured = (lines: Line[]) => lines.filter((one) => run.series.of[one.name] !== null);
-  const { forecastLow, forecastHigh } = run.series.of;
+function plots(run: Run): Plot[] {
+  const { of } = run.series;
+  const measured = (lines: Line[]) => lines.filter((one) => of[one.name as keyof typeof of] !== null);
   const latency = measured(LATENCY);
-  const barAxis = (run.series.of.errors ?? []).some((value) => value !== null && value > 0);
+  const barAxis = (of.errors ?? []).some((value) => value !== null && value > 0);
+  const band = of.forecastLow && of.forecastHigh ? { low: "forecastLow", high: "forecastHigh", fill: "--band", of: "forecast" } : null;
   return [
-    { key: "traffic", title: "Traffic", unit: "requests per second", height: 250, show: format.count, lines: measured(TRAFFIC), logarithmic: false, barAxis: false, band: forecastLow && forecastHigh ? ["forecastLow", "forecastHigh"] : null },
-    { key: "latency", title: "Latency", unit: "from when a request was due", height: 170, show: format.duration, lines: latency, logarithmic: spansWide(run, latency), barAxis: false, band: null },
-    { key: "target", title: "Target", unit: barAxis ? "workers and requests; errors at the right" : "workers and requests", height: 170, show: format.count, lines: measured(TARGET), logarithmic: false, barAxis, band: null },
+    { key: "traffic", title: "Traffic", unit: "requests per second", height: 250, show: format.count, lines: measured(TRAFFIC), band },
+    { key: "latency", title: "Latency", unit: "from when a request was due", height: 170, show: format.duration, lines: latency, logarithmic: spansWide(run, latency) },
+    { key: "target", title: "Target", unit: barAxis ? "workers and requests; errors at the right" : "workers and requests", height: 170, show: format.count, lines: measured(TARGET), barAxis },
   ];
 }
 
 function spansWide(run: Run, lines: Line[]): boolean {
+  const { of } = run.series;
   let [low, high] = [Infinity, 0];
   for (const one of lines) {
-    for (const value of run.series.of[one.name] ?? []) {
+    for (const value of of[one.name as keyof typeof of] ?? []) {
       if (value === null || value <= 0) continue;
       low = Math.min(low, value);
       high = Math.max(high, value);

@@ -1,8 +1,9 @@
 /** One run of a scenario: what was expected of it, its figures, charts, events and peaks. */
 import { charts, type Charts, type View } from "./charts";
 import type { Peak, Run, Scenario } from "./data";
-import { el, facts, scrolling, spoken, type Child } from "./dom";
+import { el, facts, scrolling, spoken, table, type Child } from "./dom";
 import * as format from "./format";
+import { timeline } from "./lines";
 import { badge, sign } from "./status";
 import { why } from "./verdict";
 
@@ -13,7 +14,7 @@ export interface RunView {
 }
 
 export function runView(run: Run, scenario: Scenario, view: View): RunView {
-  const drawing = charts(run, scenario, view);
+  const drawing = charts(timeline(run, scenario), view);
   const heading = el("h3", { tabindex: -1 }, format.runName(run), " ", badge(run.status));
   const longest = Math.max(scenario.duration ?? 0, run.series.length * run.series.step);
   const element = el(
@@ -114,24 +115,22 @@ function events(run: Run, drawing: Charts, longest: number): Child {
 
 function peaks(list: Peak[], longest: number): Child {
   if (list.length === 0) return null;
-  const heads = ["Peak", "Offered", "Limit", "before", "during", "Forecast", "Actual", "Off by", "Target p95", "Target errors"];
+  const heads = ["Peak", "Offered", "Limit", "before", "during", "Forecast", "Actual", "Off by", "Target p95", "Target errors"].map((name, i) => ({ name, number: i !== 0 && i !== 2 }));
   const actions: Record<string, string> = { raised: "▲ raised", lowered: "▼ lowered", none: "– unchanged" };
   const off = (peak: Peak) => (peak.predicted === null || peak.actual === null || peak.actual === 0 ? null : (peak.predicted - peak.actual) / peak.actual);
-  const row = (peak: Peak) =>
-    el(
-      "tr",
-      {},
-      el("th", { scope: "row" }, `${format.moment(peak.at, longest)} to ${format.moment(peak.until, longest)}`),
-      el("td", { class: "number" }, format.rate(peak.offered)),
-      el("td", {}, (Object.hasOwn(actions, peak.action) && actions[peak.action]) || peak.action || format.UNKNOWN),
-      [format.rate(peak.limitBefore), format.rate(peak.limitDuring), format.rate(peak.predicted), format.rate(peak.actual), signed(off(peak)), format.duration(peak.targetP95), format.count(peak.targetErrors)].map((value) => el("td", { class: "number" }, value)),
-    );
-  return el(
-    "section",
-    { class: "peaks" },
-    el("h4", {}, "Peaks"),
-    scrolling("Peaks", el("table", {}, el("thead", {}, el("tr", {}, heads.map((head, i) => el("th", { scope: "col", class: i !== 0 && i !== 2 && "number" }, head)))), el("tbody", {}, list.map(row)))),
-  );
+  const row = (peak: Peak) => [
+    `${format.moment(peak.at, longest)} to ${format.moment(peak.until, longest)}`,
+    format.rate(peak.offered),
+    (Object.hasOwn(actions, peak.action) && actions[peak.action]) || peak.action || format.UNKNOWN,
+    format.rate(peak.limitBefore),
+    format.rate(peak.limitDuring),
+    format.rate(peak.predicted),
+    format.rate(peak.actual),
+    signed(off(peak)),
+    format.duration(peak.targetP95),
+    format.count(peak.targetErrors),
+  ];
+  return el("section", { class: "peaks" }, el("h4", {}, "Peaks"), scrolling("Peaks", table(heads, list.map(row))));
 }
 
 const signed = (share: number | null): string => (share === null ? format.UNKNOWN : `${share > 0 ? "+" : share < 0 ? "−" : ""}${format.percent(Math.abs(share))}`);

@@ -2,8 +2,8 @@
 import type { Report, Run, Scenario, Status } from "./data";
 import { el, facts, type Child } from "./dom";
 import * as format from "./format";
+import { masthead } from "./masthead";
 import { badge, MEANING, sign } from "./status";
-import { themeSwitch } from "./theme";
 
 const KINDS: Record<string, string> = {
   simulated: "simulated time: the same seed gives the same figures",
@@ -19,7 +19,7 @@ export function header(report: Report): HTMLElement {
   return el(
     "header",
     { class: "top" },
-    el("div", { class: "masthead" }, el("p", { class: "brand" }, "Tidegate lab report"), download(), themeSwitch()),
+    masthead("Tidegate lab report", "tidegate-report.json"),
     el("h1", { class: `verdict ${state}`, id: "verdict" }, sign(state), el("span", {}, sentence(report))),
     verdict.interrupted && el("p", { class: "warning" }, "The experiments were interrupted: what follows is only what was done until then."),
     troubles(report),
@@ -89,11 +89,4 @@ function machine(environment: NonNullable<Report["environment"]>): string {
     environment.memoryBytes !== null && format.bytes(environment.memoryBytes),
   ];
   return parts.filter(Boolean).join(", ");
-}
-
-/** The data as they are in this file, to be kept or read by a program. */
-function download(): HTMLElement {
-  const json = document.getElementById("data")?.textContent ?? "";
-  const url = URL.createObjectURL(new Blob([json], { type: "application/json" }));
-  return el("a", { class: "control", id: "download", href: url, download: "tidegate-report.json" }, "Download the data (JSON)");
 }

@@ -1,0 +1,28 @@
+/** What the log is worth: how much of it could be read, how exact its times are, and what it does not tell. */
+import { el, foreign, scrolling, table, type Child } from "../dom";
+import * as format from "../format";
+import type { Log } from "./data";
+
+export function logView(log: Log): HTMLElement {
+  return el(
+    "section",
+    { "aria-labelledby": "log" },
+    el("h2", { id: "log" }, "The log"),
+    el("ul", { class: "plain" }, statements(log).map((statement) => el("li", {}, statement))),
+    log.bad.length > 0 && [
+      el("h3", {}, log.badLines === null || log.badLines > log.bad.length ? "The first lines that can't be read" : "Lines that can't be read"),
+      scrolling("Lines that can't be read", table([{ name: "File" }, { name: "Line", number: true }, { name: "Reason" }], log.bad.map((one) => [foreign(one.file), format.count(one.line), foreign(one.reason, 300)]), { class: "bad" }), 20),
+    ],
+  );
+}
+
+function statements(log: Log): Child[] {
+  const { lines, requests, badLines, late } = log;
+  const read = requests !== null && (lines === null ? `${format.plural(requests, "request")} were read.` : `${format.plural(requests, "request")} were read from ${format.plural(lines, "line")}.`);
+  const bad = badLines === null ? "It is not known how many lines can't be read." : badLines === 0 ? "Every line could be read." : `${format.plural(badLines, "line")} can't be read${lines === null ? "" : ` (${format.share(badLines, lines)})`}.`;
+  const order = late !== null && late > 0 && `${format.plural(late, "line is", "lines are")} further out of order than can be sorted.`;
+  const exact = log.times === "seconds" ? "Its times are whole seconds" : log.times === "exact" && "Its times are exact";
+  const times = exact && `${exact}${log.isSpread ? "; the requests of a second were spread evenly over it" : ""}.`;
+  const lacks: Child = log.lacks.length > 0 && ["It does not tell: ", log.lacks.map((one, i) => [i > 0 && ", ", el("b", {}, foreign(one, 60))]), "."];
+  return [read, bad, order, times, lacks].filter(Boolean);
+}
