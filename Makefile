@@ -29,10 +29,12 @@ test: setup ## the one test command: format, lint, all tests, the report in a br
 REPORT := crates/tidegate-lab/report
 
 .PHONY: check-report
-check-report: ## the lab's report in a browser: with made-up results, and with those of all scenarios in simulated time
+check-report: ## the lab's report in a browser: with made-up results, with those of all scenarios in simulated time, and of a replay
 	cd $(REPORT) && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build && npm test
 	cargo run --quiet -p tidegate -- lab simulate --out target/lab
-	cd $(REPORT) && REPORT="$(CURDIR)/target/lab/report.html" npm test
+	scripts/sample-log > target/lab/access.log
+	cargo run --quiet -p tidegate -- lab replay target/lab/access.log --config examples/config/by-client.yaml --suggest 0.1% --out target/lab/replay
+	cd $(REPORT) && REPORT="$(CURDIR)/target/lab/report.html" REPLAY="$(CURDIR)/target/lab/replay/report.html" npm test
 
 .PHONY: check-deployment
 check-deployment: ## compose, rules and dashboards against the real services and a real Prometheus (no containers)

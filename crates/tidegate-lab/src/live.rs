@@ -26,6 +26,9 @@ use watch::Watch;
 /// From the start of a run to its first request: everything has started by then, and windows begin with it.
 const LEAD: Duration = Duration::from_millis(300);
 
+/// How long a run may wait for a window to begin, in seconds.
+const LONGEST_WAIT: f64 = 60.0;
+
 /// When a gateway decides is known to about so much: a request is on its way, and on a busy machine it waits.
 const TOLERANCE: Duration = Duration::from_millis(5);
 
@@ -47,7 +50,7 @@ pub fn run(
 ) -> Result<Live, String> {
     let mut platform = Platform::start(scenario, variant, log)?;
     let url = format!("http://{}/api/test", platform.entrance());
-    let start = whole_second_after(LEAD);
+    let start = window_after(LEAD, scenario.limit.window);
     let plan = scenario.plan_to(&url, &json!({ "startAt": start.as_secs_f64() }));
     let plan = plan.map_err(|error| format!("the load can't be sent: {error}"))?;
     let ended: Arc<Mutex<Vec<(Sample, u64)>>> = Arc::default();
@@ -85,10 +88,12 @@ pub fn run(
     })
 }
 
-/// A moment on which a second begins, so long ahead at least.
-fn whole_second_after(lead: Duration) -> Duration {
+/// A moment on which a second begins, so long ahead at least, and a window too, if it does not have to be waited for too long: runs in simulated
+/// time begin so.
+fn window_after(lead: Duration, window: f64) -> Duration {
     let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
-    Duration::from_secs(ahead.as_secs() + 1)
+    let seconds = if (1.0..=LONGEST_WAIT).contains(&window) && window.fract() == 0.0 { window as u64 } else { 1 };
+    Duration::from_secs((ahead.as_secs() / seconds + 1) * seconds)
 }
 
 fn until(start: Duration) -> Duration {

@@ -46,6 +46,8 @@ pub(crate) struct Job {
     intended: u64,
     /// Whether it is one of those that fail, and how.
     fails: Option<u16>,
+    /// Whether it has a worker.
+    is_served: bool,
 }
 
 struct Simulation<'a> {
@@ -172,12 +174,8 @@ impl<'a> Simulation<'a> {
     fn happen(&mut self, now: u64, what: What) {
         match what {
             What::Leaves(job) => self.reach_target(now, job),
-            What::Served(job) => {
-                self.answer(now, &job);
-                if let Some((next, time)) = self.station.finish() {
-                    self.serve(now, next, time);
-                }
-            }
+            What::Served(job) => self.served(now, job),
+            What::GivesUp => self.give_up(now),
             What::FaultBegins(place) => self.fault(now, place, true),
             What::FaultEnds(place) => self.fault(now, place, false),
             What::RedisIsAway => {
@@ -197,7 +195,7 @@ impl<'a> Simulation<'a> {
 
     /// A request comes to the gateway.
     fn arrive(&mut self, now: u64, who: (usize, u64)) {
-        let job = Job { group: who.0, client: who.1, intended: now, fails: None };
+        let job = Job { group: who.0, client: who.1, intended: now, fails: None, is_served: false };
         let decision = self.decide(now, who);
         if let Some(pilot) = &mut self.pilot {
             pilot.decided(decision.is_some());
@@ -234,20 +232,63 @@ impl<'a> Simulation<'a> {
     }
 
     fn reach_target(&mut self, now: u64, mut job: Job) {
-        if self.faults.hang {
-            self.stuck.push(job);
-            return;
-        }
         job.fails = self.faults.draw_error(&mut self.chances);
         if let Some(time) = self.station.begin() {
             self.serve(now, job, time);
         } else if self.station.wait(job).is_none() {
-            self.answer(now, &Job { fails: Some(503), ..job });
+            self.answer_or_hang(now, Job { fails: Some(503), ..job });
         }
     }
 
     fn serve(&mut self, now: u64, job: Job, time: Duration) {
-        self.events.push(now + nanos(self.faults.slowed(time)), What::Served(job));
+        self.events.push(now + nanos(self.faults.slowed(time)), What::Served(Job { is_served: true, ..job }));
+    }
+
+    /// A service is over. What hangs, hangs with its worker.
+    fn served(&mut self, now: u64, job: Job) {
+        if self.answer_or_hang(now, job) {
+            self.finish_service(now);
+        }
+    }
+
+    /// A worker is free for the next.
+    fn finish_service(&mut self, now: u64) {
+        if let Some((next, time)) = self.station.finish() {
+            self.serve(now, next, time);
+        }
+    }
+
+    /// What hung is over.
+    fn served_late(&mut self, now: u64, job: &Job) {
+        self.answer(now, job);
+        if job.is_served {
+            self.finish_service(now);
+        }
+    }
+
+    /// Whether there was an answer.
+    fn answer_or_hang(&mut self, now: u64, job: Job) -> bool {
+        if self.faults.hang {
+            self.events.push(job.intended + nanos(self.scenario.plan.request.timeout), What::GivesUp);
+            self.stuck.push(job);
+        } else {
+            self.answer(now, &job);
+        }
+        !self.faults.hang
+    }
+
+    /// Clients that have waited for too long go, and with them what hangs for their sake.
+    fn give_up(&mut self, now: u64) {
+        let timeout = nanos(self.scenario.plan.request.timeout);
+        let (gone, stuck) = std::mem::take(&mut self.stuck).into_iter().partition(|job| job.intended + timeout <= now);
+        self.stuck = stuck;
+        let gone: Vec<Job> = gone;
+        for job in gone {
+            self.end(now, &job, End::Failed(Cause::TimedOut));
+            if job.is_served {
+                self.finish_service(now);
+            }
+        }
     }
 
     /// The target has answered.
@@ -285,9 +326,9 @@ impl<'a> Simulation<'a> {
             FaultKind::Target(faults) => {
                 self.faults = if begins { faults } else { Faults::default() };
                 if !begins {
-                    // Whoever hung is served at last.
+                    // Whoever hung is answered at last.
                     for job in std::mem::take(&mut self.stuck) {
-                        self.reach_target(now, job);
+                        self.served_late(now, &job);
                     }
                 }
             }
@@ -333,12 +374,9 @@ impl<'a> Simulation<'a> {
         let length = self.observation.seconds();
         // What is under way ends after the load; its seconds are told no more.
         while let Some((at, what)) = self.events.pop() {
-            if matches!(what, What::Leaves(_) | What::Served(_)) {
+            if matches!(what, What::Leaves(_) | What::Served(_) | What::GivesUp) {
                 self.happen(at, what);
             }
-        }
-        for job in std::mem::take(&mut self.stuck) {
-            self.end(u64::MAX / 2, &job, End::Failed(Cause::TimedOut));
         }
         let predictions = self.pilot.map(Pilot::into_predictions).unwrap_or_default();
         let levels = self.levels.finished(length, self.observation.step as usize);

@@ -129,6 +129,44 @@ fn a_fault_of_the_target_is_seen_while_it_lasts() {
 }
 
 /// Answers are held up on their way, nothing else is.
+/// As the live one does: whoever is served when it hangs keeps the worker until it is over, or until the client has gone.
+#[test]
+fn a_target_that_hangs_does_so_with_its_workers() {
+    let hangs = "faults: [{at: 1, for: 3, what: target, with: {hang: true}}]\n";
+    let whole = simulate(&small(hangs), of(Algorithm::FixedWindow));
+    assert_eq!(whole.levels.busy[1..4], [Some(2); 3], "both workers are held");
+    assert_eq!(whole.levels.queue[1..4], [Some(64); 3], "and the queue behind them is full");
+    let all = whole.observation.total().all();
+    // In three seconds 300 are let in: two are served, 64 wait, and for the rest there is no room.
+    assert_eq!((all.target_errors, all.errors), (300 - 66, 0));
+    let text = format!("{SMALL}{hangs}").replace("load: {", "load: {requestOptions: {timeout: 0.5}, ");
+    let impatient = simulate(&Scenario::read("small", &text).expect("a scenario"), of(Algorithm::FixedWindow));
+    let all = impatient.observation.total().all();
+    assert!(all.errors > 200 && all.good >= 200, "{all:?}");
+    assert_eq!(impatient.levels.busy[4], Some(0), "who has gone holds no worker: {:?}", impatient.levels.busy);
+}
+
+#[test]
+fn a_forecaster_that_is_started_again_knows_nothing() {
+    let spikes = "
+duration: 48
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 5ms, workers: 4, queue: 64}
+adaptation: {interval: 2, ceiling: 400}
+load: {profile: {type: burst, params: {baseRps: 80, spikeRps: 300, spikeDuration: 2, spikePeriod: 8}}}
+";
+    let adapted = |more: &str| {
+        let scenario = Scenario::read("spikes", &format!("{spikes}{more}")).unwrap_or_else(|error| panic!("{error}"));
+        simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true })
+    };
+    let (always, restarted) = (adapted(""), adapted("faults: [{at: 30, for: 2, what: forecaster_killed}]\n"));
+    // The spike from 38 s on is foreseen by whoever remembers those before.
+    let highest = |levels: &tidegate_lab::Levels| levels.limit[36..40].iter().flatten().copied().fold(0.0, f64::max);
+    assert!(highest(&always.levels) > 200.0, "{:?}", always.levels.limit);
+    assert!(highest(&restarted.levels) < 150.0, "{:?}", restarted.levels.limit);
+    assert!(restarted.levels.forecast[31..33].iter().all(Option::is_none), "nobody expects anything meanwhile");
+}
+
 #[test]
 fn a_slow_gateway_is_slow_and_nothing_more() {
     let scenario = small("faults: [{at: 2, for: 2, what: gateway_slow, delay: 0.2}]\n");

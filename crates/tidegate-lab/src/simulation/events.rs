@@ -12,6 +12,8 @@ pub(super) enum What {
     Leaves(Job),
     /// A worker is done with a request.
     Served(Job),
+    /// A client has waited for too long.
+    GivesUp,
     /// The fault in this place.
     FaultBegins(usize),
     FaultEnds(usize),

@@ -17,6 +17,7 @@ const PROPHET_EVERY: usize = 30;
 
 pub(super) struct Pilot {
     autopilot: Autopilot,
+    policy: Policy,
     adviser: Adviser,
     in_force: LimitNumbers,
     interval: u64,
@@ -53,11 +54,11 @@ impl Pilot {
         let rails = Rails { ceiling: Some(adaptation.ceiling), ..Rails::default() };
         let autopilot = Autopilot::new(base.clone(), rails, adaptation.interval)?;
         let policy = Policy { capacity: Some(scenario.target.capacity()), ..Policy::default() };
-        let forecaster = Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), PROPHET_EVERY);
         let interval = nanos(adaptation.interval);
         Some(Self {
             autopilot,
-            adviser: Adviser::new(policy, forecaster),
+            policy,
+            adviser: new_adviser(policy),
             in_force: base,
             interval,
             next_ask: interval,
@@ -77,9 +78,12 @@ impl Pilot {
         self.autopilot.answered(Duration::from_nanos(took), is_error);
     }
 
-    /// Whether the forecaster can be asked.
+    /// Whether the forecaster can be asked. One that is started again knows nothing.
     pub(super) fn forecaster(&mut self, is_there: bool) {
-        self.is_there = is_there;
+        if is_there && !self.is_there {
+            self.adviser = new_adviser(self.policy);
+        }
+        (self.is_there, self.forecast) = (is_there, None);
     }
 
     /// A second is over. What is expected of the next one?
@@ -141,6 +145,10 @@ impl Pilot {
     pub(super) fn into_predictions(self) -> Vec<Prediction> {
         self.predictions
     }
+}
+
+fn new_adviser(policy: Policy) -> Adviser {
+    Adviser::new(policy, Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), PROPHET_EVERY))
 }
 
 fn at(now: u64) -> Timestamp {

@@ -44,6 +44,15 @@ fn all_of_them_are_valid() {
 }
 
 #[test]
+fn by_client() {
+    let upstream = Upstream::start();
+    let gateway = start("by-client.yaml", &upstream);
+    let (count, refused) = passed(&gateway, "/", &[], 30);
+    assert!((10..=25).contains(&count), "ten at once, and what a slow machine lets come back: {count}");
+    assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (429, Some("per-client")));
+}
+
+#[test]
 fn levels() {
     let upstream = Upstream::start();
     let gateway = start("levels.yaml", &upstream);
