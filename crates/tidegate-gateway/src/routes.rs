@@ -153,9 +153,7 @@ impl PathMatcher {
 /// any unusual way, all other ways in which an upstream may read it: what is sent on is the path as it came, and a limit must not be evaded
 /// by writing it so that the upstream sees another path than we do.
 pub(crate) fn readings(path: &str) -> (Cow<'_, str>, Vec<String>) {
-    let is_plain =
-        !path.contains(['%', ';', '\\']) && !path.contains("//") && !path.contains("/.") && path.starts_with('/');
-    if is_plain {
+    if is_plain(path) {
         return (Cow::Borrowed(path), Vec::new());
     }
     let whole = decode_path(path, true);
@@ -163,6 +161,20 @@ pub(crate) fn readings(path: &str) -> (Cow<'_, str>, Vec<String>) {
     let others =
         vec![resolved(&by_segment), without_parameters(&whole), without_parameters(&by_segment), path.to_owned()];
     (Cow::Owned(resolved(&whole)), others)
+}
+
+/// Whether there is only one way to read a path: no encodings, parameters and backslashes, no empty and no dot segments. In one go over its bytes, for
+/// every request is asked.
+fn is_plain(path: &str) -> bool {
+    let mut is_after_slash = false;
+    for byte in path.bytes() {
+        match byte {
+            b'%' | b';' | b'\\' => return false,
+            b'/' | b'.' if is_after_slash => return false,
+            _ => is_after_slash = byte == b'/',
+        }
+    }
+    path.starts_with('/')
 }
 
 /// A decoded path without empty and dot segments, and without parameters.
@@ -272,6 +284,16 @@ mod tests {
             assert!(normal == reading || others.iter().any(|other| other == reading), "{written}: {normal} {others:?}");
         }
         assert!(readings("/usual/path").1.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_plain_is_seen() {
+        for plain in ["/", "/a/b.c", "/a.b/c", "/a/"] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for other in ["", "a/b", "/a//b", "//", "/a/.b", "/./", "/a%20", "/a;b", "/a\\b"] {
+            assert!(!is_plain(other), "{other}");
+        }
     }
 
     #[test]

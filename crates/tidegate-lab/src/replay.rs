@@ -12,6 +12,7 @@ mod moments;
 mod order;
 mod report;
 mod rows;
+mod standard_input;
 mod suggestion;
 mod told;
 

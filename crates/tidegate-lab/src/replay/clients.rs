@@ -1,5 +1,7 @@
 //! Who is refused most, among more clients than can be remembered.
 
+use std::hash::BuildHasher as _;
+
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -11,6 +13,7 @@ const KEPT: usize = 50_000;
 /// What is known of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
+    name: Box<str>,
     /// Of all its requests.
     pub requests: u64,
     /// By policy; empty for most, who are never refused.
@@ -32,10 +35,11 @@ pub struct Refused {
     pub last: u64,
 }
 
-/// Clients by their names. Of more than can be kept the least refused are forgotten, and of those the least busy.
+/// Clients by hashes of their names, which nobody outside can foresee: comparing names as well would cost more than all the rest. Of more than can be kept the least refused are forgotten, and of those the least busy.
 #[derive(Debug, Default)]
 pub struct Clients {
-    known: HashMap<String, Client, RandomState>,
+    known: HashMap<u64, Client, RandomState>,
+    names: RandomState,
     /// Whether everybody is known.
     has_forgotten: bool,
 }
@@ -67,15 +71,16 @@ impl Clients {
     }
 
     fn of(&mut self, client: &str) -> &mut Client {
-        if self.known.len() >= 2 * KEPT && !self.known.contains_key(client) {
+        let hash = self.names.hash_one(client);
+        if self.known.len() >= 2 * KEPT && !self.known.contains_key(&hash) {
             self.forget();
         }
-        self.known.entry_ref(client).or_default()
+        self.known.entry(hash).or_insert_with(|| Client { name: client.into(), ..Client::default() })
     }
 
     fn forget(&mut self) {
         let mut all: Vec<_> = self.known.drain().collect();
-        all.select_nth_unstable_by_key(KEPT, |(name, client)| (std::cmp::Reverse(client.weight()), name.clone()));
+        all.select_nth_unstable_by_key(KEPT, |(_, client)| (std::cmp::Reverse(client.weight()), client.name.clone()));
         all.truncate(KEPT);
         self.known.extend(all);
         self.has_forgotten = true;
@@ -93,12 +98,12 @@ impl Clients {
 
     /// Those whom this policy refuses most, the most refused first.
     pub fn most_refused(&self, policy: usize, most: usize) -> Vec<(&str, &Client)> {
-        let mut found: Vec<_> = self.known.iter().filter(|(_, client)| client.refused(policy).count > 0).collect();
-        found.sort_unstable_by_key(|(name, client)| {
-            (std::cmp::Reverse((client.refused(policy).count, client.requests)), (*name).clone())
+        let mut found: Vec<&Client> = self.known.values().filter(|client| client.refused(policy).count > 0).collect();
+        found.sort_unstable_by_key(|client| {
+            (std::cmp::Reverse((client.refused(policy).count, client.requests)), client.name.clone())
         });
         found.truncate(most);
-        found.into_iter().map(|(name, client)| (name.as_str(), client)).collect()
+        found.into_iter().map(|client| (&*client.name, client)).collect()
     }
 }
 

@@ -23,6 +23,7 @@ struct Wanted<'a> {
 /// What stands in which place of a line: the next one mostly has the same fields in the same order, whose names need not be looked up.
 #[derive(Default)]
 pub(super) struct Layout {
+    /// Names with the quote and the colon behind them, and what they are good for.
     fields: Vec<(Box<str>, Option<Use>)>,
     place: usize,
 }
@@ -31,24 +32,26 @@ pub(super) struct Layout {
 const MOST_FIELDS: usize = 64;
 
 impl Layout {
-    /// What the next field is good for.
-    fn of(&mut self, name: &str, names: &Names) -> Option<Use> {
-        let place = self.place;
-        self.place += 1;
-        match self.fields.get_mut(place) {
-            Some((known, what)) if **known == *name => *what,
-            Some(field) => {
-                *field = (name.into(), Use::of(name, names));
-                field.1
-            }
-            None => {
-                let what = Use::of(name, names);
-                if place < MOST_FIELDS {
-                    self.fields.push((name.into(), what));
-                }
-                what
-            }
+    /// What the next field is good for, if it is the one that was there in the line before: and how long its name is, with quote and colon.
+    fn known(&mut self, rest: &str) -> Option<(usize, Option<Use>)> {
+        let (name, what) = self.fields.get(self.place)?;
+        rest.starts_with(&**name).then(|| {
+            self.place += 1;
+            (name.len(), *what)
+        })
+    }
+
+    /// The same of another one, from now on in its place.
+    fn learn(&mut self, name: &str, names: &Names) -> Option<Use> {
+        let field = (format!("{name}\":").into(), Use::of(name, names));
+        let what = field.1;
+        match self.fields.get_mut(self.place) {
+            Some(known) => *known = field,
+            None if self.place < MOST_FIELDS => self.fields.push(field),
+            None => {}
         }
+        self.place += 1;
+        what
     }
 }
 
@@ -131,12 +134,18 @@ impl<'a> Scanner<'a, '_> {
         }
         loop {
             self.take(b'"')?;
-            let (name, _) = self.string()?;
-            let what = self.layout.of(name, self.names);
-            self.take(b':')?;
+            let start = self.at;
+            let what = if let Some((length, what)) = self.layout.known(self.rest()) {
+                self.at += length;
+                what
+            } else {
+                let (name, _) = self.string()?;
+                self.take(b':')?;
+                self.layout.learn(name, self.names)
+            };
             self.blanks();
             match self.peek()? {
-                b'{' if depth == 0 && name == "request" => self.object(1, wanted)?,
+                b'{' if depth == 0 && self.text[start..].starts_with("request\"") => self.object(1, wanted)?,
                 b'{' | b'[' => self.skip()?,
                 b'"' => {
                     self.at += 1;

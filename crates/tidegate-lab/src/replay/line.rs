@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use memchr::memchr2;
+
 use super::fields::MOST_HEADERS;
 
 /// What a line says of a request. Times are in nanoseconds since 1970.
@@ -82,16 +84,15 @@ pub(super) fn request_line(request: &str) -> Option<(&str, &str)> {
 impl<'a> Line<'a> {
     /// The path without its query; `/` where nothing is said.
     pub fn path(&self) -> &'a str {
-        let target = match self.target.find("://") {
+        let mut target = self.target;
+        if !target.starts_with('/')
+            && let Some((_, rest)) = target.split_once("://")
+        {
             // The absolute form: a path follows the host.
-            Some(at) if !self.target.starts_with('/') => {
-                let rest = &self.target[at + 3..];
-                rest.find('/').map_or("/", |slash| &rest[slash..])
-            }
-            _ => self.target,
-        };
-        let path = target.split(['?', '#']).next().unwrap_or_default();
-        if path.is_empty() { "/" } else { path }
+            target = rest.find('/').map_or("/", |slash| &rest[slash..]);
+        }
+        let end = memchr2(b'?', b'#', target.as_bytes()).unwrap_or(target.len());
+        if end == 0 { "/" } else { &target[..end] }
     }
 }
 

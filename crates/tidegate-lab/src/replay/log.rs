@@ -11,6 +11,7 @@ use super::csv::Columns;
 use super::fields::Names;
 use super::line::{BadLine, LONGEST, Line};
 use super::moments::Moments;
+use super::standard_input::StandardInput;
 use super::{common, json};
 
 /// Where requests are read from.
@@ -81,8 +82,8 @@ impl Log {
         for path in &self.files {
             let name = path.display().to_string();
             let told = |error: &dyn std::fmt::Display| format!("{name}: {error}");
-            let input: Box<dyn Read> = if name == "-" {
-                Box::new(io::stdin().lock())
+            let input: Box<dyn Read + '_> = if name == "-" {
+                Box::new(StandardInput::open(is_stopped).map_err(|error| told(&error))?)
             } else {
                 Box::new(File::open(path).map_err(|error| told(&error))?)
             };

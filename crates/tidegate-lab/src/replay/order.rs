@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 /// How much later than others a line may come: answers that took longer are rare.
 const SLACK: u64 = 10 * SECOND;
 /// So many are looked at together.
-const BATCH: usize = 8_192;
+const BATCH: usize = 2_048;
 /// The most that are kept, however many come within the slack, and their texts in bytes.
 const MOST: usize = 262_144;
 const MOST_BYTES: usize = 64 << 20;

@@ -79,11 +79,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Ok(input) => input,
         Err(reason) => return Ok(refused(&reason)),
     };
+    let is_stopped = stop_on_interrupt()?;
     if let Some(out) = &arguments.out {
         // Found out now, not afterwards.
         fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     }
-    let is_stopped = stop_on_interrupt()?;
     let found = match replay(&recording, &policies, &is_stopped) {
         Ok(found) => found,
         Err(reason) => return Ok(refused(&reason)),

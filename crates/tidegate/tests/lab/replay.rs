@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::harness::{Directory, text, tidegate};
+use crate::harness::{Directory, signal, text, tidegate, wait_until};
 use crate::outcome::{Outcome, finish};
 use crate::simulate::lab;
 
@@ -269,6 +270,28 @@ fn logs_come_from_standard_input_and_several_files_too() {
     let log = text(&log);
     let outcome = lab(&["replay", &log, &log, "--config", &config]);
     assert!(outcome.code == 0 && outcome.out.contains("17 of 26"), "{outcome:?}");
+}
+
+/// Of a pipe that nobody closes.
+#[test]
+fn whoever_stops_is_told_what_was_read_by_then() {
+    let directory = Directory::new();
+    let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
+    let out = directory.0.join("out");
+    let mut command = tidegate();
+    command.args(["lab", "replay", "-", "--config", &config, "--out", &text(&out)]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(combined().as_bytes()).expect("it is read");
+    // Signals are listened to before the directory is made.
+    wait_until("it has begun", || out.is_dir());
+    signal(child.id(), "INT");
+    let ended = child.wait_with_output().expect("it ends by itself");
+    drop(pipe);
+    assert_eq!(ended.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("stopped before the end"));
+    assert_eq!(report(&directory)["kind"], "replay");
 }
 
 /// Hosts, durations and addresses that a log lacks are told where a limit wants them.
