@@ -339,7 +339,9 @@ impl<T> Rehearsal<T> {
             // None of the others comes of accounts but this one.
             Denied::TooMany | Denied::Limit { .. } | Denied::StoreAway { .. } => Verdict::NoRoute,
         })?;
-        asked.iter().for_each(|one| self.asked[one.limit] += 1);
+        for one in &asked {
+            self.asked[one.limit] += 1;
+        }
         let decided = decide_in_memory(&self.plan, &mut asked, &mut judgement.would_refuse, now);
         decided.map_err(|(by, retry_after)| Verdict::Refused { limit: asked[by].limit, retry_after })?;
         judgement.would_refuse.extend(keyless);

@@ -162,7 +162,7 @@ fn replay_with(
         differences: judges.comparison.map(|comparison| comparison.found),
     };
     for policy in &mut replay.policies {
-        policy.note(&reading.told, recording.host.is_some());
+        policy.note(reading.told, recording.host.is_some());
     }
     Ok(replay)
 }
@@ -196,7 +196,7 @@ impl ToldAtAll {
         self.took |= line.took.is_some();
     }
 
-    fn lacks(&self, has_host: bool) -> Vec<&'static str> {
+    fn lacks(self, has_host: bool) -> Vec<&'static str> {
         let all = [
             (self.client, "client"),
             (self.host || has_host, "host"),
@@ -409,7 +409,7 @@ impl Replayed {
     }
 
     /// What a log does not tell and a limit wants to know.
-    fn note(&mut self, told: &ToldAtAll, has_host: bool) {
+    fn note(&mut self, told: ToldAtAll, has_host: bool) {
         let wants = |limit: &LimitFacts, part: &str| limit.key.split('+').any(|it| it == part);
         let lacking = [
             (told.client, "ip", "addresses: all its requests count as one client's"),

@@ -27,7 +27,7 @@ pub enum Role {
     Tier,
 }
 
-/// Names that are known, in lower case: those of Tidegate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy and load balancers in clouds.
+/// Names that are known, in lower case: those of Tidegate, nginx, Apache, Caddy, Traefik, Envoy and others.
 const NAMES: &[(&str, Role)] = &[
     ("time", Role::Time),
     ("timestamp", Role::Time),

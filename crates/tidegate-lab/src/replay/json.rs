@@ -72,7 +72,9 @@ pub(super) fn read<'a>(
     }
     let mut told = Told::default();
     if wanted.iter().all(|wanted| !wanted.is_escaped) {
-        wanted.iter().for_each(|wanted| told.put(wanted.what, wanted.text));
+        for wanted in &wanted {
+            told.put(wanted.what, wanted.text);
+        }
         return told.line(true, moments);
     }
     // All of them first: what has been lent of the scratch must not move.

@@ -28,7 +28,7 @@ impl Moments {
         }
         let [b':', clock @ ..] = rest else { return None };
         let (clock, rest) = clock.split_first_chunk::<8>()?;
-        let seconds = seconds_of_day(clock)?;
+        let seconds = seconds_of_day(*clock)?;
         let (fraction, rest) = match rest {
             [b'.', rest @ ..] => {
                 let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -72,14 +72,14 @@ impl Moments {
             [b'.', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => fraction_nanos(digits)?,
             _ => return None,
         };
-        let seconds = u64::try_from(self.iso_begins + seconds_of_day(clock)?).ok()?;
+        let seconds = u64::try_from(self.iso_begins + seconds_of_day(*clock)?).ok()?;
         seconds.checked_mul(SECOND)?.checked_add(fraction)
     }
 }
 
 /// Any other form: seconds since 1970 (milliseconds, microseconds and nanoseconds too, told apart by their size), or a calendar's.
 pub(super) fn any(text: &str) -> Option<u64> {
-    larger_unit(text).or_else(|| u64::try_from(unix_nanos(text)?).ok()).filter(|nanos| *nanos <= i64::MAX as u64)
+    larger_unit(text).or_else(|| u64::try_from(unix_nanos(text)?).ok()).filter(|nanos| i64::try_from(*nanos).is_ok())
 }
 
 /// Milliseconds, microseconds or nanoseconds since 1970.
@@ -106,8 +106,8 @@ fn two(tens: u8, ones: u8) -> Option<i64> {
     Some(digit(tens)? * 10 + digit(ones)?)
 }
 
-fn seconds_of_day(clock: &[u8; 8]) -> Option<i64> {
-    let [h1, h2, b':', m1, m2, b':', s1, s2] = *clock else { return None };
+fn seconds_of_day(clock: [u8; 8]) -> Option<i64> {
+    let [h1, h2, b':', m1, m2, b':', s1, s2] = clock else { return None };
     let (hour, minute, second) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
     // 60 is a leap second.
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3_600 + minute * 60 + second)

@@ -254,10 +254,11 @@ mod tests {
     /// When requests come out, in seconds.
     fn ordered(lines: &[Line<'_>]) -> (Vec<f64>, u64) {
         let (mut order, mut times) = (Order::default(), Vec::new());
+        let mut note = |request: &Request<'_>| times.push(Duration::from_nanos(request.at).as_secs_f64());
         for line in lines {
-            order.push(line, &mut |request| times.push(request.at as f64 / 1e9));
+            order.push(line, &mut note);
         }
-        order.finish(&mut |request| times.push(request.at as f64 / 1e9));
+        order.finish(&mut note);
         (times, order.late)
     }
 
@@ -305,14 +306,14 @@ mod tests {
         let (mut order, mut seen) = (Order::default(), Vec::new());
         let mut note = |request: &Request<'_>| seen.push((request.at, request.user.map(str::to_owned)));
         for (number, name) in names.iter().enumerate() {
-            let time = (1_000_000 + number as u64 ^ 7) * 1_000_001;
+            let time = ((1_000_000 + number as u64) ^ 7) * 1_000_001;
             let line = Line { time, client: "a.example", user: Some(name), target: "/x?y", ..Line::default() };
             order.push(&line, &mut note);
         }
         order.finish(&mut note);
         assert_eq!(seen.len(), names.len());
         for (at, user) in seen {
-            let number = (at / 1_000_001 ^ 7) - 1_000_000;
+            let number = ((at / 1_000_001) ^ 7) - 1_000_000;
             assert_eq!(user, Some(format!("user-{number}")));
         }
     }

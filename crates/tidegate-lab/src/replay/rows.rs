@@ -33,7 +33,7 @@ impl Rows {
     }
 
     /// How many rows there are.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.counts.len() / self.width
     }
 

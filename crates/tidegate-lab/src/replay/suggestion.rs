@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use tidegate_store::Key;
 use super::{Policy, Reading, Recording, Replayed, replay_with};
 
 /// How many scales are tried in one reading.
-const TRIED: usize = 8;
+const TRIED: u32 = 8;
 /// Scales that are closer than this are the same.
 const CLOSE: f64 = 1.004;
 /// The most readings that look for numbers, and the most that see what they do together.
@@ -95,7 +96,7 @@ impl Suggestion {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            text.push_str(&format!("  {name}:\n"));
+            let _infallible = writeln!(text, "  {name}:");
             let own = bases.iter().find(|base| base.limit.name == name);
             text.extend(own.map(|own| lines(&own.numbers, 4)));
             let of_it = |tier: &&&Suggested| tier.limit.tier_of.as_ref().is_some_and(|(base, _)| base == name);
@@ -104,7 +105,7 @@ impl Suggestion {
                     text.push_str("    tiers:\n");
                 }
                 let name = tier.limit.tier_of.as_ref().map_or("", |(_, tier)| tier);
-                text.push_str(&format!("      {name}:\n{}", lines(&tier.numbers, 8)));
+                let _infallible = write!(text, "      {name}:\n{}", lines(&tier.numbers, 8));
             }
         }
         text
@@ -115,7 +116,11 @@ impl Suggestion {
 fn lines(numbers: &LimitNumbers, indent: usize) -> String {
     let Ok(Value::Object(fields)) = serde_json::to_value(numbers.relevant()) else { return String::new() };
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    fields.iter().map(|(field, value)| format!("{:indent$}{field}: {}\n", "", word(value))).collect()
+    let mut text = String::new();
+    for (field, value) in &fields {
+        let _infallible = writeln!(text, "{:indent$}{field}: {}", "", word(value));
+    }
+    text
 }
 
 /// Numbers as JSON.
@@ -153,7 +158,9 @@ fn search(
         if is_stopped.load(Relaxed) {
             return Ok(None);
         }
-        brackets.iter_mut().for_each(|bracket| bracket.narrow(share));
+        for bracket in &mut brackets {
+            bracket.narrow(share);
+        }
     }
     let found = brackets.into_iter().filter(|bracket| bracket.asked > 0);
     Ok(Some(found.filter_map(|bracket| Some((bracket.limit, bracket.enough?))).collect()))
@@ -226,7 +233,7 @@ impl Bracket {
         }
         // From the largest, so that the same numbers are tried once, at their largest scale.
         for place in (0..TRIED).rev() {
-            let scale = self.low * ratio.powf((place as f64 + 1.0) / (TRIED as f64 + 1.0));
+            let scale = self.low * ratio.powf(f64::from(place + 1) / f64::from(TRIED + 1));
             let Some((numbers, rule)) = scaled(&self.limit, scale) else { continue };
             if before.replace(numbers.relevant()) != Some(numbers.relevant()) {
                 let keys = Keyed::with_seed(rule, self.limit.max_keys, 1);
@@ -277,17 +284,14 @@ impl Bracket {
 fn scaled(limit: &LimitFacts, scale: f64) -> Option<(LimitNumbers, Rule)> {
     let accepts = |numbers: &LimitNumbers| limit.accepts(numbers);
     let bucket = limit.numbers.fill_rate().and_then(|_| limit.numbers.shape());
-    let numbers = match bucket {
-        Some(shape) => {
-            let shape = Shape { rate_per_second: shape.rate_per_second * scale, ..shape };
-            shape.numbers::<Refused>(limit.soft, |numbers| accepts(numbers).map(drop).map_err(|_| Refused)).ok()?
-        }
-        None => {
-            let mut numbers = limit.numbers.relevant();
-            let count = crate::observation::count(numbers.limit?) * scale;
-            numbers.limit = Some((count.round() as u64).max(1));
-            LimitNumbers::new(numbers, limit.soft).ok()?
-        }
+    let numbers = if let Some(shape) = bucket {
+        let shape = Shape { rate_per_second: shape.rate_per_second * scale, ..shape };
+        shape.numbers::<Refused>(limit.soft, |numbers| accepts(numbers).map(drop).map_err(|_| Refused)).ok()?
+    } else {
+        let mut numbers = limit.numbers.relevant();
+        let count = crate::observation::count(numbers.limit?) * scale;
+        numbers.limit = Some((count.round() as u64).max(1));
+        LimitNumbers::new(numbers, limit.soft).ok()?
     };
     let rule = accepts(&numbers).ok()?;
     Some((numbers, rule))

@@ -237,7 +237,9 @@ fn printable(text: &str) -> String {
 pub(super) fn suggestion(suggestion: &Suggestion, name: &str) -> String {
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
     let mut page = format!("\nTo refuse at most {} of them, in {name}:\n\n", percent(suggestion.share));
-    page.push_str(&suggestion.yaml().lines().map(|line| format!("  {line}\n")).collect::<String>());
+    for line in suggestion.yaml().lines() {
+        let _infallible = writeln!(page, "  {line}");
+    }
     let _infallible = writeln!(page, "\n  With these {} would have been refused.", percent(suggestion.refused_share));
     if suggestion.refused_share > suggestion.share {
         page.push_str("  That is more than was asked for: no numbers of this form refuse fewer.\n");
