@@ -1,9 +1,9 @@
 //! `tidegate lab`
 
-mod live;
+pub(crate) mod live;
 mod scenarios;
-mod simulate;
-mod table;
+pub(crate) mod simulate;
+pub(crate) mod table;
 
 use std::process::ExitCode;
 

@@ -70,7 +70,7 @@ fn runs(scenario: &Scenario) -> Vec<Run> {
 }
 
 /// Writes both forms of a report, and says where.
-pub(super) fn write(report: &Report, out: &Path) -> Result<()> {
+pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
     let json = report.to_json();
     let (html, data) = (out.join("report.html"), out.join("report.json"));
     fs::write(&html, page(&json)).with_context(|| html.display().to_string())?;

@@ -26,7 +26,7 @@ const COLUMNS: [(&str, Figure, usize); 10] = [
 ];
 
 /// A scenario and its runs.
-pub(super) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String {
+pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String {
     let painted =
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
@@ -71,7 +71,7 @@ fn mark(run: &Run, painted: &dyn Fn(&str, &str) -> String) -> String {
 }
 
 /// All runs in a sentence.
-pub(super) fn verdict(report: &Report, has_colours: bool) -> String {
+pub(crate) fn verdict(report: &Report, has_colours: bool) -> String {
     let count = |status: &str| report.runs().filter(|(_, run)| run.status() == status).count();
     let all = report.runs().count();
     let failed: Vec<String> = ["failed", "invalid", "skipped"]
