@@ -118,13 +118,7 @@ fn play(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> Res
     Ok(report)
 }
 
-fn play_one(
-    scenario: &Scenario,
-    variant: Variant,
-    part: &str,
-    ports: &Ports,
-    is_stopped: &AtomicBool,
-) -> Result<Run> {
+fn play_one(scenario: &Scenario, variant: Variant, part: &str, ports: &Ports, is_stopped: &AtomicBool) -> Result<Run> {
     let mut view = View::open(scenario, variant, part)?;
     let log = Log::discard();
     let played = live::run(scenario, variant, &ports.places, &log, is_stopped, &mut |moment| view.show(moment));

@@ -241,9 +241,14 @@ impl<'a> Watch<'a> {
 fn change(entry: &Value) -> String {
     let (from, to) = (rate_of(&entry["from"]), rate_of(&entry["to"]));
     match (from, to) {
-        (Some(from), Some(to)) => format!("from {from} to {to} req/s"),
+        (Some(from), Some(to)) => format!("from {} to {} req/s", tenths(from), tenths(to)),
         _ => String::new(),
     }
+}
+
+/// As exactly as people want to know.
+fn tenths(rate: f64) -> f64 {
+    (rate * 10.0).round() / 10.0
 }
 
 /// Requests a second, of numbers as the gateway tells them.

@@ -22,7 +22,8 @@ pub(super) fn keep(ports: &Ports, is_stopped: &AtomicBool) -> Result<()> {
     let scenario = Scenario::read(name, text)?;
     let variant = Variant::all(&scenario).into_iter().find(|variant| variant.adaptation).context("they adapt")?;
     let sink = Sink::stdout(LOG_LINES).context("standard output")?;
-    let log = Log::new(sink.clone(), LogFormat::Text, LogLevel::Info);
+    // Of ordinary service the gateway would say so much that what can be tried were soon out of sight.
+    let log = Log::new(sink.clone(), LogFormat::Text, LogLevel::Warn);
     let start = || Platform::start(&scenario, variant, &ports.places, &log);
     let platform = start().map_err(|reason| anyhow!(reason))?;
     let load = LoadService::start(ports.load, &log).map_err(|reason| anyhow!(reason))?;

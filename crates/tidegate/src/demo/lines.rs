@@ -1,5 +1,7 @@
 //! A run in lines, for files, pipes and logs: no escape codes, one line every two seconds.
 
+use std::fmt::Write as _;
+
 use anyhow::Result;
 use tidegate_lab::live::Moment;
 use tidegate_lab::{Scenario, Variant};
@@ -29,8 +31,8 @@ impl<'a> Lines<'a> {
 
     pub(super) fn show(&mut self, moment: &Moment<'_>) {
         let mut text = String::new();
-        for event in moment.events.iter().skip(self.told) {
-            text.push_str(&format!("  {}\n", told::event(event)));
+        for event in told::each(&moment.events[self.told..]) {
+            let _infallible = writeln!(text, "  {}", told::event(event));
         }
         self.told = moment.events.len();
         if moment.elapsed.as_secs() >= self.next {

@@ -98,17 +98,12 @@ fn clock(moment: &Moment<'_>, columns: usize) -> Line {
     let filled = (moment.share() * length as f64) as usize;
     let (elapsed, duration) = (moment.elapsed.as_secs(), moment.duration.as_secs());
     let clock = format!(" {:<17}  ", format!("{elapsed} of {duration} s"));
-    vec![
-        (Ink::Dim, clock),
-        (Ink::Plain, "━".repeat(filled)),
-        (Ink::Dim, "─".repeat(length.saturating_sub(filled))),
-    ]
+    vec![(Ink::Dim, clock), (Ink::Plain, "━".repeat(filled)), (Ink::Dim, "─".repeat(length.saturating_sub(filled)))]
 }
 
 /// The latest ones, and room for those to come: nothing moves when one does.
 fn events(moment: &Moment<'_>) -> Vec<Line> {
-    let mut events: Vec<_> = moment.events.iter().collect();
-    events.sort_by(|one, other| one.at.total_cmp(&other.at));
+    let events = told::each(moment.events);
     let latest = &events[events.len().saturating_sub(EVENTS)..];
     let line = |event: &&tidegate_lab::Event| -> Line {
         let ink = match event.kind {
@@ -135,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_high_as_its_share_and_something_is_never_nothing() {
-        for (share, expected) in [(0.0, ' '), (0.001, '▁'), (0.125, '▁'), (0.5, '▄'), (1.0, '█'), (7.0, '█')] {
+        for (share, expected) in [(0.0, ' '), (0.001, '▁'), (0.125, '▁'), (0.5, '▄'), (1.0, '█'), (7.0, '█')]
+        {
             assert_eq!(bar(share), expected, "{share}");
         }
     }

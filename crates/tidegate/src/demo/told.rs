@@ -20,8 +20,11 @@ pub(super) fn wall_time(load: Duration, runs: usize) -> u64 {
 pub(super) fn opening(ports: &Ports, taken: &[String], seconds: u64) -> String {
     let mut text = format!(
         "Tidegate demo, about {seconds} s; Ctrl-C ends it and still writes the report.\n\
-         load generator {}  →  gateway {}  →  target {}, forecaster {}\n",
-        ports.load, ports.places.gateway, ports.places.target, ports.places.forecaster
+         On 127.0.0.1: load generator {} → gateway {} → target {}, forecaster {}\n",
+        ports.load.port(),
+        ports.places.gateway.port(),
+        ports.places.target.port(),
+        ports.places.forecaster.port()
     );
     for sentence in taken {
         let _infallible = writeln!(text, "{sentence}");
@@ -63,6 +66,14 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// In the order in which they happened, each once, though it was said again and again.
+pub(super) fn each(events: &[Event]) -> Vec<&Event> {
+    let mut events: Vec<&Event> = events.iter().collect();
+    events.sort_by(|one, other| one.at.total_cmp(&other.at));
+    events.dedup_by(|next, event| next.text == event.text);
+    events
+}
+
 /// ` 12.3 s  Redis hung begins`
 pub(super) fn event(event: &Event) -> String {
     format!("{:>5.1} s  {}", event.at.max(0.0), event.text)
@@ -71,9 +82,9 @@ pub(super) fn event(event: &Event) -> String {
 /// A run that is over, on a line.
 pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> String {
     let (mark, colour, words) = match run.status() {
-        "passed" => ("✓", "\x1b[32m", "as expected"),
-        "failed" => ("✗", "\x1b[31m", "NOT as expected"),
-        "invalid" => ("✗", "\x1b[31m", "INVALID"),
+        "passed" => ("✓", "\x1b[32m", ""),
+        "failed" => ("✗", "\x1b[31m", "not as expected"),
+        "invalid" => ("✗", "\x1b[31m", "invalid"),
         _ => ("✗", "\x1b[31m", "not run"),
     };
     let (colour, plain) = if has_colours { (colour, "\x1b[0m") } else { ("", "") };
@@ -82,20 +93,20 @@ pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> Stri
         Some(format!("{} {name}", figure.shown(value)))
     };
     let p95 = figure("", Figure::P95).map(|p95| format!("p95 {}", p95.trim_end()));
-    let outage = figure("refused in the outage", Figure::RefusedInOutage);
-    let figures = [figure("refused", Figure::Refused), outage, figure("errors", Figure::TargetErrors), p95];
-    let figures: Vec<String> = figures.into_iter().flatten().chain(run.fault.clone()).collect();
+    let figures = [figure("refused", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
+    let words = Some(words.to_owned()).filter(|words| !words.is_empty());
+    let said: Vec<String> = words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
     let how = how(scenario, run.variant);
-    format!("{colour}{mark}{plain} {:<8}{how:<24}{words}: {}\n", scenario.name, figures.join(", "))
+    format!("{colour}{mark}{plain} {:<8}{how:<24}{}\n", scenario.name, said.join(", "))
 }
 
 /// After a demo that leaves nothing running.
 pub(super) fn what_next() -> String {
     let tidegate = std::env::args().next().unwrap_or_else(|| "tidegate".to_owned());
     format!(
-        "\nNext:\n  \
-         {tidegate} demo --keep                    the same, and everything is left running to be tried by hand\n  \
-         {tidegate} lab simulate --out report      more scenarios, through six algorithms, in a second\n"
+        "\nNext, the same with everything left running to be tried by hand, and more scenarios in simulated time:\n  \
+         {tidegate} demo --keep\n  \
+         {tidegate} lab simulate --out report\n"
     )
 }
 
