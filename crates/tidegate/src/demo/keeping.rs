@@ -42,13 +42,16 @@ fn invitation(ports: &Ports, scenario: &Scenario) -> String {
     let (gateway, target, forecaster) = (places.gateway, places.target, places.forecaster);
     let (rate, burst) = (scenario.limit.rate, scenario.limit.burst);
     format!(
-        "\nEverything is running, until Ctrl-C: the gateway on {gateway} lets {rate} requests a second through, {burst} at once, to the target on {target};\n\
-         the forecaster on {forecaster} advises it, and the load generator on {load} waits for a plan. Try:\n\n\
+        "\nEverything is running, until Ctrl-C.\n  \
+         gateway         {gateway}  lets {rate} requests a second through, {burst} at once\n  \
+         target          {target}  behind it\n  \
+         forecaster      {forecaster}  advises the gateway\n  \
+         load generator  {load}  waits for a plan\n\n\
          # a request, and what the gateway says of its limit\n\
          curl -i http://{gateway}/api/test\n\
-         # spikes; from the third on the limit is raised before they come\n\
+         # spikes; from the fourth on the limit is raised before they come\n\
          curl -X POST http://{load}/test/start -d '{{\"limiterUrl\": \"http://{gateway}/api/test\", \"duration\": 60, \
-         \"profile\": {{\"type\": \"burst\", \"params\": {{\"baseRps\": 100, \"spikeRps\": 350, \"spikeDuration\": 2, \"spikePeriod\": 5}}}}}}'\n\
+         \"profile\": {{\"type\": \"burst\", \"params\": {{\"baseRps\": 100, \"spikeRps\": 350, \"spikeDuration\": 2, \"spikePeriod\": 6}}}}}}'\n\
          curl http://{load}/test/status\n\
          # the limit in force, and why it is that\n\
          curl http://{gateway}/config/limits\n\

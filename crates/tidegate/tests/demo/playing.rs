@@ -140,11 +140,12 @@ fn ctrl_c_ends_everything_and_still_writes_the_report() {
 fn what_is_kept_answers_until_ctrl_c() {
     let _turn = turn();
     let mut demo = Demo::start(&["normal", "--keep"]);
-    demo.wait_for("Everything is running, until Ctrl-C");
+    demo.wait_for("Everything is running, until Ctrl-C.");
     let addresses = demo.addresses();
     for address in addresses {
         wait_until(&format!("{address} is well"), || is_well(address));
     }
+    demo.wait_for("/faults -d");
     assert!(demo.output().contains(&format!("curl -i http://{}/api/test", addresses[1])), "{}", demo.output());
     signal(demo.child.id(), "INT");
     assert_eq!(demo.end(PATIENCE), 0, "{}", demo.output());
