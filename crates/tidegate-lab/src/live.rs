@@ -83,8 +83,10 @@ pub fn run(
             return Err(reason);
         }
         let fresh = ended.lock().unwrap_or_else(PoisonError::into_inner)[noted..].to_vec();
-        fresh.iter().for_each(|(sample, client)| seen.note(sample, *client));
         noted += fresh.len();
+        for (sample, client) in fresh {
+            seen.note(&sample, client);
+        }
         progress(&watch.moment(begin, &seen));
         std::thread::sleep(watch::PAUSE);
     }

@@ -104,7 +104,7 @@ pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> Stri
 pub(super) fn what_next() -> String {
     let tidegate = std::env::args().next().unwrap_or_else(|| "tidegate".to_owned());
     format!(
-        "\nNext, the same with everything left running to be tried by hand, and more scenarios in simulated time:\n  \
+        "\nNext: everything left running, to be tried by hand; and more scenarios, in a second.\n  \
          {tidegate} demo --keep\n  \
          {tidegate} lab simulate --out report\n"
     )
