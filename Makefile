@@ -76,8 +76,8 @@ adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, 
 	TIDEGATE_ADAPT_PERIOD=20 TIDEGATE_ADAPT_TIMINGS=1 cargo test -p tidegate --test adaptation -- --nocapture --test-threads 1
 
 .PHONY: demo
-demo: ## the same bursts through every algorithm, in simulated time
-	cargo run --quiet --release -p tidegate-policy --example compare
+demo: ## all services in one process, four scenarios in two minutes: demo-report/report.html
+	cargo run --release -p tidegate -- demo
 
 .PHONY: forecast-table
 forecast-table: ## how good forecasts are, as a table in Markdown; DATA=DIR adds the CSV files of 5-minute steps there

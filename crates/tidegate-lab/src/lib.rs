@@ -22,6 +22,14 @@ pub use scenario::{InvalidScenario, Scenario};
 pub use scores::{FORMULAS, Latency, Peak, Scores, peaks};
 pub use simulation::simulate;
 
+/// The parts of the demonstration, in their order: name and text.
+pub const DEMO: [(&str, &str); 4] = [
+    ("normal", include_str!("../../../scenarios/demo/normal.yaml")),
+    ("spikes", include_str!("../../../scenarios/demo/spikes.yaml")),
+    ("attack", include_str!("../../../scenarios/demo/attack.yaml")),
+    ("outage", include_str!("../../../scenarios/demo/outage.yaml")),
+];
+
 /// The scenarios that come with it: name and text.
 pub const SCENARIOS: [(&str, &str); 7] = [
     ("normal", include_str!("../../../scenarios/normal.yaml")),

@@ -2,9 +2,14 @@
 
 mod asking;
 mod hosted;
+mod load_service;
+mod moment;
+mod places;
 mod platform;
 mod redis;
 mod relay;
+mod shared_store;
+mod stand_in;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,8 +25,12 @@ use crate::observation::Observation;
 use crate::oracle::Oracle;
 use crate::run::{GatewayCost, Outcome, Variant, burst_of, whole};
 use crate::scenario::{OnFailure, Scenario};
-use platform::Platform;
 use watch::Watch;
+
+pub use load_service::LoadService;
+pub use moment::Moment;
+pub use places::Places;
+pub use platform::Platform;
 
 /// From the start of a run to its first request: everything has started by then, and windows begin with it.
 const LEAD: Duration = Duration::from_millis(300);
@@ -40,15 +49,17 @@ pub struct Live {
     pub fault: Option<String>,
 }
 
-/// Runs a scenario live. `is_stopped` ends it before its time; `progress` hears of the share that is over. An error says why it could not be run.
+/// Runs a scenario live, its services at these places. `is_stopped` ends it before its time; `progress` hears again and again how things stand. An error says why it
+/// could not be run.
 pub fn run(
     scenario: &Scenario,
     variant: Variant,
+    places: &Places,
     log: &Log,
     is_stopped: &AtomicBool,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(&Moment<'_>),
 ) -> Result<Live, String> {
-    let mut platform = Platform::start(scenario, variant, log)?;
+    let mut platform = Platform::start(scenario, variant, places, log)?;
     let url = format!("http://{}/api/test", platform.entrance());
     let start = window_after(LEAD, scenario.limit.window);
     let plan = scenario.plan_to(&url, &json!({ "startAt": start.as_secs_f64() }));
@@ -62,6 +73,8 @@ pub fn run(
     let (load, report) = started.map_err(|error| format!("the load can't be sent: {error}"))?;
     let mut watch = Watch::new(scenario, variant, start);
     let begin = Instant::now() + until(start);
+    let mut seen = Observation::new(scenario.duration(), &scenario.plan.clients);
+    let mut noted = 0;
     while !report.is_finished() {
         if is_stopped.load(Relaxed) {
             load.stop();
@@ -72,7 +85,12 @@ pub fn run(
             let _ended = report.join();
             return Err(reason);
         }
-        progress((begin.elapsed().as_secs_f64() / scenario.duration().as_secs_f64()).min(1.0));
+        let fresh = ended.lock().unwrap_or_else(PoisonError::into_inner)[noted..].to_vec();
+        noted += fresh.len();
+        for (sample, client) in fresh {
+            seen.note(&sample, client);
+        }
+        progress(&watch.moment(begin, &seen));
         std::thread::sleep(watch::PAUSE);
     }
     let report = report.join().map_err(|_| "the load generator has died".to_owned())?;

@@ -9,7 +9,7 @@ use tidegate_load::Class;
 
 use crate::observation::{Observation, Row, count};
 use crate::run::{Outcome, Variant};
-use crate::scenario::{Expectation, Scenario, StoreKind};
+use crate::scenario::{Expectation, Scenario};
 use crate::scores::{FORMULAS, Scores, peaks};
 
 pub use page::page;
@@ -226,7 +226,7 @@ impl Told {
             "target": format!(
                 "{} workers, {} ms each, {} may wait", target.workers, rounded(target.service_time.mean().as_secs_f64() * 1e3), target.queue
             ),
-            "store": match scenario.store { StoreKind::Memory => "memory", StoreKind::Redis => "redis" },
+            "store": scenario.store.name(),
             "faults": scenario.faults.iter().map(fault).collect::<Vec<_>>(),
             "runs": self.runs.iter().map(|run| run.to_json(scenario)).collect::<Vec<_>>(),
         })

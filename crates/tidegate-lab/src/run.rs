@@ -24,7 +24,9 @@ impl Variant {
         let algorithms = scenario.algorithms.iter().flat_map(|algorithm| {
             let algorithm = Some(*algorithm);
             let adapted = scenario.adaptation.map(|_| Self { algorithm, adaptation: true });
-            [Self { algorithm, adaptation: false }].into_iter().chain(adapted)
+            let is_alone = scenario.adaptation.is_some_and(|adaptation| adaptation.is_alone);
+            let plain = (!is_alone).then_some(Self { algorithm, adaptation: false });
+            plain.into_iter().chain(adapted)
         });
         baseline.into_iter().chain(algorithms).collect()
     }

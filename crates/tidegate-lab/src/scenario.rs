@@ -88,6 +88,24 @@ pub enum StoreKind {
     Memory,
     /// In Redis.
     Redis,
+    /// In a stand-in for Redis within the lab's own process, for machines without it.
+    StandIn,
+}
+
+impl StoreKind {
+    /// As files and reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis => "redis",
+            Self::StandIn => "stand_in",
+        }
+    }
+
+    /// Whether limits are kept outside of the gateway, by whoever speaks as Redis does.
+    pub fn is_shared(self) -> bool {
+        self != Self::Memory
+    }
 }
 
 /// What happens to limits when Redis is away.
@@ -108,6 +126,8 @@ pub struct Adaptation {
     pub interval: Duration,
     /// Requests a second that the limit is never raised above.
     pub ceiling: f64,
+    /// Without runs beside it in which limits do not adapt.
+    pub is_alone: bool,
 }
 
 /// A scenario that can't be used: which one, and everything that is wrong with it.
@@ -236,7 +256,8 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let limit = limit::read(&mut object);
     let target = target(&mut object);
     let load = load(&mut object, duration, seed);
-    let store = word(&mut object, "store", &[("memory", StoreKind::Memory), ("redis", StoreKind::Redis)]);
+    let stores = [StoreKind::Memory, StoreKind::Redis, StoreKind::StandIn].map(|kind| (kind.name(), kind));
+    let store = word(&mut object, "store", &stores);
     let modes = [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
     let on_failure = word(&mut object, "on_failure", &modes);
     let algorithms = algorithms(&mut object);
@@ -246,8 +267,8 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let objective = object.number_or("objective", &OBJECTIVE, 0.1);
     let expectations = expectation::read(&mut object);
     let store = store?;
-    if store == StoreKind::Memory && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
-        object.wrong("faults", "concern Redis; that needs `store: redis`");
+    if !store.is_shared() && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
+        object.wrong("faults", "concern Redis; that needs `store: redis` or `store: stand_in`");
     }
     // What some algorithm can't have is told now, not in the middle of a run.
     for (algorithm, setting) in algorithms.iter().flatten().zip(limit.iter().cycle()) {
@@ -373,6 +394,7 @@ fn adaptation(object: &mut Object<'_>) -> Option<Option<Adaptation>> {
     let mut adaptation = object.object("adaptation")?;
     let interval = adaptation.number_or("interval", &INTERVAL, 5.0);
     let ceiling = adaptation.number("ceiling", &CEILING);
+    let is_alone = adaptation.switch_or("alone", false);
     adaptation.end();
-    Some(Some(Adaptation { interval: Duration::from_secs_f64(interval?), ceiling: ceiling? }))
+    Some(Some(Adaptation { interval: Duration::from_secs_f64(interval?), ceiling: ceiling?, is_alone: is_alone? }))
 }

@@ -315,7 +315,7 @@ impl<'a> Simulation<'a> {
     fn fault(&mut self, now: u64, place: usize, begins: bool) {
         let fault = &self.scenario.faults[place];
         match fault.kind {
-            FaultKind::RedisKilled | FaultKind::RedisSlow(_) => {
+            FaultKind::RedisKilled | FaultKind::RedisSlow(_) | FaultKind::RedisHangs => {
                 self.outages.fault(now, fault, begins, &mut self.events);
             }
             FaultKind::ForecasterKilled => {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use tidegate_lab::report::{Kind, Run};
-use tidegate_lab::{Report, SCENARIOS, Scenario, Scores, Variant, simulate};
+use tidegate_lab::{DEMO, Report, SCENARIOS, Scenario, Scores, Variant, simulate};
 use tidegate_policy::Algorithm;
 
 const SMALL: &str = "
@@ -22,8 +22,12 @@ fn of(algorithm: Algorithm) -> Variant {
 }
 
 fn report(seed: Option<u64>) -> Report {
+    report_of(&SCENARIOS, seed)
+}
+
+fn report_of(scenarios: &[(&str, &str)], seed: Option<u64>) -> Report {
     let mut report = Report::new(Kind::Simulated, seed, None);
-    for (name, text) in SCENARIOS {
+    for (name, text) in scenarios {
         let scenario = Scenario::read(name, text).unwrap_or_else(|error| panic!("{error}"));
         let scenario = seed.map_or(Ok(scenario.clone()), |seed| scenario.with_seed(seed)).expect("any seed is good");
         let runs = Variant::all(&scenario);
@@ -36,13 +40,27 @@ fn report(seed: Option<u64>) -> Report {
 
 #[test]
 fn everything_that_the_scenarios_expect_comes_in_simulated_time() {
-    let report = report(None);
-    for (scenario, run) in report.runs() {
-        let id = run.variant.id(&scenario.name);
-        assert_eq!(run.status(), "passed", "{id}: {:?}", run.expectations);
-        assert!(run.variant.algorithm.is_none() || !run.expectations.is_empty(), "{id} expects nothing");
+    for report in [report(None), report_of(&DEMO, None)] {
+        for (scenario, run) in report.runs() {
+            let id = run.variant.id(&scenario.name);
+            assert_eq!(run.status(), "passed", "{id}: {:?}", run.expectations);
+            assert!(run.variant.algorithm.is_none() || !run.expectations.is_empty(), "{id} expects nothing");
+        }
+        assert!(report.is_passed());
     }
-    assert!(report.is_passed());
+}
+
+/// What the demo is to show: each of the later spikes meets a limit that has been raised before.
+#[test]
+fn in_the_demo_the_limit_is_raised_before_the_later_spikes() {
+    let report = report_of(&DEMO, None).to_json();
+    let runs = report["scenarios"][1]["runs"].as_array().expect("runs");
+    let adapted = runs.iter().find(|run| run["id"] == "spikes/token/on").expect("it is among them");
+    let peaks = adapted["peaks"].as_array().expect("peaks");
+    assert_eq!(peaks.len(), 6);
+    for peak in &peaks[3..] {
+        assert!(peak["limitBefore"].as_f64() >= peak["offered"].as_f64(), "{peak}");
+    }
 }
 
 #[test]
@@ -235,6 +253,13 @@ fn while_redis_is_away_the_failure_mode_decides() {
         assert!(refused.contains(&share), "{mode}: {share}");
         assert_eq!(scores.limiting_back, Some(0.5), "{mode}");
     }
+    for store in ["redis", "stand_in"] {
+        let hung = small(&format!("store: {store}\nfaults: [{{at: 1, for: 2, what: redis_hangs}}]\n"));
+        let scores = Scores::of(&hung, &simulate(&hung, of(Algorithm::FixedWindow)));
+        assert_eq!(scores.limiting_back, Some(0.5), "{store}");
+        // Some are refused in the moment before it is noticed.
+        assert!(scores.refused_in_outage.is_some_and(|share| share < 0.02), "{store}: {scores:?}");
+    }
     let quick = small("store: redis\nfaults: [{at: 1, for: 2, what: redis_slow, delay: 0.005}]\n");
     let scores = Scores::of(&quick, &simulate(&quick, of(Algorithm::FixedWindow)));
     assert_eq!(scores.limiting_back, None, "within the gateway's patience");
@@ -268,9 +293,11 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_path() {
         ("type: constant", "type: magic", "load.profile.type", "magic"),
         ("load: {", "load: {duration: 9, ", "load.duration", "the lab's"),
         ("load: {", "load: {speed: 9, ", "load.speed", "unknown"),
-        ("duration: 5", "duration: 5\nstore: tape", "store", "memory, redis"),
+        ("duration: 5", "duration: 5\nstore: tape", "store", "memory, redis, stand_in"),
         ("duration: 5", "duration: 5\nalgorithms: [fixed, magic]", "algorithms[1]", "magic"),
         ("duration: 5", "duration: 5\nadaptation: {interval: 5}", "adaptation.ceiling", "missing"),
+        ("duration: 5", "duration: 5\nadaptation: {ceiling: 500, alone: 1}", "adaptation.alone", "true or false"),
+        ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: redis_hangs}]", "faults", "store: stand_in"),
         ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1}]", "faults[0].what", "redis_killed"),
         ("duration: 5", "duration: 5\nfaults: [{at: 9, for: 1, what: forecaster_killed}]", "faults[0].at", "after"),
         ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: gateway_slow}]", "faults[0].delay", "missing"),

@@ -1,6 +1,6 @@
 //! How far each algorithm is from the exact log: the same bursty traffic through all of them, in simulated time.
 //!
-//! `cargo run --example compare` (or `make demo`) prints the table whose figures stand in the algorithms' documentation.
+//! `cargo run --release -p tidegate-policy --example compare` prints the table whose figures stand in the algorithms' documentation.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it prints figures to look at")]
 

@@ -51,7 +51,7 @@ impl From<NoAnswer> for DocumentFault {
 }
 
 /// Sets the key to the new text if it holds the old one; an empty text is no key at all.
-const REPLACE: &str = "local now = redis.call('GET', KEYS[1]) or ''
+pub(crate) const REPLACE: &str = "local now = redis.call('GET', KEYS[1]) or ''
 if now ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2]) end
 return 1";

@@ -54,6 +54,7 @@ mod numbers;
 mod owed;
 #[doc(hidden)] // public for the differential test, which runs the scripts with a clock of its own
 pub mod script;
+mod stand_in;
 mod store;
 mod tls;
 mod topology;
@@ -65,6 +66,7 @@ pub use lease::LeaseTerms;
 pub use limit::{SharedLevel, SharedLimit, Sharing};
 pub use link::{Observer, StoreEvent};
 pub use numbers::Unshareable;
+pub use stand_in::StandIn;
 pub use store::{Charged, FailureMode, InvalidConfig, Source, Store, StoreConfig, Verdict};
 pub use tls::{InvalidTls, TlsFiles};
 pub use topology::{InvalidAddress, Topology};

@@ -86,7 +86,7 @@ const LATE_ANSWERS_TO_GO_DOWN: u32 = 3;
 /// After so many answers in a row that were errors, it is seen whether Redis refuses everything.
 const ERRORS_TO_DOUBT: u32 = 3;
 /// What requests do, on a key of our own: a script that reads the clock and the key, and writes it.
-const PROBE: &str = "redis.call('TIME')
+pub(crate) const PROBE: &str = "redis.call('TIME')
 redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], '1', 'PX', 1000)
 return { 1 }";

@@ -1,10 +1,10 @@
 //! `tidegate lab`
 
-mod live;
+pub(crate) mod live;
 mod replay;
 mod scenarios;
-mod simulate;
-mod table;
+pub(crate) mod simulate;
+pub(crate) mod table;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! Tidegate: overload protection for HTTP services.
 
 mod check;
+mod demo;
 mod environment;
 mod forecast;
 mod gateway;
@@ -28,6 +29,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Arguments),
     Gateway(gateway::Arguments),
     Target(target::Arguments),
     Load(load::Arguments),
@@ -57,6 +59,7 @@ fn has_colours() -> bool {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Gateway(arguments) => gateway::run(arguments),
         Command::Target(arguments) => target::run(&arguments),
         Command::Load(arguments) => load::run(arguments),

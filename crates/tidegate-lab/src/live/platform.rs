@@ -1,6 +1,6 @@
 //! Everything that a live run needs: target, gateway, and where the scenario asks for it Redis and a forecaster. All of it ends with its drop.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde_json::json;
 use tidegate_forecast::Policy;
@@ -11,39 +11,40 @@ use tidegate_serve::Log;
 use tokio::net::TcpListener;
 
 use super::hosted::{Hosted, Ready};
-use super::redis::Redis;
+use super::places::Places;
 use super::relay::Relay;
+use super::shared_store::SharedStore;
 use crate::run::Variant;
-use crate::scenario::{FaultKind, OnFailure, Scenario, StoreKind};
+use crate::scenario::{FaultKind, OnFailure, Scenario};
 use crate::target::{self, Target, Work};
 
 /// What serves a run. In the order in which it is to end.
-pub(super) struct Platform {
+pub struct Platform {
     /// Where the load goes, if it goes over a line that can be slow.
     pub(super) line: Option<Relay>,
     pub(super) gateway: Hosted,
     pub(super) forecaster: Option<Hosted>,
     pub(super) target: Hosted,
     pub(super) redis_line: Option<Relay>,
-    pub(super) redis: Option<Redis>,
+    pub(super) store: Option<SharedStore>,
     /// How the forecaster advises, and where the gateway looks for it.
     advised: Option<(Policy, SocketAddr)>,
     log: Log,
 }
 
 impl Platform {
-    pub(super) fn start(scenario: &Scenario, variant: Variant, log: &Log) -> Result<Self, String> {
-        let is_shared = scenario.store == StoreKind::Redis && variant.algorithm.is_some();
-        let redis = is_shared.then(Redis::start).transpose()?;
-        let redis_line = redis.as_ref().map(|redis| Relay::to(redis.address())).transpose()?;
-        let target = start_target(scenario, log)?;
+    /// Starts all that the scenario asks for, at these places. An error says what could not be started; nothing of the rest is left running then.
+    pub fn start(scenario: &Scenario, variant: Variant, places: &Places, log: &Log) -> Result<Self, String> {
+        let store = variant.algorithm.and_then(|_| SharedStore::start(scenario.store).transpose()).transpose()?;
+        let redis_line = store.as_ref().map(|store| Relay::to(store.address())).transpose()?;
+        let target = start_target(scenario, places.target, log)?;
         let policy = scenario
             .adaptation
             .filter(|_| variant.adaptation)
             .map(|_| Policy { capacity: Some(scenario.target.capacity()), ..Policy::default() });
-        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let forecaster = policy.map(|policy| start_forecaster(policy, anywhere, log)).transpose()?;
+        let forecaster = policy.map(|policy| start_forecaster(policy, places.forecaster, log)).transpose()?;
         let addresses = Addresses {
+            gateway: places.gateway,
             target: target.address,
             redis: redis_line.as_ref().map(Relay::address),
             forecaster: forecaster.as_ref().map(|forecaster| forecaster.address),
@@ -52,7 +53,7 @@ impl Platform {
         let is_slowed = scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::GatewaySlow(_)));
         let line = is_slowed.then(|| Relay::to(gateway.address)).transpose()?;
         let advised = policy.zip(addresses.forecaster);
-        Ok(Self { line, gateway, forecaster, target, redis_line, redis, advised, log: log.clone() })
+        Ok(Self { line, gateway, forecaster, target, redis_line, store, advised, log: log.clone() })
     }
 
     /// Where the load goes.
@@ -60,14 +61,24 @@ impl Platform {
         self.line.as_ref().map_or(self.gateway.address, Relay::address)
     }
 
+    /// Where the gateway looks for the forecaster, if it does.
+    pub(super) fn forecaster_address(&self) -> Option<SocketAddr> {
+        self.advised.map(|(_, address)| address)
+    }
+
     /// Something goes wrong, or is mended.
     pub(super) fn fault(&mut self, kind: FaultKind, begins: bool) -> Result<(), String> {
         let delay = |delay| if begins { delay } else { std::time::Duration::ZERO };
         match kind {
-            FaultKind::RedisKilled => match &mut self.redis {
-                Some(redis) if begins => redis.kill(),
-                Some(redis) => redis.restart()?,
+            FaultKind::RedisKilled => match &mut self.store {
+                Some(store) if begins => store.kill(),
+                Some(store) => store.restart()?,
                 None => {}
+            },
+            FaultKind::RedisHangs => match (&self.store, &self.redis_line) {
+                (Some(SharedStore::StandIn(stand_in)), _) => stand_in.hang(begins),
+                (_, Some(line)) => line.freeze(begins),
+                (_, None) => {}
             },
             FaultKind::RedisSlow(by) => {
                 if let Some(line) = &self.redis_line {
@@ -101,8 +112,9 @@ impl Platform {
     }
 }
 
-/// Where the gateway finds the others.
+/// Where the gateway listens, and where it finds the others.
 struct Addresses {
+    gateway: SocketAddr,
     target: SocketAddr,
     redis: Option<SocketAddr>,
     forecaster: Option<SocketAddr>,
@@ -120,7 +132,7 @@ fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> 
     };
     limit["key"] = if scenario.limit.is_per_client { "ip" } else { "global" }.into();
     let mut config = json!({
-        "listeners": [{ "address": "127.0.0.1:0" }],
+        "listeners": [{ "address": addresses.gateway.to_string() }],
         "upstreams": { "target": { "url": format!("http://{}", addresses.target) } },
         "limits": { "default": limit },
         "trusted_proxies": ["127.0.0.1"],
@@ -164,7 +176,7 @@ fn start_gateway(text: &str, log: &Log) -> Result<Hosted, String> {
     })
 }
 
-fn start_target(scenario: &Scenario, log: &Log) -> Result<Hosted, String> {
+fn start_target(scenario: &Scenario, address: SocketAddr, log: &Log) -> Result<Hosted, String> {
     let model = scenario.target;
     let settings = target::Settings {
         service_time: model.service_time,
@@ -177,8 +189,7 @@ fn start_target(scenario: &Scenario, log: &Log) -> Result<Hosted, String> {
     let log = log.clone();
     Hosted::start("target", move |stop, ready| async move {
         let target = Target::start(&settings, log, stop).map_err(|error| error.to_string());
-        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        if let Some((target, listener)) = listening(target, anywhere, &ready).await {
+        if let Some((target, listener)) = listening(target, address, &ready).await {
             let _served = target.serve(listener).await;
         }
     })
@@ -195,8 +206,12 @@ fn start_forecaster(policy: Policy, address: SocketAddr, log: &Log) -> Result<Ho
 }
 
 /// A service and its socket, if it has both; whoever waits is told.
-async fn listening<T>(service: Result<T, String>, address: SocketAddr, ready: &Ready) -> Option<(T, TcpListener)> {
-    let bound = TcpListener::bind(address).await.map_err(|error| error.to_string());
+pub(super) async fn listening<T>(
+    service: Result<T, String>,
+    address: SocketAddr,
+    ready: &Ready,
+) -> Option<(T, TcpListener)> {
+    let bound = TcpListener::bind(address).await.map_err(|error| format!("{address}: {error}"));
     let both = service.and_then(|service| bound.map(|listener| (service, listener)));
     let told = both.as_ref().map_err(Clone::clone);
     let told = told.and_then(|(_, listener)| listener.local_addr().map_err(|error| error.to_string()));

@@ -1,4 +1,4 @@
-//! A line that can be slow: whatever comes back over it may be held up.
+//! A line that can be slow, or stand still: whatever comes back over it may be held up, or nothing passes at all.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,19 +9,23 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
+use tokio::sync::watch;
+
 use super::hosted::Hosted;
 
 /// A line to somebody.
 pub(super) struct Relay {
     hosted: Hosted,
     delay: Arc<AtomicU64>,
+    is_frozen: watch::Sender<bool>,
 }
 
 impl Relay {
     /// A line to this address.
     pub(super) fn to(target: SocketAddr) -> Result<Self, String> {
         let delay = Arc::new(AtomicU64::new(0));
-        let held_up = Arc::clone(&delay);
+        let (held_up, is_frozen) = (Arc::clone(&delay), watch::Sender::new(false));
+        let frozen = is_frozen.subscribe();
         let hosted = Hosted::start("relay", move |mut stop, ready| async move {
             let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await {
                 Ok(listener) => listener,
@@ -34,13 +38,13 @@ impl Relay {
                     accepted = listener.accept() => {
                         // Who can't be reached is not there for the other side either: its connection ends.
                         if let (Ok((near, _)), Ok(far)) = (accepted, TcpStream::connect(target).await) {
-                            join(near, far, &held_up);
+                            join(near, far, &held_up, &frozen);
                         }
                     }
                 }
             }
         })?;
-        Ok(Self { hosted, delay })
+        Ok(Self { hosted, delay, is_frozen })
     }
 
     /// Where it is reached.
@@ -52,24 +56,34 @@ impl Relay {
     pub(super) fn slow_down(&self, delay: Duration) {
         self.delay.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
+
+    /// From now on nothing passes, either way, until it does again: connections stay.
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        self.is_frozen.send_replace(is_frozen);
+    }
 }
 
-fn join(near: TcpStream, far: TcpStream, delay: &Arc<AtomicU64>) {
+fn join(near: TcpStream, far: TcpStream, delay: &Arc<AtomicU64>, frozen: &watch::Receiver<bool>) {
     // Small pieces both ways; an error here ends the connection, which both sides see.
     let _set = (near.set_nodelay(true), far.set_nodelay(true));
     let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
-    tokio::spawn(pass(near_read, far_write, Arc::default()));
-    tokio::spawn(pass(far_read, near_write, Arc::clone(delay)));
+    tokio::spawn(pass(near_read, far_write, Arc::default(), frozen.clone()));
+    tokio::spawn(pass(far_read, near_write, Arc::clone(delay), frozen.clone()));
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Arc<AtomicU64>) {
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    delay: Arc<AtomicU64>,
+    mut frozen: watch::Receiver<bool>,
+) {
     let mut piece = vec![0; 16 * 1024];
     while let Ok(length @ 1..) = from.read(&mut piece).await {
         let micros = delay.load(Relaxed);
         if micros > 0 {
             tokio::time::sleep(Duration::from_micros(micros)).await;
         }
-        if to.write_all(&piece[..length]).await.is_err() {
+        if frozen.wait_for(|is_frozen| !is_frozen).await.is_err() || to.write_all(&piece[..length]).await.is_err() {
             return;
         }
     }

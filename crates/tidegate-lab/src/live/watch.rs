@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::asking::{get, get_json, metric};
+use super::moment::Moment;
 use super::platform::Platform;
+use crate::observation::Observation;
 use crate::run::{Band, Event, EventKind, Levels, Outage, Prediction, Variant};
-use crate::scenario::{Scenario, StoreKind};
+use crate::scenario::Scenario;
 
 /// Between two looks.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
@@ -29,6 +31,8 @@ pub(super) struct Watch<'a> {
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
     changes: Vec<Change>,
+    /// Entries of the gateway's history that have been read.
+    read: usize,
 }
 
 /// What was found.
@@ -76,7 +80,7 @@ impl<'a> Watch<'a> {
         let faults = scenario.faults.len();
         Self {
             scenario,
-            is_shared: scenario.store == StoreKind::Redis && variant.algorithm.is_some(),
+            is_shared: scenario.store.is_shared() && variant.algorithm.is_some(),
             start,
             levels: Levels::new(variant.algorithm.and_then(|_| scenario.limit.shared_rate())),
             next_second: 1,
@@ -87,6 +91,18 @@ impl<'a> Watch<'a> {
             open_since: None,
             open: Vec::new(),
             changes: Vec::new(),
+            read: 0,
+        }
+    }
+
+    /// How things stand, as far as it was seen.
+    pub(super) fn moment<'b>(&'b self, begin: Instant, observation: &'b Observation) -> Moment<'b> {
+        Moment {
+            elapsed: begin.elapsed().min(self.scenario.duration()),
+            duration: self.scenario.duration(),
+            observation,
+            levels: &self.levels,
+            events: &self.events,
         }
     }
 
@@ -147,13 +163,25 @@ impl<'a> Watch<'a> {
         let expected = platform.forecaster.as_ref().and_then(|it| get_json(it.address, "/v1/forecast"));
         self.levels.forecast(expected.and_then(|expected| band(&expected, next)));
         self.levels.seen(level("executor_active_threads"), level("executor_queued_tasks"));
+        self.read_history(platform);
     }
 
-    /// The load is over: what the gateway remembers of adaptation.
+    /// The load is over: the rest of what the gateway remembers of adaptation.
     pub(super) fn end(&mut self, platform: &Platform) {
+        self.read_history(platform);
+    }
+
+    /// What adaptation has done since this was last read. The gateway keeps more of it than a run can bring about.
+    fn read_history(&mut self, platform: &Platform) {
+        if platform.forecaster_address().is_none() {
+            return;
+        }
         let history = get_json(platform.gateway.address, "/config/history").unwrap_or_default();
         let start = self.start.as_secs_f64();
-        for entry in history["entries"].as_array().into_iter().flatten() {
+        let entries = history["entries"].as_array().map_or(&[][..], Vec::as_slice);
+        let fresh = entries.get(self.read..).unwrap_or_default();
+        self.read += fresh.len();
+        for entry in fresh {
             let at = entry["timestamp"].as_f64().unwrap_or(start) - start;
             let reason = entry["reason"].as_str().unwrap_or_default();
             let recommended = &entry["recommendation"];
@@ -224,9 +252,14 @@ fn band(expected: &Value, second: u64) -> Option<Band> {
 fn change(entry: &Value) -> String {
     let (from, to) = (rate_of(&entry["from"]), rate_of(&entry["to"]));
     match (from, to) {
-        (Some(from), Some(to)) => format!("from {from} to {to} req/s"),
+        (Some(from), Some(to)) => format!("from {} to {} req/s", tenths(from), tenths(to)),
         _ => String::new(),
     }
+}
+
+/// As exactly as people want to know.
+fn tenths(rate: f64) -> f64 {
+    (rate * 10.0).round() / 10.0
 }
 
 /// Requests a second, of numbers as the gateway tells them.

@@ -25,6 +25,8 @@ pub enum FaultKind {
     RedisKilled,
     /// Redis answers so much later.
     RedisSlow(Duration),
+    /// Redis answers nobody, and its connections stay open.
+    RedisHangs,
     /// The forecaster is killed, and started again at the end.
     ForecasterKilled,
     /// The target does what it is told.
@@ -36,7 +38,7 @@ pub enum FaultKind {
 const AT: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400 are allowed");
 const FOR: Allowed = Allowed::new(0.1..=86_400.0, "seconds from 0.1 to 86400 are allowed");
 const DELAY: Allowed = Allowed::new(0.001..=60.0, "seconds from 0.001 to 60 are allowed");
-const KINDS: &str = "one of redis_killed, redis_slow, forecaster_killed, target, gateway_slow is allowed";
+const KINDS: &str = "one of redis_killed, redis_slow, redis_hangs, forecaster_killed, target, gateway_slow is allowed";
 /// The most faults of a scenario.
 const MOST: usize = 100;
 
@@ -46,6 +48,7 @@ impl FaultKind {
         match self {
             Self::RedisKilled => "redis_killed",
             Self::RedisSlow(_) => "redis_slow",
+            Self::RedisHangs => "redis_hangs",
             Self::ForecasterKilled => "forecaster_killed",
             Self::Target(_) => "target",
             Self::GatewaySlow(_) => "gateway_slow",
@@ -57,6 +60,7 @@ impl FaultKind {
         match self {
             Self::RedisKilled => "Redis killed".to_owned(),
             Self::RedisSlow(delay) => format!("Redis slow by {} ms", delay.as_millis()),
+            Self::RedisHangs => "Redis hung".to_owned(),
             Self::ForecasterKilled => "forecaster killed".to_owned(),
             Self::Target(faults) => {
                 let on: Vec<&str> =
@@ -69,7 +73,7 @@ impl FaultKind {
 
     /// Whether limits that are kept in Redis suffer from it.
     pub fn is_of_redis(self) -> bool {
-        matches!(self, Self::RedisKilled | Self::RedisSlow(_))
+        matches!(self, Self::RedisKilled | Self::RedisSlow(_) | Self::RedisHangs)
     }
 }
 
@@ -118,6 +122,7 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
     let with = fault.take("with");
     let kind = match what.as_deref() {
         Some("redis_killed") => Some(FaultKind::RedisKilled),
+        Some("redis_hangs") => Some(FaultKind::RedisHangs),
         Some("forecaster_killed") => Some(FaultKind::ForecasterKilled),
         Some("redis_slow") => needed(&mut fault, delay).map(FaultKind::RedisSlow),
         Some("gateway_slow") => needed(&mut fault, delay).map(FaultKind::GatewaySlow),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::events::{Events, What};
 use super::nanos;
 use crate::run::Outage;
-use crate::scenario::{Fault, FaultKind, Scenario, StoreKind};
+use crate::scenario::{Fault, FaultKind, Scenario};
 
 /// A gateway waits so long for Redis' answer; three late ones in a row, and it counts as away.
 const BUDGET: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ pub(super) struct Outages {
 
 impl Outages {
     pub(super) fn new(scenario: &Scenario, is_limited: bool) -> Self {
-        let is_shared = is_limited && scenario.store == StoreKind::Redis;
+        let is_shared = is_limited && scenario.store.is_shared();
         let of_redis = scenario.faults.iter().filter(|fault| is_felt(fault.kind));
         let spans = of_redis.map(|fault| (nanos(fault.at), nanos(fault.until))).collect();
         Self { is_shared, is_on: false, back_at: None, spans, found: Outage::default() }
@@ -75,7 +75,7 @@ impl Outages {
 /// Whether the gateway gives up on Redis because of it.
 fn is_felt(kind: FaultKind) -> bool {
     match kind {
-        FaultKind::RedisKilled => true,
+        FaultKind::RedisKilled | FaultKind::RedisHangs => true,
         FaultKind::RedisSlow(delay) => delay >= BUDGET,
         FaultKind::ForecasterKilled | FaultKind::Target(_) | FaultKind::GatewaySlow(_) => false,
     }

@@ -10,6 +10,7 @@ use crate::differential::NO_TTL;
 use crate::failure::until;
 use crate::server::{Server, eventually};
 use crate::setup::{name, patient};
+use crate::stand_in::Hosted;
 
 /// Nothing ends by itself during a test.
 const LONG: CouncilTerms = CouncilTerms {
@@ -237,9 +238,9 @@ const TERMS: CouncilTerms = CouncilTerms {
 };
 
 impl Simulated {
-    fn new(server: &Server) -> Self {
+    fn new(connection: redis::Connection) -> Self {
         let (meet, leave) = (format!("{NO_TTL}{MEET}"), format!("{NO_TTL}{LEAVE}"));
-        Self { connection: server.connection(), meet, leave, keys: KEYS.map(str::to_owned) }
+        Self { connection, meet, leave, keys: KEYS.map(str::to_owned) }
     }
 
     fn meet(&mut self, member: &mut Member, now: u64, report: &str, decree: Option<Decree<'_>>) -> Meeting {
@@ -338,8 +339,13 @@ impl Known {
 /// Five walk in and out as they like, hesitate for longer than leases last, and tell whatever they have decided however long ago.
 #[test]
 fn a_council_is_what_it_is_by_definition_at_every_step() {
-    let server = Server::start();
-    let (mut council, mut random) = (Simulated::new(&server), fastrand::Rng::with_seed(7));
+    let (server, stand_in) = (Server::start(), Hosted::start());
+    walk_through(Simulated::new(server.connection()));
+    walk_through(Simulated::new(stand_in.connection()));
+}
+
+fn walk_through(mut council: Simulated) {
+    let mut random = fastrand::Rng::with_seed(7);
     let (mut walkers, mut known) = ([(); 5].map(|()| Walker::new()), Known::default());
     let (mut now, mut terms, mut published) = (1_000_000, HashSet::new(), 0);
     for step in 0..20_000 {
@@ -378,7 +384,7 @@ fn a_council_is_what_it_is_by_definition_at_every_step() {
 #[test]
 fn of_too_many_members_the_latest_are_heard() {
     let server = Server::start();
-    let mut council = Simulated::new(&server);
+    let mut council = Simulated::new(server.connection());
     let mut members: Vec<Member> = (0..Council::MOST_MEMBERS + 3).map(|_| Member::new()).collect();
     let mut told = None;
     for (place, member) in members.iter_mut().enumerate() {
@@ -400,7 +406,7 @@ fn of_too_many_members_the_latest_are_heard() {
 #[test]
 fn a_call_that_arrives_after_a_later_one_does_nothing() {
     let server = Server::start();
-    let (mut council, mut ann) = (Simulated::new(&server), Member::new());
+    let (mut council, mut ann) = (Simulated::new(server.connection()), Member::new());
     let term = council.meet(&mut ann, 1_000_000, "first", None).term;
     let delayed = ann.question(Some(1_000_002), &TERMS, b"delayed", Some(decree(term, "delayed")));
     council.meet(&mut ann, 1_000_001, "last", Some(decree(term, "last")));
@@ -413,8 +419,13 @@ fn a_call_that_arrives_after_a_later_one_does_nothing() {
 /// An hour back, as on another master whose clock is wrong: nobody who is gone counts, holds or is followed an hour longer.
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_last_longer() {
-    let server = Server::start();
-    let (mut council, mut ann, mut bob) = (Simulated::new(&server), Member::new(), Member::new());
+    let (server, stand_in) = (Server::start(), Hosted::start());
+    set_back(Simulated::new(server.connection()));
+    set_back(Simulated::new(stand_in.connection()));
+}
+
+fn set_back(mut council: Simulated) {
+    let (mut ann, mut bob) = (Member::new(), Member::new());
     let (then, now) = (4_600_000_000, 1_000_000_000);
     let old = council.meet(&mut ann, then, "gone", None).term;
     council.meet(&mut ann, then, "gone", Some(decree(old, "old")));
@@ -437,7 +448,7 @@ fn a_clock_that_is_set_back_makes_nothing_last_longer() {
 fn a_key_that_is_lost_is_made_good() {
     for key in KEYS {
         let server = Server::start();
-        let (mut council, mut ann, mut bob) = (Simulated::new(&server), Member::new(), Member::new());
+        let (mut council, mut ann, mut bob) = (Simulated::new(server.connection()), Member::new(), Member::new());
         let old = council.meet(&mut ann, 1_000_000, "a", None).term;
         council.meet(&mut bob, 1_000_000, "b", None);
         let version =
@@ -466,7 +477,7 @@ fn a_key_that_is_lost_is_made_good() {
 #[test]
 fn a_report_whose_member_is_lost_goes_too() {
     let server = Server::start();
-    let (mut council, mut ann, mut bob) = (Simulated::new(&server), Member::new(), Member::new());
+    let (mut council, mut ann, mut bob) = (Simulated::new(server.connection()), Member::new(), Member::new());
     council.meet(&mut ann, 1_000_000, "a", None);
     redis::cmd("DEL").arg(KEYS[1]).exec(&mut council.connection).expect("deleted");
     council.meet(&mut bob, 1_000_001, "b", None);

@@ -1,5 +1,5 @@
-//! Rust and Lua are fed the same steps and must give the same answers: costs above one, idle gaps, clock jumps, changes of numbers,
-//! give-backs. A tick is a nanosecond to the one and a microsecond to the other; neither can tell.
+//! Rust, Lua in Redis and Redis' stand-in are fed the same steps and must give the same answers: costs above one, idle gaps, clock jumps,
+//! changes of numbers, give-backs. A tick is a nanosecond to the one and a microsecond to the others; none can tell.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tidegate_policy::{
 use tidegate_store::script::{Script, Task};
 
 use crate::server::Server;
+use crate::stand_in::Hosted;
 use crate::walk::{Numbers, Step, Walk};
 
 /// 20,000 steps an algorithm; `make soak` sets `TIDEGATE_STEPS` to a million.
@@ -26,6 +27,7 @@ pub(crate) const NO_TTL: &str = "local real = redis; local redis = { call = func
   return real.call(command, ...)
 end }\n";
 
+/// Redis with its scripts, or who stands in for it.
 struct Lua {
     connection: redis::Connection,
     check: Script,
@@ -34,7 +36,7 @@ struct Lua {
 }
 
 impl Lua {
-    fn new(server: &Server, algorithm: Algorithm, name: &str) -> Self {
+    fn new(mut connection: redis::Connection, algorithm: Algorithm, name: &str) -> Self {
         let script = |task| {
             let Script { text, .. } = Script::new(task, &[algorithm]);
             let text = format!("{NO_TTL}{text}");
@@ -43,7 +45,6 @@ impl Lua {
         };
         let keys = [format!("{{test}}:{name}"), format!("{{test}}:{name}:log")];
         let (check, give_back) = (script(Task::Check), script(Task::GiveBack));
-        let mut connection = server.connection();
         for script in [&check, &give_back] {
             redis::cmd("SCRIPT").arg("LOAD").arg(&script.text).exec(&mut connection).expect("a script");
         }
@@ -81,10 +82,10 @@ impl Lua {
     }
 }
 
-/// What both sides gave for an admission, with the numbers of then.
+/// What all sides gave for an admission, with the numbers of then.
 struct Taken {
     receipt: Receipt,
-    marks: Vec<i64>,
+    marks: [Vec<i64>; 2],
     numbers: [u64; 3],
     generation: u32,
 }
@@ -136,7 +137,7 @@ where
     L::State: Debug,
 {
     const STEPS_A_WALK: u64 = 500;
-    let server = Server::start();
+    let (server, stand_in) = (Server::start(), Hosted::start());
     for seed in 0..steps() / STEPS_A_WALK {
         let mut walk = Walk::new(seed, &[0, 1_000_000_007, 1_790_000_000_000_000]);
         let mut numbers = walk.numbers();
@@ -148,7 +149,9 @@ where
             left_behind: Vec::new(),
             state: L::State::default(),
         };
-        let mut lua = Lua::new(&server, algorithm, &format!("{algorithm}-{seed}"));
+        let name = format!("{algorithm}-{seed}");
+        let mut sides =
+            [server.connection(), stand_in.connection()].map(|connection| Lua::new(connection, algorithm, &name));
         let mut receipts: Vec<Taken> = Vec::new();
         for step in 0..STEPS_A_WALK {
             let action = walk.step(numbers);
@@ -163,19 +166,24 @@ where
                 Step::GiveBack if !receipts.is_empty() => {
                     let taken = receipts.swap_remove(walk.rng().usize(0..receipts.len()));
                     key.give_back(algorithm, &taken, now);
-                    lua.give_back(algorithm, taken.numbers, taken.receipt.cost, &taken.marks, walk.now);
+                    for (side, marks) in sides.iter_mut().zip(&taken.marks) {
+                        side.give_back(algorithm, taken.numbers, taken.receipt.cost, marks, walk.now);
+                    }
                 }
                 Step::GiveBack => {}
                 Step::Ask { cost } => {
                     key.follow_change(now);
                     let cost = Cost::new(cost).expect("a cost");
                     let decision = key.limiter.decide(&key.state, cost, now);
-                    let (answer, marks) = lua.check(algorithm, key.numbers, cost, walk.now);
-                    assert_eq!(
-                        decision, answer,
-                        "Rust and Lua differ: seed {seed} step {step} {:?} {:?} cost {cost:?} at {}",
-                        key.limiter, key.state, walk.now
-                    );
+                    let answers = sides.each_mut().map(|side| side.check(algorithm, key.numbers, cost, walk.now));
+                    for ((answer, _), side) in answers.iter().zip(["Lua", "the stand-in"]) {
+                        assert_eq!(
+                            &decision, answer,
+                            "Rust and {side} differ: seed {seed} step {step} {:?} {:?} cost {cost:?} at {}",
+                            key.limiter, key.state, walk.now
+                        );
+                    }
+                    let marks = answers.map(|(_, marks)| marks);
                     if decision.is_admitted() {
                         let receipt = key.limiter.take(&mut key.state, cost, now);
                         receipts.push(Taken { receipt, marks, numbers: key.numbers, generation: key.generation });
@@ -194,11 +202,11 @@ where
 fn a_late_give_back_removes_nobody_elses_entry() {
     let server = Server::start();
     for algorithm in [Algorithm::Concurrency, Algorithm::SlidingLog] {
-        let mut lua = Lua::new(&server, algorithm, "late");
+        let mut lua = Lua::new(server.connection(), algorithm, "late");
         let (numbers, start) = ([1, 1_000, 0], 1_790_000_000_000_000);
         let (_, late) = lua.check(algorithm, numbers, Cost::ONE, start);
         server.flush(); // as the key's TTL does
-        let scripts = Lua::new(&server, algorithm, "late"); // and loads the scripts again
+        let scripts = Lua::new(server.connection(), algorithm, "late"); // and loads the scripts again
         drop(scripts);
         assert!(lua.check(algorithm, numbers, Cost::ONE, start + 5_000).0.is_admitted());
         lua.give_back(algorithm, numbers, Cost::ONE, &late, start + 5_001);

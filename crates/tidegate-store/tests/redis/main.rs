@@ -16,6 +16,7 @@ mod secure;
 mod sentinel;
 mod server;
 mod setup;
+mod stand_in;
 mod tls;
 
 #[path = "../../../tidegate-policy/tests/laws/oracle.rs"]

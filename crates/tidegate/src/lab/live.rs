@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use tidegate_lab::live::{self, Places};
 use tidegate_lab::report::{Kind, Run, Setting, live_time};
-use tidegate_lab::{Report, Scenario, Variant, live};
+use tidegate_lab::{Report, Scenario, Variant};
 use tidegate_serve::{Log, Utc, system_name};
 
 use super::simulate::{NOT_AS_EXPECTED, write};
@@ -56,9 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
     let is_stopped = stop_on_interrupt()?;
     let has_colours = has_colours();
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let setting = Setting { created_at: Utc::now().with_seconds().to_string(), cpus, system: system_name() };
-    let mut report = Report::new(Kind::Live, arguments.choice.seed, Some(setting));
+    let mut report = Report::new(Kind::Live, arguments.choice.seed, Some(setting()));
     eprintln!("{} s of load; Ctrl-C ends it and still writes the report", live_time(&scenarios).as_secs());
     for (place, scenario) in scenarios.into_iter().enumerate() {
         let runs = runs(&scenario, &is_stopped);
@@ -72,13 +71,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes())?;
     write(&report, &arguments.out)?;
+    Ok(exit_code(&report, is_stopped.load(Relaxed)))
+}
+
+/// Where and when this is.
+pub(crate) fn setting() -> Setting {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Setting { created_at: Utc::now().with_seconds().to_string(), cpus, system: system_name() }
+}
+
+/// What came of live runs, as a shell sees it.
+pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
     let has = |status: &str| report.runs().any(|(_, run)| run.status() == status);
-    Ok(match () {
-        () if is_stopped.load(Relaxed) => ExitCode::from(STOPPED),
+    match () {
+        () if is_stopped => ExitCode::from(STOPPED),
         () if report.is_passed() => ExitCode::SUCCESS,
         () if has("invalid") && !has("failed") && !has("skipped") => ExitCode::from(INVALID),
         () => ExitCode::from(NOT_AS_EXPECTED),
-    })
+    }
 }
 
 fn runs(scenario: &Scenario, is_stopped: &AtomicBool) -> Vec<Run> {
@@ -90,7 +100,9 @@ fn runs(scenario: &Scenario, is_stopped: &AtomicBool) -> Vec<Run> {
         }
         let id = variant.id(&scenario.name);
         let mut told = Progress::new(&id);
-        let made = live::run(scenario, variant, &Log::discard(), is_stopped, &mut |share| told.tell(share));
+        let made = live::run(scenario, variant, &Places::default(), &Log::discard(), is_stopped, &mut |moment| {
+            told.tell(moment.share());
+        });
         told.end();
         runs.push(match made {
             Ok(live) => Run::of(scenario, variant, &live.outcome, Kind::Live, live.fault),
@@ -128,7 +140,7 @@ impl<'a> Progress<'a> {
 }
 
 /// Is set by Ctrl-C or SIGTERM. What runs ends by itself then, and leaves nothing behind: no Redis, no socket.
-pub(super) fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_stopped);
     let (ready, is_ready) = std::sync::mpsc::channel();

@@ -70,7 +70,7 @@ fn runs(scenario: &Scenario) -> Vec<Run> {
 }
 
 /// Writes both forms of a report, and says where.
-pub(super) fn write(report: &Report, out: &Path) -> Result<()> {
+pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
     write_json(&report.to_json(), out)
 }
 

@@ -26,13 +26,14 @@ const COLUMNS: [(&str, Figure, usize); 10] = [
 ];
 
 /// A scenario and its runs.
-pub(super) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String {
+pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String {
     let painted =
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
     // Columns that say nothing of any run are left out.
     let is_told = |figure: Figure| runs.iter().any(|run| value(run, figure).is_some());
-    let columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_told(*figure)).collect();
+    let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_told(*figure)).collect();
+    fit(&mut columns);
     let mut head = format!("  {:<13}{:<8}", "algorithm", "adapts");
     for (name, _, width) in &columns {
         let _infallible = write!(head, "{name:>width$}");
@@ -58,6 +59,28 @@ pub(super) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
     page
 }
 
+/// What is left out first where a terminal is too narrow for all of it; the report has it.
+const LEAST: [Figure; 6] = [
+    Figure::UnderAdmitted,
+    Figure::OverAdmitted,
+    Figure::Recovery,
+    Figure::WorstWindow,
+    Figure::RefusedAttackers,
+    Figure::Goodput,
+];
+/// Algorithm, whether it adapts, and the verdict.
+const AROUND: usize = 23 + 13;
+
+fn fit(columns: &mut Vec<(&str, Figure, usize)>) {
+    let width = terminal_size::terminal_size_of(std::io::stdout()).map_or(usize::MAX, |(width, _)| width.0.into());
+    for figure in LEAST {
+        if AROUND + columns.iter().map(|(_, _, width)| width).sum::<usize>() <= width {
+            return;
+        }
+        columns.retain(|(_, other, _)| *other != figure);
+    }
+}
+
 fn value(run: &Run, figure: Figure) -> Option<f64> {
     run.scores.as_ref().and_then(|scores| scores.figure(figure))
 }
@@ -71,7 +94,7 @@ fn mark(run: &Run, painted: &dyn Fn(&str, &str) -> String) -> String {
 }
 
 /// All runs in a sentence.
-pub(super) fn verdict(report: &Report, has_colours: bool) -> String {
+pub(crate) fn verdict(report: &Report, has_colours: bool) -> String {
     let count = |status: &str| report.runs().filter(|(_, run)| run.status() == status).count();
     let all = report.runs().count();
     let failed: Vec<String> = ["failed", "invalid", "skipped"]

@@ -109,6 +109,46 @@ expect:
     }
 }
 
+/// Connections stay and nobody answers: of a real Redis the line stands still, the stand-in hangs by itself.
+#[test]
+fn a_store_that_hangs_is_no_reason_to_refuse_anybody() {
+    for store in ["redis", "stand_in"] {
+        let directory = Directory::new();
+        let scenario = format!(
+            "
+duration: 8
+store: {store}
+limit: {{rate: 100, window: 1, burst: 20}}
+target: {{service_time: 2ms, workers: 4, queue: 100}}
+baseline: false
+algorithms: [fixed]
+load: {{lagBudget: 1, profile: {{type: constant, params: {{rps: 200}}}}}}
+faults:
+  - {{at: 2, for: 2, what: redis_hangs}}
+expect:
+  - {{that: target_errors <= 0%}}
+  - refused > 10%
+  - refused_in_outage < 20%
+  - limiting_back < 4s
+"
+        );
+        let file = text(&directory.file("hangs.yaml", &scenario));
+        let mut command = tidegate();
+        command.args(["lab", "run", &file, "--out", &text(&directory.0)]);
+        if store == "stand_in" {
+            command.env("PATH", "/nonexistent");
+        }
+        let outcome = finish_within(Duration::from_secs(180), command);
+        assert_eq!(outcome.code, 0, "{store}: {outcome:?}");
+        let report = report(&directory.0);
+        assert_eq!(report["scenarios"][0]["store"], store);
+        let events = runs(&report)[0]["events"].to_string();
+        for event in ["Redis hung begins", "Redis connection lost", "Redis hung ends", "Redis reconnected"] {
+            assert!(events.contains(event), "{event}: {events}");
+        }
+    }
+}
+
 /// What there is until then is reported, and nothing is left running.
 #[test]
 fn ctrl_c_ends_it_and_still_writes_the_report() {

@@ -1,0 +1,28 @@
+//! A run at a moment, for whoever looks on.
+
+use std::time::Duration;
+
+use crate::observation::Observation;
+use crate::run::{Event, Levels};
+
+/// How things stand in a live run.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// How much of the load is over.
+    pub elapsed: Duration,
+    /// How long it lasts.
+    pub duration: Duration,
+    /// What has become of the requests that have ended so far. Of the second that is not over yet it has the beginning.
+    pub observation: &'a Observation,
+    /// Limit and target, as of each second that is over.
+    pub levels: &'a Levels,
+    /// What has happened so far, in the order in which it was noticed.
+    pub events: &'a [Event],
+}
+
+impl Moment<'_> {
+    /// The share of the load that is over, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        (self.elapsed.as_secs_f64() / self.duration.as_secs_f64()).min(1.0)
+    }
+}

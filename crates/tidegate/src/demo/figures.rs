@@ -1,0 +1,72 @@
+//! What is shown of a run while it goes on.
+
+use tidegate_lab::live::Moment;
+use tidegate_lab::{Row, Scenario, Variant};
+
+/// Figures of the last second that is over, and of all seconds before.
+pub(super) struct Figures {
+    /// Requests a second, second by second.
+    pub(super) offered: Vec<f64>,
+    pub(super) admitted: Vec<f64>,
+    pub(super) refused: Vec<f64>,
+    /// None where there is no limit, or each client has its own.
+    pub(super) limit: Option<Vec<f64>>,
+    /// Of the last second: failed requests, and how long 95 of 100 good answers took, in seconds.
+    pub(super) errors: u64,
+    pub(super) p95: Option<f64>,
+    /// Of the target, if it was seen.
+    pub(super) busy: Option<u64>,
+    pub(super) waiting: Option<u64>,
+}
+
+impl Figures {
+    pub(super) fn of(moment: &Moment<'_>, scenario: &Scenario, variant: Variant) -> Self {
+        let over = usize::try_from(moment.elapsed.as_secs() / moment.observation.step).unwrap_or(usize::MAX);
+        let rows = &moment.observation.rows[..over.min(moment.observation.rows.len())];
+        let rate = |of: fn(&Row) -> u64| rows.iter().map(|row| count(of(row), moment.observation.step)).collect();
+        let last = rows.last().cloned().unwrap_or_default();
+        let base = variant.algorithm.and_then(|_| scenario.limit.shared_rate());
+        let limit = base.map(|base| {
+            let mut seen: Vec<f64> = moment.levels.limit.iter().map(|limit| limit.unwrap_or(base)).collect();
+            seen.resize(rows.len(), seen.last().copied().unwrap_or(base));
+            if seen.is_empty() { vec![base] } else { seen }
+        });
+        Self {
+            offered: rate(|row| row.all().offered),
+            admitted: rate(|row| row.all().admitted()),
+            refused: rate(|row| row.all().refused),
+            limit,
+            errors: last.all().target_errors + last.all().errors,
+            p95: last.latency(95.0),
+            busy: moment.levels.busy.last().copied().flatten(),
+            waiting: moment.levels.queue.last().copied().flatten(),
+        }
+    }
+
+    /// `p95 5.2 ms · target 2 of 4 busy, 0 waiting · 0 failed`
+    pub(super) fn sentence(&self, workers: usize) -> String {
+        let p95 = self.p95.map_or_else(|| "–".to_owned(), millis);
+        let seen = |level: Option<u64>| level.map_or_else(|| "–".to_owned(), |level| level.to_string());
+        format!(
+            "p95 {p95} · target {} of {workers} busy, {} waiting · {} failed",
+            seen(self.busy),
+            seen(self.waiting),
+            self.errors
+        )
+    }
+}
+
+/// The last of them, for people: `350/s`.
+pub(super) fn latest(rates: &[f64]) -> String {
+    rates.last().map_or_else(|| "–".to_owned(), |rate| format!("{rate:.0}/s"))
+}
+
+/// Seconds for people.
+pub(super) fn millis(seconds: f64) -> String {
+    if seconds >= 0.01 { format!("{:.0} ms", seconds * 1e3) } else { format!("{:.1} ms", seconds * 1e3) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn count(requests: u64, seconds: u64) -> f64 {
+    requests as f64 / seconds as f64
+}

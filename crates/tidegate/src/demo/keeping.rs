@@ -1,0 +1,64 @@
+//! Everything left running, to be tried by hand.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use tidegate_lab::live::{LoadService, Platform};
+use tidegate_lab::{DEMO, Scenario, Variant};
+use tidegate_serve::{Log, LogFormat, LogLevel, Sink};
+
+use super::ports::Ports;
+use crate::print;
+
+const PAUSE: Duration = Duration::from_millis(20);
+/// Lines of the log that may wait to be written, and how long the end may wait for the last of them.
+const LOG_LINES: usize = 4_096;
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Serves on the demo's ports, with the limit and adaptation of its spikes, until it is stopped.
+pub(super) fn keep(ports: &Ports, is_stopped: &AtomicBool) -> Result<()> {
+    let (name, text) = DEMO.into_iter().find(|(name, _)| *name == "spikes").context("the demo has spikes")?;
+    let scenario = Scenario::read(name, text)?;
+    let variant = Variant::all(&scenario).into_iter().find(|variant| variant.adaptation).context("they adapt")?;
+    let sink = Sink::stdout(LOG_LINES).context("standard output")?;
+    // Of ordinary service the gateway would say so much that what can be tried were soon out of sight.
+    let log = Log::new(sink.clone(), LogFormat::Text, LogLevel::Warn);
+    let start = || Platform::start(&scenario, variant, &ports.places, &log);
+    let platform = start().map_err(|reason| anyhow!(reason))?;
+    let load = LoadService::start(ports.load, &log).map_err(|reason| anyhow!(reason))?;
+    sink.flush(LOG_PATIENCE);
+    print(invitation(ports, &scenario).as_bytes())?;
+    while !is_stopped.load(Relaxed) {
+        std::thread::sleep(PAUSE);
+    }
+    drop((load, platform));
+    sink.flush_and_close(LOG_PATIENCE);
+    Ok(())
+}
+
+fn invitation(ports: &Ports, scenario: &Scenario) -> String {
+    let (load, places) = (ports.load, &ports.places);
+    let (gateway, target, forecaster) = (places.gateway, places.target, places.forecaster);
+    let (rate, burst) = (scenario.limit.rate, scenario.limit.burst);
+    format!(
+        "\nEverything is running, until Ctrl-C.\n  \
+         gateway         {gateway}  lets {rate} requests a second through, {burst} at once\n  \
+         target          {target}  behind it\n  \
+         forecaster      {forecaster}  advises the gateway\n  \
+         load generator  {load}  waits for a plan\n\n\
+         # a request, and what the gateway says of its limit\n\
+         curl -i http://{gateway}/api/test\n\
+         # spikes; from the fourth on the limit is raised before they come\n\
+         curl -X POST http://{load}/test/start -d '{{\"limiterUrl\": \"http://{gateway}/api/test\", \"duration\": 60, \
+         \"profile\": {{\"type\": \"burst\", \"params\": {{\"baseRps\": 100, \"spikeRps\": 350, \"spikeDuration\": 2, \"spikePeriod\": 6}}}}}}'\n\
+         curl http://{load}/test/status\n\
+         # the limit in force, and why it is that\n\
+         curl http://{gateway}/config/limits\n\
+         curl http://{gateway}/config/history\n\
+         # another limit, at once\n\
+         curl -X POST http://{gateway}/config/limits -d '{{\"algorithm\": \"fixed\", \"limit\": 100, \"window\": 1}}'\n\
+         # a target in trouble, for ten seconds\n\
+         curl -X POST http://{target}/faults -d '{{\"slowness\": {{\"factor\": 10}}, \"for\": 10}}'\n\n"
+    )
+}

@@ -1,0 +1,123 @@
+//! What the demo says.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tidegate_lab::report::Run;
+use tidegate_lab::scenario::Figure;
+use tidegate_lab::{Event, Scenario, Variant};
+
+use super::ports::Ports;
+
+/// A run's services are started before it, its load begins with a whole second, and everything ends after it.
+const AROUND_A_RUN: Duration = Duration::from_millis(1_500);
+
+/// How long it takes altogether, in seconds.
+pub(super) fn wall_time(load: Duration, runs: usize) -> u64 {
+    (load + AROUND_A_RUN * u32::try_from(runs).unwrap_or(u32::MAX)).as_secs()
+}
+
+pub(super) fn opening(ports: &Ports, taken: &[String], seconds: u64) -> String {
+    let mut text = format!(
+        "Tidegate demo, about {seconds} s; Ctrl-C ends it and still writes the report.\n\
+         On 127.0.0.1: load generator {} → gateway {} → target {}, forecaster {}\n",
+        ports.load.port(),
+        ports.places.gateway.port(),
+        ports.places.target.port(),
+        ports.places.forecaster.port()
+    );
+    for sentence in taken {
+        let _infallible = writeln!(text, "{sentence}");
+    }
+    text
+}
+
+/// `Spikes of twice the limit: token, adapts`
+pub(super) fn heading(scenario: &Scenario, variant: Variant) -> String {
+    format!("{}: {}", scenario.title, how(scenario, variant))
+}
+
+fn how(scenario: &Scenario, variant: Variant) -> String {
+    match variant.algorithm {
+        None => "no limit".to_owned(),
+        Some(algorithm) if variant.adaptation => format!("{algorithm}, adapts"),
+        Some(algorithm) if scenario.adaptation.is_some() => format!("{algorithm}, does not adapt"),
+        Some(algorithm) => algorithm.to_string(),
+    }
+}
+
+/// Text as it is written in a file, on one line.
+pub(super) fn sentences(about: &str) -> String {
+    about.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Lines of at most so many letters, as far as words allow.
+pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// In the order in which they happened, each once, though it was said again and again.
+pub(super) fn each(events: &[Event]) -> Vec<&Event> {
+    let mut events: Vec<&Event> = events.iter().collect();
+    events.sort_by(|one, other| one.at.total_cmp(&other.at));
+    events.dedup_by(|next, event| next.text == event.text);
+    events
+}
+
+/// ` 12.3 s  Redis hung begins`
+pub(super) fn event(event: &Event) -> String {
+    format!("{:>5.1} s  {}", event.at.max(0.0), event.text)
+}
+
+/// A run that is over, on a line.
+pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> String {
+    let (mark, colour, words) = match run.status() {
+        "passed" => ("✓", "\x1b[32m", ""),
+        "failed" => ("✗", "\x1b[31m", "not as expected"),
+        "invalid" => ("✗", "\x1b[31m", "invalid"),
+        _ => ("✗", "\x1b[31m", "not run"),
+    };
+    let (colour, plain) = if has_colours { (colour, "\x1b[0m") } else { ("", "") };
+    let figure = |name: &str, figure: Figure| {
+        let value = run.scores.as_ref().and_then(|scores| scores.figure(figure))?;
+        Some(format!("{} {name}", figure.shown(value)))
+    };
+    let p95 = figure("", Figure::P95).map(|p95| format!("p95 {}", p95.trim_end()));
+    let figures = [figure("refused", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
+    let words = Some(words.to_owned()).filter(|words| !words.is_empty());
+    let said: Vec<String> = words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
+    let how = how(scenario, run.variant);
+    format!("{colour}{mark}{plain} {:<8}{how:<24}{}\n", scenario.name, said.join(", "))
+}
+
+/// After a demo that leaves nothing running.
+pub(super) fn what_next() -> String {
+    let tidegate = std::env::args().next().unwrap_or_else(|| "tidegate".to_owned());
+    format!(
+        "\nNext: everything left running, to be tried by hand; and more scenarios, in a second.\n  \
+         {tidegate} demo --keep\n  \
+         {tidegate} lab simulate --out report\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("incredible", 4), ["incredible"], "a long word stands alone");
+        assert_eq!(sentences(" one\n  two\n"), "one two");
+    }
+}

@@ -1,0 +1,42 @@
+//! What can be seen of a run while it goes on: a picture on a terminal, lines elsewhere.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Result;
+use tidegate_lab::live::Moment;
+use tidegate_lab::{Scenario, Variant};
+
+use super::lines::Lines;
+use super::panel::Panel;
+
+/// A run, seen.
+pub(super) enum View<'a> {
+    Panel(Box<Panel<'a>>),
+    Lines(Lines<'a>),
+}
+
+impl<'a> View<'a> {
+    /// Says what is to be seen.
+    pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Result<Self> {
+        Ok(if std::io::stdout().is_terminal() {
+            Self::Panel(Box::new(Panel::open(scenario, variant, part)))
+        } else {
+            Self::Lines(Lines::open(scenario, variant, part)?)
+        })
+    }
+
+    /// Shows how things stand, if it is time to.
+    pub(super) fn show(&mut self, moment: &Moment<'_>) {
+        match self {
+            Self::Panel(panel) => panel.show(moment),
+            Self::Lines(lines) => lines.show(moment),
+        }
+    }
+
+    /// Leaves the terminal as it was, but for what was said for good.
+    pub(super) fn close(self) {
+        if let Self::Panel(panel) = self {
+            panel.close();
+        }
+    }
+}
