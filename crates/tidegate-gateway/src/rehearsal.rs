@@ -36,7 +36,7 @@ pub struct Past<'a> {
     pub path: &'a str,
     /// Who it was.
     pub user: Option<&'a str>,
-    /// What they are entitled to. Of users with an API key the configuration knows.
+    /// What they are entitled to, if that is told; of users with an API key the configuration knows it otherwise.
     pub tier: Option<&'a str>,
     /// Header fields, as far as they are known.
     pub headers: &'a [(&'a str, &'a str)],
@@ -265,7 +265,8 @@ impl<T> Rehearsal<T> {
         let (wait, took) = (wait_of(&self.plan, &held), past.took.unwrap_or_default());
         let leaving = Leaving { tag, judgement, held, asks: upstream, wait, took };
         if wait.is_zero() || leaving.asks.as_ref().is_ok_and(|(asks, keyless)| asks.is_empty() && keyless.is_empty()) {
-            self.leave(leaving, past.at, &mut told);
+            // Nobody is asked any more, so it may leave at once; but it is under way until later.
+            self.leave(leaving, after(past.at, wait), &mut told);
         } else {
             self.foresee(after(past.at, wait), What::Leaves(Box::new(leaving)));
         }
@@ -334,15 +335,20 @@ impl<T> Rehearsal<T> {
 
     /// Asks limits. What they gave, or what keeps the request away.
     fn ask(&mut self, asks: Asks, judgement: &mut Judgement, now: Timestamp) -> Result<Vec<Asked>, Verdict> {
-        let (mut asked, keyless) = asks.map_err(|denied| match denied {
-            Denied::NoKey { limit, .. } => Verdict::Lacking { limit },
-            // None of the others comes of accounts but this one.
-            Denied::TooMany | Denied::Limit { .. } | Denied::StoreAway { .. } => Verdict::NoRoute,
-        })?;
-        for one in &asked {
+        let (mut asked, keyless) = match asks {
+            Ok(asks) => asks,
+            Err(Denied::NoKey { limit, .. }) => {
+                self.asked[limit] += 1;
+                return Err(Verdict::Lacking { limit });
+            }
+            // Its path can be read in more ways than can be asked about together. The rest is of limits that were asked.
+            Err(Denied::TooMany | Denied::Limit { .. } | Denied::StoreAway { .. }) => return Err(Verdict::NoRoute),
+        };
+        let decided = decide_in_memory(&self.plan, &mut asked, &mut judgement.would_refuse, now);
+        // Limits that only watch are asked about what the others admit.
+        for one in asked.iter().filter(|one| one.decision.is_some()) {
             self.asked[one.limit] += 1;
         }
-        let decided = decide_in_memory(&self.plan, &mut asked, &mut judgement.would_refuse, now);
         decided.map_err(|(by, retry_after)| Verdict::Refused { limit: asked[by].limit, retry_after })?;
         judgement.would_refuse.extend(keyless);
         Ok(asked)

@@ -10,9 +10,9 @@ mod line;
 mod log;
 mod moments;
 mod order;
+mod pipe;
 mod report;
 mod rows;
-mod standard_input;
 mod suggestion;
 mod told;
 
@@ -62,6 +62,8 @@ pub struct Replay {
     pub requests: u64,
     /// Of them, such as came too late to be put in order.
     pub late: u64,
+    /// Left out besides, for their times fit none around them.
+    pub odd: u64,
     /// When the first and the last of them came, in nanoseconds since 1970.
     pub span: Option<(u64, u64)>,
     /// Whether their times were whole seconds, over which they were spread.
@@ -153,16 +155,18 @@ fn replay_with(
         read,
         requests: reading.requests,
         late: reading.order.late,
+        odd: reading.order.odd,
         span: reading.span,
         is_spread: reading.requests > 0 && reading.order.is_of_whole_seconds(),
         lacks,
-        rows: judges.rows,
-        clients: judges.clients,
+        rows: judges.counts.rows,
+        clients: judges.counts.clients,
         policies: judges.trials.into_iter().map(Trial::end).collect(),
-        differences: judges.comparison.map(|comparison| comparison.found),
+        differences: judges.counts.comparison.map(|comparison| comparison.found),
     };
+    let headers: Vec<String> = recording.log.names.headers().map(|name| format!("header:{name}")).collect();
     for policy in &mut replay.policies {
-        policy.note(reading.told, recording.host.is_some());
+        policy.note(reading.told, recording.host.is_some(), &headers);
     }
     Ok(replay)
 }
@@ -190,10 +194,26 @@ struct ToldAtAll {
 impl ToldAtAll {
     fn note(&mut self, line: &Line<'_>) {
         self.client |= !line.client.is_empty();
-        self.host |= !line.host.is_empty();
+        self.host |= !line.host().is_empty();
         self.path |= !line.target.is_empty();
         self.user |= line.user.is_some();
         self.took |= line.took.is_some();
+    }
+
+    /// Whether a part of a limit's key is told; if not, what the log lacks and what follows.
+    fn of_part<'a>(self, part: &'a str, has_host: bool, headers: &[String]) -> (bool, &'a str, &'static str) {
+        const BY_MISSING: &str = "limits that count by them do what their `missing` says";
+        match part {
+            "ip" => (self.client, "addresses", "all its requests count as one client's"),
+            "user" => (self.user, "users", BY_MISSING),
+            "apiKey" | "clientId" => (self.user, "users, by whom API keys and programs would be known", BY_MISSING),
+            "host" => (self.host || has_host, "hosts", "`--host` can say which one was meant"),
+            "resource" => (self.path, "paths", "all its requests count as for `/`"),
+            _ => {
+                let is_told = !part.starts_with("header:") || headers.iter().any(|it| it == part);
+                (is_told, part, "`--field` can say where it stands")
+            }
+        }
     }
 
     fn lacks(self, has_host: bool) -> Vec<&'static str> {
@@ -258,10 +278,15 @@ impl Reading {
 /// All policies, and what they say.
 struct Judges {
     trials: Vec<Trial>,
+    counts: Counts,
+    number: u64,
+}
+
+/// What all policies have in common.
+struct Counts {
     rows: Rows,
     clients: Clients,
     comparison: Option<Comparison>,
-    number: u64,
 }
 
 /// A policy on trial.
@@ -281,28 +306,24 @@ impl Judges {
             trials.push(trial);
         }
         let comparison = (trials.len() == 2).then(Comparison::default);
-        Ok(Self { trials, rows: Rows::new(width), clients: Clients::default(), comparison, number: 0 })
+        let counts = Counts { rows: Rows::new(width), clients: Clients::default(), comparison };
+        Ok(Self { trials, counts, number: 0 })
     }
 
     fn judge(&mut self, request: &Request<'_>, past: &Past<'_>) {
         let (number, client) = (self.number, request.user.unwrap_or(request.client));
         self.number += 1;
-        self.rows.add(request.at / 1_000_000_000, 0);
-        self.clients.came(client);
-        for (place, trial) in self.trials.iter_mut().enumerate() {
-            let Trial { rehearsal, found, waiting } = trial;
-            let (rows, clients, comparison) = (&mut self.rows, &mut self.clients, &mut self.comparison);
+        let Self { trials, counts, .. } = self;
+        counts.rows.add(request.at / 1_000_000_000, 0);
+        counts.clients.came(client);
+        for (place, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
             let mut is_told = false;
             rehearsal.judge(past, number, |which, judgement| {
-                let is_refused = if which == number {
+                if which == number {
                     is_told = true;
-                    found.tell(&judgement, place, (request.at, client), rows, clients)
-                } else {
-                    let Some((at, client)) = waiting.remove(&which) else { return };
-                    found.tell(&judgement, place, (at, &client), rows, clients)
-                };
-                if let Some(comparison) = comparison {
-                    comparison.note(which, place, is_refused);
+                    counts.tell(found, place, which, &judgement, (request.at, client));
+                } else if let Some((at, client)) = waiting.remove(&which) {
+                    counts.tell(found, place, which, &judgement, (at, &client));
                 }
             });
             if !is_told {
@@ -312,15 +333,23 @@ impl Judges {
     }
 
     fn finish(&mut self) {
-        for (place, Trial { rehearsal, found, waiting }) in self.trials.iter_mut().enumerate() {
-            let (rows, clients, comparison) = (&mut self.rows, &mut self.clients, &mut self.comparison);
+        let Self { trials, counts, .. } = self;
+        for (place, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
             rehearsal.finish(|which, judgement| {
-                let Some((at, client)) = waiting.remove(&which) else { return };
-                let is_refused = found.tell(&judgement, place, (at, &client), rows, clients);
-                if let Some(comparison) = comparison {
-                    comparison.note(which, place, is_refused);
+                if let Some((at, client)) = waiting.remove(&which) {
+                    counts.tell(found, place, which, &judgement, (at, &client));
                 }
             });
+        }
+    }
+}
+
+impl Counts {
+    /// What a policy says of a request, by its number.
+    fn tell(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, whose: (u64, &str)) {
+        let is_refused = found.tell(judgement, policy, whose, &mut self.rows, &mut self.clients);
+        if let Some(comparison) = &mut self.comparison {
+            comparison.note(which, policy, is_refused);
         }
     }
 }
@@ -409,21 +438,17 @@ impl Replayed {
     }
 
     /// What a log does not tell and a limit wants to know.
-    fn note(&mut self, told: ToldAtAll, has_host: bool) {
-        let wants = |limit: &LimitFacts, part: &str| limit.key.split('+').any(|it| it == part);
-        let lacking = [
-            (told.client, "ip", "addresses: all its requests count as one client's"),
-            (told.user, "user", "users: limits by user see nobody"),
-            (told.host || has_host, "host", "hosts: `--host` can say which one was meant"),
-            (told.path, "resource", "paths: all its requests count as for `/`"),
-        ];
-        for (is_told, part, what) in lacking {
-            let names: Vec<&str> =
-                self.limits.iter().filter(|limit| wants(limit, part)).map(|limit| limit.name.as_str()).collect();
-            if !is_told && !names.is_empty() {
-                self.notes.push(format!("The log tells no {what} ({}).", names.join(", ")));
+    fn note(&mut self, told: ToldAtAll, has_host: bool, headers: &[String]) {
+        let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for limit in &self.limits {
+            for part in limit.key.split('+') {
+                let (is_told, what, then) = told.of_part(part, has_host, headers);
+                if !is_told {
+                    lacking.entry(format!("The log tells no {what}: {then}")).or_default().push(&limit.name);
+                }
             }
         }
+        self.notes.extend(lacking.into_iter().map(|(what, limits)| format!("{what} ({}).", limits.join(", "))));
         let in_flight = |limit: &&LimitFacts| limit.numbers.shape().is_none();
         let names: Vec<&str> = self.limits.iter().filter(in_flight).map(|limit| limit.name.as_str()).collect();
         if !told.took && !names.is_empty() {

@@ -269,7 +269,8 @@ impl<'a> Simulation<'a> {
     /// Whether there was an answer.
     fn answer_or_hang(&mut self, now: u64, job: Job) -> bool {
         if self.faults.hang {
-            self.events.push(job.intended + nanos(self.scenario.plan.request.timeout), What::GivesUp);
+            let gives_up = job.intended + nanos(self.scenario.plan.request.timeout);
+            self.events.push(gives_up.max(now), What::GivesUp);
             self.stuck.push(job);
         } else {
             self.answer(now, &job);

@@ -71,6 +71,7 @@ impl Clients {
     }
 
     fn of(&mut self, client: &str) -> &mut Client {
+        let client = shortened(client);
         let hash = self.names.hash_one(client);
         if self.known.len() >= 2 * KEPT && !self.known.contains_key(&hash) {
             self.forget();
@@ -105,6 +106,13 @@ impl Clients {
         found.truncate(most);
         found.into_iter().map(|client| (&*client.name, client)).collect()
     }
+}
+
+/// What is longer is cut: memory must not depend on what stands in a log.
+const LONGEST_NAME: usize = 128;
+
+fn shortened(name: &str) -> &str {
+    &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
 impl Client {

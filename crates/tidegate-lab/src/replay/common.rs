@@ -25,16 +25,21 @@ fn who(text: &str) -> Option<(&str, &str, Option<&str>)> {
     let text = text.strip_suffix(' ')?;
     let (first, rest) = text.split_once(' ')?;
     let (second, after) = rest.split_once(' ')?;
-    // With a virtual host first: host:port client ident user.
-    match after.split_once(' ') {
-        Some((_, user)) if is_virtual_host(first, second) => Some((first, second, told(user))),
-        _ => Some(("", first, told(after))),
-    }
+    let (host, client, user) = match after.split_once(' ') {
+        // With a virtual host first: host:port client ident user.
+        Some((ident, user)) if second != "-" && (ident == "-" || is_name_with_port(first)) => (first, second, user),
+        _ => ("", first, after),
+    };
+    // Of another form that begins with other things these are not the columns that are meant.
+    let is_shifted = user.contains(" - ") || user.starts_with("- ");
+    (!is_shifted).then(|| (host, client, told(user)))
 }
 
-/// Whether a line begins with the host that was asked for: then an address follows it, where else the `ident` is, mostly `-`.
-fn is_virtual_host(first: &str, second: &str) -> bool {
-    second != "-" && second.parse::<std::net::IpAddr>().is_ok() && first.parse::<std::net::IpAddr>().is_err()
+/// `www.example.com:80`
+fn is_name_with_port(text: &str) -> bool {
+    let (name, port) = text.rsplit_once(':').unwrap_or_default();
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port && !name.contains(':') && name.parse::<std::net::IpAddr>().is_err()
 }
 
 /// Where a quoted text ends. Quotes within it have a backslash before them.
@@ -84,6 +89,26 @@ mod tests {
         let read = line(r#"www.example.com:80 10.0.0.1 - ann [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1"#);
         let read = read.expect("a line");
         assert_eq!((read.host, read.client, read.user), ("www.example.com:80", "10.0.0.1", Some("ann")));
+    }
+
+    #[test]
+    fn clients_and_hosts_are_told_apart_where_both_have_names() {
+        for (start, host, client) in [
+            ("www.example.com:80 h1.isp.net - -", "www.example.com:80", "h1.isp.net"),
+            ("www.example.com h1.isp.net - ann", "www.example.com", "h1.isp.net"),
+            ("www.example.com:80 10.0.0.1 ident -", "www.example.com:80", "10.0.0.1"),
+            ("h1.isp.net - -", "", "h1.isp.net"),
+            ("10.0.0.1:4711 - -", "", "10.0.0.1:4711"),
+            ("2001:db8::1 ident ann", "", "2001:db8::1"),
+        ] {
+            let text = format!("{start} [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1");
+            let read = line(&text).unwrap_or_else(|why| panic!("{start}: {why}"));
+            assert_eq!((read.host, read.client), (host, client), "{start}");
+        }
+        for start in ["Jan 19 08:00:00 web nginx: 10.0.0.1 - -", "web-1 www.example.com 10.0.0.1 - -"] {
+            let text = format!("{start} [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1");
+            assert_eq!(line(&text), Err(NOT_ONE), "{start}");
+        }
     }
 
     #[test]

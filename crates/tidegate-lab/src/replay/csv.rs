@@ -15,17 +15,23 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// By a file's first line; also whether that is a request itself. `None` if neither names nor a time stand there.
-    pub(super) fn of(first: &str, names: &Names) -> Option<(Self, bool)> {
-        let first = first.trim_start_matches('\u{feff}');
-        let separator = *b",;\t".iter().max_by_key(|byte| first.bytes().filter(|it| it == *byte).count())?;
-        let cells: Vec<&str> = Cells::of(first, separator).collect::<Option<_>>()?;
-        if moments::any(cells.first()?.trim()).is_some() {
-            return Some((Self { separator, uses: vec![Some(Use::Role(Role::Time))] }, true));
+    /// By a file's first line; also whether that is a request itself. `None` if neither names nor a time stand there. An error is a name that
+    /// somebody said and that no column has.
+    pub(super) fn of(first: &str, names: &Names) -> Result<Option<(Self, bool)>, String> {
+        let Some((separator, cells)) = cells(first) else { return Ok(None) };
+        if cells.first().is_some_and(|cell| moments::any(cell.trim()).is_some()) {
+            return Ok(Some((Self { separator, uses: vec![Some(Use::Role(Role::Time))] }, true)));
         }
         let uses: Vec<_> = cells.iter().map(|name| Use::of(name.trim(), names)).collect();
-        let has_time = uses.iter().any(|what| matches!(what, Some(Use::Role(Role::Time | Role::Start))));
-        has_time.then_some((Self { separator, uses }, false))
+        let is_time =
+            |what: &Use| matches!(what, Use::Role(Role::Time | Role::Start | Role::StartEnvoy | Role::StartTraefik));
+        if !uses.iter().flatten().any(is_time) {
+            return Ok(None);
+        }
+        match names.said_but_not_in(&cells) {
+            Some(name) => Err(format!("no column is called {name:?}; there are: {}", cells.join(", "))),
+            None => Ok(Some((Self { separator, uses }, false))),
+        }
     }
 
     /// Reads a line. A time is when a request came.
@@ -42,6 +48,12 @@ impl Columns {
         }
         told.line(false, moments)
     }
+}
+
+/// What stands most often between the cells of a line, and these.
+fn cells(line: &str) -> Option<(u8, Vec<&str>)> {
+    let separator = *b",;\t".iter().max_by_key(|byte| line.bytes().filter(|it| it == *byte).count())?;
+    Some((separator, Cells::of(line, separator).collect::<Option<_>>()?))
 }
 
 /// The cells of a line. A quoted one may hold separators; quotes within it stay doubled, which no value that matters here has.
@@ -91,7 +103,25 @@ mod tests {
     use super::*;
 
     fn columns(first: &str) -> Option<(Columns, bool)> {
-        Columns::of(first, &Names::default())
+        Columns::of(first, &Names::default()).expect("nothing was said")
+    }
+
+    #[test]
+    fn a_name_that_was_said_must_be_there() {
+        let mut names = Names::default();
+        names.say("client=customer").expect("said");
+        let error = Columns::of("time,costumer", &names).err().unwrap_or_default();
+        assert_eq!(error, "no column is called \"customer\"; there are: time, costumer");
+        assert!(Columns::of("time,Customer", &names).is_ok_and(|found| found.is_some()));
+    }
+
+    #[test]
+    fn a_date_and_a_clock_are_a_time_together() {
+        let (columns, _) = columns("date,time,path").expect("columns");
+        let mut moments = Moments::default();
+        let line = columns.read("2023-11-16,18:15:46,/x", &mut moments).expect("a line");
+        assert_eq!((line.time, line.path()), (1_700_158_546_000_000_000, "/x"));
+        assert_eq!(columns.read("2023-11-16,,/x", &mut moments), Err(BadLine::Time), "a day is no time");
     }
 
     #[test]

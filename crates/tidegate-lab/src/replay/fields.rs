@@ -9,14 +9,20 @@ pub enum Role {
     Time,
     /// When the request came, whatever else is told.
     Start,
-    /// How long it took, in seconds; the unit may be written behind it.
+    /// The same as Envoy names it, whose durations are whole milliseconds.
+    StartEnvoy,
+    /// The same as Traefik names it, whose durations are nanoseconds.
+    StartTraefik,
+    /// How long it took, in seconds unless a unit is written behind it or the start tells another one.
     Took,
     /// The same in milliseconds.
     TookMillis,
     /// The same in nanoseconds.
     TookNanos,
-    /// Who sent it.
+    /// Who sent it; perhaps only who passed it on.
     Client,
+    /// Who sent it, surely.
+    RealClient,
     Method,
     Host,
     /// Path and query, or a URL.
@@ -39,20 +45,22 @@ const NAMES: &[(&str, Role)] = &[
     ("time_local", Role::Time),
     ("msec", Role::Time),
     ("start", Role::Start),
-    ("start_time", Role::Start),
-    ("startutc", Role::Start),
+    ("start_time", Role::StartEnvoy),
+    ("startutc", Role::StartTraefik),
     ("request_creation_time", Role::Start),
     ("duration", Role::Took),
     ("duration_seconds", Role::Took),
     ("request_time", Role::Took),
     ("took", Role::Took),
+    ("took_ms", Role::TookMillis),
+    ("took_ns", Role::TookNanos),
     ("duration_ms", Role::TookMillis),
     ("latency_ms", Role::TookMillis),
     ("response_time_ms", Role::TookMillis),
     ("ip", Role::Client),
     ("client", Role::Client),
-    ("client_ip", Role::Client),
-    ("clientip", Role::Client),
+    ("client_ip", Role::RealClient),
+    ("clientip", Role::RealClient),
     ("clienthost", Role::Client),
     ("remote_addr", Role::Client),
     ("remote_ip", Role::Client),
@@ -76,6 +84,7 @@ const NAMES: &[(&str, Role)] = &[
     ("user", Role::User),
     ("user_id", Role::User),
     ("remote_user", Role::User),
+    ("clientusername", Role::User),
     ("auth", Role::User),
     ("tier", Role::Tier),
     ("plan", Role::Tier),
@@ -88,7 +97,7 @@ const ROLES: [(&str, Role); 12] = [
     ("took", Role::Took),
     ("took_ms", Role::TookMillis),
     ("took_ns", Role::TookNanos),
-    ("client", Role::Client),
+    ("client", Role::RealClient),
     ("method", Role::Method),
     ("host", Role::Host),
     ("path", Role::Target),
@@ -97,16 +106,33 @@ const ROLES: [(&str, Role); 12] = [
     ("tier", Role::Tier),
 ];
 
+/// Roles of which one takes the place of the others.
+fn is_same(one: Role, other: Role) -> bool {
+    let kind = |role: Role| match role {
+        Role::StartEnvoy | Role::StartTraefik => Role::Start,
+        Role::TookMillis | Role::TookNanos => Role::Took,
+        Role::RealClient => Role::Client,
+        role => role,
+    };
+    kind(one) == kind(other)
+}
+
 /// What is told by which name.
 #[derive(Clone, Debug)]
 pub struct Names {
     known: HashMap<Box<str>, Role>,
     headers: Vec<(Box<str>, Box<str>)>,
+    /// Names that somebody said.
+    said: Vec<Box<str>>,
 }
 
 impl Default for Names {
     fn default() -> Self {
-        Self { known: NAMES.iter().map(|(name, role)| ((*name).into(), *role)).collect(), headers: Vec::new() }
+        Self {
+            known: NAMES.iter().map(|(name, role)| ((*name).into(), *role)).collect(),
+            headers: Vec::new(),
+            said: Vec::new(),
+        }
     }
 }
 
@@ -118,6 +144,7 @@ impl Names {
         if name.is_empty() {
             return Err(wrong(text));
         }
+        self.said.push(name.as_str().into());
         if let Some(header) = role.strip_prefix("header:") {
             let header = header.to_ascii_lowercase();
             http::HeaderName::try_from(&header).map_err(|_| format!("{header:?} is no name of a header"))?;
@@ -128,7 +155,7 @@ impl Names {
             return Ok(());
         }
         let (_, role) = ROLES.iter().find(|(known, _)| *known == role).ok_or_else(|| wrong(text))?;
-        self.known.retain(|_, known| known != role);
+        self.known.retain(|_, known| !is_same(*known, *role));
         self.known.insert(name.into(), *role);
         Ok(())
     }
@@ -144,6 +171,12 @@ impl Names {
     /// Which header a field of this name holds, by its place.
     pub fn header(&self, name: &str) -> Option<usize> {
         self.headers.iter().position(|(_, field)| field.eq_ignore_ascii_case(name))
+    }
+
+    /// Names that somebody said and that are none of these.
+    pub(super) fn said_but_not_in(&self, there: &[&str]) -> Option<&str> {
+        let is_there = |name: &str| there.iter().any(|it| it.trim().eq_ignore_ascii_case(name));
+        self.said.iter().map(|name| &**name).find(|name| !is_there(name))
     }
 
     /// The headers that are told, in the order in which they were said.
@@ -188,8 +221,10 @@ mod tests {
     fn a_field_is_known_by_usual_names_or_by_what_is_said() {
         let mut names = Names::default();
         assert_eq!((names.role("Remote_Addr"), names.role("elsewhere")), (Some(Role::Client), None));
+        assert_eq!(names.said_but_not_in(&["x"]), None);
         names.say("client=Elsewhere").expect("said");
-        assert_eq!((names.role("remote_addr"), names.role("elsewhere")), (None, Some(Role::Client)));
+        assert_eq!((names.role("remote_addr"), names.role("elsewhere")), (None, Some(Role::RealClient)));
+        assert_eq!((names.said_but_not_in(&["x"]), names.said_but_not_in(&["ELSEWHERE "])), (Some("elsewhere"), None));
         names.say("header:X-Tenant=tenant").expect("said");
         assert_eq!((names.header("Tenant"), names.headers().next()), (Some(0), Some("x-tenant")));
         for wrong in ["client", "who=x", "client=", "header:=x", "header:a b=x"] {

@@ -260,6 +260,27 @@ mod tests {
         });
     }
 
+    /// Each in its own unit, and clients behind proxies.
+    #[test]
+    fn durations_and_clients_are_those_that_the_program_means() {
+        let envoy = r#"{"start_time":"2026-01-19T16:30:05.125Z","duration":12,"authority":"a.example","method":"GET","path":"/x","downstream_remote_address":"10.0.0.1:4711"}"#;
+        check(envoy, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.took, line.is_end, line.client), (Some(12_000_000), false, "10.0.0.1:4711"));
+        });
+        let traefik = r#"{"ClientHost":"10.0.0.2","ClientUsername":"ann","Duration":60000,"StartUTC":"2026-01-19T16:30:05.125Z","RequestMethod":"GET","RequestPath":"/x","RequestHost":"a.example"}"#;
+        check(traefik, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.took, line.client, line.user), (Some(60_000), "10.0.0.2", Some("ann")));
+        });
+        let caddy =
+            r#"{"ts":1.5,"request":{"remote_ip":"10.0.0.9","client_ip":"198.51.100.7","uri":"/"},"duration":0.25}"#;
+        check(caddy, |line| {
+            let line = line.expect("a line");
+            assert_eq!((line.client, line.took, line.is_end), ("198.51.100.7", Some(250_000_000), true));
+        });
+    }
+
     /// What is remembered of one line's fields is not held against the next one's.
     #[test]
     fn fields_may_stand_in_any_order() {

@@ -82,6 +82,15 @@ pub(super) fn request_line(request: &str) -> Option<(&str, &str)> {
 }
 
 impl<'a> Line<'a> {
+    /// The host that was asked for: of the absolute form, if nothing else tells it.
+    pub fn host(&self) -> &'a str {
+        if !self.host.is_empty() || self.target.starts_with('/') {
+            return self.host;
+        }
+        let Some((_, rest)) = self.target.split_once("://") else { return self.host };
+        rest.split(['/', '?', '#']).next().unwrap_or_default()
+    }
+
     /// The path without its query; `/` where nothing is said.
     pub fn path(&self) -> &'a str {
         let mut target = self.target;
@@ -115,6 +124,19 @@ mod tests {
             ("GET x HTTP/1.1", None),
         ] {
             assert_eq!(request_line(request), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn a_host_may_stand_in_the_target() {
+        for (host, target, expected) in [
+            ("a.example", "http://b.example/x", "a.example"),
+            ("", "http://b.example:81/x?y", "b.example:81"),
+            ("", "https://b.example", "b.example"),
+            ("", "/x?to=http://b.example", ""),
+            ("", "*", ""),
+        ] {
+            assert_eq!(Line { host, target, ..Line::default() }.host(), expected, "{target}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Logs, line by line: which form they have, what can't be read of them, and how far one has come. Memory does not grow with them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memchr::memchr;
@@ -11,7 +11,7 @@ use super::csv::Columns;
 use super::fields::Names;
 use super::line::{BadLine, LONGEST, Line};
 use super::moments::Moments;
-use super::standard_input::StandardInput;
+use super::pipe::Pipe;
 use super::{common, json};
 
 /// Where requests are read from.
@@ -40,7 +40,7 @@ impl Format {
     /// As it is called.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Common => "common",
+            Self::Common => "common or combined",
             Self::Json => "json",
             Self::Csv => "csv",
         }
@@ -74,29 +74,73 @@ pub struct Bad {
 /// How many bad lines are told.
 const MOST_BAD: usize = 10;
 const CHUNK: usize = 1 << 20;
+/// What some programs put before a text, and how gzip's files begin.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const COMPRESSED: &[u8] = b"\x1f\x8b";
 
 impl Log {
     /// Reads everything, each request to `each`, until `is_stopped`. An error says which file, and why.
     pub fn read(&self, is_stopped: &AtomicBool, mut each: impl FnMut(&Line<'_>)) -> Result<ReadSoFar, String> {
         let mut read = ReadSoFar::default();
-        for path in &self.files {
-            let name = path.display().to_string();
-            let told = |error: &dyn std::fmt::Display| format!("{name}: {error}");
-            let input: Box<dyn Read + '_> = if name == "-" {
-                Box::new(StandardInput::open(is_stopped).map_err(|error| told(&error))?)
-            } else {
-                Box::new(File::open(path).map_err(|error| told(&error))?)
-            };
-            let mut file = OneFile { log: self, name: &name, parser: None, line: 0, read: &mut read };
-            file.read(input, is_stopped, &mut each).map_err(|error| told(&error))?;
+        for path in self.oldest_first() {
+            if is_stopped.load(Relaxed) {
+                break;
+            }
+            self.read_one(&path, is_stopped, &mut read, &mut each)
+                .map_err(|reason| format!("{}: {reason}", path.display()))?;
         }
         Ok(read)
     }
 
+    fn read_one(
+        &self,
+        path: &Path,
+        is_stopped: &AtomicBool,
+        read: &mut ReadSoFar,
+        each: &mut impl FnMut(&Line<'_>),
+    ) -> Result<(), String> {
+        let input: Box<dyn Read + '_> = if is_standard_input(path) {
+            Box::new(Pipe::open(None, is_stopped).map_err(|error| error.to_string())?)
+        } else if fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
+            Box::new(File::open(path).map_err(|error| error.to_string())?)
+        } else {
+            Box::new(Pipe::open(Some(path.to_owned()), is_stopped).map_err(|error| error.to_string())?)
+        };
+        let name = path.display().to_string();
+        OneFile { log: self, name: &name, parser: None, line: 0, read }.read(input, is_stopped, each)
+    }
+
     /// Whether it can be read again.
     pub fn is_repeatable(&self) -> bool {
-        self.files.iter().all(|path| path.as_os_str() != "-")
+        self.files.iter().all(|path| !is_standard_input(path) && path.is_file())
     }
+
+    /// Files in the order of their first times, however they are named: rotated logs are listed in any order. As they are given, if one of them
+    /// can't tell.
+    fn oldest_first(&self) -> Vec<PathBuf> {
+        if self.files.len() < 2 || !self.is_repeatable() {
+            return self.files.clone();
+        }
+        let dated: Option<Vec<_>> =
+            self.files.iter().map(|path| Some((self.first_time(path)?, path.clone()))).collect();
+        let Some(mut dated) = dated else { return self.files.clone() };
+        dated.sort_by_key(|(time, _)| *time);
+        dated.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// When the first request of a file was, if that is among its first lines.
+    fn first_time(&self, path: &Path) -> Option<u64> {
+        let start = File::open(path).ok()?.take(LONGEST as u64);
+        let mut first = None;
+        let (never, mut read) = (AtomicBool::new(false), ReadSoFar::default());
+        let mut file = OneFile { log: self, name: "", parser: None, line: 0, read: &mut read };
+        file.read(start, &never, &mut |line| first = first.or(Some(line.time))).ok()?;
+        first
+    }
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 /// What reads lines of one form.
@@ -164,8 +208,12 @@ impl OneFile<'_> {
         each: &mut impl FnMut(&Line<'_>),
     ) -> Result<(), String> {
         self.line += 1;
+        if self.line == 1 && bytes.starts_with(COMPRESSED) {
+            return Err("is compressed; zcat can put it into a pipe".to_owned());
+        }
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        if bytes.is_empty() {
+        let bytes = if self.line == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
+        if bytes.trim_ascii().is_empty() {
             return Ok(());
         }
         let text = match str::from_utf8(bytes) {
@@ -202,10 +250,10 @@ impl OneFile<'_> {
         let found = match self.log.format {
             Some(Format::Common) => Some((Parser::Common, true)),
             Some(Format::Json) => Some((Parser::Json(json::Layout::default()), true)),
-            Some(Format::Csv) => columns().map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
+            Some(Format::Csv) => columns()?.map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
             None if first.trim_start().starts_with('{') => Some((Parser::Json(json::Layout::default()), true)),
             None if looks_common(first, moments) => Some((Parser::Common, true)),
-            None => columns().map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
+            None => columns()?.map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
         };
         let Some(found) = found else {
             let line = self.line;

@@ -79,7 +79,24 @@ impl Moments {
 
 /// Any other form: seconds since 1970 (milliseconds, microseconds and nanoseconds too, told apart by their size), or a calendar's.
 pub(super) fn any(text: &str) -> Option<u64> {
-    larger_unit(text).or_else(|| u64::try_from(unix_nanos(text)?).ok()).filter(|nanos| i64::try_from(*nanos).is_ok())
+    let calendar = |text: &str| u64::try_from(unix_nanos(text)?).ok();
+    larger_unit(text)
+        .or_else(|| calendar(text))
+        .or_else(|| calendar(&usual(text)?))
+        .filter(|nanos| i64::try_from(*nanos).is_ok())
+}
+
+/// `2026-01-19 16:30:05,125 +0200` as it is usually written: with a point, and with a zone that stands close and has a colon.
+fn usual(text: &str) -> Option<String> {
+    let mut text = text.replacen(',', ".", 1);
+    if let Some(zone) = text.len().checked_sub(5).and_then(|at| text.get(at..))
+        && zone.starts_with(['+', '-'])
+        && zone[1..].bytes().all(|byte| byte.is_ascii_digit())
+    {
+        let (hours, minutes) = (zone[..3].to_owned(), zone[3..].to_owned());
+        text = format!("{}{hours}:{minutes}", text[..text.len() - 5].trim_end());
+    }
+    Some(text).filter(|text| text.len() > 10)
 }
 
 /// Milliseconds, microseconds or nanoseconds since 1970.
@@ -185,6 +202,9 @@ mod tests {
         for text in ["1700158546", "1700158546000", "1700158546000000", "1700158546000000000", "2023-11-16T18:15:46Z"] {
             assert_eq!(any(text), Some(1_700_158_546 * SECOND), "{text}");
             assert_eq!(Moments::default().other(text), Some(1_700_158_546 * SECOND), "{text}");
+        }
+        for text in ["2023-11-16 18:15:46,5", "2023-11-16 20:15:46.5 +0200", "2023-11-16T17:45:46.5-0030"] {
+            assert_eq!(any(text), Some(1_700_158_546 * SECOND + SECOND / 2), "{text}");
         }
         let mut moments = Moments::default();
         for text in

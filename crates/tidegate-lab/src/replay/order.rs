@@ -11,6 +11,8 @@ use super::line::Line;
 const SECOND: u64 = 1_000_000_000;
 /// How much later than others a line may come: answers that took longer are rare.
 const SLACK: u64 = 10 * SECOND;
+/// A line that is further ahead than this must be confirmed by the next.
+const DAY: u64 = 86_400 * SECOND;
 /// So many are looked at together.
 const BATCH: usize = 2_048;
 /// The most that are kept, however many come within the slack, and their texts in bytes.
@@ -58,20 +60,30 @@ struct Held {
     lengths: [u32; TEXTS],
 }
 
-/// Puts requests in order.
+/// Puts requests in order: first whole seconds are spread, then all are sorted.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    held: Vec<Held>,
+    /// Whose second may not be complete, as long as all times are whole seconds.
+    unspread: Vec<Held>,
+    /// Who may come later than another one that is still to be read.
+    unsorted: Vec<Held>,
     texts: String,
     /// Room for the next texts.
     spare: String,
-    newest: u64,
+    /// The latest time that was written.
+    newest_written: u64,
     reached: u64,
     /// When it is time to let some go.
     due: usize,
     has_fractions: bool,
+    /// Whether some times are those of answers' ends.
+    has_ends: bool,
+    /// A time far ahead of all others, which the next line has to confirm.
+    doubtful: Option<u64>,
     /// Came later than could be waited for.
     pub(super) late: u64,
+    /// Left out at the end, for their times fit none around them.
+    pub(super) odd: u64,
 }
 
 impl Order {
@@ -82,89 +94,117 @@ impl Order {
 
     /// One more line; those whose turn has come go to `each`.
     pub(super) fn push(&mut self, line: &Line<'_>, each: &mut impl FnMut(&Request<'_>)) {
-        self.has_fractions |= !line.time.is_multiple_of(SECOND);
+        if !self.has_fractions && !line.time.is_multiple_of(SECOND) {
+            // They are known better than that, all of them.
+            self.has_fractions = true;
+            self.unsorted.append(&mut self.unspread);
+        }
         let texts =
-            [line.client, line.method, line.host, line.path(), line.user.unwrap_or(""), line.tier.unwrap_or("")];
+            [line.client, line.method, line.host(), line.path(), line.user.unwrap_or(""), line.tier.unwrap_or("")];
         let start = self.texts.len();
         let mut lengths = [0; TEXTS];
-        for (length, text) in
-            lengths.iter_mut().zip(texts.into_iter().chain(line.headers.map(Option::unwrap_or_default)))
-        {
+        let headers = line.headers.map(Option::unwrap_or_default);
+        for (length, text) in lengths.iter_mut().zip(texts.into_iter().chain(headers)) {
             self.texts.push_str(text);
             *length = text.len() as u32; // a line is far shorter
         }
-        let mut held = Held {
-            at: 0,
-            written: line.time,
-            took: line.took,
-            is_end: line.is_end,
-            ip: address(line.client),
-            start,
-            lengths,
-        };
+        self.has_ends |= line.is_end;
+        let (written, took, is_end, ip) = (line.time, line.took, line.is_end, address(line.client));
+        let mut held = Held { at: 0, written, took, is_end, ip, start, lengths };
         held.at = held.came(0);
-        self.newest = self.newest.max(held.at);
-        self.held.push(held);
-        if self.held.len() >= self.due.max(BATCH) || self.texts.len() >= MOST_BYTES {
+        if self.is_believed(written) {
+            self.newest_written = self.newest_written.max(written);
+        }
+        if self.has_fractions { &mut self.unsorted } else { &mut self.unspread }.push(held);
+        if self.held() >= self.due.max(BATCH) || self.texts.len() >= MOST_BYTES {
             self.release(each);
         }
     }
 
     /// All that are left.
     pub(super) fn finish(&mut self, each: &mut impl FnMut(&Request<'_>)) {
-        self.let_go(self.held.len(), each);
+        self.let_all_go(each);
+        self.odd = self.held() as u64;
+    }
+
+    /// All but those whose times nobody believes.
+    fn let_all_go(&mut self, each: &mut impl FnMut(&Request<'_>)) {
+        let until = self.newest_written.saturating_add(DAY);
+        self.spread(until);
+        self.let_go(until, each);
+    }
+
+    fn held(&self) -> usize {
+        self.unspread.len() + self.unsorted.len()
+    }
+
+    /// A time that is far ahead of all before it is believed if the next line agrees: a single one in the wrong century would make all that follow late.
+    fn is_believed(&mut self, time: u64) -> bool {
+        let is_ahead = self.newest_written > 0 && time > self.newest_written.saturating_add(DAY);
+        let doubtful = self.doubtful.take();
+        self.doubtful = is_ahead.then_some(time);
+        !is_ahead || doubtful.is_some_and(|doubtful| doubtful.abs_diff(time) <= DAY)
     }
 
     fn release(&mut self, each: &mut impl FnMut(&Request<'_>)) {
-        // Whole seconds, so that those of one are spread over it together.
-        let horizon = self.newest.saturating_sub(SLACK) / SECOND * SECOND;
-        if !self.held.is_sorted_by_key(|held| held.at) {
-            self.held.sort_by_key(|held| held.at);
+        let is_full = self.held() >= MOST || self.texts.len() >= MOST_BYTES;
+        let slack = if is_full { SECOND } else { SLACK };
+        let mut until = self.newest_written.saturating_sub(slack);
+        if !self.has_fractions {
+            // Whole seconds, so that those of one are spread over it together.
+            until = until / SECOND * SECOND;
+            self.spread(until);
         }
-        let ready = self.held.partition_point(|held| held.at < horizon);
-        let is_full = self.held.len() >= MOST || self.texts.len() >= MOST_BYTES;
-        let ready = if is_full { ready.max(self.held.len() / 2) } else { ready };
-        self.let_go(ready, each);
+        // Of requests whose ends are written those may have come earlier that are not spread yet.
+        let earlier = if self.has_ends && !self.has_fractions { slack } else { 0 };
+        self.let_go(until.saturating_sub(earlier), each);
+        if is_full && self.held() >= MOST / 2 {
+            // More in a second than can be kept.
+            self.let_all_go(each);
+        }
         // Not again until it is worth the while.
-        self.due = (2 * self.held.len()).min(MOST);
+        self.due = (2 * self.held()).min(MOST);
     }
 
-    fn let_go(&mut self, count: usize, each: &mut impl FnMut(&Request<'_>)) {
-        if self.is_of_whole_seconds() {
-            self.spread();
+    /// Lets those go that came before this time.
+    fn let_go(&mut self, until: u64, each: &mut impl FnMut(&Request<'_>)) {
+        if !self.unsorted.is_sorted_by_key(|held| held.at) {
+            self.unsorted.sort_by_key(|held| held.at);
         }
-        let (ready, rest) = self.held.split_at_mut(count);
-        if !ready.is_sorted_by_key(|held| held.at) {
-            ready.sort_by_key(|held| held.at);
-        }
-        for held in ready.iter() {
-            self.late += u64::from(held.at < self.reached);
+        let count = self.unsorted.partition_point(|held| held.at < until);
+        for held in self.unsorted.drain(..count) {
+            self.late += u64::from(held.at.saturating_add(SLACK) < self.reached);
             self.reached = self.reached.max(held.at);
             each(&held.request(self.reached, &self.texts));
         }
         // What is kept moves to the front.
         let mut kept = std::mem::take(&mut self.spare);
         kept.clear();
-        for held in rest {
+        for held in self.unsorted.iter_mut().chain(&mut self.unspread) {
             let start = kept.len();
             kept.push_str(&self.texts[held.start..held.start + held.length()]);
             held.start = start;
         }
         self.spare = std::mem::replace(&mut self.texts, kept);
-        self.held.drain(..count);
     }
 
-    /// Over each second, evenly, those that were written for it: more is not known of them.
-    fn spread(&mut self) {
+    /// Over each second before this time, evenly, those that were written for it: more is not known of them.
+    fn spread(&mut self, until: u64) {
         let mut seconds = Seconds::default();
-        for held in &self.held {
+        for held in self.unspread.iter().filter(|held| held.written < until) {
             seconds.of(held.written).all += 1;
         }
-        for held in &mut self.held {
+        let unsorted = &mut self.unsorted;
+        self.unspread.retain_mut(|held| {
+            if held.written >= until {
+                return true;
+            }
             let second = seconds.of(held.written);
             held.at = held.came(second.before * SECOND / second.all);
             second.before += 1;
-        }
+            unsorted.push(*held);
+            false
+        });
     }
 }
 
@@ -298,6 +338,52 @@ mod tests {
             .collect();
         let (times, late) = ordered(&lines);
         assert!(times.is_sorted() && late == 0, "{late}");
+    }
+
+    /// As nginx writes JSON: when answers ended, in whole seconds, and how long they took.
+    #[test]
+    fn whole_seconds_of_ends_are_spread_once_and_nobody_is_late() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let lines: Vec<_> = (0..60_000_u32)
+            .map(|number| Line {
+                took: Some(random.u64(..3 * SECOND)),
+                is_end: true,
+                ..line(f64::from(1_000 + number / 300))
+            })
+            .collect();
+        let (times, late) = ordered(&lines);
+        assert!(times.len() == lines.len() && times.is_sorted() && late == 0, "{late}");
+        // 300 a second, each up to three seconds earlier: about as many in each second.
+        let of = |second: f64| times.iter().filter(|at| (second..second + 1.0).contains(*at)).count();
+        for second in (1_005..1_190).step_by(7) {
+            assert!((220..380).contains(&of(f64::from(second))), "{second}: {}", of(f64::from(second)));
+        }
+    }
+
+    #[test]
+    fn a_second_with_very_many_is_spread_over_it_too() {
+        let lines: Vec<_> = (0..200_000_u32).map(|number| line(f64::from(1_000 + number / 40_000))).collect();
+        let (times, late) = ordered(&lines);
+        assert_eq!((times.len(), late), (200_000, 0));
+        for tenth in 0..50_u32 {
+            let from = 1_000.0 + f64::from(tenth) / 10.0;
+            let count = times.iter().filter(|at| (from - 1e-6..from + 0.1 - 1e-6).contains(*at)).count();
+            assert_eq!(count, 4_000, "{from}");
+        }
+    }
+
+    #[test]
+    fn one_line_of_another_century_is_left_out_and_a_gap_is_none() {
+        let mut lines: Vec<_> = (0..40_000_u32).map(|number| line(1_000.25 + f64::from(number) / 100.0)).collect();
+        lines[7] = line(4e9);
+        let (mut order, mut count) = (Order::default(), 0);
+        for line in &lines {
+            order.push(line, &mut |_| count += 1);
+        }
+        order.finish(&mut |_| count += 1);
+        assert_eq!((count, order.odd, order.late), (39_999, 1, 0));
+        let week = [1_000.5, 1_001.5, 700_000.5, 700_001.5, 700_002.5].map(line);
+        assert_eq!(ordered(&week), (vec![1_000.5, 1_001.5, 700_000.5, 700_001.5, 700_002.5], 0));
     }
 
     #[test]

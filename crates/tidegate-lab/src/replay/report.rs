@@ -26,6 +26,7 @@ impl Replay {
                 "badLines": read.bad_lines,
                 "bad": read.bad.iter().map(bad).collect::<Vec<_>>(),
                 "late": self.late,
+                "odd": self.odd,
                 "from": self.span.map(|(from, _)| seconds(from)),
                 "until": self.span.map(|(_, until)| seconds(until)),
                 "times": if self.is_spread { "seconds" } else { "exact" },
@@ -123,6 +124,8 @@ impl Suggestion {
         json!({
             "share": self.share,
             "refusedShare": self.refused_share,
+            "lacking": self.lacking,
+            "untold": self.untold,
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
             "yaml": self.yaml(),
         })

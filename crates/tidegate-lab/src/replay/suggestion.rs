@@ -1,4 +1,4 @@
-//! The least numbers that would have refused no more than a share. Each limit keeps its form (algorithm, window, how its burst compares to its
+//! About the least numbers that would have refused no more than a share. Each limit keeps its form (algorithm, window, how its burst compares to its
 //! rate) and is scaled; several scales are tried in one reading, and the log is read a few times.
 
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ use tidegate_gateway::{LimitFacts, Rehearsal};
 use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};
 use tidegate_store::Key;
 
-use super::{Policy, Reading, Recording, Replayed, replay_with};
+use super::{Policy, Reading, Recording, Replay, replay_with};
 
 /// How many scales are tried in one reading.
 const TRIED: u32 = 8;
@@ -22,7 +22,11 @@ const TRIED: u32 = 8;
 const CLOSE: f64 = 1.004;
 /// The most readings that look for numbers, and the most that see what they do together.
 const READINGS: usize = 7;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
+/// How much more is given, in such a round, to limits that refuse too many beside others.
+const MORE: f64 = 1.03;
+/// Places in flight that are remembered; beyond that the next one comes back early.
+const MOST_ENDS: usize = 1 << 17;
 
 /// What is proposed.
 pub struct Suggestion {
@@ -32,6 +36,10 @@ pub struct Suggestion {
     pub refused_share: f64,
     /// By limit; those that were never asked are left out.
     pub limits: Vec<Suggested>,
+    /// Refused besides, whatever the numbers: limits' keys could not be built.
+    pub lacking: u64,
+    /// Limits of requests in flight, of which a log without durations tells nothing.
+    pub untold: Vec<String>,
 }
 
 /// What is proposed for a limit.
@@ -53,38 +61,70 @@ pub fn suggest(
     share: f64,
     is_stopped: &AtomicBool,
 ) -> Result<Option<Suggestion>, String> {
-    let mut wanted = share;
-    let mut best: Option<Suggestion> = None;
-    for _ in 0..ROUNDS {
-        let Some(found) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
-        let numbers = found.iter().map(|(limit, numbers)| (limit.name.clone(), numbers.clone())).collect();
+    let (mut wanted, mut more) = (share, BTreeMap::new());
+    let Some(mut found) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
+    for round in 1.. {
+        let numbers = found.iter().map(|it| (it.limit.name.clone(), it.numbers.clone())).collect();
         let replay = replay_with(recording, std::slice::from_ref(policy), &numbers, is_stopped)?;
         if is_stopped.load(Relaxed) {
             return Ok(None);
         }
-        let suggestion = Suggestion::of(share, found, replay.requests, &replay.policies[0]);
-        let refused = suggestion.refused_share;
-        best = Some(suggestion);
-        if refused <= share {
-            break;
+        let suggestion = Suggestion::of(share, &found, &replay);
+        if suggestion.refused_share <= share || round == ROUNDS {
+            return Ok(Some(suggestion));
         }
-        // What each refuses alone adds up.
-        wanted *= 0.95 * share / refused;
+        // What each refuses alone adds up; and beside others, which keep requests waiting, one may refuse more than alone.
+        if share > 0.0 {
+            wanted *= 0.95 * share / suggestion.refused_share;
+            let Some(again) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
+            found = again;
+        }
+        for refusing in suggestion.limits.iter().filter(|it| it.refused > 0) {
+            *more.entry(refusing.limit.name.clone()).or_insert(1.0) *= MORE;
+        }
+        for it in &mut found {
+            let scale = it.scale * more.get(&it.limit.name).copied().unwrap_or(1.0);
+            if let Some((numbers, _)) = scaled(&it.limit, scale) {
+                it.numbers = at_least_more(&it.limit, &it.numbers, numbers, scale > it.scale);
+            }
+        }
     }
-    Ok(best)
+    Ok(None)
+}
+
+/// A window's limit that is raised is raised by one at least.
+fn at_least_more(limit: &LimitFacts, before: &LimitNumbers, raised: LimitNumbers, is_raised: bool) -> LimitNumbers {
+    if !is_raised || raised.relevant() != before.relevant() {
+        return raised;
+    }
+    let mut numbers = raised.relevant();
+    numbers.limit = numbers.limit.map(|count| count + 1);
+    numbers.capacity = numbers.capacity.map(|count| count + 1);
+    LimitNumbers::new(numbers, limit.soft).unwrap_or(raised)
+}
+
+/// Numbers that were found for a limit, alone.
+struct FoundAlone {
+    limit: LimitFacts,
+    scale: f64,
+    numbers: LimitNumbers,
 }
 
 impl Suggestion {
-    fn of(share: f64, found: Vec<(LimitFacts, LimitNumbers)>, requests: u64, replayed: &Replayed) -> Self {
-        let limits = found.into_iter().filter_map(|(limit, numbers)| {
+    fn of(share: f64, found: &[FoundAlone], replay: &Replay) -> Self {
+        let replayed = &replay.policies[0];
+        let limits = found.iter().filter_map(|FoundAlone { limit, numbers, .. }| {
             let place = replayed.limits.iter().position(|known| known.name == limit.name)?;
             let (asked, refused) = (replayed.asked[place], replayed.refused_by[place]);
-            Some(Suggested { limit, numbers, asked, refused })
+            Some(Suggested { limit: limit.clone(), numbers: numbers.clone(), asked, refused })
         });
+        let is_untold = |limit: &&LimitFacts| limit.numbers.shape().is_none() && replay.lacks.contains(&"duration");
+        let untold = replayed.limits.iter().filter(is_untold).map(|limit| limit.name.clone());
         // Limits that only watch are to refuse no more than others.
         let refused = replayed.totals.refused + replayed.totals.watched;
-        let refused_share = crate::observation::ratio(refused, requests);
-        Self { share, refused_share, limits: limits.collect() }
+        let refused_share = crate::observation::ratio(refused, replay.requests);
+        let lacking = replayed.totals.lacking;
+        Self { share, refused_share, limits: limits.collect(), lacking, untold: untold.collect() }
     }
 
     /// As the part of a configuration that it changes.
@@ -138,10 +178,11 @@ fn search(
     policy: &Policy,
     share: f64,
     is_stopped: &AtomicBool,
-) -> Result<Option<Vec<(LimitFacts, LimitNumbers)>>, String> {
+) -> Result<Option<Vec<FoundAlone>>, String> {
     let settings = Settings::check(&policy.config).map_err(|error| format!("{}: {error}", policy.name))?;
     let rehearsal: Rehearsal<()> = Rehearsal::new(settings, &BTreeMap::new())?;
     let mut brackets: Vec<Bracket> = rehearsal.limits().into_iter().map(Bracket::new).collect();
+    let mut has_spans = false;
     for _ in 0..READINGS {
         brackets.iter_mut().for_each(Bracket::try_between);
         if brackets.iter().all(|bracket| bracket.tries.is_empty()) {
@@ -155,6 +196,7 @@ fn search(
                 brackets[*limit].ask(*key, request.at, took);
             }
         })?;
+        has_spans |= reading.told.took;
         if is_stopped.load(Relaxed) {
             return Ok(None);
         }
@@ -162,8 +204,13 @@ fn search(
             bracket.narrow(share);
         }
     }
-    let found = brackets.into_iter().filter(|bracket| bracket.asked > 0);
-    Ok(Some(found.filter_map(|bracket| Some((bracket.limit, bracket.enough?))).collect()))
+    // Of requests in flight nothing is known without their lengths.
+    let is_told = |bracket: &Bracket| bracket.asked > 0 && (has_spans || bracket.limit.numbers.shape().is_some());
+    let found = brackets
+        .into_iter()
+        .filter(is_told)
+        .filter_map(|bracket| Some(FoundAlone { limit: bracket.limit, scale: bracket.high, numbers: bracket.enough? }));
+    Ok(Some(found.collect()))
 }
 
 /// Between which scales a limit's numbers are to be found.
@@ -252,7 +299,7 @@ impl Bracket {
         self.asked += 1;
         let now = Timestamp::from_nanos(at);
         for tried in &mut self.tries {
-            while tried.ends.peek().is_some_and(|Reverse(ending)| ending.at <= at) {
+            while tried.ends.peek().is_some_and(|Reverse(ending)| ending.at <= at) || tried.ends.len() >= MOST_ENDS {
                 if let Some(Reverse(Ending { key, ticket, .. })) = tried.ends.pop() {
                     tried.keys.give_back(&key, ticket, now);
                 }

@@ -8,9 +8,14 @@ use super::moments::Moments;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told<'a> {
     time: Option<&'a str>,
+    /// Of a time whose date stands in a field of its own.
+    clock: Option<&'a str>,
     start: Option<&'a str>,
-    took: Option<(&'a str, f64)>,
+    took: Option<(&'a str, Option<f64>)>,
+    /// In nanoseconds, where the start's name tells.
+    unit: Option<f64>,
     client: Option<&'a str>,
+    real_client: Option<&'a str>,
     method: Option<&'a str>,
     host: Option<&'a str>,
     target: Option<&'a str>,
@@ -31,7 +36,8 @@ pub(super) enum Use {
 impl Use {
     /// Of a field of this name.
     pub(super) fn of(name: &str, names: &Names) -> Option<Self> {
-        names.role(name).map(Self::Role).or_else(|| names.header(name).map(Self::Header))
+        // What somebody said goes before what is usual.
+        names.header(name).map(Self::Header).or_else(|| names.role(name).map(Self::Role))
     }
 }
 
@@ -41,12 +47,22 @@ impl<'a> Told<'a> {
         let Some(text) = told(text) else { return };
         let place = match what {
             Use::Header(place) => &mut self.headers[place],
-            Use::Role(Role::Took) => return self.took(text, 1e9),
-            Use::Role(Role::TookMillis) => return self.took(text, 1e6),
-            Use::Role(Role::TookNanos) => return self.took(text, 1.0),
+            Use::Role(Role::Took) => return self.took(text, None),
+            Use::Role(Role::TookMillis) => return self.took(text, Some(1e6)),
+            Use::Role(Role::TookNanos) => return self.took(text, Some(1.0)),
+            Use::Role(Role::Time) if self.time.is_some_and(is_date) && text.contains(':') => &mut self.clock,
             Use::Role(Role::Time) => &mut self.time,
             Use::Role(Role::Start) => &mut self.start,
+            Use::Role(Role::StartEnvoy) => {
+                self.unit = Some(1e6);
+                &mut self.start
+            }
+            Use::Role(Role::StartTraefik) => {
+                self.unit = Some(1.0);
+                &mut self.start
+            }
             Use::Role(Role::Client) => &mut self.client,
+            Use::Role(Role::RealClient) => &mut self.real_client,
             Use::Role(Role::Method) => &mut self.method,
             Use::Role(Role::Host) => &mut self.host,
             Use::Role(Role::Target) => &mut self.target,
@@ -57,20 +73,37 @@ impl<'a> Told<'a> {
         place.get_or_insert(text);
     }
 
-    fn took(&mut self, text: &'a str, unit: f64) {
+    fn took(&mut self, text: &'a str, unit: Option<f64>) {
         self.took.get_or_insert((text, unit));
+    }
+
+    /// When, as it is written.
+    fn time(&self, moments: &mut Moments) -> Result<u64, BadLine> {
+        let written = self.start.or(self.time).ok_or(BadLine::NoTime)?;
+        let read = match self.clock {
+            Some(clock) if is_date(written) => moments.other(&format!("{written}T{clock}")),
+            // On which day alone is no time.
+            _ if is_date(written) => None,
+            _ => moments.other(written).or_else(|| moments.common(written.as_bytes())),
+        };
+        read.ok_or(BadLine::Time)
+    }
+
+    /// How long it took, in nanoseconds.
+    fn span(&self) -> Option<u64> {
+        let (text, unit) = self.took?;
+        let of_start = self.unit.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        span(text, unit.or(of_start).unwrap_or(1e9))
     }
 
     /// The request. `is_log`: a line was written when its answer had ended, as logs are, so that a time that is not said to be the start is the end.
     pub(super) fn line(&self, is_log: bool, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
-        let written = self.start.or(self.time).ok_or(BadLine::NoTime)?;
-        let time = moments.other(written).or_else(|| moments.common(written.as_bytes())).ok_or(BadLine::Time)?;
-        let took = self.took.and_then(|(text, unit)| span(text, unit));
+        let (time, took) = (self.time(moments)?, self.span());
         let mut line = Line {
             time,
             is_end: is_log && self.start.is_none() && took.is_some(),
             took,
-            client: self.client.unwrap_or_default(),
+            client: self.real_client.or(self.client).unwrap_or_default(),
             method: self.method.unwrap_or_default(),
             host: self.host.unwrap_or_default(),
             target: self.target.unwrap_or_default(),
@@ -83,4 +116,9 @@ impl<'a> Told<'a> {
         }
         Ok(line)
     }
+}
+
+/// `2026-01-19`
+fn is_date(text: &str) -> bool {
+    text.len() == 10 && text.as_bytes()[4] == b'-'
 }

@@ -21,13 +21,13 @@ use crate::{has_colours, print};
 /// Replay recorded traffic through a policy: who would have been refused, when, and by which limit
 ///
 /// LOG is an access log (common, combined, or an object of JSON a line, as the gateway and others write them), or CSV with a column of times, found out by its
-/// first line. Several are read one after the other; `-` is standard input: `zcat access.log.*.gz | tidegate lab replay - --config gateway.yaml`. What decides
+/// first line. Several are read one after the other, the oldest first; `-` is standard input: `zcat $(ls -rv access.log.*.gz) | tidegate lab replay - --config gateway.yaml`, the oldest first. What decides
 /// is what decides in the gateway, at the times at which requests came; nothing is sent anywhere.
 ///
 /// Lines need not be in order, within 10 s. Where a log tells only the second, the requests of a second are spread evenly over it. Lines that can't be read are
 /// counted and told; memory does not grow with the log. Adaptation is not replayed.
 ///
-/// --suggest proposes, for each limit of the (first) configuration, the least numbers of the same form that would have refused no more than that share.
+/// --suggest proposes, for each limit of the (first) configuration, about the least numbers of the same form that would have refused no more than that share of the requests.
 ///
 /// Exit codes: 0 done · 2 a log, configuration or option can't be used, and why · 130 Ctrl-C; what was read by then is told · 1 other errors.
 #[derive(Args)]
@@ -91,6 +91,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if found.requests == 0 && !is_stopped.load(Relaxed) {
         return Ok(refused(&nothing(&found)));
     }
+    if found.late > found.requests / 10 {
+        return Ok(refused(&format!(
+            "{} of {} requests stand more than 10 s too late in the log: sort it by time first, or name its files from the oldest to the newest",
+            found.late, found.requests
+        )));
+    }
+    let was_whole = !is_stopped.load(Relaxed);
     print(text::of(&found, has_colours()).as_bytes())?;
     let suggestion = match proposed(arguments, &recording, &policies[0], &is_stopped) {
         Ok(suggestion) => suggestion,
@@ -102,12 +109,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(out) = &arguments.out {
         write(&found, suggestion.as_ref(), arguments, out)?;
     }
-    Ok(if is_stopped.load(Relaxed) {
-        eprintln!("tidegate: stopped before the end: this is of what was read by then");
-        ExitCode::from(STOPPED)
-    } else {
-        ExitCode::SUCCESS
-    })
+    if !is_stopped.load(Relaxed) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "tidegate: stopped before the end: {}",
+        if was_whole { "nothing is proposed" } else { "this is of what was read by then" }
+    );
+    Ok(ExitCode::from(STOPPED))
 }
 
 fn refused(reason: &str) -> ExitCode {
@@ -130,9 +139,8 @@ fn input(arguments: &Arguments) -> Result<(Recording, Vec<Policy>), String> {
         Form::Csv => Format::Csv,
     });
     let policy = |path: &PathBuf| {
-        let name = path.display().to_string();
-        let config = config::read(path).map_err(|error| format!("{name}: {error}"))?;
-        Ok(Policy { name, config })
+        let config = config::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Policy { name: short_name(path, &arguments.config), config })
     };
     let policies = arguments.config.iter().map(policy).collect::<Result<Vec<_>, String>>()?;
     let log = Log { files: arguments.logs.clone(), format, names };
@@ -140,6 +148,12 @@ fn input(arguments: &Arguments) -> Result<(Recording, Vec<Policy>), String> {
         return Err("--suggest reads the log several times, which standard input can't be: name a file".to_owned());
     }
     Ok((Recording { log, host: arguments.host.clone() }, policies))
+}
+
+/// A file's name, with its directories where others are called the same.
+fn short_name(path: &Path, all: &[PathBuf]) -> String {
+    let name = path.file_name().filter(|name| all.iter().filter(|it| it.file_name() == Some(*name)).count() == 1);
+    name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Why there is nothing to tell.

@@ -45,7 +45,7 @@ fn who_would_have_been_refused_when_and_by_which_limit() {
     let directory = Directory::new();
     let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &[]);
     for told in [
-        "13 requests from 2026-01-19 16:30:00 UTC to 2026-01-19 16:30:10 UTC (common)",
+        "13 requests from 2026-01-19 16:30:00 UTC to 2026-01-19 16:30:10 UTC (common or combined)",
         "whole seconds",
         "would have refused 7 of 13 requests (53.8 %), from 1 client, most in the second from 2026-01-19 16:30:00 UTC on (7 of 11)",
         "per-ip  fixed, limit=3, window=5",
@@ -149,6 +149,55 @@ common_limits: [shaped]
     assert!(outcome.out.contains("kept waiting, 4.000 s at most"), "{}", outcome.out);
 }
 
+/// A place behind a shaper is held for the wait as well, whether the upstream has limits of its own or not.
+#[test]
+fn an_upstream_limit_that_nobody_reaches_changes_nothing() {
+    let config = |never: &str, upstream: &str| {
+        format!(
+            "limits:\n  shaped: {{algorithm: leaky, capacity: 10, fillRate: 1}}\n  at-once: {{algorithm: concurrency, limit: 1}}\n{never}\
+             common_limits: [shaped, at-once]\nupstreams: {{main: {{url: 'http://127.0.0.1:1'{upstream}}}}}\n"
+        )
+    };
+    // The second waits until the second is full and is served for half of one: the third finds its place taken.
+    let log = "timestamp,duration\n1768840200.0,0.5\n1768840200.6,0.5\n1768840201.2,0.5\n";
+    let refused = |never: &str, upstream: &str| {
+        let directory = Directory::new();
+        let (_, report) = replayed(&directory, log, &config(never, upstream), &[]);
+        report["policies"][0]["totals"]["refused"].as_u64()
+    };
+    assert_eq!(refused("", ""), Some(1));
+    let never = "  never: {algorithm: fixed, limit: 1000, window: 1}\n";
+    assert_eq!(refused(never, ", limits: [never]"), Some(1));
+}
+
+/// Rotated logs in any order, by name; a pipe in the wrong order is refused rather than judged.
+#[test]
+fn files_are_read_from_the_oldest_on() {
+    let directory = Directory::new();
+    let config = text(&directory.file("gateway.yaml", "limits: {default: {algorithm: fixed, limit: 5, window: 10}}\n"));
+    let part = |hour: u32| {
+        let mut log = String::new();
+        for number in 0..3_000 {
+            let (minute, second) = (number / 60, number % 60);
+            let time = format!("19/Jan/2026:{hour:02}:{minute:02}:{second:02} +0000");
+            let _infallible = writeln!(log, "10.0.0.1 - - [{time}] \"GET / HTTP/1.1\" 200 2");
+        }
+        log
+    };
+    let parts = [8, 9, 10].map(part);
+    let files = [2, 0, 1].map(|place: usize| text(&directory.file(&format!("access.log.{place}"), &parts[place])));
+    let out = text(&directory.0.join("out"));
+    let outcome = lab(&["replay", &files[0], &files[1], &files[2], "--config", &config, "--out", &out]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(
+        (&report(&directory)["policies"][0]["totals"]["refused"], &report(&directory)["log"]["late"]),
+        (&4_500.into(), &0.into())
+    );
+    let backwards = directory.file("backwards", &parts.iter().rev().map(String::as_str).collect::<String>());
+    let refused = lab(&["replay", &text(&backwards), "--config", &config]);
+    assert!(refused.code == 2 && refused.err.contains("sort it by time first"), "{refused:?}");
+}
+
 #[test]
 fn two_policies_stand_side_by_side() {
     let directory = Directory::new();
@@ -237,6 +286,11 @@ fn what_can_not_be_used_is_told() {
     let bad = text(&directory.file("bad.yaml", "limits: {default: {algorithm: fixed, limit: 0, window: 1}}\n"));
     let (empty, prose) = (text(&directory.file("empty", "\n")), text(&directory.file("prose", "hello world\n")));
     let broken = text(&directory.file("broken.json", "{\"a\":1}\n{}\n"));
+    let named = text(&directory.file("named.csv", "time,costumer\n1,x\n"));
+    let compressed = directory.0.join("access.log.gz");
+    fs::write(&compressed, b"\x1f\x8b\x08\x00rest\n").expect("written");
+    let (compressed, fifo) = (text(&compressed), text(&directory.0.join("pipe")));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
     for (arguments, told) in [
         (vec![log.as_str(), "--config", &bad], "bad.yaml: limits.default.limit"),
         (vec!["/nowhere", "--config", &good], "/nowhere: No such file"),
@@ -246,6 +300,9 @@ fn what_can_not_be_used_is_told() {
         (vec![&prose, "--config", &good, "--format", "csv"], "neither a time first nor names"),
         (vec![&prose, "--config", &good, "--format", "json"], "none of 1 lines can be read as a request"),
         (vec![&broken, "--config", &good], "it has no time"),
+        (vec![&compressed, "--config", &good], "is compressed"),
+        (vec![&named, "--config", &good, "--field", "client=customer"], "no column is called \"customer\""),
+        (vec![&fifo, "--config", &good, "--suggest", "1%"], "name a file"),
         (vec![&log, "--config", &good, "--field", "who=x"], "--field: \"who=x\" says nothing"),
         (vec!["-", "--config", &good, "--suggest", "1%"], "name a file"),
         (vec![&log, "--config", &good, "--suggest", "200%"], "a share from 0 to less than 1"),
@@ -272,6 +329,20 @@ fn logs_come_from_standard_input_and_several_files_too() {
     assert!(outcome.code == 0 && outcome.out.contains("17 of 26"), "{outcome:?}");
 }
 
+#[test]
+fn a_pipe_that_nobody_writes_to_does_not_keep_it_from_stopping() {
+    let directory = Directory::new();
+    let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
+    let (fifo, out) = (text(&directory.0.join("pipe")), directory.0.join("out"));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let mut command = tidegate();
+    command.args(["lab", "replay", &fifo, "--config", &config, "--out", &text(&out)]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    wait_until("it has begun", || out.is_dir());
+    signal(child.id(), "INT");
+    assert_eq!(child.wait_with_output().expect("it ends by itself").status.code(), Some(130));
+}
+
 /// Of a pipe that nobody closes.
 #[test]
 fn whoever_stops_is_told_what_was_read_by_then() {
@@ -292,6 +363,23 @@ fn whoever_stops_is_told_what_was_read_by_then() {
     assert_eq!(ended.status.code(), Some(130));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("stopped before the end"));
     assert_eq!(report(&directory)["kind"], "replay");
+}
+
+/// Nothing is proposed of which nothing is known.
+#[test]
+fn limits_of_requests_in_flight_need_durations_to_be_proposed() {
+    let directory = Directory::new();
+    let config = "limits:\n  busy: {algorithm: concurrency, limit: 1}\n  per-user: {algorithm: fixed, limit: 1, window: 60, key: user, missing: refuse}\n\
+                  common_limits: [busy, per-user]\n";
+    let times = "time,user\n1768840200.5,ann\n1768840200.6,ann\n1768840200.7,\n";
+    let (outcome, report) = replayed(&directory, times, config, &["--suggest", "0"]);
+    assert_eq!((&report["suggestion"]["untold"][0], &report["suggestion"]["lacking"]), (&"busy".into(), &1.into()));
+    assert_eq!(report["suggestion"]["limits"].as_array().map(Vec::len), Some(1), "{}", report["suggestion"]);
+    assert!(
+        outcome.out.contains("1 would be refused whatever the numbers") && outcome.out.contains("took: busy."),
+        "{}",
+        outcome.out
+    );
 }
 
 /// Hosts, durations and addresses that a log lacks are told where a limit wants them.

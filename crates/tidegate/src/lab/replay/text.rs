@@ -58,6 +58,9 @@ fn log(found: &Replay) -> String {
             grouped(found.late)
         );
     }
+    if found.odd > 0 {
+        let _infallible = writeln!(page, "{} more are left out: their times fit none around them.", grouped(found.odd));
+    }
     if read.bad_lines > 0 {
         let _infallible = writeln!(page, "{} of {} lines can't be read:", grouped(read.bad_lines), grouped(read.lines));
         for bad in read.bad.iter().take(MOST_BAD) {
@@ -236,13 +239,25 @@ fn printable(text: &str) -> String {
 /// What is proposed.
 pub(super) fn suggestion(suggestion: &Suggestion, name: &str) -> String {
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
+    if suggestion.limits.is_empty() {
+        return format!("\nThere is nothing to propose for {name}: no limit was asked about any request.\n");
+    }
     let mut page = format!("\nTo refuse at most {} of them, in {name}:\n\n", percent(suggestion.share));
     for line in suggestion.yaml().lines() {
         let _infallible = writeln!(page, "  {line}");
     }
     let _infallible = writeln!(page, "\n  With these {} would have been refused.", percent(suggestion.refused_share));
     if suggestion.refused_share > suggestion.share {
-        page.push_str("  That is more than was asked for: no numbers of this form refuse fewer.\n");
+        page.push_str("  That is more than was asked for; no better ones were found.\n");
+    }
+    if suggestion.lacking > 0 {
+        let count = grouped(suggestion.lacking);
+        let _infallible =
+            writeln!(page, "  Besides, {count} would be refused whatever the numbers: a limit's key can't be built.");
+    }
+    if !suggestion.untold.is_empty() {
+        let names = suggestion.untold.join(", ");
+        let _infallible = writeln!(page, "  Left out, for the log does not tell how long requests took: {names}.");
     }
     page
 }

@@ -1,6 +1,8 @@
-//! Standard input, which may have nothing to say for a long time: whoever stops does not wait for it.
+//! Pipes, standard input among them, which may have nothing to say for a long time: whoever stops does not wait for them.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -12,18 +14,24 @@ const PIECES: usize = 4;
 const PIECE: usize = 256 * 1024;
 
 /// Reads on a thread of its own. When it is to stop, it ends.
-pub(super) struct StandardInput<'a> {
+pub(super) struct Pipe<'a> {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
     at: usize,
     is_stopped: &'a AtomicBool,
 }
 
-impl<'a> StandardInput<'a> {
-    pub(super) fn open(is_stopped: &'a AtomicBool) -> io::Result<Self> {
+impl<'a> Pipe<'a> {
+    /// The pipe at this path, or standard input.
+    pub(super) fn open(path: Option<PathBuf>, is_stopped: &'a AtomicBool) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES);
-        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            let mut input = io::stdin().lock();
+        std::thread::Builder::new().name("pipe".to_owned()).spawn(move || {
+            // Opening one may take as long as reading.
+            let mut input: Box<dyn Read> = match path.map(File::open).transpose() {
+                Ok(Some(file)) => Box::new(file),
+                Ok(None) => Box::new(io::stdin().lock()),
+                Err(error) => return drop(sender.send(Err(error))),
+            };
             loop {
                 let mut piece = vec![0; PIECE];
                 let read = input.read(&mut piece).map(|length| {
@@ -41,7 +49,7 @@ impl<'a> StandardInput<'a> {
     }
 }
 
-impl Read for StandardInput<'_> {
+impl Read for Pipe<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.at == self.piece.len() {
             match self.pieces.recv_timeout(PAUSE) {
