@@ -15,6 +15,9 @@ export interface ScenarioView {
   start(): void;
 }
 
+/** Where limits are kept, in words. */
+const STORES: Record<string, string> = { memory: "the gateway's memory", redis: "Redis", stand_in: "a stand-in for Redis" };
+
 export function scenarioView(scenario: Scenario): ScenarioView {
   const view: View = { at: null, zoom: null };
   const panel = el("div", { class: "panel" });
@@ -74,7 +77,7 @@ function about(scenario: Scenario): [string, Child][] {
     ["Clients", clients.length > 0 && clients.map(client).join("; ")],
     ["Limit", limitText],
     ["Target", [scenario.target, scenario.capacity !== null && `bears ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],
-    ["Limits kept in", scenario.store],
+    ["Limits kept in", STORES[scenario.store] ?? scenario.store],
     ["Duration", scenario.duration !== null && (longest > 180 ? `${format.moment(longest, longest)} min` : format.duration(longest))],
     ["Faults", faults.length > 0 && faults.map((fault) => `${fault.label}, ${format.moment(fault.at, longest)} to ${fault.until === null ? "the end" : format.moment(fault.until, longest)}`).join("; ")],
   ];

@@ -33,6 +33,8 @@ export interface Log {
   bad: { file: string; line: Num; reason: string }[];
   /** Lines further out of order than can be sorted. */
   late: Num;
+  /** Lines whose times fit none around them: left out. */
+  odd: Num;
   from: Num;
   until: Num;
   times: string;
@@ -118,6 +120,7 @@ function readLog(raw: Raw): Log {
     badLines: num(raw.badLines),
     bad: objects(raw.bad).map((one) => ({ file: text(one.file), line: num(one.line), reason: text(one.reason) })),
     late: num(raw.late),
+    odd: num(raw.odd),
     from: num(raw.from),
     until: num(raw.until),
     times: text(raw.times),

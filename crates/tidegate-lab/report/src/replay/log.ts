@@ -17,12 +17,13 @@ export function logView(log: Log): HTMLElement {
 }
 
 function statements(log: Log): Child[] {
-  const { lines, requests, badLines, late } = log;
+  const { lines, requests, badLines, late, odd } = log;
   const read = requests !== null && (lines === null ? `${format.plural(requests, "request")} were read.` : `${format.plural(requests, "request")} were read from ${format.plural(lines, "line")}.`);
   const bad = badLines === null ? "It is not known how many lines can't be read." : badLines === 0 ? "Every line could be read." : `${format.plural(badLines, "line")} can't be read${lines === null ? "" : ` (${format.share(badLines, lines)})`}.`;
-  const order = late !== null && late > 0 && `${format.plural(late, "line is", "lines are")} further out of order than can be sorted.`;
+  const order = late !== null && late > 0 && `${format.plural(late, "line is", "lines are")} further out of order than can be sorted, and judged where they stand.`;
+  const strange = odd !== null && odd > 0 && `${format.plural(odd, "line is", "lines are")} left out: their times fit none around them.`;
   const exact = log.times === "seconds" ? "Its times are whole seconds" : log.times === "exact" && "Its times are exact";
   const times = exact && `${exact}${log.isSpread ? "; the requests of a second were spread evenly over it" : ""}.`;
   const lacks: Child = log.lacks.length > 0 && ["It does not tell: ", log.lacks.map((one, i) => [i > 0 && ", ", el("b", {}, foreign(one, 60))]), "."];
-  return [read, bad, order, times, lacks].filter(Boolean);
+  return [read, bad, order, strange, times, lacks].filter(Boolean);
 }

@@ -28,6 +28,6 @@ export function suggestionView(suggestion: Suggestion): HTMLElement {
 }
 
 function lead({ share, refusedShare }: Suggestion): string {
-  const aim = share === null ? "Numbers for this log's traffic" : `The least numbers of the same form under which at most ${format.percent(share)} of all requests are refused`;
+  const aim = share === null ? "Numbers for this log's traffic" : `About the least numbers of the same form under which at most ${format.percent(share)} of all requests are refused`;
   return `${aim}${refusedShare === null ? "" : `: with them it would have been ${format.percent(refusedShare)}`}.`;
 }
