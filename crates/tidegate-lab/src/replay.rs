@@ -2,7 +2,7 @@
 //! [`Rehearsal`].
 
 mod clients;
-mod common;
+mod combined;
 mod csv;
 mod fields;
 mod json;

@@ -146,7 +146,6 @@ fn a_fault_of_the_target_is_seen_while_it_lasts() {
     );
 }
 
-/// Answers are held up on their way, nothing else is.
 /// As the live one does: whoever is served when it hangs keeps the worker until it is over, or until the client has gone.
 #[test]
 fn a_target_that_hangs_does_so_with_its_workers() {
@@ -185,6 +184,7 @@ load: {profile: {type: burst, params: {baseRps: 80, spikeRps: 300, spikeDuration
     assert!(restarted.levels.forecast[31..33].iter().all(Option::is_none), "nobody expects anything meanwhile");
 }
 
+/// Answers are held up on their way, nothing else is.
 #[test]
 fn a_slow_gateway_is_slow_and_nothing_more() {
     let scenario = small("faults: [{at: 2, for: 2, what: gateway_slow, delay: 0.2}]\n");

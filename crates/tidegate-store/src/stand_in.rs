@@ -92,11 +92,15 @@ impl StandIn {
         // Small answers that somebody waits for; without it they come later, which does no harm.
         let _set = stream.set_nodelay(true);
         loop {
-            let is_garbage = !*is_hanging.borrow_and_update() && !self.answer_all(&mut asked, &mut answers);
-            if stream.write_all(&answers).await.is_err() || is_garbage {
+            let is_silent = *is_hanging.borrow_and_update();
+            let progress = if is_silent { Progress::Waits } else { self.answer_all(&mut asked, &mut answers) };
+            if stream.write_all(&answers).await.is_err() || progress == Progress::Garbage {
                 return;
             }
             answers.clear();
+            if progress == Progress::More {
+                continue;
+            }
             tokio::select! {
                 read = stream.read_buf(&mut asked), if asked.len() < LONGEST_COMMAND => match read {
                     Ok(1..) => {}
@@ -109,10 +113,13 @@ impl StandIn {
         }
     }
 
-    /// Answers the commands that are there whole, and removes them. False after one that can't be read: nobody knows where the next begins.
-    fn answer_all(&self, asked: &mut Vec<u8>, answers: &mut Vec<u8>) -> bool {
+    /// Answers the commands that are there whole, and removes them; no more at once than can be kept.
+    fn answer_all(&self, asked: &mut Vec<u8>, answers: &mut Vec<u8>) -> Progress {
         let mut from = 0;
-        let is_good = loop {
+        let progress = loop {
+            if answers.len() >= LONGEST_COMMAND {
+                break Progress::More;
+            }
             match resp::command(&asked[from..]) {
                 Ok(Some((command, length))) => {
                     let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,18 +128,29 @@ impl StandIn {
                 }
                 Ok(None) if asked.len() - from >= LONGEST_COMMAND => {
                     resp::Reply::error("ERR Protocol error: too long").write(answers);
-                    break false;
+                    break Progress::Garbage;
                 }
-                Ok(None) => break true,
+                Ok(None) => break Progress::Waits,
                 Err(reason) => {
                     resp::Reply::error(&format!("ERR Protocol error: {reason}")).write(answers);
-                    break false;
+                    break Progress::Garbage;
                 }
             }
         };
         asked.drain(..from);
-        is_good
+        progress
     }
+}
+
+/// How far a connection's commands are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// All that are there.
+    Waits,
+    /// More are there.
+    More,
+    /// What follows can't be read: nobody knows where the next begins.
+    Garbage,
 }
 
 impl Default for StandIn {

@@ -66,9 +66,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let seconds = told::wall_time(live_time(&scenarios), scenarios.iter().map(|it| Variant::all(it).len()).sum());
     print(told::opening(&ports, &taken, seconds).as_bytes())?;
     let load = LoadService::start(ports.load, &Log::discard()).map_err(|reason| anyhow!(reason))?;
-    let report = play(scenarios, &ports, &is_stopped)?;
-    print(format!("\n{}", table::verdict(&report, has_colours())).as_bytes())?;
+    let (report, told) = play(scenarios, &ports, &is_stopped);
+    // First what nobody could make again, then what could not be told.
     write(&report, &arguments.out)?;
+    told?;
     if is_stopped.load(Relaxed) {
         return Ok(exit_code(&report, true));
     }
@@ -86,13 +87,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn parts(names: &[String]) -> Result<Vec<Scenario>> {
     let all = DEMO.map(|(name, _)| name.to_owned());
     let names = if names.is_empty() { &all[..] } else { names };
-    let texts = names.iter().filter_map(|name| DEMO.into_iter().find(|(known, _)| known == name));
+    let once = |(place, name): (usize, &String)| names[..place].iter().all(|before| before != name);
+    let names = names.iter().enumerate().filter(|named| once(*named)).map(|(_, name)| name);
+    let texts = names.filter_map(|name| DEMO.into_iter().find(|(known, _)| known == name));
     Ok(texts.map(|(name, text)| Scenario::read(name, text)).collect::<Result<_, _>>()?)
 }
 
-/// Runs everything, and tells of each run when it is over.
-fn play(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> Result<Report> {
+/// Runs everything, and tells of each run when it is over. Beside the report, whether all of it could be told.
+fn play(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> (Report, Result<()>) {
     let mut report = Report::new(Kind::Demo, None, Some(setting()));
+    let mut said = Ok(());
     let (count, mut tables) = (scenarios.len(), String::new());
     for (place, scenario) in scenarios.into_iter().enumerate() {
         let mut runs = Vec::new();
@@ -102,8 +106,8 @@ fn play(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> Res
                 continue;
             }
             let part = format!("part {} of {count}", place + 1);
-            let run = play_one(&scenario, variant, &part, ports, is_stopped)?;
-            print(told::verdict(&scenario, &run, has_colours()).as_bytes())?;
+            let run = play_one(&scenario, variant, &part, ports, is_stopped);
+            said = said.and(print(told::verdict(&scenario, &run, has_colours()).as_bytes()));
             runs.push(run);
         }
         tables.push('\n');
@@ -114,17 +118,18 @@ fn play(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> Res
             break;
         }
     }
-    print(tables.as_bytes())?;
-    Ok(report)
+    let verdict = table::verdict(&report, has_colours());
+    let said = said.and(print(format!("{tables}\n{verdict}").as_bytes()));
+    (report, said)
 }
 
-fn play_one(scenario: &Scenario, variant: Variant, part: &str, ports: &Ports, is_stopped: &AtomicBool) -> Result<Run> {
-    let mut view = View::open(scenario, variant, part)?;
+fn play_one(scenario: &Scenario, variant: Variant, part: &str, ports: &Ports, is_stopped: &AtomicBool) -> Run {
+    let mut view = View::open(scenario, variant, part);
     let log = Log::discard();
     let played = live::run(scenario, variant, &ports.places, &log, is_stopped, &mut |moment| view.show(moment));
     view.close();
-    Ok(match played {
+    match played {
         Ok(live) => Run::of(scenario, variant, &live.outcome, Kind::Demo, live.fault),
         Err(reason) => Run::skipped(scenario, variant, reason),
-    })
+    }
 }

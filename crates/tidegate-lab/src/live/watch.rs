@@ -31,8 +31,8 @@ pub(super) struct Watch<'a> {
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
     changes: Vec<Change>,
-    /// Entries of the gateway's history that have been read.
-    read: usize,
+    /// The last entry of the gateway's history that has been read.
+    read: Option<Value>,
 }
 
 /// What was found.
@@ -91,7 +91,7 @@ impl<'a> Watch<'a> {
             open_since: None,
             open: Vec::new(),
             changes: Vec::new(),
-            read: 0,
+            read: None,
         }
     }
 
@@ -171,7 +171,7 @@ impl<'a> Watch<'a> {
         self.read_history(platform);
     }
 
-    /// What adaptation has done since this was last read. The gateway keeps more of it than a run can bring about.
+    /// What adaptation has done since this was last read. The gateway keeps the latest of it, far more than a second's.
     fn read_history(&mut self, platform: &Platform) {
         if platform.forecaster_address().is_none() {
             return;
@@ -179,8 +179,9 @@ impl<'a> Watch<'a> {
         let history = get_json(platform.gateway.address, "/config/history").unwrap_or_default();
         let start = self.start.as_secs_f64();
         let entries = history["entries"].as_array().map_or(&[][..], Vec::as_slice);
-        let fresh = entries.get(self.read..).unwrap_or_default();
-        self.read += fresh.len();
+        let last = self.read.as_ref().and_then(|last| entries.iter().rposition(|entry| entry == last));
+        let fresh = &entries[last.map_or(0, |last| last + 1)..];
+        self.read = fresh.last().cloned().or(self.read.take());
         for entry in fresh {
             let at = entry["timestamp"].as_f64().unwrap_or(start) - start;
             let reason = entry["reason"].as_str().unwrap_or_default();

@@ -12,7 +12,7 @@ use super::fields::Names;
 use super::line::{BadLine, LONGEST, Line};
 use super::moments::Moments;
 use super::pipe::Pipe;
-use super::{common, json};
+use super::{combined, json};
 
 /// Where requests are read from.
 #[derive(Clone, Debug)]
@@ -235,7 +235,7 @@ impl OneFile<'_> {
         let read = match &mut self.parser {
             Some(Parser::Json(layout)) => json::read(text, &self.log.names, layout, moments, scratch),
             Some(Parser::Csv(columns)) => columns.read(text, moments),
-            Some(Parser::Common) | None => common::read(text, moments),
+            Some(Parser::Common) | None => combined::read(text, moments),
         };
         match read {
             Ok(line) => each(&line),
@@ -286,5 +286,5 @@ impl OneFile<'_> {
 
 /// Also if its request is rubbish: a scanner's may come first.
 fn looks_common(line: &str, moments: &mut Moments) -> bool {
-    matches!(common::read(line, moments), Ok(_) | Err(BadLine::Request))
+    matches!(combined::read(line, moments), Ok(_) | Err(BadLine::Request))
 }

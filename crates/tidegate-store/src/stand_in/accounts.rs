@@ -62,8 +62,8 @@ impl Accounts {
         for (place, level) in levels.iter().enumerate() {
             // The same account named twice pays the sum.
             let earlier = levels[..place].iter().filter(|earlier| earlier.key == level.key);
-            let asked = earlier.fold(level.cost, |sum, earlier| sum.saturating_add(earlier.cost));
-            let cost = Cost::new(asked).ok_or(ODD)?;
+            let asked = earlier.map(|earlier| earlier.cost).try_fold(level.cost, u32::checked_add);
+            let cost = asked.and_then(Cost::new).ok_or(ODD)?;
             let decision = match self.all.get_mut(level.key) {
                 Some(account) => account.follow(level, now).decide(&account.state, cost, now),
                 None => level.rule.decide(&RuleState::default(), cost, now),

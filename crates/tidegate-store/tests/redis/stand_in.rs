@@ -176,6 +176,8 @@ fn garbage_ends_its_connection_with_a_reason_and_harms_nobody_else() {
     assert_eq!(good_then_bad, "+PONG\r\n-ERR Protocol error: invalid length\r\n");
     // An argument that is no number, a missing one, a script with too few keys: all are told, none is fatal.
     let exact = include_str!("../../lua/exact.lua");
+    // One connection for all of them: a panic behind it would end it.
+    let mut connection = hosted.connection();
     for _ in 0..500 {
         let mut command = redis::cmd("EVAL");
         command.arg(exact).arg(random.u32(..4));
@@ -183,10 +185,82 @@ fn garbage_ends_its_connection_with_a_reason_and_harms_nobody_else() {
             let word = random.choice(["", "1", "fixed", "token", "-5", "18446744073709551615", "x", "concurrency"]);
             command.arg(word.expect("some"));
         }
-        let _told = command.query::<redis::Value>(&mut hosted.connection());
+        is_answered(&command, &mut connection);
     }
-    let mut connection = hosted.connection();
     assert_eq!(redis::cmd("PING").query::<String>(&mut connection).expect("an answer"), "PONG");
+}
+
+/// Who never heard that a place was taken gives it back by the name that was meant for it, and perhaps twice.
+#[test]
+fn a_place_that_nobody_heard_of_comes_back_once() {
+    let hosted = Hosted::start();
+    let mut connection = hosted.connection();
+    let is_admitted = |name: u64, connection: &mut redis::Connection| {
+        let mut command = redis::cmd("EVAL");
+        command.arg(include_str!("../../lua/exact.lua")).arg(2).arg(&["places", "places:log"]).arg(1_000_000).arg(1);
+        command.arg("concurrency").arg(1).arg(&[1, 1_000_000_000, name]);
+        command.query::<Vec<i64>>(connection).expect("an answer")[1] == 1
+    };
+    assert!(is_admitted(7, &mut connection) && !is_admitted(8, &mut connection));
+    for _ in 0..2 {
+        let mut command = redis::cmd("EVAL");
+        command.arg(include_str!("../../lua/give_back.lua")).arg(2).arg(&["places", "places:log"]).arg(1_000_001);
+        command.arg("concurrency").arg(&[1, 1_000_000_000, 7]).arg(1).arg(&[0, 0, 0, -7]);
+        command.exec(&mut connection).expect("it is taken back");
+    }
+    assert!(is_admitted(9, &mut connection) && !is_admitted(10, &mut connection), "one place, and one only");
+}
+
+/// An answer, or the stand-in's own word; anything else is an end of the connection.
+fn is_answered(command: &redis::Cmd, connection: &mut redis::Connection) {
+    if let Err(error) = command.query::<redis::Value>(connection) {
+        assert!(error.code().is_some(), "{error}");
+    }
+}
+
+/// Whole levels with the largest numbers, the same account named twice, and marks that nobody gave: answers, all of them.
+#[test]
+fn extreme_limits_are_decided_or_refused() {
+    let hosted = Hosted::start();
+    let (mut connection, mut random) = (hosted.connection(), fastrand::Rng::with_seed(11));
+    let numbers = ["0", "1", "10", "1000000", "4294967295", "9007199254740992", "18446744073709551615"];
+    let algorithms = ["fixed", "sliding", "sliding_log", "token", "gcra", "leaky", "concurrency"];
+    for script in [include_str!("../../lua/exact.lua"), include_str!("../../lua/give_back.lua")] {
+        for round in 0..3_000_u32 {
+            let is_check = script.contains("commit");
+            let levels = 1 + random.usize(..3);
+            let algorithm = random.choice(algorithms).expect("some");
+            let keys_each = if algorithm == "sliding_log" || algorithm == "concurrency" { 2 } else { 1 };
+            let mut command = redis::cmd("EVAL");
+            command.arg(script).arg(levels * keys_each);
+            for place in 0..levels * keys_each {
+                command.arg(format!("{algorithm}-{}", place % 2));
+            }
+            command.arg(round * 1_000);
+            if is_check {
+                command.arg(1);
+            }
+            for _ in 0..levels {
+                let mut number = || random.choice(numbers).expect("some");
+                let cost = ["1", "2147483648", "3000000000", "4294967295"][number().len() % 4];
+                let (a, b, c) = (number(), number(), number());
+                if is_check {
+                    command.arg(algorithm).arg(cost).arg(&[a, b, c]);
+                } else {
+                    let marks = [number(), number(), number(), number()];
+                    command.arg(algorithm).arg(&[a, b, c]).arg(cost).arg(&marks);
+                }
+            }
+            is_answered(&command, &mut connection);
+        }
+    }
+    // Cost by cost each may be had, together they are more than can be counted.
+    let mut twice = redis::cmd("EVAL");
+    twice.arg(include_str!("../../lua/exact.lua")).arg(2).arg(&["same", "same"]).arg(1_000_000).arg(1);
+    for _ in 0..2 {
+        twice.arg("sliding").arg(3_000_000_000_u32).arg(&[4_294_967_295_u64, 1_000_000, 0]);
+    }
+    is_answered(&twice, &mut connection);
 }
 
 /// Key by key until it is full; those that are as good as unused make room.

@@ -3,7 +3,7 @@
 use tidegate_lab::live::Moment;
 use tidegate_lab::{Row, Scenario, Variant};
 
-/// Figures of the last second that is over, and of all seconds before.
+/// Figures of the last second whose requests have ended, and of all seconds before.
 pub(super) struct Figures {
     /// Requests a second, second by second.
     pub(super) offered: Vec<f64>,
@@ -21,8 +21,7 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn of(moment: &Moment<'_>, scenario: &Scenario, variant: Variant) -> Self {
-        let over = usize::try_from(moment.elapsed.as_secs() / moment.observation.step).unwrap_or(usize::MAX);
-        let rows = &moment.observation.rows[..over.min(moment.observation.rows.len())];
+        let rows = settled(moment, scenario);
         let rate = |of: fn(&Row) -> u64| rows.iter().map(|row| count(of(row), moment.observation.step)).collect();
         let last = rows.last().cloned().unwrap_or_default();
         let base = variant.algorithm.and_then(|_| scenario.limit.shared_rate());
@@ -43,6 +42,11 @@ impl Figures {
         }
     }
 
+    /// How many seconds they are of.
+    pub(super) fn seconds(&self) -> u64 {
+        self.offered.len() as u64
+    }
+
     /// `p95 5.2 ms · target 2 of 4 busy, 0 waiting · 0 failed`
     pub(super) fn sentence(&self, workers: usize) -> String {
         let p95 = self.p95.map_or_else(|| "–".to_owned(), millis);
@@ -54,6 +58,13 @@ impl Figures {
             self.errors
         )
     }
+}
+
+/// The seconds that can be told: requests count when they have ended, so those of a second that is just over are not all there.
+fn settled<'a>(moment: &Moment<'a>, scenario: &Scenario) -> &'a [Row] {
+    let rows = &moment.observation.rows;
+    let over = moment.elapsed.saturating_sub(scenario.objective).as_secs() / moment.observation.step;
+    &rows[..usize::try_from(over).unwrap_or(usize::MAX).min(rows.len())]
 }
 
 /// The last of them, for people: `350/s`.
@@ -69,4 +80,27 @@ pub(super) fn millis(seconds: f64) -> String {
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn count(requests: u64, seconds: u64) -> f64 {
     requests as f64 / seconds as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_lab::{Levels, Observation};
+
+    use super::*;
+
+    #[test]
+    fn a_second_is_told_when_its_requests_have_ended() {
+        let (name, text) = tidegate_lab::DEMO[0];
+        let scenario = Scenario::read(name, text).expect("a scenario");
+        let observation = Observation::new(scenario.duration(), &scenario.plan.clients);
+        let (duration, levels) = (scenario.duration(), Levels::default());
+        let told = |millis: u64| {
+            let elapsed = Duration::from_millis(millis);
+            let moment = Moment { elapsed, duration, observation: &observation, levels: &levels, events: &[] };
+            settled(&moment, &scenario).len()
+        };
+        assert_eq!([told(0), told(2_100), told(2_300), told(1_000_000)], [0, 1, 2, 6]);
+    }
 }

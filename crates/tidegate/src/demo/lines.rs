@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
 use tidegate_lab::live::Moment;
 use tidegate_lab::{Scenario, Variant};
 
@@ -18,41 +17,51 @@ pub(super) struct Lines<'a> {
     variant: Variant,
     /// When the next line is due, in seconds.
     next: u64,
-    /// Events that have been told.
+    /// Events that have been told, and the last of them.
     told: usize,
+    last: String,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Result<Self> {
+    pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
         let about = told::sentences(&scenario.about);
-        print(format!("\n{part}, {}\n{about}\n", told::heading(scenario, variant)).as_bytes())?;
-        Ok(Self { scenario, variant, next: EVERY, told: 0 })
+        say(&format!("\n{part}, {}\n{about}\n", told::heading(scenario, variant)));
+        Self { scenario, variant, next: EVERY, told: 0, last: String::new() }
     }
 
     pub(super) fn show(&mut self, moment: &Moment<'_>) {
         let mut text = String::new();
         for event in told::each(&moment.events[self.told..]) {
-            let _infallible = writeln!(text, "  {}", told::event(event));
+            if event.text != self.last {
+                let _infallible = writeln!(text, "  {}", told::event(event));
+                self.last.clone_from(&event.text);
+            }
         }
         self.told = moment.events.len();
-        if moment.elapsed.as_secs() >= self.next {
-            self.next = moment.elapsed.as_secs() + EVERY;
-            text.push_str(&self.line(moment));
+        let figures = Figures::of(moment, self.scenario, self.variant);
+        if figures.seconds() >= self.next {
+            self.next = figures.seconds() + EVERY;
+            text.push_str(&self.line(&figures));
         }
-        // Who reads no more is not worth ending a run for; what can't be written otherwise shows when the report can't be.
-        let _told = if text.is_empty() { Ok(()) } else { print(text.as_bytes()) };
+        if !text.is_empty() {
+            say(&text);
+        }
     }
 
-    fn line(&self, moment: &Moment<'_>) -> String {
-        let figures = Figures::of(moment, self.scenario, self.variant);
+    fn line(&self, figures: &Figures) -> String {
         let limit = figures.limit.as_deref().map_or_else(|| "none".to_owned(), latest);
         format!(
             "  {:>4} s  offered {:>6}  admitted {:>6}  refused {:>6}  limit {limit:>6}  {}\n",
-            moment.elapsed.as_secs(),
+            figures.seconds(),
             latest(&figures.offered),
             latest(&figures.admitted),
             latest(&figures.refused),
             figures.sentence(self.scenario.target.workers)
         )
     }
+}
+
+/// What can't be written is not worth ending a run for: it shows again when its verdict can't be.
+fn say(text: &str) {
+    let _told = print(text.as_bytes());
 }

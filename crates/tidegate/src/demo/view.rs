@@ -2,7 +2,6 @@
 
 use std::io::IsTerminal as _;
 
-use anyhow::Result;
 use tidegate_lab::live::Moment;
 use tidegate_lab::{Scenario, Variant};
 
@@ -17,12 +16,13 @@ pub(super) enum View<'a> {
 
 impl<'a> View<'a> {
     /// Says what is to be seen.
-    pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Result<Self> {
-        Ok(if std::io::stdout().is_terminal() {
+    pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+        if std::io::stdout().is_terminal() && !is_dumb {
             Self::Panel(Box::new(Panel::open(scenario, variant, part)))
         } else {
-            Self::Lines(Lines::open(scenario, variant, part)?)
-        })
+            Self::Lines(Lines::open(scenario, variant, part))
+        }
     }
 
     /// Shows how things stand, if it is time to.
