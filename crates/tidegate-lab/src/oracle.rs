@@ -1,7 +1,10 @@
 //! The exact definition of a limit, against which every algorithm is held: at most so many in any window, wherever it begins.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 /// Judges decisions by what was admitted before them, and nothing else: whoever admits one too many is judged by that from then on.
 ///
@@ -11,7 +14,8 @@ pub struct Oracle {
     window: u64,
     /// How far the times may be off: nobody is blamed for less.
     tolerance: u64,
-    keys: HashMap<u64, VecDeque<u64>>,
+    /// When each key's requests left, in order.
+    keys: HashMap<u64, VecDeque<u64>, FixedState>,
     /// What was found.
     pub found: Judged,
 }
@@ -33,7 +37,7 @@ impl Oracle {
     /// For windows of so many seconds.
     pub fn new(window_seconds: f64) -> Self {
         let window = (window_seconds * 1e9).round().max(1.0) as u64;
-        Self { window, tolerance: 0, keys: HashMap::new(), found: Judged::default() }
+        Self { window, tolerance: 0, keys: HashMap::default(), found: Judged::default() }
     }
 
     /// Where times are measured they are off by some milliseconds: windows are taken for so much shorter where too many are counted, and for so
@@ -48,7 +52,10 @@ impl Oracle {
     pub fn admitted(&mut self, key: u64, came: u64, left: u64, quota: f64, burst: f64) {
         let window = self.window - self.tolerance;
         let past = self.past(key, came);
-        let earlier = past.len() - past.partition_point(|at| at.saturating_add(window) <= left);
+        let is_before = |at: &u64| at.saturating_add(window) <= left;
+        // Mostly what is before the window was let go just now.
+        let before = if past.front().is_some_and(is_before) { past.partition_point(is_before) } else { 0 };
+        let earlier = past.len() - before;
         past.push_back(left);
         self.found.admitted += 1;
         let in_window = count(earlier) + 1.0;
@@ -63,7 +70,8 @@ impl Oracle {
     pub fn refused(&mut self, key: u64, came: u64, quota: f64) {
         let past = self.past(key, came);
         // Those a shaper still keeps have not left.
-        let in_window = past.partition_point(|left| *left <= came);
+        let has_kept = past.back().is_some_and(|left| *left > came);
+        let in_window = if has_kept { past.partition_point(|left| *left <= came) } else { past.len() };
         if count(in_window) + 1.0 <= quota {
             self.found.under += 1;
         }

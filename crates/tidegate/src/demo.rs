@@ -10,12 +10,11 @@ mod screen;
 mod told;
 mod view;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use tidegate_lab::live::{self, LoadService};
@@ -23,8 +22,8 @@ use tidegate_lab::report::{Kind, Run, live_time};
 use tidegate_lab::{DEMO, Report, Scenario, Variant};
 use tidegate_serve::Log;
 
-use crate::lab::live::{exit_code, setting, stop_on_interrupt};
-use crate::lab::simulate::write;
+use crate::lab::live::{and_then, exit_code, play, setting, stop_on_interrupt};
+use crate::lab::out::Out;
 use crate::lab::table;
 use crate::{has_colours, print};
 use ports::Ports;
@@ -59,16 +58,15 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let scenarios = parts(&arguments.parts)?;
-    // Found out now, not afterwards.
-    fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
+    let out = Out::open(&arguments.out)?;
     let is_stopped = stop_on_interrupt()?;
     let (ports, taken) = Ports::find()?;
     let seconds = told::wall_time(live_time(&scenarios), scenarios.iter().map(|it| Variant::all(it).len()).sum());
     print(told::opening(&ports, &taken, seconds).as_bytes())?;
     let load = LoadService::start(ports.load, &Log::discard()).map_err(|reason| anyhow!(reason))?;
-    let (report, told) = play(scenarios, &ports, &is_stopped);
+    let (report, told) = play_all(scenarios, &ports, &is_stopped);
     // First what nobody could make again, then what could not be told.
-    write(&report, &arguments.out)?;
+    out.write(&report.to_json())?;
     told?;
     if is_stopped.load(Relaxed) {
         return Ok(exit_code(&report, true));
@@ -94,32 +92,26 @@ fn parts(names: &[String]) -> Result<Vec<Scenario>> {
 }
 
 /// Runs everything, and tells of each run when it is over. Beside the report, whether all of it could be told.
-fn play(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> (Report, Result<()>) {
+fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> (Report, Result<()>) {
     let mut report = Report::new(Kind::Demo, None, Some(setting()));
-    let mut said = Ok(());
-    let (count, mut tables) = (scenarios.len(), String::new());
-    for (place, scenario) in scenarios.into_iter().enumerate() {
-        let mut runs = Vec::new();
-        for variant in Variant::all(&scenario) {
-            if is_stopped.load(Relaxed) {
-                runs.push(Run::skipped(&scenario, variant, "stopped before".to_owned()));
-                continue;
-            }
+    let (count, mut said, mut tables) = (scenarios.len(), Ok(()), String::new());
+    play(
+        scenarios,
+        &mut report,
+        is_stopped,
+        |place, scenario, variant| {
             let part = format!("part {} of {count}", place + 1);
-            let run = play_one(&scenario, variant, &part, ports, is_stopped);
-            said = said.and(print(told::verdict(&scenario, &run, has_colours()).as_bytes()));
-            runs.push(run);
-        }
-        tables.push('\n');
-        tables.push_str(&table::of(&scenario, &runs, has_colours()));
-        report.push(scenario, runs);
-        if is_stopped.load(Relaxed) {
-            report.interrupt();
-            break;
-        }
-    }
+            let run = play_one(scenario, variant, &part, ports, is_stopped);
+            and_then(&mut said, || print(told::verdict(scenario, &run, has_colours()).as_bytes()));
+            run
+        },
+        |scenario, runs| {
+            tables.push('\n');
+            tables.push_str(&table::of(scenario, runs, has_colours()));
+        },
+    );
     let verdict = table::verdict(&report, has_colours());
-    let said = said.and(print(format!("{tables}\n{verdict}").as_bytes()));
+    and_then(&mut said, || print(format!("{tables}\n{verdict}").as_bytes()));
     (report, said)
 }
 
@@ -127,9 +119,9 @@ fn play_one(scenario: &Scenario, variant: Variant, part: &str, ports: &Ports, is
     let mut view = View::open(scenario, variant, part);
     let log = Log::discard();
     let played = live::run(scenario, variant, &ports.places, &log, is_stopped, &mut |moment| view.show(moment));
-    view.close();
-    match played {
-        Ok(live) => Run::of(scenario, variant, &live.outcome, Kind::Demo, live.fault),
-        Err(reason) => Run::skipped(scenario, variant, reason),
-    }
+    drop(view);
+    played.map_or_else(
+        |reason| Run::skipped(scenario, variant, reason),
+        |live| Run::of(scenario, variant, &live.outcome, Kind::Demo, live.fault),
+    )
 }

@@ -1,9 +1,10 @@
 //! `tidegate lab`
 
 pub(crate) mod live;
+pub(crate) mod out;
 mod replay;
 mod scenarios;
-pub(crate) mod simulate;
+mod simulate;
 pub(crate) mod table;
 
 use std::process::ExitCode;

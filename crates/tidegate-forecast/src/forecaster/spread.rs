@@ -19,6 +19,9 @@ const REMEMBERED_PEAKS: usize = 100;
 const ENOUGH: usize = 60;
 const ENOUGH_PEAKS: usize = 12;
 const MUCH_NARROWER: f64 = 0.7;
+const FEWEST_DISTANCES: usize = 5;
+/// The median distance of two independent values with deviation 1.
+const INDEPENDENT: f64 = 0.95;
 
 fn unit(expected: f64) -> f64 {
     (expected.max(0.0) + 1.0).sqrt()
@@ -92,7 +95,8 @@ fn restlessness(history: History<'_>) -> f64 {
     let known: Vec<f64> = history.last(120).known().map(|(_, value)| value).collect();
     let mut distances: Vec<f64> =
         known.windows(2).map(|pair| (pair[1] - pair[0]).abs() / unit(f64::midpoint(pair[0], pair[1]))).collect();
+    // As long as there are few, the first of them says little: load that begins is no restlessness.
+    distances.resize(distances.len().max(FEWEST_DISTANCES), INDEPENDENT);
     distances.sort_by(f64::total_cmp);
-    // Of two independent values with deviation 1 the median distance is 0.95.
-    distances.get(distances.len() / 2).map_or(1.0, |median| (median / 0.95).max(1.0))
+    (distances[distances.len() / 2] / INDEPENDENT).max(1.0)
 }

@@ -27,6 +27,16 @@ fn a_forecast_is_sound_from_the_first_value_on() {
     }
 }
 
+/// A gateway that was started before its clients: the first of them are no reason to expect three times as many.
+#[test]
+fn load_that_begins_is_not_taken_for_restlessness() {
+    for values in [&[0.0, 100.0][..], &[0.0, 0.0, 100.0], &[0.0, 100.0, 100.0]] {
+        let forecast = told(Settings::default(), values.iter().copied()).forecast().expect("a forecast");
+        let upper = forecast.quantile(0.95).iter().copied().fold(0.0, f64::max);
+        assert!((30.0..130.0).contains(&upper), "{upper} after {values:?}");
+    }
+}
+
 #[test]
 fn a_model_that_is_clearly_better_takes_over() {
     let random = &mut fastrand::Rng::with_seed(2);

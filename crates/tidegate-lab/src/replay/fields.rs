@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::moments::fraction_nanos;
+
 /// What a field can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -196,12 +198,24 @@ fn wrong(text: &str) -> String {
     )
 }
 
-/// Seconds, with a unit behind them or without (`0.25`, `250ms`), in nanoseconds.
-pub(super) fn span(text: &str, unit: f64) -> Option<u64> {
+/// `0.125`, as most logs have it, without a detour through binary fractions.
+fn seconds(text: &str) -> Option<u64> {
+    let [whole @ b'0'..=b'9', b'.', digits @ ..] = text.as_bytes() else { return None };
+    let fraction = digits.iter().all(u8::is_ascii_digit).then(|| fraction_nanos(digits))??;
+    Some(u64::from(whole - b'0') * 1_000_000_000 + fraction)
+}
+
+/// `0.25`, in this unit (in nanoseconds; seconds if there is none), or with one behind it (`250ms`): how many nanoseconds that is.
+pub(super) fn span(text: &str, unit: Option<f64>) -> Option<u64> {
+    if unit.is_none()
+        && let Some(nanos) = seconds(text)
+    {
+        return Some(nanos);
+    }
     let text = text.trim();
     let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == 'µ');
     let unit = match &text[number.len()..] {
-        "" => unit,
+        "" => unit.unwrap_or(1e9),
         "s" => 1e9,
         "ms" => 1e6,
         "us" | "µs" => 1e3,
@@ -234,12 +248,20 @@ mod tests {
 
     #[test]
     fn spans_have_units_or_are_seconds() {
-        for (text, nanos) in [("0.25", 250_000_000), ("250ms", 250_000_000), ("3 us", 3_000), ("7ns", 7), ("0", 0)] {
-            assert_eq!(span(text, 1e9), Some(nanos), "{text}");
+        for (text, nanos) in [
+            ("0.25", 250_000_000),
+            ("250ms", 250_000_000),
+            ("3 us", 3_000),
+            ("7ns", 7),
+            ("0", 0),
+            ("0.000929675", 929_675),
+            ("12.5", 12_500_000_000),
+        ] {
+            assert_eq!(span(text, None), Some(nanos), "{text}");
         }
         for text in ["", "-1", "x", "1h", "NaN", "1e300", "90000"] {
-            assert_eq!(span(text, 1e9), None, "{text}");
+            assert_eq!(span(text, None), None, "{text}");
         }
-        assert_eq!(span("12", 1e6), Some(12_000_000));
+        assert_eq!(span("12", Some(1e6)), Some(12_000_000));
     }
 }

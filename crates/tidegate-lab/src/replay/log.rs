@@ -146,7 +146,7 @@ fn is_standard_input(path: &Path) -> bool {
 /// What reads lines of one form.
 enum Parser {
     Common,
-    Json(json::Layout),
+    Json(json::Shapes),
     Csv(Columns),
 }
 
@@ -233,7 +233,7 @@ impl OneFile<'_> {
         }
         self.read.lines += 1;
         let read = match &mut self.parser {
-            Some(Parser::Json(layout)) => json::read(text, &self.log.names, layout, moments, scratch),
+            Some(Parser::Json(shapes)) => json::read(text, &self.log.names, shapes, moments, scratch),
             Some(Parser::Csv(columns)) => columns.read(text, moments),
             Some(Parser::Common) | None => combined::read(text, moments),
         };
@@ -249,9 +249,9 @@ impl OneFile<'_> {
         let columns = || Columns::of(first, &self.log.names);
         let found = match self.log.format {
             Some(Format::Common) => Some((Parser::Common, true)),
-            Some(Format::Json) => Some((Parser::Json(json::Layout::default()), true)),
+            Some(Format::Json) => Some((Parser::Json(json::Shapes::default()), true)),
             Some(Format::Csv) => columns()?.map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
-            None if first.trim_start().starts_with('{') => Some((Parser::Json(json::Layout::default()), true)),
+            None if first.trim_start().starts_with('{') => Some((Parser::Json(json::Shapes::default()), true)),
             None if looks_common(first, moments) => Some((Parser::Common, true)),
             None => columns()?.map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
         };

@@ -130,7 +130,8 @@ fn seconds_of_day(clock: [u8; 8]) -> Option<i64> {
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3_600 + minute * 60 + second)
 }
 
-fn fraction_nanos(digits: &[u8]) -> Option<u64> {
+/// What follows a second's point: up to nine digits.
+pub(super) fn fraction_nanos(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 9 {
         return None;
     }

@@ -105,8 +105,10 @@ impl Order {
         let mut lengths = [0; TEXTS];
         let headers = line.headers.map(Option::unwrap_or_default);
         for (length, text) in lengths.iter_mut().zip(texts.into_iter().chain(headers)) {
-            self.texts.push_str(text);
-            *length = text.len() as u32; // a line is far shorter
+            if !text.is_empty() {
+                self.texts.push_str(text);
+                *length = text.len() as u32; // a line is far shorter
+            }
         }
         self.has_ends |= line.is_end;
         let (written, took, is_end, ip) = (line.time, line.took, line.is_end, address(line.client));
@@ -168,15 +170,16 @@ impl Order {
 
     /// Lets those go that came before this time.
     fn let_go(&mut self, until: u64, each: &mut impl FnMut(&Request<'_>)) {
-        if !self.unsorted.is_sorted_by_key(|held| held.at) {
-            self.unsorted.sort_by_key(|held| held.at);
+        // By times and places: what is held is too large to be sorted itself.
+        let due = self.unsorted.iter().enumerate().filter(|(_, held)| held.at < until);
+        let mut due: Vec<(u64, usize)> = due.map(|(place, held)| (held.at, place)).collect();
+        due.sort_unstable();
+        for (at, place) in due {
+            self.late += u64::from(at.saturating_add(SLACK) < self.reached);
+            self.reached = self.reached.max(at);
+            each(&self.unsorted[place].request(self.reached, &self.texts));
         }
-        let count = self.unsorted.partition_point(|held| held.at < until);
-        for held in self.unsorted.drain(..count) {
-            self.late += u64::from(held.at.saturating_add(SLACK) < self.reached);
-            self.reached = self.reached.max(held.at);
-            each(&held.request(self.reached, &self.texts));
-        }
+        self.unsorted.retain(|held| held.at >= until);
         // What is kept moves to the front.
         let mut kept = std::mem::take(&mut self.spare);
         kept.clear();

@@ -93,7 +93,7 @@ impl<'a> Told<'a> {
     fn span(&self) -> Option<u64> {
         let (text, unit) = self.took?;
         let of_start = self.unit.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-        span(text, unit.or(of_start).unwrap_or(1e9))
+        span(text, unit.or(of_start))
     }
 
     /// The request. `is_log`: a line was written when its answer had ended, as logs are, so that a time that is not said to be the start is the end.

@@ -39,11 +39,6 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// What it showed goes with it.
-    pub(super) fn close(self) {
-        drop(self.screen);
-    }
-
     fn lines(&self, moment: &Moment<'_>, columns: usize) -> Vec<Line> {
         let mut lines = vec![Line::new(), self.heading(columns)];
         let about = told::sentences(&self.scenario.about);

@@ -8,7 +8,7 @@ use tidegate_lab::{Scenario, Variant};
 use super::lines::Lines;
 use super::panel::Panel;
 
-/// A run, seen.
+/// A run, seen. When it is dropped the terminal is as it was, but for what was said for good.
 pub(super) enum View<'a> {
     Panel(Box<Panel<'a>>),
     Lines(Lines<'a>),
@@ -30,13 +30,6 @@ impl<'a> View<'a> {
         match self {
             Self::Panel(panel) => panel.show(moment),
             Self::Lines(lines) => lines.show(moment),
-        }
-    }
-
-    /// Leaves the terminal as it was, but for what was said for good.
-    pub(super) fn close(self) {
-        if let Self::Panel(panel) = self {
-            panel.close();
         }
     }
 }

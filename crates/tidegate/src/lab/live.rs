@@ -1,7 +1,6 @@
 //! `tidegate lab run`
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
-use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +15,8 @@ use tidegate_lab::report::{Kind, Run, Setting, live_time};
 use tidegate_lab::{Report, Scenario, Variant};
 use tidegate_serve::{Log, Utc, system_name};
 
-use super::simulate::{NOT_AS_EXPECTED, write};
+use super::out::Out;
+use super::simulate::NOT_AS_EXPECTED;
 use super::{scenarios, table};
 use crate::load::BAD_INPUT;
 use crate::{has_colours, print};
@@ -53,25 +53,60 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(BAD_INPUT));
         }
     };
-    // Found out now, not afterwards.
-    fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
+    let out = Out::open(&arguments.out)?;
     let is_stopped = stop_on_interrupt()?;
     let has_colours = has_colours();
     let mut report = Report::new(Kind::Live, arguments.choice.seed, Some(setting()));
     eprintln!("{} s of load; Ctrl-C ends it and still writes the report", live_time(&scenarios).as_secs());
+    let (mut said, mut gap) = (Ok(()), "");
+    play(
+        scenarios,
+        &mut report,
+        &is_stopped,
+        |_, scenario, variant| run_one(scenario, variant, &is_stopped),
+        |scenario, runs| {
+            let table = format!("{}{}", std::mem::replace(&mut gap, "\n"), table::of(scenario, runs, has_colours));
+            and_then(&mut said, || print(table.as_bytes()));
+        },
+    );
+    and_then(&mut said, || print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes()));
+    // First what nobody could make again, then what could not be told.
+    out.write(&report.to_json())?;
+    said?;
+    Ok(exit_code(&report, is_stopped.load(Relaxed)))
+}
+
+/// Does this too, if all went well until now.
+pub(crate) fn and_then(so_far: &mut Result<()>, next: impl FnOnce() -> Result<()>) {
+    if so_far.is_ok() {
+        *so_far = next();
+    }
+}
+
+/// Plays everything, each scenario (by its place) in all its variants, until somebody stops it. `told` when one is over.
+pub(crate) fn play(
+    scenarios: Vec<Scenario>,
+    report: &mut Report,
+    is_stopped: &AtomicBool,
+    mut one: impl FnMut(usize, &Scenario, Variant) -> Run,
+    mut told: impl FnMut(&Scenario, &[Run]),
+) {
     for (place, scenario) in scenarios.into_iter().enumerate() {
-        let runs = runs(&scenario, &is_stopped);
-        let gap = if place == 0 { "" } else { "\n" };
-        print(format!("{gap}{}", table::of(&scenario, &runs, has_colours)).as_bytes())?;
+        let mut runs = Vec::new();
+        for variant in Variant::all(&scenario) {
+            runs.push(if is_stopped.load(Relaxed) {
+                Run::skipped(&scenario, variant, "stopped before".to_owned())
+            } else {
+                one(place, &scenario, variant)
+            });
+        }
+        told(&scenario, &runs);
         report.push(scenario, runs);
         if is_stopped.load(Relaxed) {
             report.interrupt();
             break;
         }
     }
-    print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes())?;
-    write(&report, &arguments.out)?;
-    Ok(exit_code(&report, is_stopped.load(Relaxed)))
 }
 
 /// Where and when this is.
@@ -91,25 +126,17 @@ pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
     }
 }
 
-fn runs(scenario: &Scenario, is_stopped: &AtomicBool) -> Vec<Run> {
-    let mut runs = Vec::new();
-    for variant in Variant::all(scenario) {
-        if is_stopped.load(Relaxed) {
-            runs.push(Run::skipped(scenario, variant, "stopped before".to_owned()));
-            continue;
-        }
-        let id = variant.id(&scenario.name);
-        let mut told = Progress::new(&id);
-        let made = live::run(scenario, variant, &Places::default(), &Log::discard(), is_stopped, &mut |moment| {
-            told.tell(moment.share());
-        });
-        told.end();
-        runs.push(match made {
-            Ok(live) => Run::of(scenario, variant, &live.outcome, Kind::Live, live.fault),
-            Err(reason) => Run::skipped(scenario, variant, reason),
-        });
-    }
-    runs
+fn run_one(scenario: &Scenario, variant: Variant, is_stopped: &AtomicBool) -> Run {
+    let id = variant.id(&scenario.name);
+    let mut told = Progress::new(&id);
+    let made = live::run(scenario, variant, &Places::default(), &Log::discard(), is_stopped, &mut |moment| {
+        told.tell(moment.share());
+    });
+    told.end();
+    made.map_or_else(
+        |reason| Run::skipped(scenario, variant, reason),
+        |live| Run::of(scenario, variant, &live.outcome, Kind::Live, live.fault),
+    )
 }
 
 /// A line that tells how far a run is, where somebody sees it.

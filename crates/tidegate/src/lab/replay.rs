@@ -3,18 +3,18 @@
 
 mod text;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use tidegate_gateway::config;
 use tidegate_lab::replay::{Format, Log, MOST_POLICIES, Names, Policy, Recording, Replay, Suggestion, replay, suggest};
 use tidegate_serve::Utc;
 
 use super::live::{STOPPED, stop_on_interrupt};
+use super::out::Out;
 use crate::load::BAD_INPUT;
 use crate::{has_colours, print};
 
@@ -80,10 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Err(reason) => return Ok(refused(&reason)),
     };
     let is_stopped = stop_on_interrupt()?;
-    if let Some(out) = &arguments.out {
-        // Found out now, not afterwards.
-        fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    }
+    let out = arguments.out.as_deref().map(Out::open).transpose()?;
     let found = match replay(&recording, &policies, &is_stopped) {
         Ok(found) => found,
         Err(reason) => return Ok(refused(&reason)),
@@ -106,8 +103,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(suggestion) = &suggestion {
         print(text::suggestion(suggestion, &policies[0].name).as_bytes())?;
     }
-    if let Some(out) = &arguments.out {
-        write(&found, suggestion.as_ref(), arguments, out)?;
+    if let Some(out) = out {
+        let files: Vec<String> = arguments.logs.iter().map(|log| log.display().to_string()).collect();
+        out.write(&found.to_json(&files, suggestion.as_ref(), &Utc::now().with_seconds().to_string()))?;
     }
     if !is_stopped.load(Relaxed) {
         return Ok(ExitCode::SUCCESS);
@@ -177,11 +175,4 @@ fn proposed(
         Some(share) if !is_stopped.load(Relaxed) => suggest(recording, policy, share, is_stopped),
         _ => Ok(None),
     }
-}
-
-/// Writes both forms, and says where.
-fn write(found: &Replay, suggestion: Option<&Suggestion>, arguments: &Arguments, out: &Path) -> Result<()> {
-    let files: Vec<String> = arguments.logs.iter().map(|log| log.display().to_string()).collect();
-    let json = found.to_json(&files, suggestion, &Utc::now().with_seconds().to_string());
-    super::simulate::write_json(&json, out)
 }

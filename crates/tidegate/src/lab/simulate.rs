@@ -1,15 +1,15 @@
 //! `tidegate lab simulate`
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
-use tidegate_lab::report::{Kind, Run, page};
+use tidegate_lab::report::{Kind, Run};
 use tidegate_lab::{Report, Scenario, Variant, simulate};
 
+use super::out::Out;
 use super::{scenarios, table};
 use crate::load::BAD_INPUT;
 use crate::{has_colours, print};
@@ -45,10 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(BAD_INPUT));
         }
     };
-    if let Some(out) = &arguments.out {
-        // Found out now, not afterwards.
-        fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    }
+    let out = arguments.out.as_deref().map(Out::open).transpose()?;
     let has_colours = has_colours();
     let mut report = Report::new(Kind::Simulated, arguments.choice.seed, None);
     for (place, scenario) in scenarios.into_iter().enumerate() {
@@ -58,8 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         report.push(scenario, runs);
     }
     print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes())?;
-    if let Some(out) = &arguments.out {
-        write(&report, out)?;
+    if let Some(out) = out {
+        out.write(&report.to_json())?;
     }
     Ok(if report.is_passed() { ExitCode::SUCCESS } else { ExitCode::from(NOT_AS_EXPECTED) })
 }
@@ -67,17 +64,4 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn runs(scenario: &Scenario) -> Vec<Run> {
     let one = |variant: Variant| Run::of(scenario, variant, &simulate(scenario, variant), Kind::Simulated, None);
     Variant::all(scenario).into_iter().map(one).collect()
-}
-
-/// Writes both forms of a report, and says where.
-pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
-    write_json(&report.to_json(), out)
-}
-
-/// The same of anything that the page can show.
-pub(super) fn write_json(json: &serde_json::Value, out: &Path) -> Result<()> {
-    let (html, data) = (out.join("report.html"), out.join("report.json"));
-    fs::write(&html, page(json)).with_context(|| html.display().to_string())?;
-    fs::write(&data, format!("{json:#}\n")).with_context(|| data.display().to_string())?;
-    print(format!("Report: {} (and {})\n", html.display(), data.display()).as_bytes())
 }

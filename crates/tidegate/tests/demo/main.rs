@@ -7,3 +7,4 @@ mod harness;
 mod outcome;
 
 mod playing;
+mod terminal;

@@ -13,7 +13,7 @@ use crate::harness::{Directory, PATIENCE, signal, text, tidegate, wait_until};
 use crate::outcome::run;
 
 /// One demo at a time: they would take each other's ports.
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -154,9 +154,13 @@ fn what_is_kept_answers_until_ctrl_c() {
 fn what_can_not_be_played_is_told_before_anything_is() {
     let directory = Directory::new();
     let file = text(&directory.file("file", ""));
+    // Where the page should be is something else.
+    fs::create_dir_all(directory.0.join("out/report.html")).expect("a directory");
+    let out = text(&directory.0.join("out"));
     for (arguments, code, reason) in [
         (&["demo", "everything"][..], 2, "possible values: normal, spikes, attack, outage"),
         (&["demo", "normal", "--out", &format!("{file}/x")], 1, "file/x"),
+        (&["demo", "normal", "--out", &out], 1, "report.html: Is a directory"),
     ] {
         let outcome = run(arguments, &[]);
         assert_eq!(outcome.code, code, "{outcome:?}");

@@ -1,6 +1,6 @@
 //! `tidegate lab run`: the same scenarios with real sockets.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -35,9 +35,29 @@ fn runs(report: &Value) -> Vec<&Value> {
 
 /// Runs a scenario live: as long as its load takes, and a few seconds for each run.
 fn live(file: &str, directory: &Directory) -> Outcome {
+    finish_within(Duration::from_secs(180), live_command(file, directory))
+}
+
+fn live_command(file: &str, directory: &Directory) -> Command {
     let mut command = tidegate();
     command.args(["lab", "run", file, "--out", &text(&directory.0)]);
-    finish_within(Duration::from_secs(180), command)
+    command
+}
+
+/// Runs a scenario with limits in this store, which has faults; what happened in its only run.
+fn with_store(store: &str, scenario: &str) -> String {
+    let directory = Directory::new();
+    let file = text(&directory.file("away.yaml", &format!("store: {store}\n{scenario}")));
+    let mut command = live_command(&file, &directory);
+    if store == "stand_in" {
+        // There is no other then.
+        command.env("PATH", "/nonexistent");
+    }
+    let outcome = finish_within(Duration::from_secs(180), command);
+    assert_eq!(outcome.code, 0, "{store}: {outcome:?}");
+    let report = report(&directory.0);
+    assert_eq!(report["scenarios"][0]["store"], store);
+    runs(&report)[0]["events"].to_string()
 }
 
 /// What was admitted, run by run.
@@ -73,11 +93,10 @@ fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
 }
 
 #[test]
-fn redis_is_killed_and_slowed_and_nobody_is_refused_meanwhile() {
-    let directory = Directory::new();
-    let scenario = "
+fn a_store_is_killed_and_slowed_and_nobody_is_refused_meanwhile() {
+    for store in ["redis", "stand_in"] {
+        let scenario = "
 duration: 10
-store: redis
 limit: {rate: 100, window: 1, burst: 20}
 target: {service_time: 2ms, workers: 4, queue: 100}
 baseline: false
@@ -92,20 +111,16 @@ expect:
   - refused_in_outage < 20%
   - limiting_back < 5s
 ";
-    let file = text(&directory.file("away.yaml", scenario));
-    let outcome = live(&file, &directory);
-    assert_eq!(outcome.code, 0, "{outcome:?}");
-    let report = report(&directory.0);
-    let events: Vec<&str> =
-        runs(&report)[0]["events"].as_array().expect("events").iter().filter_map(|it| it["text"].as_str()).collect();
-    for event in [
-        "Redis killed begins",
-        "Redis connection lost",
-        "Redis killed ends",
-        "Redis reconnected",
-        "Redis slow by 300 ms begins",
-    ] {
-        assert!(events.contains(&event), "{event}: {events:?}");
+        let events = with_store(store, scenario);
+        for event in [
+            "Redis killed begins",
+            "Redis connection lost",
+            "Redis killed ends",
+            "Redis reconnected",
+            "Redis slow by 300 ms begins",
+        ] {
+            assert!(events.contains(event), "{store}, {event}: {events}");
+        }
     }
 }
 
@@ -113,38 +128,24 @@ expect:
 #[test]
 fn a_store_that_hangs_is_no_reason_to_refuse_anybody() {
     for store in ["redis", "stand_in"] {
-        let directory = Directory::new();
-        let scenario = format!(
-            "
+        let scenario = "
 duration: 8
-store: {store}
-limit: {{rate: 100, window: 1, burst: 20}}
-target: {{service_time: 2ms, workers: 4, queue: 100}}
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 2ms, workers: 4, queue: 100}
 baseline: false
 algorithms: [fixed]
-load: {{lagBudget: 1, profile: {{type: constant, params: {{rps: 200}}}}}}
+load: {lagBudget: 1, profile: {type: constant, params: {rps: 200}}}
 faults:
-  - {{at: 2, for: 2, what: redis_hangs}}
+  - {at: 2, for: 2, what: redis_hangs}
 expect:
-  - {{that: target_errors <= 0%}}
+  - {that: target_errors <= 0%}
   - refused > 10%
   - refused_in_outage < 20%
   - limiting_back < 4s
-"
-        );
-        let file = text(&directory.file("hangs.yaml", &scenario));
-        let mut command = tidegate();
-        command.args(["lab", "run", &file, "--out", &text(&directory.0)]);
-        if store == "stand_in" {
-            command.env("PATH", "/nonexistent");
-        }
-        let outcome = finish_within(Duration::from_secs(180), command);
-        assert_eq!(outcome.code, 0, "{store}: {outcome:?}");
-        let report = report(&directory.0);
-        assert_eq!(report["scenarios"][0]["store"], store);
-        let events = runs(&report)[0]["events"].to_string();
+";
+        let events = with_store(store, scenario);
         for event in ["Redis hung begins", "Redis connection lost", "Redis hung ends", "Redis reconnected"] {
-            assert!(events.contains(event), "{event}: {events}");
+            assert!(events.contains(event), "{store}, {event}: {events}");
         }
     }
 }
@@ -154,8 +155,8 @@ expect:
 fn ctrl_c_ends_it_and_still_writes_the_report() {
     let directory = Directory::new();
     let file = text(&directory.file("long.yaml", &EDGES.replace("duration: 4", "duration: 600")));
-    let mut command = tidegate();
-    command.args(["lab", "run", &file, "--out", &text(&directory.0)]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut command = live_command(&file, &directory);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     // Its threads are named by what they serve: the load is being sent.
     let tasks = format!("/proc/{}/task", child.id());
@@ -183,8 +184,8 @@ fn a_missing_redis_is_told_plainly() {
     let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\ntarget: {workers: 2}\n\
         load: {profile: {type: constant, params: {rps: 5}}}\n";
     let file = text(&directory.file("redis.yaml", scenario));
-    let mut command = tidegate();
-    command.args(["lab", "run", &file, "--out", &text(&directory.0)]).env("PATH", "/nonexistent");
+    let mut command = live_command(&file, &directory);
+    command.env("PATH", "/nonexistent");
     let outcome = finish(command);
     assert_eq!(outcome.code, 99, "{outcome:?}");
     assert!(outcome.out.contains("SKIPPED") && outcome.out.contains("redis-server is not installed"), "{outcome:?}");

@@ -86,3 +86,27 @@ fn what_can_not_be_used_is_told() {
         assert!(outcome.err.contains(reason), "{arguments:?}: {}", outcome.err);
     }
 }
+
+/// What can't be written is told before there is something to lose, and what stands there stays.
+#[test]
+fn where_a_report_can_not_be_written_is_told_at_once() {
+    let directory = Directory::new();
+    let log = text(&directory.file("access.csv", "1700000000\n"));
+    let config = text(&directory.file("gateway.yaml", "upstreams: {a: {url: \"http://127.0.0.1:1\"}}\n"));
+    directory.file("report.html", "of yesterday");
+    fs::create_dir(directory.0.join("report.json")).expect("a directory");
+    let out = text(&directory.0);
+    for arguments in [
+        &["simulate", "normal", "--out", &out][..],
+        &["run", "normal", "--out", &out],
+        &["replay", &log, "--config", &config, "--out", &out],
+    ] {
+        let outcome = lab(arguments);
+        assert_eq!((outcome.code, outcome.out.as_str()), (1, ""), "{outcome:?}");
+        assert!(outcome.err.contains("report.json: Is a directory"), "{outcome:?}");
+        assert_eq!(fs::read_to_string(directory.0.join("report.html")).expect("a file"), "of yesterday");
+    }
+    fs::remove_dir(directory.0.join("report.json")).expect("it is empty");
+    assert_eq!(lab(&["simulate", "normal", "--out", &out]).code, 0);
+    assert_eq!(report(&directory.0)["kind"], "simulated");
+}
