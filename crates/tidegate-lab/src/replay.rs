@@ -52,6 +52,14 @@ pub struct Recording {
     pub log: Log,
     /// The host of requests of which no other is told.
     pub host: Option<String>,
+    /// Clients and users, as they are written, whose requests are left out.
+    pub without: Vec<String>,
+}
+
+impl Recording {
+    fn leaves_out(&self, line: &Line<'_>) -> bool {
+        self.without.iter().any(|name| name == line.client || Some(name.as_str()) == line.user)
+    }
 }
 
 /// What policies would have done.
@@ -64,6 +72,8 @@ pub struct Replay {
     pub late: u64,
     /// Left out besides, for their times fit none around them.
     pub odd: u64,
+    /// Left out besides, as somebody wished.
+    pub left_out: u64,
     /// When the first and the last of them came, in nanoseconds since 1970.
     pub span: Option<(u64, u64)>,
     /// Whether their times were whole seconds, over which they were spread.
@@ -156,6 +166,7 @@ fn replay_with(
         requests: reading.requests,
         late: reading.order.late,
         odd: reading.order.odd,
+        left_out: reading.left_out,
         span: reading.span,
         is_spread: reading.requests > 0 && reading.order.is_of_whole_seconds(),
         lacks,
@@ -176,6 +187,7 @@ fn replay_with(
 struct Reading {
     order: Order,
     requests: u64,
+    left_out: u64,
     span: Option<(u64, u64)>,
     told: ToldAtAll,
 }
@@ -264,8 +276,12 @@ impl Reading {
                 },
             );
         };
-        let (order, told) = (&mut self.order, &mut self.told);
+        let (order, told, left_out) = (&mut self.order, &mut self.told, &mut self.left_out);
         let read = recording.log.read(is_stopped, |line| {
+            if recording.leaves_out(line) {
+                *left_out += 1;
+                return;
+            }
             told.note(line);
             order.push(line, &mut each);
         })?;

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidegate_forecast::Policy;
 use tidegate_load::Plan;
 use tidegate_policy::Algorithm;
 use tidegate_serve::Problem;
@@ -126,6 +127,8 @@ pub struct Adaptation {
     pub interval: Duration,
     /// Requests a second that the limit is never raised above.
     pub ceiling: f64,
+    /// How far ahead the forecaster looks, in seconds: so long what it advised holds without it.
+    pub horizon: usize,
     /// Without runs beside it in which limits do not adapt.
     pub is_alone: bool,
 }
@@ -187,11 +190,23 @@ impl Scenario {
     pub fn read(name: &str, text: &str) -> Result<Self, InvalidScenario> {
         let wrong = |problems| InvalidScenario { name: name.to_owned(), problems };
         let value: Value = tidegate_gateway::config::parse_any(text).map_err(|error| wrong(vec![error]))?;
+        if value.is_null() {
+            return Err(wrong(vec!["is empty; `limit`, `target` and `load` are needed".to_owned()]));
+        }
         let problems = Problems::default();
         let read = Object::new("", value, &problems).and_then(|object| build(name, object));
+        if let Some(scenario) = &read {
+            expectation::check(scenario, &problems);
+        }
         let problems = problems.all();
         let told = |problem: &Problem| problem.to_string();
         read.filter(|_| problems.is_empty()).ok_or_else(|| wrong(problems.iter().map(told).collect()))
+    }
+
+    /// How the forecaster advises, where there is one: it knows what the target bears.
+    pub fn policy(&self) -> Option<Policy> {
+        let capacity = Some(self.target.capacity());
+        self.adaptation.map(|adaptation| Policy { capacity, horizon: adaptation.horizon, ..Policy::default() })
     }
 
     /// How long the load lasts.
@@ -342,21 +357,34 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
 
 fn target(object: &mut Object<'_>) -> Option<TargetModel> {
     let Some(mut target) = object.object("target") else {
-        object.wrong("target", "is missing; `service_time`, `workers` and `queue` are allowed");
+        object.wrong("target", "is missing; `service_time`, `workers` and `queue` are allowed, or nothing: `{}`");
         return None;
     };
-    let text = target.text("service_time").unwrap_or_else(|| "5ms".to_owned());
-    let service_time = text.parse::<ServiceTime>().map_err(|error| target.wrong("service_time", error.to_string()));
+    let service_time = service_time(&mut target);
     let workers = target.whole_or("workers", 1..=1_000, 4);
     let queue = target.whole_or("queue", 0..=100_000, 64);
     let factor = target.number_or("contention", &FACTOR, 0.0);
     target.end();
     Some(TargetModel {
-        service_time: service_time.ok()?,
+        service_time: service_time?,
         workers: usize::try_from(workers?).ok()?,
         queue: usize::try_from(queue?).ok()?,
         contention: Contention { factor: factor? },
     })
+}
+
+fn service_time(target: &mut Object<'_>) -> Option<ServiceTime> {
+    let read = match target.take("service_time") {
+        None => "5ms".parse(),
+        Some(Value::String(text)) => text.parse(),
+        Some(other) => {
+            let reason = format!("is {}; a text with a unit is allowed, such as 10ms", shown(&other));
+            target.wrong("service_time", reason);
+            return None;
+        }
+    };
+    let wrong = |error: &dyn fmt::Display| target.wrong("service_time", error.to_string());
+    read.map_err(|error: <ServiceTime as std::str::FromStr>::Err| wrong(&error)).ok()
 }
 
 /// One of some words, the first of them if it is left out.
@@ -394,7 +422,9 @@ fn adaptation(object: &mut Object<'_>) -> Option<Option<Adaptation>> {
     let mut adaptation = object.object("adaptation")?;
     let interval = adaptation.number_or("interval", &INTERVAL, 5.0);
     let ceiling = adaptation.number("ceiling", &CEILING);
+    let horizon = adaptation.whole_or("horizon", 5..=3_600, Policy::default().horizon as u64);
     let is_alone = adaptation.switch_or("alone", false);
     adaptation.end();
-    Some(Some(Adaptation { interval: Duration::from_secs_f64(interval?), ceiling: ceiling?, is_alone: is_alone? }))
+    let interval = Duration::from_secs_f64(interval?);
+    Some(Some(Adaptation { interval, ceiling: ceiling?, horizon: horizon? as usize, is_alone: is_alone? }))
 }

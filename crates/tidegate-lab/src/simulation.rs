@@ -335,8 +335,7 @@ impl<'a> Simulation<'a> {
             }
             FaultKind::GatewaySlow(delay) => self.gateway_delay = if begins { nanos(delay) } else { 0 },
         }
-        let what = if begins { "begins" } else { "ends" };
-        self.tell(now, EventKind::Fault, format!("{} {what}", fault.kind.label()));
+        self.tell(now, EventKind::Fault, fault.kind.event(begins));
     }
 
     /// A second is over.

@@ -87,9 +87,16 @@ impl<'a> Object<'a> {
         self.problems.add(self.at(field), message);
     }
 
-    /// Whether a field is there that nobody has taken yet; `null` is none.
-    pub fn has(&self, field: &str) -> bool {
+    /// Whether a field that it may have is there, and nobody has taken it yet; `null` is none.
+    pub fn has(&mut self, field: &'static str) -> bool {
+        self.know(field);
         self.fields.get(field).is_some_and(|value| !value.is_null())
+    }
+
+    fn know(&mut self, field: &'static str) {
+        if !self.known.contains(&field) {
+            self.known.push(field);
+        }
     }
 
     /// Looks at a field that nobody has taken yet.
@@ -99,7 +106,7 @@ impl<'a> Object<'a> {
 
     /// Takes a field; `null` is none.
     pub fn take(&mut self, field: &'static str) -> Option<Value> {
-        self.known.push(field);
+        self.know(field);
         self.fields.remove(field).filter(|value| !value.is_null())
     }
 

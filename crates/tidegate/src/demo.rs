@@ -100,7 +100,7 @@ fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) ->
         &mut report,
         is_stopped,
         |place, scenario, variant| {
-            let part = format!("part {} of {count}", place + 1);
+            let part = told::part(place, count, scenario, variant);
             let run = play_one(scenario, variant, &part, ports, is_stopped);
             and_then(&mut said, || print(told::verdict(scenario, &run, has_colours()).as_bytes()));
             run

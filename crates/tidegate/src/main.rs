@@ -54,7 +54,12 @@ fn print(bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Whether standard output is read by a person who has not said otherwise.
 fn has_colours() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    is_drawn_on() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether standard output is a terminal that understands more than plain lines.
+fn is_drawn_on() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
 fn main() -> ExitCode {

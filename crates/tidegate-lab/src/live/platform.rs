@@ -38,10 +38,7 @@ impl Platform {
         let store = variant.algorithm.and_then(|_| SharedStore::start(scenario.store).transpose()).transpose()?;
         let redis_line = store.as_ref().map(|store| Relay::to(store.address())).transpose()?;
         let target = start_target(scenario, places.target, log)?;
-        let policy = scenario
-            .adaptation
-            .filter(|_| variant.adaptation)
-            .map(|_| Policy { capacity: Some(scenario.target.capacity()), ..Policy::default() });
+        let policy = scenario.policy().filter(|_| variant.adaptation);
         let forecaster = policy.map(|policy| start_forecaster(policy, places.forecaster, log)).transpose()?;
         let addresses = Addresses {
             gateway: places.gateway,

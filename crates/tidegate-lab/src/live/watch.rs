@@ -113,26 +113,39 @@ impl<'a> Watch<'a> {
             for (begins, at, done) in [(true, fault.at, &mut self.begun), (false, fault.until, &mut self.mended)] {
                 if now >= at && !std::mem::replace(&mut done[place], now >= at) {
                     platform.fault(fault.kind, begins)?;
-                    let what = if begins { "begins" } else { "ends" };
-                    let text = format!("{} {what}", fault.kind.label());
-                    self.events.push(Event { at: now.as_secs_f64(), kind: EventKind::Fault, text });
+                    let (at, text) = (now.as_secs_f64(), fault.kind.event(begins));
+                    self.events.push(Event { at, kind: EventKind::Fault, text });
                 }
             }
         }
         if self.is_shared {
             self.look_at_store(platform, now);
         }
-        // A second in which nobody looked is one of which nothing is known.
+        if now.as_secs() >= self.next_second {
+            self.read_history(platform);
+        }
+        // A second in which nobody looked is one of which little is known.
         while now.as_secs() > self.next_second {
+            self.note_limit(self.next_second);
             self.levels.forecast(None);
             self.levels.seen(None, None);
             self.next_second += 1;
         }
         if now.as_secs() == self.next_second {
+            self.note_limit(self.next_second);
+            self.second(platform, self.start.as_secs() + self.next_second);
             self.next_second += 1;
-            self.second(platform, self.start.as_secs() + now.as_secs());
         }
         Ok(())
+    }
+
+    /// The limit that was in force when so many seconds had passed. What adaptation does at that very moment is of the next one.
+    fn note_limit(&mut self, seconds: u64) {
+        let until = Duration::from_secs(seconds);
+        let last = self.changes.iter().rfind(|change| change.at < until);
+        if let Some(change) = last.filter(|_| self.levels.is_limited()) {
+            self.levels.limit(change.rate);
+        }
     }
 
     fn look_at_store(&mut self, platform: &Platform, now: Duration) {
@@ -153,22 +166,17 @@ impl<'a> Watch<'a> {
 
     /// A second is over, and the one of this number (since 1970) begins.
     fn second(&mut self, platform: &Platform, next: u64) {
-        let limits = get_json(platform.gateway.address, "/config/limits").unwrap_or_default();
-        let limit = &limits["limits"]["default"];
-        if self.levels.is_limited() {
-            self.levels.limit(rate_of(limit).unwrap_or(self.scenario.limit.rate));
-        }
         let target = get(platform.target.address, "/actuator/prometheus").unwrap_or_default();
         let level = |name: &str| metric(&target, name).map(|level| level as u64);
         let expected = platform.forecaster.as_ref().and_then(|it| get_json(it.address, "/v1/forecast"));
         self.levels.forecast(expected.and_then(|expected| band(&expected, next)));
         self.levels.seen(level("executor_active_threads"), level("executor_queued_tasks"));
-        self.read_history(platform);
     }
 
     /// The load is over: the rest of what the gateway remembers of adaptation.
     pub(super) fn end(&mut self, platform: &Platform) {
         self.read_history(platform);
+        self.note_limit(self.next_second);
     }
 
     /// What adaptation has done since this was last read. The gateway keeps the latest of it, far more than a second's.
@@ -204,7 +212,10 @@ impl<'a> Watch<'a> {
                 (Some(event), _) if event.starts_with("attack") => {
                     (EventKind::Attack, format!("{} {reason}", event.replace('_', " ")))
                 }
-                (Some(event), _) => (EventKind::Adaptation, format!("{event}: {reason}")),
+                (Some("holder"), _) => (EventKind::Adaptation, reason.to_owned()),
+                (Some(event), _) => {
+                    (EventKind::Adaptation, format!("forecaster, {}: {reason}", event.replace('_', " ")))
+                }
             };
             self.events.push(Event { at, kind, text });
         }

@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use serde_json::Value;
 use tidegate_policy::Algorithm;
-use tidegate_serve::object::{Object, shown};
+use tidegate_serve::object::{Object, Problems, shown};
+
+use super::Scenario;
+use crate::run::Variant;
 
 /// Something that must hold, and for which runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,16 +128,15 @@ impl Figure {
     }
 }
 
-/// Three digits, without zeros that say nothing.
+/// Three digits, without zeros that say nothing; halves are rounded up, as the report's page does.
 fn rounded(value: f64) -> String {
-    let decimals = match value.abs() {
-        0.0..1.0 => 3,
-        1.0..10.0 => 2,
-        10.0..100.0 => 1,
-        _ => 0,
+    let scale = match value.abs() {
+        0.0..1.0 => 1e3,
+        1.0..10.0 => 1e2,
+        10.0..100.0 => 1e1,
+        _ => 1.0,
     };
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    ((value * scale).round() / scale).to_string()
 }
 
 impl fmt::Display for Comparison {
@@ -205,6 +207,18 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<Vec<Expectation>> {
     (read.len() == count).then_some(read)
 }
 
+/// What is said of no run at all would hold whatever came.
+pub(super) fn check(scenario: &Scenario, problems: &Problems) {
+    let variants = Variant::all(scenario);
+    for (place, expectation) in scenario.expectations.iter().enumerate() {
+        let applies = |variant: &Variant, is_live| expectation.applies(variant.algorithm, variant.adaptation, is_live);
+        if !variants.iter().any(|variant| applies(variant, false) || applies(variant, true)) {
+            let runs: Vec<String> = variants.iter().map(|variant| variant.id(&scenario.name)).collect();
+            problems.add(format!("expect[{place}]"), format!("is said of no run; there are: {}", runs.join(", ")));
+        }
+    }
+}
+
 /// A text alone is for all runs but the baseline.
 fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
     let comparison = |text: &str, path: &str| text.parse().map_err(|reason: String| object.wrong(path, reason)).ok();
@@ -265,6 +279,16 @@ mod tests {
             let error = text.parse::<Comparison>().expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn figures_have_three_digits_and_halves_are_rounded_up() {
+        for (value, shown) in
+            [(0.1915, "19.2 %"), (0.0705, "7.05 %"), (0.000_78, "0.078 %"), (1.0, "100 %"), (0.0, "0 %")]
+        {
+            assert_eq!(Figure::Refused.shown(value), shown);
+        }
+        assert_eq!([Figure::Protection.shown(80.85), Figure::WorstWindow.shown(1.999)], ["80.9", "2"]);
     }
 
     #[test]

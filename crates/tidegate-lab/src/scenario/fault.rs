@@ -55,12 +55,25 @@ impl FaultKind {
         }
     }
 
+    /// When it begins and when it ends, for people.
+    pub fn event(self, begins: bool) -> String {
+        let label = self.label();
+        match (self, begins) {
+            (Self::RedisKilled | Self::RedisHangs | Self::ForecasterKilled, true) => label,
+            (Self::RedisHangs, false) => "Redis answers again".to_owned(),
+            (Self::RedisKilled, false) => "Redis started again".to_owned(),
+            (Self::ForecasterKilled, false) => "forecaster started again".to_owned(),
+            (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_), true) => format!("{label}: begins"),
+            (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_), false) => format!("{label}: ends"),
+        }
+    }
+
     /// For people.
     pub fn label(self) -> String {
         match self {
             Self::RedisKilled => "Redis killed".to_owned(),
             Self::RedisSlow(delay) => format!("Redis slow by {} ms", delay.as_millis()),
-            Self::RedisHangs => "Redis hung".to_owned(),
+            Self::RedisHangs => "Redis hangs".to_owned(),
             Self::ForecasterKilled => "forecaster killed".to_owned(),
             Self::Target(faults) => {
                 let on: Vec<&str> =

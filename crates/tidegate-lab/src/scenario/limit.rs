@@ -23,7 +23,7 @@ const WINDOW: Allowed = Allowed::new(0.001..=86_400.0, "seconds from 0.001 to 86
 
 pub(super) fn read(object: &mut Object<'_>) -> Option<LimitSetting> {
     let Some(mut limit) = object.object("limit") else {
-        object.wrong("limit", "is missing; `rate`, `window` and `burst` are allowed");
+        object.wrong("limit", "is missing; it needs a `rate`, and may have `window`, `burst` and `key`");
         return None;
     };
     let rate = limit.number("rate", &RATE);

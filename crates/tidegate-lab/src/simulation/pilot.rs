@@ -53,7 +53,7 @@ impl Pilot {
         let base = scenario.limit.numbers(algorithm).ok()?;
         let rails = Rails { ceiling: Some(adaptation.ceiling), ..Rails::default() };
         let autopilot = Autopilot::new(base.clone(), rails, adaptation.interval)?;
-        let policy = Policy { capacity: Some(scenario.target.capacity()), ..Policy::default() };
+        let policy = scenario.policy()?;
         let interval = nanos(adaptation.interval);
         Some(Self {
             autopilot,

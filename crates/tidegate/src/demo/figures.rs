@@ -1,7 +1,8 @@
 //! What is shown of a run while it goes on.
 
 use tidegate_lab::live::Moment;
-use tidegate_lab::{Row, Scenario, Variant};
+use tidegate_lab::{Row, Scenario, Tally, Variant};
+use tidegate_load::Class;
 
 /// Figures of the last second whose requests have ended, and of all seconds before.
 pub(super) struct Figures {
@@ -11,9 +12,13 @@ pub(super) struct Figures {
     pub(super) refused: Vec<f64>,
     /// None where there is no limit, or each client has its own.
     pub(super) limit: Option<Vec<f64>>,
+    /// What is said of the limit then.
+    pub(super) other_limit: String,
     /// Of the last second: failed requests, and how long 95 of 100 good answers took, in seconds.
     pub(super) errors: u64,
     pub(super) p95: Option<f64>,
+    /// Of the last second, where there are attackers: what became of everybody else.
+    honest: Option<Tally>,
     /// Of the target, if it was seen.
     pub(super) busy: Option<u64>,
     pub(super) waiting: Option<u64>,
@@ -35,6 +40,11 @@ impl Figures {
             admitted: rate(|row| row.all().admitted()),
             refused: rate(|row| row.all().refused),
             limit,
+            other_limit: match variant.algorithm {
+                Some(_) => format!("{}/s each", scenario.limit.rate),
+                None => "none".to_owned(),
+            },
+            honest: scenario.plan.clients.iter().any(|group| group.class == Class::Attacker).then_some(last.honest),
             errors: last.all().target_errors + last.all().errors,
             p95: last.latency(95.0),
             busy: moment.levels.busy.last().copied().flatten(),
@@ -45,6 +55,14 @@ impl Figures {
     /// How many seconds they are of.
     pub(super) fn seconds(&self) -> u64 {
         self.offered.len() as u64
+    }
+
+    /// `honest clients: 2 of 125 failed, 0 refused`
+    pub(super) fn of_honest(&self) -> Option<(String, bool)> {
+        let honest = self.honest.filter(|_| !self.offered.is_empty())?;
+        let failed = honest.target_errors + honest.errors;
+        let told = format!("honest clients: {failed} of {} failed, {} refused", honest.offered, honest.refused);
+        Some((told, failed > 0))
     }
 
     /// `p95 5.2 ms · target 2 of 4 busy, 0 waiting · 0 failed`

@@ -49,7 +49,7 @@ fn invitation(ports: &Ports, scenario: &Scenario) -> String {
          load generator  {load}  waits for a plan\n\n\
          # a request, and what the gateway says of its limit\n\
          curl -i http://{gateway}/api/test\n\
-         # spikes; from the fourth on the limit is raised before they come\n\
+         # spikes; the limit is up before the later ones come\n\
          curl -X POST http://{load}/test/start -d '{{\"limiterUrl\": \"http://{gateway}/api/test\", \"duration\": 60, \
          \"profile\": {{\"type\": \"burst\", \"params\": {{\"baseRps\": 100, \"spikeRps\": 350, \"spikeDuration\": 2, \"spikePeriod\": 6}}}}}}'\n\
          curl http://{load}/test/status\n\

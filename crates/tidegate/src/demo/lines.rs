@@ -49,9 +49,10 @@ impl<'a> Lines<'a> {
     }
 
     fn line(&self, figures: &Figures) -> String {
-        let limit = figures.limit.as_deref().map_or_else(|| "none".to_owned(), latest);
+        let limit = figures.limit.as_deref().map_or_else(|| figures.other_limit.clone(), latest);
+        let honest = figures.of_honest().map_or_else(String::new, |(told, _)| format!(" · {told}"));
         format!(
-            "  {:>4} s  offered {:>6}  admitted {:>6}  refused {:>6}  limit {limit:>6}  {}\n",
+            "  {:>4} s  offered {:>6}  admitted {:>6}  refused {:>6}  limit {limit:>6}  {}{honest}\n",
             figures.seconds(),
             latest(&figures.offered),
             latest(&figures.admitted),

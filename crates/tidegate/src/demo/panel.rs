@@ -19,43 +19,66 @@ const MARGIN: usize = 20;
 const WIDEST_SECOND: usize = 3;
 
 pub(super) struct Panel<'a> {
-    scenario: &'a Scenario,
-    variant: Variant,
-    part: String,
+    picture: Picture<'a>,
     screen: Screen,
     drawn: Option<Instant>,
 }
 
+/// What is drawn.
+struct Picture<'a> {
+    scenario: &'a Scenario,
+    variant: Variant,
+    part: String,
+}
+
 impl<'a> Panel<'a> {
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
-        Self { scenario, variant, part: part.to_owned(), screen: Screen::open(), drawn: None }
+        let picture = Picture { scenario, variant, part: part.to_owned() };
+        Self { picture, screen: Screen::open(), drawn: None }
     }
 
     pub(super) fn show(&mut self, moment: &Moment<'_>) {
         if self.drawn.is_none_or(|drawn| drawn.elapsed() >= PAUSE) {
             self.drawn = Some(Instant::now());
-            let lines = self.lines(moment, Screen::size().0);
+            let (columns, rows) = Screen::size();
+            let lines = self.picture.lines(moment, columns, rows - 1);
             self.screen.draw(&lines);
         }
     }
+}
 
-    fn lines(&self, moment: &Moment<'_>, columns: usize) -> Vec<Line> {
-        let mut lines = vec![Line::new(), self.heading(columns)];
-        let about = told::sentences(&self.scenario.about);
-        let about = told::wrapped(&about, columns.saturating_sub(3).min(100));
-        lines.extend(about.into_iter().map(|line| vec![(Ink::Plain, format!(" {line}"))]));
-        lines.push(Line::new());
-        lines.extend(self.curves(moment, columns));
-        lines.push(clock(moment, columns));
-        lines.push(Line::new());
-        lines.extend(events(moment));
-        lines
+impl Picture<'_> {
+    /// In so many columns and rows. Where there is no room for all of it, words are left out first, then what has happened.
+    fn lines(&self, moment: &Moment<'_>, columns: usize, rows: usize) -> Vec<Line> {
+        let about = told::wrapped(&told::sentences(&self.scenario.about), columns.saturating_sub(3).min(100));
+        let mut about: Vec<Line> = about.into_iter().map(|line| vec![(Ink::Plain, format!(" {line}"))]).collect();
+        let mut figures = self.curves(moment, columns);
+        figures.push(clock(moment, columns));
+        let (mut gap, mut events) = (vec![Line::new()], events(moment));
+        let mut heading = self.heading(columns);
+        if heading.len() + figures.len() > rows {
+            heading.truncate(1);
+        }
+        let room = rows.saturating_sub(heading.len() + figures.len());
+        // A gap before the heading, before the figures and after them.
+        if about.len() + events.len() + 3 > room {
+            about.clear();
+        }
+        if about.len() + events.len() + 3 > room {
+            (gap, events) = (Vec::new(), Vec::new());
+        }
+        [&gap, &heading, &about, &gap, &figures, &gap, &events].into_iter().flatten().cloned().collect()
     }
 
-    fn heading(&self, columns: usize) -> Line {
+    /// On one line if it is wide enough for both.
+    fn heading(&self, columns: usize) -> Vec<Line> {
         let heading = told::heading(self.scenario, self.variant);
-        let gap = columns.saturating_sub(heading.chars().count() + self.part.chars().count() + 3).max(2);
-        vec![(Ink::Bold, format!(" {heading}")), (Ink::Dim, format!("{:gap$}{}", "", self.part))]
+        let room = columns.saturating_sub(heading.chars().count() + self.part.chars().count() + 3);
+        let title = (Ink::Bold, format!(" {heading}"));
+        if room < 2 {
+            return vec![vec![title], vec![(Ink::Dim, format!(" {}", self.part))]];
+        }
+        vec![vec![title, (Ink::Dim, format!("{:room$}{}", "", self.part))]]
     }
 
     fn curves(&self, moment: &Moment<'_>, columns: usize) -> Vec<Line> {
@@ -78,10 +101,12 @@ impl<'a> Panel<'a> {
         ];
         lines.push(match figures.limit.as_deref() {
             Some(limits) => curve("limit", limits, Ink::Yellow),
-            None => vec![(Ink::Plain, format!(" {:<10}{:>7}", "limit", "none"))],
+            None => vec![(Ink::Plain, format!(" {:<10}{:>7}", "limit", figures.other_limit))],
         });
-        let ink = if figures.errors > 0 { Ink::Red } else { Ink::Plain };
-        lines.push(vec![(ink, format!(" {}", figures.sentence(self.scenario.target.workers)))]);
+        let ink = |is_bad: bool| if is_bad { Ink::Red } else { Ink::Plain };
+        let sentence = figures.sentence(self.scenario.target.workers);
+        lines.push(vec![(ink(figures.errors > 0), format!(" {sentence}"))]);
+        lines.extend(figures.of_honest().map(|(told, is_bad)| vec![(ink(is_bad), format!(" {told}"))]));
         lines
     }
 }
@@ -106,7 +131,7 @@ fn events(moment: &Moment<'_>) -> Vec<Line> {
             EventKind::FailOpen => Ink::Yellow,
             EventKind::Adaptation => Ink::Green,
         };
-        vec![(ink, format!(" {}", told::event(event)))]
+        vec![(ink, format!(" {}", told::short_event(event)))]
     };
     let mut lines: Vec<Line> = latest.iter().map(line).collect();
     lines.resize(EVENTS, Line::new());
@@ -121,7 +146,37 @@ fn bar(share: f64) -> char {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_lab::{DEMO, Levels, Observation};
+
     use super::*;
+
+    /// In every size of a terminal there is what the picture is for; in large ones there is all of it.
+    #[test]
+    fn figures_come_before_words() {
+        for (name, text) in DEMO {
+            let scenario = Scenario::read(name, text).expect("a scenario");
+            let observation = Observation::new(scenario.duration(), &scenario.plan.clients);
+            let levels = Levels::new(scenario.limit.shared_rate());
+            let (elapsed, duration) = (Duration::from_secs(3), scenario.duration());
+            let moment = Moment { elapsed, duration, observation: &observation, levels: &levels, events: &[] };
+            let variant = Variant::all(&scenario).pop().expect("a run");
+            let picture = Picture { scenario: &scenario, variant, part: "part 1 of 1".to_owned() };
+            for (columns, rows) in [(100, 30), (60, 15), (40, 8), (12, 9)] {
+                let lines: Vec<String> = picture
+                    .lines(&moment, columns, rows)
+                    .into_iter()
+                    .map(|line| line.into_iter().map(|(_, piece)| piece).collect())
+                    .collect();
+                let place = |words: &str| lines.iter().position(|line| line.contains(words));
+                for words in ["offered", "admitted", "refused", "limit", "p95", "3 of"] {
+                    assert!(place(words).is_some_and(|place| place < rows), "{words}, {columns}×{rows}: {lines:#?}");
+                }
+                let about = told::sentences(&scenario.about);
+                let first = about.split(' ').next().expect("words");
+                assert_eq!(place(&format!(" {first}")).is_some(), rows == 30, "{columns}×{rows}: {lines:#?}");
+            }
+        }
+    }
 
     #[test]
     fn a_bar_is_as_high_as_its_share_and_something_is_never_nothing() {

@@ -35,14 +35,18 @@ pub(super) type Line = Vec<(Ink, String)>;
 /// The place where they are drawn. Whatever happens, the cursor is there again when it is dropped.
 pub(super) struct Screen {
     has_colours: bool,
-    /// Lines that stand there.
+    /// Lines that stand there, and how large the terminal was then.
     drawn: usize,
+    size: (usize, usize),
 }
+
+/// Everything, and the cursor to the top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 impl Screen {
     pub(super) fn open() -> Self {
         put("\x1b[?25l");
-        Self { has_colours: has_colours(), drawn: 0 }
+        Self { has_colours: has_colours(), drawn: 0, size: Self::size() }
     }
 
     /// Columns and rows.
@@ -55,7 +59,13 @@ impl Screen {
     pub(super) fn draw(&mut self, lines: &[Line]) {
         let (columns, rows) = Self::size();
         let lines = &lines[..lines.len().min(rows - 1)];
-        let mut text = self.to_the_top();
+        let mut text = if self.size == (columns, rows) {
+            self.to_the_top()
+        } else {
+            // Where lines are by now that it has wrapped or moved, nobody knows.
+            CLEAR.to_owned()
+        };
+        self.size = (columns, rows);
         for line in lines {
             self.write(&mut text, line, columns - 1);
             text.push_str("\x1b[K\n");
@@ -75,8 +85,12 @@ impl Screen {
 
     fn write(&self, text: &mut String, line: &Line, mut room: usize) {
         for (ink, piece) in line {
-            let piece: String = piece.chars().filter(|letter| !letter.is_control()).take(room).collect();
-            room -= piece.chars().count();
+            let letters: Vec<char> = piece.chars().filter(|letter| !letter.is_control()).collect();
+            let mut piece: String = letters.iter().take(room).collect();
+            if letters.len() > room && piece.pop().is_some() {
+                piece.push('…');
+            }
+            room -= letters.len().min(room);
             let code = if self.has_colours { ink.code() } else { "" };
             let end = if code.is_empty() { "" } else { "\x1b[0m" };
             let _infallible = write!(text, "{code}{piece}{end}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_lab::report::Run;
 use tidegate_lab::scenario::Figure;
-use tidegate_lab::{Event, Scenario, Variant};
+use tidegate_lab::{Event, EventKind, Scenario, Variant};
 
 use super::ports::Ports;
 
@@ -30,6 +30,14 @@ pub(super) fn opening(ports: &Ports, taken: &[String], seconds: u64) -> String {
         let _infallible = writeln!(text, "{sentence}");
     }
     text
+}
+
+/// `part 2 of 4, run 1 of 2`
+pub(super) fn part(place: usize, count: usize, scenario: &Scenario, variant: Variant) -> String {
+    let variants = Variant::all(scenario);
+    let run = variants.iter().position(|it| *it == variant).map_or(0, |before| before + 1);
+    let part = format!("part {} of {count}", place + 1);
+    if variants.len() > 1 { format!("{part}, run {run} of {}", variants.len()) } else { part }
 }
 
 /// `Spikes of twice the limit: token, adapts`
@@ -74,9 +82,20 @@ pub(super) fn each(events: &[Event]) -> Vec<&Event> {
     events
 }
 
-/// ` 12.3 s  Redis hung begins`
+/// ` 12.3 s  Redis hangs`
 pub(super) fn event(event: &Event) -> String {
     format!("{:>5.1} s  {}", event.at.max(0.0), event.text)
+}
+
+/// The same in short, where there is little room: why a limit is what it is takes more.
+pub(super) fn short_event(told: &Event) -> String {
+    let text = event(told);
+    match text.split_once(" req/s (") {
+        Some((before, _)) if told.kind == EventKind::Adaptation && !before.contains("deferred") => {
+            format!("{before} req/s")
+        }
+        _ => text,
+    }
 }
 
 /// A run that is over, on a line.

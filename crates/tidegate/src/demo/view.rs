@@ -1,12 +1,11 @@
 //! What can be seen of a run while it goes on: a picture on a terminal, lines elsewhere.
 
-use std::io::IsTerminal as _;
-
 use tidegate_lab::live::Moment;
 use tidegate_lab::{Scenario, Variant};
 
 use super::lines::Lines;
 use super::panel::Panel;
+use crate::is_drawn_on;
 
 /// A run, seen. When it is dropped the terminal is as it was, but for what was said for good.
 pub(super) enum View<'a> {
@@ -17,8 +16,7 @@ pub(super) enum View<'a> {
 impl<'a> View<'a> {
     /// Says what is to be seen.
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
-        if std::io::stdout().is_terminal() && !is_dumb {
+        if is_drawn_on() {
             Self::Panel(Box::new(Panel::open(scenario, variant, part)))
         } else {
             Self::Lines(Lines::open(scenario, variant, part))

@@ -161,7 +161,8 @@ impl<'a> Progress<'a> {
 
     fn end(&self) {
         if self.is_seen {
-            eprint!("\r{:<46}\r", "");
+            // Also what the terminal has written there, such as ^C.
+            eprint!("\r\x1b[K");
         }
     }
 }

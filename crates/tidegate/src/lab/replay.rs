@@ -28,12 +28,13 @@ use crate::{has_colours, print};
 /// counted and told; memory does not grow with the log. Adaptation is not replayed.
 ///
 /// --suggest proposes, for each limit of the (first) configuration, about the least numbers of the same form that would have refused no more than that share of the requests.
+/// They fit all that is in the log: --without leaves out whom they are not to fit, such as a scraper.
 ///
 /// Exit codes: 0 done · 2 a log, configuration or option can't be used, and why · 130 Ctrl-C; what was read by then is told · 1 other errors.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tidegate lab replay access.log --config gateway.yaml --out replay\n  \
     tidegate lab replay access.log --config now.yaml --config stricter.yaml\n  \
-    tidegate lab replay access.log --config gateway.yaml --suggest 0.1%\n  \
+    tidegate lab replay access.log --config gateway.yaml --suggest 0.1% --without 203.0.113.9\n  \
     tidegate lab replay requests.csv --config gateway.yaml --field client=customer --field header:x-tenant=tenant")]
 pub(crate) struct Arguments {
     /// Logs, read one after the other; `-` is standard input
@@ -52,6 +53,9 @@ pub(crate) struct Arguments {
     /// The host of requests of which the log tells none
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// Leave out the requests of this client or user, as the log writes it; again for more of them
+    #[arg(long, value_name = "NAME")]
+    without: Vec<String>,
     /// Propose numbers that would refuse at most this share of the requests: 0.1%, or 0.001
     #[arg(long, value_name = "SHARE", value_parser = share)]
     suggest: Option<f64>,
@@ -88,6 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if found.requests == 0 && !is_stopped.load(Relaxed) {
         return Ok(refused(&nothing(&found)));
     }
+    if found.left_out == 0 && !arguments.without.is_empty() {
+        eprintln!("tidegate: --without: no request is from {}", arguments.without.join(" or "));
+    }
     if found.late > found.requests / 10 {
         return Ok(refused(&format!(
             "{} of {} requests stand more than 10 s too late in the log: sort it by time first, or name its files from the oldest to the newest",
@@ -101,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Err(reason) => return Ok(refused(&reason)),
     };
     if let Some(suggestion) = &suggestion {
-        print(text::suggestion(suggestion, &policies[0].name).as_bytes())?;
+        print(text::suggestion(suggestion, &found).as_bytes())?;
     }
     if let Some(out) = out {
         let files: Vec<String> = arguments.logs.iter().map(|log| log.display().to_string()).collect();
@@ -145,7 +152,7 @@ fn input(arguments: &Arguments) -> Result<(Recording, Vec<Policy>), String> {
     if arguments.suggest.is_some() && !log.is_repeatable() {
         return Err("--suggest reads the log several times, which standard input can't be: name a file".to_owned());
     }
-    Ok((Recording { log, host: arguments.host.clone() }, policies))
+    Ok((Recording { log, host: arguments.host.clone(), without: arguments.without.clone() }, policies))
 }
 
 /// A file's name, with its directories where others are called the same.
@@ -157,6 +164,7 @@ fn short_name(path: &Path, all: &[PathBuf]) -> String {
 /// Why there is nothing to tell.
 fn nothing(found: &Replay) -> String {
     match found.read.bad.first() {
+        None if found.left_out > 0 => format!("all {} requests are left out", found.left_out),
         None => "there is no line in the log".to_owned(),
         Some(bad) => format!(
             "none of {} lines can be read as a request; the first is {}:{}: {}",

@@ -58,8 +58,12 @@ pub(super) struct Choice {
 impl Choice {
     /// The scenarios that are meant. `Err` says what can't be read.
     pub(super) fn scenarios(&self) -> Result<Vec<Scenario>, String> {
-        let scenarios = chosen(&self.names, self.seed, &self.algorithm)?;
-        match scenarios.iter().find(|scenario| Variant::all(scenario).is_empty()) {
+        let mut scenarios = chosen(&self.names, self.seed, &self.algorithm)?;
+        if self.names.is_empty() {
+            // Of all that there are, those that have one of the algorithms.
+            scenarios.retain(|scenario| !scenario.algorithms.is_empty());
+        }
+        match scenarios.iter().find(|scenario| scenario.algorithms.is_empty()) {
             Some(empty) => Err(format!("{}: there is nothing to run: it has none of these algorithms", empty.name)),
             None => Ok(scenarios),
         }

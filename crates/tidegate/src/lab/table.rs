@@ -12,9 +12,10 @@ const GREEN: &str = "\x1b[32m";
 const PLAIN: &str = "\x1b[0m";
 
 /// What is shown of each run, and how wide.
-const COLUMNS: [(&str, Figure, usize); 10] = [
+const COLUMNS: [(&str, Figure, usize); 11] = [
     ("refused", Figure::Refused, 10),
     ("attackers", Figure::RefusedAttackers, 11),
+    ("honest", Figure::RefusedHonest, 9),
     ("goodput", Figure::Goodput, 10),
     ("worst", Figure::WorstWindow, 8),
     ("over", Figure::OverAdmitted, 9),
@@ -31,7 +32,11 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
     // Columns that say nothing of any run are left out.
-    let is_told = |figure: Figure| runs.iter().any(|run| value(run, figure).is_some());
+    let is_told = |figure: Figure| match figure {
+        // Without attackers they are all honest.
+        Figure::RefusedHonest => runs.iter().any(|run| value(run, Figure::RefusedAttackers).is_some()),
+        _ => runs.iter().any(|run| value(run, figure).is_some()),
+    };
     let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_told(*figure)).collect();
     fit(&mut columns);
     let mut head = format!("  {:<13}{:<8}", "algorithm", "adapts");
@@ -47,7 +52,9 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
             let _infallible = write!(line, "{shown:>width$}");
         }
         let _infallible = writeln!(page, "{line}{}", mark(run, &painted));
-        for checked in run.expectations.iter().filter(|checked| !checked.holds()) {
+        // Of a run that proves nothing only why is told.
+        let is_valid = run.status() != "invalid";
+        for checked in run.expectations.iter().filter(|checked| is_valid && !checked.holds()) {
             let comparison = checked.expectation.comparison;
             let came = checked.value.map_or_else(|| "nothing".to_owned(), |value| comparison.figure.shown(value));
             let _infallible = writeln!(page, "    {}", painted(RED, &format!("expected {comparison}, came {came}")));
@@ -60,13 +67,14 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
 }
 
 /// What is left out first where a terminal is too narrow for all of it; the report has it.
-const LEAST: [Figure; 6] = [
+const LEAST: [Figure; 7] = [
     Figure::UnderAdmitted,
     Figure::OverAdmitted,
     Figure::Recovery,
     Figure::WorstWindow,
-    Figure::RefusedAttackers,
     Figure::Goodput,
+    Figure::RefusedAttackers,
+    Figure::RefusedHonest,
 ];
 /// Algorithm, whether it adapts, and the verdict.
 const AROUND: usize = 23 + 13;

@@ -104,7 +104,7 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     assert_ne!(gateway.port(), 8082);
     assert!(output.contains(&format!("8082 is taken: the gateway listens on {gateway}")), "{output}");
     assert!(!output.contains('\x1b'), "nobody's terminal: {output}");
-    for words in ["part 1 of 1, The store hangs", "Redis hung begins", "offered  320/s", "1 run", "report.html"] {
+    for words in ["part 1 of 1, The store hangs", "Redis hangs", "offered  320/s", "1 run", "report.html"] {
         assert!(output.contains(words), "{words:?} in {output}");
     }
     let report = demo.report();
@@ -115,10 +115,29 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     let run = &report["scenarios"][0]["runs"][0];
     assert_eq!((&run["id"], &report["scenarios"][0]["store"]), (&"outage/token/on".into(), &"stand_in".into()));
     let events = run["events"].as_array().expect("events");
-    for expected in ["Redis hung begins", "Redis connection lost", "Redis reconnected", "forecaster killed begins"] {
+    for expected in ["Redis hangs", "Redis connection lost", "Redis reconnected", "forecaster killed"] {
         assert!(events.iter().any(|event| event["text"] == expected), "{expected}: {events:?}");
     }
+    assert_limits_are_of_their_seconds(run);
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
+}
+
+/// The limit of each second is the one that the events before its end have put in force.
+fn assert_limits_are_of_their_seconds(run: &Value) {
+    let change = |event: &Value| {
+        let text = event["text"].as_str()?;
+        let is_done = ["applied", "capped", "reverted", "lowered", "released"].iter().any(|it| text.starts_with(it));
+        let rate = text.split_once(" to ")?.1.split_once(" req/s")?.0.parse::<f64>().ok()?;
+        is_done.then_some((event["at"].as_f64()?, rate))
+    };
+    let changes: Vec<(f64, f64)> = run["events"].as_array().into_iter().flatten().filter_map(change).collect();
+    assert!(!changes.is_empty(), "{run}");
+    let limits = run["series"]["limit"].as_array().expect("limits");
+    for (end, limit) in (1_u32..).zip(limits) {
+        let expected = changes.iter().rfind(|(at, _)| *at < f64::from(end)).map_or(200.0, |(_, rate)| *rate);
+        let limit = limit.as_f64().expect("a limit");
+        assert!((limit - expected).abs() < 0.1, "{limit} until {end} s, {expected} expected: {changes:?}");
+    }
 }
 
 #[test]

@@ -113,11 +113,11 @@ expect:
 ";
         let events = with_store(store, scenario);
         for event in [
-            "Redis killed begins",
+            "Redis killed",
             "Redis connection lost",
-            "Redis killed ends",
+            "Redis started again",
             "Redis reconnected",
-            "Redis slow by 300 ms begins",
+            "Redis slow by 300 ms: begins",
         ] {
             assert!(events.contains(event), "{store}, {event}: {events}");
         }
@@ -144,7 +144,7 @@ expect:
   - limiting_back < 4s
 ";
         let events = with_store(store, scenario);
-        for event in ["Redis hung begins", "Redis connection lost", "Redis hung ends", "Redis reconnected"] {
+        for event in ["Redis hangs", "Redis connection lost", "Redis answers again", "Redis reconnected"] {
             assert!(events.contains(event), "{store}, {event}: {events}");
         }
     }

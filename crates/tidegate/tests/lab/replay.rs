@@ -40,6 +40,27 @@ fn replayed(directory: &Directory, log: &str, config: &str, more: &[&str]) -> (O
     (outcome, report(directory))
 }
 
+/// One client that numbers are not to fit is named, and can be left out.
+#[test]
+fn whom_a_proposal_is_not_to_fit_is_left_out() {
+    let directory = Directory::new();
+    let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0"]);
+    let hint = "100.0 % of what gateway.yaml refuses as it is are requests of 10.0.0.1, which these numbers fit too; --without 10.0.0.1";
+    assert!(outcome.out.contains(hint), "{}", outcome.out);
+    assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 10);
+    let (outcome, report) =
+        replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0", "--without", "10.0.0.1"]);
+    assert!(outcome.out.starts_with("2 requests from"), "{}", outcome.out);
+    assert!(outcome.out.contains("11 more are left out, as --without says."), "{}", outcome.out);
+    assert_eq!((&report["log"]["requests"], &report["log"]["leftOut"]), (&2.into(), &11.into()));
+    assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 1);
+    let (outcome, _) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--without", "10.0.0.9"]);
+    assert_eq!(outcome.err, "tidegate: --without: no request is from 10.0.0.9\n");
+    let (log, config) = (text(&directory.0.join("access.log")), text(&directory.0.join("gateway.yaml")));
+    let nobody = lab(&["replay", &log, "--config", &config, "--without", "10.0.0.1", "--without", "10.0.0.2"]);
+    assert_eq!((nobody.code, nobody.err.as_str()), (2, "tidegate: all 13 requests are left out\n"));
+}
+
 #[test]
 fn who_would_have_been_refused_when_and_by_which_limit() {
     let directory = Directory::new();

@@ -53,6 +53,32 @@ fn names_seeds_and_algorithms_choose() {
     assert!(runs[0]["scores"]["worstWindow"].as_f64() > Some(1.8), "{}", runs[0]["scores"]);
 }
 
+/// Of all scenarios those are run that have the algorithm.
+#[test]
+fn an_algorithm_chooses_among_all_scenarios() {
+    let outcome = lab(&["simulate", "--algorithm", "gcra"]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(outcome.out.contains("\nboundary: ") && !outcome.out.contains("\nforecaster: "), "{}", outcome.out);
+}
+
+/// What was foreseen holds for as long as it reaches, and no longer.
+#[test]
+fn without_its_forecaster_a_limit_returns_to_the_operator_s() {
+    let directory = Directory::new();
+    assert_eq!(lab(&["simulate", "forecaster", "--out", &text(&directory.0)]).code, 0);
+    let report = report(&directory.0);
+    for run in report["scenarios"][0]["runs"].as_array().expect("runs").iter().filter(|run| run["adaptation"] == true) {
+        let limits: Vec<f64> =
+            run["series"]["limit"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        assert_eq!(limits.len(), 48);
+        assert!(limits[26..34].iter().all(|limit| *limit > 550.0), "a spike is foreseen: {limits:?}");
+        assert!(
+            limits[36..].iter().all(|limit| (limit - 200.0).abs() < 1e-9),
+            "ten seconds later nothing is: {limits:?}"
+        );
+    }
+}
+
 #[test]
 fn a_scenario_can_be_printed_changed_and_run() {
     let listed = lab(&["scenarios"]);
@@ -70,6 +96,14 @@ fn a_scenario_can_be_printed_changed_and_run() {
 fn what_can_not_be_used_is_told() {
     let directory = Directory::new();
     let bad = directory.file("bad.yaml", "duration: 5\nlimit: {rate: 0}\n");
+    let two = "duration: 5\nlimit: {rate: 10}\ntarget: {}\nalgorithms: [fixed, token]\n\
+        load: {profile: {type: constant, params: {rps: 5}}}\n";
+    let file = |name: &str, content: String| text(&directory.file(name, &content));
+    let unsaid = file("unsaid.yaml", format!("{two}expect: [{{that: refused < 1%, algorithms: [gcra]}}]\n"));
+    let unknown = file("unknown.yaml", format!("{two}duraton: 5\n"));
+    let number = file("number.yaml", two.replace("target: {}", "target: {service_time: 10}"));
+    let empty = file("empty.yaml", String::new());
+    let two = file("two.yaml", two.to_owned());
     let blocked = directory.file("file", "");
     for (arguments, code, reason) in [
         (&["simulate", "nothing"][..], 2, "neither a file nor a scenario; there are: normal, spikes"),
@@ -78,6 +112,19 @@ fn what_can_not_be_used_is_told() {
         (&["simulate", "normal", "--seed", "x"], 2, "--seed"),
         (&["simulate", "normal", "--out", &text(&blocked.join("x"))], 1, "file/x"),
         (&["simulate", "forecaster", "--algorithm", "gcra"], 2, "forecaster: there is nothing to run"),
+        (&["simulate", &two, "--algorithm", "gcra"], 2, "two: there is nothing to run"),
+        (
+            &["simulate", &unsaid],
+            2,
+            "expect[0]: is said of no run; there are: unsaid/baseline, unsaid/fixed/off, unsaid/token/off",
+        ),
+        (
+            &["simulate", &unknown],
+            2,
+            "duraton: is unknown; there are: title, about, seed, duration, limit, target, load, store, on_failure, algorithms, adaptation, baseline,",
+        ),
+        (&["simulate", &number], 2, "target.service_time: is 10; a text with a unit is allowed, such as 10ms"),
+        (&["simulate", &empty], 2, "empty.yaml: is empty; `limit`, `target` and `load` are needed"),
         (&["scenarios", "nothing"], 2, "there are: normal"),
         (&["run", "nothing"], 2, "there are: normal"),
     ] {

@@ -58,6 +58,9 @@ fn log(found: &Replay) -> String {
             grouped(found.late)
         );
     }
+    if found.left_out > 0 {
+        let _infallible = writeln!(page, "{} more are left out, as --without says.", grouped(found.left_out));
+    }
     if found.odd > 0 {
         let _infallible = writeln!(page, "{} more are left out: their times fit none around them.", grouped(found.odd));
     }
@@ -236,8 +239,10 @@ fn printable(text: &str) -> String {
     short.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// What is proposed.
-pub(super) fn suggestion(suggestion: &Suggestion, name: &str) -> String {
+/// What is proposed, for the first policy.
+pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
+    let Some(policy) = found.policies.first() else { return String::new() };
+    let name = &policy.name;
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
     if suggestion.limits.is_empty() {
         return format!("\nThere is nothing to propose for {name}: no limit was asked about any request.\n");
@@ -258,6 +263,17 @@ pub(super) fn suggestion(suggestion: &Suggestion, name: &str) -> String {
     if !suggestion.untold.is_empty() {
         let names = suggestion.untold.join(", ");
         let _infallible = writeln!(page, "  Left out, for the log does not tell how long requests took: {names}.");
+    }
+    // Numbers that suit one client alone are mostly not what is wanted.
+    let refused = policy.totals.refused;
+    if let Some((client, told)) = found.clients.most_refused(0, 1).first()
+        && told.refused(0).count > refused / 2
+    {
+        let (client, part) = (printable(client), share(told.refused(0).count, refused));
+        let _infallible = writeln!(
+            page,
+            "  {part} of what {name} refuses as it is are requests of {client}, which these numbers fit too; --without {client} leaves it out."
+        );
     }
     page
 }
