@@ -221,7 +221,7 @@ impl Told {
                 "rate": scenario.limit.rate, "window": scenario.limit.window, "burst": scenario.limit.burst,
                 "key": if scenario.limit.is_per_client { "client" } else { "global" },
             },
-            "load": load_in_words(scenario),
+            "load": load::in_words(scenario),
             "clients": scenario.plan.clients.iter().map(client).collect::<Vec<_>>(),
             "target": format!(
                 "{} workers, {} ms each, {} may wait", target.workers, rounded(target.service_time.mean().as_secs_f64() * 1e3), target.queue
@@ -230,22 +230,6 @@ impl Told {
             "faults": scenario.faults.iter().map(fault).collect::<Vec<_>>(),
             "runs": self.runs.iter().map(|run| run.to_json(scenario)).collect::<Vec<_>>(),
         })
-    }
-}
-
-/// `burst: baseRps 100, spikeRps 300, …`
-fn load_in_words(scenario: &Scenario) -> String {
-    let one = |profile: &Value| {
-        let params = profile["params"].as_object().into_iter().flatten();
-        let params: Vec<String> = params.map(|(name, value)| format!("{name} {value}")).collect();
-        format!("{}: {}", profile["type"].as_str().unwrap_or("?"), params.join(", "))
-    };
-    match scenario.profile() {
-        Value::Array(phases) => {
-            let phase = |phase: &Value| format!("{} s of {}", phase["duration"], one(&phase["profile"]));
-            phases.iter().map(phase).collect::<Vec<_>>().join("; then ")
-        }
-        profile => one(profile),
     }
 }
 
