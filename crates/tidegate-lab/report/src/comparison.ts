@@ -17,7 +17,7 @@ interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while what it bears was served; see its formula", value: (run) => run.scores.protection, show: format.score, better: "high" },
+  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while what it bears was served; see its formula", value: (run) => run.scores.protection, show: format.figure, better: "high" },
   { key: "worstWindow", name: "Worst window", about: "most admitted in any window, as a multiple of what the limit allows there; 1× is exact", value: (run) => run.scores.worstWindow, show: format.times },
   { key: "goodput", name: "Goodput", about: "good answers as a share of what was possible", value: (run) => run.scores.goodput, show: format.percent, better: "high" },
   { key: "refusedShare", name: "Refused", about: "share of all requests that were refused", value: (run) => run.scores.refusedShare, show: format.percent },

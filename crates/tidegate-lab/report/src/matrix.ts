@@ -54,7 +54,7 @@ function link(run: Run, scenario: string): Child {
       "--share": share,
     },
     sign(run.status),
-    el("span", { class: "score" }, run.status === "skipped" && protection === null ? "skipped" : format.score(protection)),
+    el("span", { class: "score" }, run.status === "skipped" && protection === null ? "skipped" : format.figure(protection)),
     spoken(`, ${run.status}`),
   );
 }

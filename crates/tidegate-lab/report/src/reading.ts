@@ -9,7 +9,7 @@ import { badge, MEANING } from "./status";
 const MORE: [name: string, about: string][] = [
   ["Adaptation", "off: the operator's limit stands; on: the limit follows a forecast and what the target bears"],
   ["No limit", "the baseline: the same load without any limit, to see what the target suffers"],
-  ["Fairness", "how evenly honest clients were served; 1 is evenly"],
+  ["Fairness", "how evenly honest clients were served; 100 % is evenly"],
   ["Stability at the peak", "how steady the goodput stays while the peak lasts; 1 is steady"],
   ["Refused in the outage", "share refused while Redis was away"],
   ["Limiting again after", "time from Redis' return until the limit holds again"],

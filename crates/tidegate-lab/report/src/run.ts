@@ -73,10 +73,10 @@ function figures(run: Run): HTMLElement {
       ["max", format.duration(latency.max)],
     ]),
     group("Scores", [
-      ["protection", format.score(scores.protection)],
+      ["protection", format.figure(scores.protection)],
       ["worst window", format.times(scores.worstWindow)],
-      ["fairness", format.ratio(scores.fairness)],
-      ["stability at the peak", format.ratio(scores.peakStability)],
+      ["fairness", format.percent(scores.fairness)],
+      ["stability at the peak", format.figure(scores.peakStability)],
       ["recovery", format.duration(scores.recoverySeconds)],
       ["refused in the outage", format.percent(scores.refusedInOutage)],
       ["limiting again after", format.duration(scores.limitingBackSeconds)],
@@ -84,7 +84,7 @@ function figures(run: Run): HTMLElement {
     gateway &&
       group("Gateway", [
         ["CPU", format.duration(gateway.cpuSeconds)],
-        ["CPU per request", format.duration(gateway.cpuPerRequest)],
+        ["CPU per request", format.cost(gateway.cpuPerRequest)],
         ["refusal p99", format.duration(gateway.refusalP99)],
       ]),
   );

@@ -55,6 +55,21 @@ describe("the report", () => {
       }
     }));
 
+  test("has the same digits for a figure wherever it stands: what the lab wrote beside an expectation, and the tables", () =>
+    visit(path, {}, async (page) => {
+      const COLUMN = { refused: "refusedShare", refused_honest: "refusedHonest", refused_attackers: "refusedAttackers", goodput: "goodput", worst_window: "worstWindow", over_admitted: "overAdmitted", under_admitted: "underAdmitted", target_errors: "targetErrorShare", p95: "p95", recovery: "recoverySeconds", protection: "protection" };
+      const keys = await page.locator("section.scenario").evaluateAll((list) => list.map((one) => [...one.querySelectorAll(".comparison thead th")].map((head) => head.dataset.key)));
+      const cells = new Map(await all(page, ".comparison tbody tr", (row) => [row.dataset.run, [...row.children].map((cell) => cell.lastChild?.textContent.replace("\u00a0", " ").replace("×", ""))]));
+      for (const [i, scenario] of report.scenarios.entries()) {
+        for (const run of scenario.runs) {
+          for (const { text, value } of run.expectations ?? []) {
+            const place = keys[i].indexOf(COLUMN[text.split(" ")[0]]);
+            if (value && place > 0) assert.equal(cells.get(run.id)[place], value, `${run.id}: ${text}`);
+          }
+        }
+      }
+    }));
+
   test("shows the values of the second under the pointer, in all charts", { skip: drawn.length === 0 }, () =>
     visit(path, {}, async (page) => {
       const { run } = drawn.find(({ run: one }) => one.status === "failed") ?? drawn[0];
@@ -177,6 +192,21 @@ describe("whatever the data are", () => {
     return visit(page("hostile.html", data), {}, async (tab) => {
       await tab.locator(".picker button").last().click();
       await assertHarmless(tab);
+    });
+  });
+
+  test("halves go up, and no digit stands where it says nothing", () => {
+    const data = sample();
+    const [run] = data.scenarios[0].runs;
+    Object.assign(run.scores, { protection: 80.85, goodput: 1, refusedShare: 0.070455, refusedHonest: 0.1915, overAdmitted: 0.000781, underAdmitted: 0.000001, worstWindow: 1.195, fairness: 0.999843, recoverySeconds: 0 });
+    run.scores.latency.p95 = 0.2758;
+    Object.assign(run.gateway, { cpuPerRequest: 0.0001409, refusalP99: 0.000216 });
+    return visit(page("halves.html", data), {}, async (tab) => {
+      const row = await all(tab, ".comparison tbody tr", (one) => [one.dataset.run, Object.fromEntries([...one.children].map((cell, i) => [one.closest("table").rows[0].cells[i].dataset.key, cell.lastChild?.textContent.replace("\u00a0", " ")]))]);
+      const { run: _name, status: _status, ...shown } = new Map(row).get(run.id);
+      assert.deepEqual(shown, { protection: "80.9", worstWindow: "1.2×", goodput: "100 %", refusedShare: "7.05 %", refusedHonest: "19.2 %", overAdmitted: "0.078 %", underAdmitted: "<0.001 %", p95: "276 ms", targetErrorShare: "0 %", recoverySeconds: "0 ms" });
+      const text = (await (await openRun(tab, run.id)).locator(".figures").innerText()).replaceAll("\u00a0", " ");
+      for (const part of [/fairness\s+100 %/, /protection\s+80.9/, /CPU per request\s+141 µs/, /refusal p99\s+0.216 ms/]) assert.match(text, part);
     });
   });
 
