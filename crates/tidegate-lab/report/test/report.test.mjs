@@ -72,15 +72,17 @@ describe("the report", () => {
 
   test("shows the values of the second under the pointer, in all charts", { skip: drawn.length === 0 }, () =>
     visit(path, {}, async (page) => {
-      const { run } = drawn.find(({ run: one }) => one.status === "failed") ?? drawn[0];
+      const { scenario, run } = drawn.find(({ run: one }) => one.status === "failed") ?? drawn[0];
       const shown = await openRun(page, run.id);
       const plot = shown.locator("[data-chart=traffic] .u-over");
       await plot.scrollIntoViewIfNeeded();
       const box = await plot.boundingBox();
-      for (const share of [0.25, 0.6]) {
-        await page.mouse.move(box.x + box.width * share, box.y + box.height / 2);
+      const { step, offered } = run.series;
+      const steps = Math.min(offered.length, scenario.duration / step);
+      for (const place of [0.25, 0.75, 2.25, 2.75, Math.floor(steps / 2) + 0.5, steps - 0.1]) {
+        await page.mouse.move(box.x + (box.width * place) / steps, box.y + box.height / 2);
         const index = Number(await shown.locator(".cursor input").inputValue());
-        assert.ok(Math.abs(index - share * (run.series.offered.length - 1)) <= 1, `index ${index} at ${share}`);
+        assert.equal(index, Math.floor(place), `at ${place} of ${steps} steps`);
         const values = await shown.locator(".legend .value").evaluateAll((list) => list.map((one) => [one.dataset.series, one.textContent]));
         assert.ok(values.length >= 3);
         for (const [name, text] of values) assertShows(text, run.series[name][index], `${name}[${index}]`);
@@ -254,6 +256,48 @@ describe("whatever the data are", () => {
 
   test("a report of another format says so", () =>
     visit(page("other.html", { ...sample(), format: "tidegate-lab-report/9" }), {}, async (tab) => assert.match(await says(tab), /tidegate-lab-report\/9/)));
+
+  /** A run of six seconds, of which only these series were measured. */
+  const short = (series) => {
+    const run = { id: "short", algorithm: "token", status: "passed", scores: { latency: {} }, totals: {}, series: { step: 1, ...series } };
+    return { format: "tidegate-lab-report/1", scenarios: [{ name: "short", duration: 6, runs: [run] }] };
+  };
+
+  test("what was measured in a second is flat there, and the last second is as wide as the others", () =>
+    visit(page("flat.html", short({ busy: [4, 1, 3, null, 2, 4] })), {}, async (tab) => {
+      const heights = await tab.locator("[data-chart=target] canvas").evaluate((canvas) => {
+        const over = canvas.parentElement.querySelector(".u-over").getBoundingClientRect();
+        const [left, top] = [over.x - canvas.getBoundingClientRect().x, over.y - canvas.getBoundingClientRect().y].map(Math.round);
+        const [width, height] = [over.width, over.height].map(Math.round);
+        const { data } = canvas.getContext("2d").getImageData(left, top, width, height);
+        // Lines are the only thing that is blue: the grid is grey.
+        const isBlue = (x, y) => data[4 * (y * width + x) + 2] > data[4 * (y * width + x)] + 60;
+        const column = (x) => Array.from({ length: height }, (_, y) => y).filter((y) => isBlue(x, y)).join();
+        const second = (k) => Array.from({ length: Math.floor(width / 6) - 6 }, (_, i) => column(Math.round((k * width) / 6) + 3 + i));
+        return [0, 1, 2, 3, 4, 5].map((k) => [...new Set(second(k))]);
+      });
+      for (const [k, found] of heights.entries()) assert.equal(found.length, 1, `second ${k}: ${found.join(" and ")}`);
+      assert.equal(heights[3][0], "", "what is not known is not drawn");
+      assert.deepEqual(heights[0], heights[5]);
+      assert.equal(new Set(heights.flat()).size, 5);
+    }));
+
+  test("a short run's axis has whole seconds to its end, and workers are whole", () =>
+    visit(page("ticks.html", short({ offered: [9, 9, 9, 9, 9, 9], busy: [1, 0, 1, 0, 1, 1] })), {}, async (tab) => {
+      await tab.evaluate(() => {
+        window.written = [];
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+          window.written.push([this.canvas.closest("[data-chart]").dataset.chart, text.replace("\u00a0", " ")]);
+          return fillText.call(this, text, ...rest);
+        };
+      });
+      await tab.getByRole("radio", { name: "dark" }).check();
+      await tab.waitForFunction(() => window.written.some(([chart]) => chart === "target"));
+      const written = await tab.evaluate(() => window.written.filter(([chart]) => chart === "target").map(([, text]) => text));
+      assert.deepEqual(written.filter((text) => text.endsWith(" s")), ["0 s", "1 s", "2 s", "3 s", "4 s", "5 s", "6 s"]);
+      assert.deepEqual(written.filter((text) => !text.endsWith(" s")), ["0", "1"]);
+    }));
 
   test("an hour of seconds is drawn, too", () => {
     const data = sample();
