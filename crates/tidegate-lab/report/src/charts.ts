@@ -231,7 +231,9 @@ function options(plot: Plot, timeline: Timeline, top: number): Omit<uPlot.Option
 /** What shows a value under the cursor: in the middle of its step, where a point of a line would be at its edge. */
 function point(u: uPlot, timeline: Timeline, i: number, size: number): uPlot.BBox {
   const index = u.cursor.idxs?.[i] ?? 0;
-  const [left, top] = [u.valToPos(middle(timeline, index), "x"), u.valToPos(u.data[i]?.[index] ?? 0, u.series[i]?.scale ?? "y")];
+  const value = u.data[i]?.[index] ?? null;
+  if (value === null) return { left: -10, top: -10, width: 0, height: 0 };
+  const [left, top] = [u.valToPos(middle(timeline, index), "x"), u.valToPos(value, u.series[i]?.scale ?? "y")];
   return { left: left - size / 2, top: top - size / 2, width: size, height: size };
 }
 
