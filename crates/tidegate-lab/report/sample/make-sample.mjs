@@ -241,7 +241,7 @@ export function sample() {
   const scenarios = SCENARIOS.map((scenario) => {
     const requests = arrivals(scenario, next);
     const runs = ["fixed", "sliding", "sliding_log", "token", "leaky", "gcra"].flatMap((algorithm) => [false, true].map((on) => result(scenario, requests, algorithm, on, next)));
-    runs.push(result(scenario, requests, null, false, next));
+    runs.unshift(result(scenario, requests, null, false, next));
     const { name, title, description, duration, workers, service, limit, load, clients, store, faults } = scenario;
     return { name, title, description, duration, capacity: workers / service, limit, load, clients, target: `${workers} workers, ${service * 1000} ms each, 64 waiting`, store, faults, runs };
   });

@@ -3,7 +3,7 @@ import type { Run, Scenario } from "./data";
 import { el, scrolling, spoken, type Child } from "./dom";
 import * as format from "./format";
 import type { Num } from "./json";
-import { badge } from "./status";
+import { badge, WORDS } from "./status";
 import { isOver } from "./windows";
 
 interface Column {
@@ -71,7 +71,7 @@ export function comparison(scenario: Scenario): HTMLElement {
           "tr",
           {},
           head("run", "Run", "algorithm, and whether its limit follows the forecast", (run) => format.runName(run), false, false),
-          head("status", "Status", "whether it met its expectations", (run) => run.status, false, false),
+          head("status", "Status", "whether it met its expectations", (run) => WORDS[run.status], false, false),
           columns.map((column) => head(column.key, column.name, column.about, column.value, column.better === "high", true)),
         ),
       ),

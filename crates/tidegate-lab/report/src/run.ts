@@ -4,7 +4,7 @@ import type { Peak, Run, Scenario } from "./data";
 import { el, facts, scrolling, spoken, table, type Child } from "./dom";
 import * as format from "./format";
 import { timeline } from "./lines";
-import { badge, sign } from "./status";
+import { badge, sign, WORDS } from "./status";
 import { why } from "./verdict";
 
 export interface RunView {
@@ -22,7 +22,7 @@ export function runView(run: Run, scenario: Scenario, view: View): RunView {
     { class: `run ${run.status}`, "data-run": run.id },
     heading,
     run.numbers && el("p", { class: "lead" }, run.numbers),
-    run.status !== "passed" && el("p", { class: `reason ${run.status}` }, sign(run.status), el("span", {}, el("strong", {}, `${format.sentence(run.status)}: `), why(run))),
+    run.status !== "passed" && el("p", { class: `reason ${run.status}` }, sign(run.status), el("span", {}, el("strong", {}, `${format.sentence(WORDS[run.status])}: `), why(run))),
     run.status !== "skipped" && [expectations(run), figures(run)],
     run.notes.length > 0 && el("ul", { class: "notes", "aria-label": "Notes" }, run.notes.map((note) => el("li", {}, note))),
     run.status === "skipped" && run.series.length === 0 ? null : drawing.element,

@@ -12,6 +12,7 @@ import { all, assertHarmless, assertShows, assertSound, dataOf, EVIL, page, repl
 const path = process.env.REPORT ? resolve(process.env.REPORT) : page("sample.html", sample());
 const report = dataOf(path);
 const runs = report.scenarios.flatMap((scenario) => scenario.runs.map((run) => ({ scenario, run })));
+const WORDS = { passed: "as expected", failed: "not as expected", invalid: "invalid", skipped: "not run" };
 const drawn = runs.filter(({ run }) => (run.series?.offered ?? []).filter((value) => value !== null).length > 2);
 
 /** Goes to a run by its cell in the matrix and gives the part of the page that shows it. */
@@ -46,11 +47,12 @@ describe("the report", () => {
 
   test("has a cell with score and status for every run", () =>
     visit(path, {}, async (page) => {
-      const cells = new Map((await all(page, ".matrix a[data-run]", (cell) => [cell.dataset.run, [cell.querySelector(".score").textContent, cell.className]])));
+      const cells = new Map((await all(page, ".matrix a[data-run]", (cell) => [cell.dataset.run, [cell.querySelector(".score").textContent, cell.className, cell.title]])));
       assert.equal(cells.size, runs.length);
       for (const { run } of runs) {
-        const [score, look] = cells.get(run.id);
+        const [score, look, title] = cells.get(run.id);
         assert.ok(look.includes(run.status), run.id);
+        assert.ok(title.endsWith(`, ${WORDS[run.status]}`), title);
         if (run.status !== "skipped") assertShows(score, run.scores?.protection, run.id);
       }
     }));
@@ -152,6 +154,23 @@ describe("the report", () => {
       }
     }));
 
+  test("shows first what is not as it should be, then what a limit does", () =>
+    visit(path, {}, async (page) => {
+      const shown = await all(page, "article.run", (one) => one.dataset.run);
+      const first = report.scenarios.filter((scenario) => scenario.runs.length > 0).map((scenario) => {
+        const rank = (run) => ["failed", "invalid", "passed", "skipped"].indexOf(run.status) * 2 + Number(run.algorithm === null && run.status === "passed");
+        return [...scenario.runs].sort((a, b) => rank(a) - rank(b))[0].id;
+      });
+      assert.deepEqual(shown, first);
+    }));
+
+  test("says of a run whether it is as expected: a baseline that suffers did not pass anything", () =>
+    visit(path, {}, async (page) => {
+      const badges = new Map(await all(page, ".comparison tbody tr", (row) => [row.dataset.run, row.querySelector(".badge").textContent]));
+      for (const { run } of runs) assert.equal(badges.get(run.id), WORDS[run.status]);
+      assert.doesNotMatch((await says(page)).replace(/^.*(Passed|Not passed):/m, ""), /\b(passed|skipped)\b/i);
+    }));
+
   test("leads from the verdict to a run that did not pass with one click", { skip: runs.every(({ run }) => run.status === "passed") }, () =>
     visit(path, {}, async (page) => {
       for (const status of ["failed", "invalid", "skipped"]) {
@@ -165,7 +184,7 @@ describe("the report", () => {
         const shown = page.locator("article.run").and(page.locator(`[data-run=${JSON.stringify(id)}]`));
         const top = (await shown.boundingBox()).y;
         assert.ok(top >= 0 && top < 450, `${id} is at ${top}`);
-        assert.ok((await shown.locator(".badge").first().innerText()).includes(status));
+        assert.equal(await shown.locator(".badge").first().innerText(), WORDS[status]);
         const { run } = runs.find((one) => one.run.id === id);
         if (run.reason) assert.ok((await shown.innerText()).includes(run.reason));
         assert.equal(await page.evaluate(() => document.activeElement.tagName), "H3");
@@ -199,7 +218,7 @@ describe("whatever the data are", () => {
 
   test("halves go up, and no digit stands where it says nothing", () => {
     const data = sample();
-    const [run] = data.scenarios[0].runs;
+    const run = data.scenarios[0].runs.find((one) => one.id === "normal/token/off");
     Object.assign(run.scores, { protection: 80.85, goodput: 1, refusedShare: 0.070455, refusedHonest: 0.1915, overAdmitted: 0.000781, underAdmitted: 0.000001, worstWindow: 1.195, fairness: 0.999843, recoverySeconds: 0 });
     run.scores.latency.p95 = 0.2758;
     Object.assign(run.gateway, { cpuPerRequest: 0.0001409, refusalP99: 0.000216 });
@@ -226,7 +245,7 @@ describe("whatever the data are", () => {
       assertSound(text);
       assert.doesNotMatch(text, /\bnull\b/);
       assert.equal(await tab.locator("section.scenario").count(), 4);
-      for (const shown of await all(tab, ".matrix .score, .peaks td.number")) assert.match(shown, /^(–|skipped)$/);
+      for (const shown of await all(tab, ".matrix .score, .peaks td.number")) assert.match(shown, /^(–|not run)$/);
     }));
 
   test("a run of which little is known has dashes beside the others' numbers", () => {
