@@ -7,6 +7,9 @@ import { timeline } from "./lines";
 import { badge, sign, WORDS } from "./status";
 import { why } from "./verdict";
 
+/** Why a gateway at rest seems dear. */
+export const COST = "at this run's load: what a gateway does in any case, such as looking at the clock and being asked for its metrics, is spread over the requests. At low load that is most of it, so it does not tell what a request costs at full load";
+
 export interface RunView {
   element: HTMLElement;
   heading: HTMLElement;
@@ -48,7 +51,7 @@ function expectations(run: Run): Child {
 function figures(run: Run): HTMLElement {
   const { totals, scores, gateway } = run;
   const { latency } = scores;
-  const group = (title: string, list: [string, string][]) => {
+  const group = (title: string, list: [name: Child, value: string][]) => {
     const known = list.filter(([, value]) => value !== format.UNKNOWN);
     return known.length > 0 && el("section", {}, el("h4", {}, title), facts(known));
   };
@@ -84,7 +87,7 @@ function figures(run: Run): HTMLElement {
     gateway &&
       group("Gateway", [
         ["CPU", format.duration(gateway.cpuSeconds)],
-        ["CPU per request", format.cost(gateway.cpuPerRequest)],
+        [el("span", { class: "hinted", title: format.sentence(COST) }, "CPU per request"), format.cost(gateway.cpuPerRequest)],
         ["refusal p99", format.duration(gateway.refusalP99)],
       ]),
   );

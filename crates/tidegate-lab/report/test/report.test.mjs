@@ -231,6 +231,35 @@ describe("whatever the data are", () => {
     });
   });
 
+  test("a bucket's burst is no warning: above the limit counts what was over-admitted, and the page says why", () => {
+    const data = sample();
+    data.scenarios = data.scenarios.slice(0, 1);
+    for (const run of data.scenarios[0].runs) Object.assign(run.scores, { worstWindow: 1.193333, overAdmitted: run.algorithm === "fixed" ? 0.02 : 0 });
+    return visit(page("burst.html", data), {}, async (tab) => {
+      const orange = new Map(await all(tab, ".comparison td.bar", (cell) => [cell.closest("tr").dataset.run, [cell.classList.contains("over"), cell.title]]));
+      const [isOver, hint] = orange.get("normal/token/off");
+      assert.ok(!isOver && /burst is meant to come on top/.test(hint), hint);
+      assert.deepEqual(orange.get("normal/fixed/off"), [true, ""]);
+      const rows = new Map(await all(tab, ".windows tbody tr", (row) => [row.cells[0].textContent, [row.cells[2].classList.contains("over"), row.cells[3].textContent, row.querySelectorAll("circle.over").length]]));
+      assert.deepEqual(rows.get("Token bucket"), [false, "nothing over-admitted", 0]);
+      assert.deepEqual(rows.get("Fixed window"), [true, "normal, adaptation off", 2]);
+      for (const part of [".scenario .remark", "#windows ~ .remark"]) assert.match(await tab.locator(part).innerText(), /burst is meant to come on top/);
+    });
+  });
+
+  test("figures that puzzle have a hint: a full goodput beside errors, what a request costs at rest", () => {
+    const data = sample();
+    Object.assign(data.scenarios[0].runs[0].scores, { goodput: 1, targetErrorShare: 0.1915 });
+    return visit(page("hints.html", data), {}, async (tab) => {
+      assert.match(await tab.locator("th[data-key=goodput] button").first().getAttribute("title"), /what the target bears, whichever is less/);
+      assert.match(await tab.locator(".scenario").first().locator(".remark").innerText(), /smaller of the offered load and the target's capacity/);
+      assert.equal(await tab.locator(".scenario").last().locator(".remark", { hasText: "Goodput" }).count(), 0);
+      const cost = (await openRun(tab, "normal/token/off")).getByText("CPU per request");
+      assert.match(await cost.getAttribute("title"), /low load/);
+      assert.match(await tab.locator("#reading ~ .terms").first().innerText(), /CPU per request\s+At this run's load/);
+    });
+  });
+
   test("a report without scenarios is one", () =>
     visit(page("empty.html", { ...sample(), scenarios: [], verdict: { passed: true, runs: 0, passedRuns: 0, failedRuns: 0, invalidRuns: 0, skippedRuns: 0, interrupted: true } }), {}, async (tab) => {
       const text = await says(tab);
