@@ -171,10 +171,11 @@ describe("the report", () => {
       assert.doesNotMatch((await says(page)).replace(/^.*(Passed|Not passed):/m, ""), /\b(passed|skipped)\b/i);
     }));
 
-  test("has the words of a status on paper, where there is no pointer to ask with", { skip: runs.length === 0 }, () =>
+  test("has whole tables on paper, with the words of a status", { skip: runs.length === 0 }, () =>
     visit(path, { viewport: { width: 703, height: 900 } }, async (page) => {
       await page.emulateMedia({ media: "print" });
       assert.ok((await page.locator(".comparison .badge span").first().boundingBox()).width > 10);
+      for (const right of await all(page, ".comparison, .peaks table", (table) => table.getBoundingClientRect().right)) assert.ok(right <= 704, String(right));
     }));
 
   for (const width of [1400, 1100, 920]) {
