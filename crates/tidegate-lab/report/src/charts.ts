@@ -22,6 +22,12 @@ const AXIS = 58;
 /** At the right of every chart, if one of them has an axis there: seconds stand below each other. */
 const BAR_AXIS = 44;
 
+/** What was measured in a step holds for all of it: lines are flat there, bars as wide. */
+const STEPPED: uPlot.Series = { ...(uPlot.paths.stepped && { paths: uPlot.paths.stepped({ align: 1, alignGaps: 1 }) }) };
+const BARS: uPlot.Series = { ...(uPlot.paths.bars && { paths: uPlot.paths.bars({ size: [1, Infinity], align: 1, gap: 1 }) }) };
+/** Distances of ticks where there are no halves. */
+const WHOLE = Array.from({ length: 16 }, (_, i) => 10 ** i).flatMap((n) => [n, 2 * n, 5 * n]);
+
 const shown = new Set<uPlot>();
 onLook((printing) => {
   for (const u of shown) {
@@ -42,8 +48,8 @@ export interface Charts {
 }
 
 export function charts(timeline: Timeline, view: View): Charts {
-  const { start, step, length, longest, faults, events } = timeline;
-  const time = Array.from({ length }, (_, i) => start + i * step);
+  const { start, step, length, end, longest, faults, events } = timeline;
+  const time = [...Array.from({ length }, (_, i) => start + i * step), end];
   const all = timeline.plots.filter((plot) => plot.lines.length > 0);
   const drawn: uPlot[] = [];
   const legends = all.map((plot) => new Legend(plot, timeline.of, (name, on) => toggle(plot, name, on)));
@@ -71,12 +77,12 @@ export function charts(timeline: Timeline, view: View): Charts {
     now.textContent = [`at ${timeline.moment(from0)}`, ...lasting, ...here].join(" · ");
     slider.value = String(index);
     slider.setAttribute("aria-valuetext", [now.textContent, ...legends.map((legend) => legend.spoken(index))].join("; "));
-    for (const u of drawn) if (u !== from) u.setCursor({ left: u.valToPos(from0, "x"), top: 0 }, false);
+    for (const u of drawn) if (u !== from) u.setCursor({ left: u.valToPos(middle(timeline, index), "x"), top: 0 }, false);
   };
   const zoom = (range: [number, number] | null) => {
     view.zoom = range;
     whole.hidden = range === null;
-    const [min, max] = range ?? [start, time[length - 1] ?? start];
+    const [min, max] = range ?? [start, end];
     for (const u of drawn) u.setScale("x", { min, max });
     // The cursor's pixel now stands for another moment; the reader's moment is to stay.
     const { at } = view;
@@ -85,12 +91,18 @@ export function charts(timeline: Timeline, view: View): Charts {
 
   const draw = (plot: Plot, host: HTMLElement): uPlot => {
     const hooks: uPlot.Hooks.Arrays = {
-      setCursor: [(u) => u.cursor.idx != null && (u.cursor.left ?? -1) >= 0 && u.cursor.idx !== view.at && moveTo(u.cursor.idx, u)],
+      setCursor: [
+        (u) => {
+          const left = u.cursor.left ?? -1;
+          const index = indexAt(timeline, u.posToVal(left, "x"));
+          if (left >= 0 && index !== view.at) moveTo(index, u);
+        },
+      ],
       setSelect: [
         (u) => {
           const { left, width } = u.select;
           u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          if (width > 4) zoom([u.posToVal(left, "x"), u.posToVal(left + width, "x")]);
+          if (width > 4) zoom(wholeSteps(timeline, u.posToVal(left, "x"), u.posToVal(left + width, "x")));
         },
       ],
     };
@@ -146,9 +158,20 @@ export function charts(timeline: Timeline, view: View): Charts {
       }
     },
     show(seconds) {
-      if (length > 0) moveTo(Math.min(length - 1, Math.max(0, Math.floor((seconds - start) / step))));
+      if (length > 0) moveTo(indexAt(timeline, seconds));
     },
   };
+}
+
+/** The step that a moment is in. */
+const indexAt = ({ start, step, length }: Timeline, seconds: number): number => Math.min(length - 1, Math.max(0, Math.floor((seconds - start) / step)));
+
+const middle = ({ start, step, end }: Timeline, index: number): number => (start + index * step + Math.min(start + (index + 1) * step, end)) / 2;
+
+/** All of the steps that are in a span: a part of one tells no more than all of it. */
+function wholeSteps(timeline: Timeline, from: number, until: number): [number, number] {
+  const { start, step, end } = timeline;
+  return [start + indexAt(timeline, from) * step, Math.min(start + (indexAt(timeline, until) + 1) * step, end)];
 }
 
 /**
@@ -157,44 +180,64 @@ export function charts(timeline: Timeline, view: View): Charts {
  */
 function columns(plot: Plot, of: Timeline["of"]): Num[][] {
   const positive = (values: Num[]) => values.map((value) => (value !== null && value > 0 ? value : null));
-  const column = (name: string, bars = false) => (plot.logarithmic || bars ? positive(of[name] ?? []) : (of[name] ?? []));
+  const column = (name: string) => lasting(plot.logarithmic ? positive(of[name] ?? []) : (of[name] ?? []));
   const edges = plot.band ? [column(plot.band.high), column(plot.band.low)] : [];
-  return [...edges, ...plot.lines.map((line) => column(line.name, line.bars))];
+  return [...edges, ...plot.lines.map((line) => (line.bars ? positive(of[line.name] ?? []) : column(line.name)))];
+}
+
+/** The last known value stands once more where its step ends, or uPlot would end the line where that begins. */
+function lasting(values: Num[]): Num[] {
+  let last = values.length - 1;
+  while (last >= 0 && values[last] === null) last -= 1;
+  return last < 0 ? values : [...values.slice(0, last + 1), values[last] ?? null, ...values.slice(last + 2)];
 }
 
 function options(plot: Plot, timeline: Timeline, top: number): Omit<uPlot.Options, "width" | "height"> {
   const { band } = plot;
-  const edges: uPlot.Series[] = band ? Array(2).fill({ width: 0, points: { show: false } }) : [];
+  const edges: uPlot.Series[] = band ? Array(2).fill({ width: 0, points: { show: false }, ...STEPPED }) : [];
   const isEdge = (index: number) => index <= edges.length;
   const font = "11px system-ui, sans-serif";
   const axis: uPlot.Axis = { stroke: () => color("--muted"), font, grid: { stroke: () => color("--grid"), width: 1 }, ticks: { show: false } };
   const bars = plot.lines.some((line) => line.bars);
   const right = timeline.plots.some((one) => one.barAxis) ? BAR_AXIS : timeline.right;
-  const fromZero: uPlot.Scale.Range = (_u, _min, max) => [0, max > 0 ? max * 1.06 : 1];
+  const fromZero: uPlot.Scale.Range = (_u, _min, max) => [0, max > 0 ? Math.max(max, plot.isWhole ? 1 : 0) * 1.06 : 1];
   const label = (value: Num) => (value === null ? "" : plot.show(value));
   return {
     legend: { show: false },
     padding: [top, plot.barAxis ? 0 : right, 0, 0],
     // The cursor stays where the pointer left the chart, as the slider does.
-    cursor: { y: false, bind: { mouseleave: () => null }, drag: { x: true, y: false, setScale: false }, points: { size: (_u, i) => (isEdge(i) ? 0 : 7), width: (_u, i) => (isEdge(i) ? 0 : 1.5) } },
+    cursor: {
+      y: false,
+      bind: { mouseleave: () => null },
+      drag: { x: true, y: false, setScale: false },
+      dataIdx: (_u, _series, _closest, seconds) => indexAt(timeline, seconds),
+      points: { bbox: (u, i) => point(u, timeline, i, isEdge(i) ? 0 : 7), width: (_u, i) => (isEdge(i) ? 0 : 1.5) },
+    },
     scales: {
-      // One step alone has no width of its own.
-      x: { time: false, range: (_u, min, max) => (min === max ? [min, min + timeline.step] : [min, max]) },
+      x: { time: false, range: (_u, min, max) => [min, max] },
       y: plot.logarithmic ? { distr: 3, range: (_u, min, max) => [min / 1.3, max * 1.3] } : { range: fromZero },
       ...(bars && { errors: { range: fromZero } }),
     },
-    series: [{}, ...edges, ...plot.lines.map((line) => series(line, timeline.length === 1))],
+    series: [{}, ...edges, ...plot.lines.map(series)],
     bands: band ? [{ series: [1, 2], fill: () => color(band.fill) }] : [],
     axes: [
       { ...axis, gap: 4, ...timeline.axis },
-      { ...axis, scale: "y", size: AXIS, values: (_u, splits) => splits.map(label) },
+      { ...axis, scale: "y", size: AXIS, values: (_u, splits) => splits.map(label), ...(plot.isWhole && { incrs: WHOLE }) },
       ...(plot.barAxis ? [{ ...axis, scale: "errors", side: 1 as const, size: BAR_AXIS, grid: { show: false }, values: (_u: uPlot, splits: number[]) => splits.map(label) }] : []),
     ],
   };
 }
 
-function series(line: Line, alone: boolean): uPlot.Series {
-  const { stepped, bars } = uPlot.paths;
+/** What shows a value under the cursor: in the middle of its step, where a point of a line would be at its edge. */
+function point(u: uPlot, timeline: Timeline, i: number, size: number): uPlot.BBox {
+  const index = u.cursor.idxs?.[i] ?? 0;
+  const value = u.data[i]?.[index] ?? null;
+  if (value === null) return { left: -10, top: -10, width: 0, height: 0 };
+  const [left, top] = [u.valToPos(middle(timeline, index), "x"), u.valToPos(value, u.series[i]?.scale ?? "y")];
+  return { left: left - size / 2, top: top - size / 2, width: size, height: size };
+}
+
+function series(line: Line): uPlot.Series {
   return {
     label: line.name,
     scale: line.bars ? "errors" : "y",
@@ -202,8 +245,7 @@ function series(line: Line, alone: boolean): uPlot.Series {
     width: line.width,
     dash: line.dash,
     ...(line.fill !== undefined && { fill: () => color(line.fill ?? "") }),
-    ...(line.stepped && stepped && { paths: stepped({ align: 1 }) }),
-    ...(line.bars && bars && { paths: bars({ size: [0.6, 20], align: 1 }) }),
-    points: { show: alone },
+    ...(line.bars ? BARS : STEPPED),
+    points: { show: false },
   };
 }

@@ -3,8 +3,8 @@ import type { Run, Scenario } from "./data";
 import { el, scrolling, spoken, type Child } from "./dom";
 import * as format from "./format";
 import type { Num } from "./json";
-import { badge } from "./status";
-import { isOver } from "./windows";
+import { badge, WORDS } from "./status";
+import { isMeant, isOver, MEANT } from "./windows";
 
 interface Column {
   key: string;
@@ -17,9 +17,9 @@ interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while what it bears was served; see its formula", value: (run) => run.scores.protection, show: format.score, better: "high" },
+  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while what it bears was served; see its formula", value: (run) => run.scores.protection, show: format.figure, better: "high" },
   { key: "worstWindow", name: "Worst window", about: "most admitted in any window, as a multiple of what the limit allows there; 1× is exact", value: (run) => run.scores.worstWindow, show: format.times },
-  { key: "goodput", name: "Goodput", about: "good answers as a share of what was possible", value: (run) => run.scores.goodput, show: format.percent, better: "high" },
+  { key: "goodput", name: "Goodput", about: "good answers as a share of what was offered or of what the target bears, whichever is less; what it can't bear and answers with errors does not lower it", value: (run) => run.scores.goodput, show: format.percent, better: "high" },
   { key: "refusedShare", name: "Refused", about: "share of all requests that were refused", value: (run) => run.scores.refusedShare, show: format.percent },
   { key: "refusedHonest", name: "Honest refused", about: "share of the honest clients' requests that were refused", value: (run) => run.scores.refusedHonest, show: format.percent, better: "low" },
   { key: "refusedAttackers", name: "Attackers refused", about: "share of the attackers' requests that were refused", value: (run) => run.scores.refusedAttackers, show: format.percent, better: "high" },
@@ -30,9 +30,12 @@ export const COLUMNS: readonly Column[] = [
   { key: "recoverySeconds", name: "Recovery", about: "time from the end of a peak or fault until all is as before", value: (run) => run.scores.recoverySeconds, show: format.duration, better: "low" },
 ];
 
+/** A goodput that looks full, and errors that do not look like it. */
+const [FULL, SOME] = [0.995, 0.005];
+
 type Sort = { key: string; descending: boolean };
 
-export function comparison(scenario: Scenario): HTMLElement {
+export function comparison(scenario: Scenario): Child {
   const columns = COLUMNS.filter((column) => scenario.runs.some((run) => column.value(run) !== null));
   const stars = new Map(columns.map((column) => [column.key, best(column, scenario.runs)]));
   const widest = Math.max(1, ...scenario.runs.map((run) => (run.algorithm === null ? 0 : (run.scores.worstWindow ?? 0))));
@@ -58,26 +61,32 @@ export function comparison(scenario: Scenario): HTMLElement {
     return th;
   };
 
-  return scrolling(
-    `Runs of ${scenario.title}`,
+  const table = el(
+    "table",
+    { class: "comparison" },
+    el("caption", { class: "spoken" }, `Runs of ${scenario.title}. A head sorts by its column.`),
     el(
-      "table",
-      { class: "comparison" },
-      el("caption", { class: "spoken" }, `Runs of ${scenario.title}. A head sorts by its column.`),
+      "thead",
+      {},
       el(
-        "thead",
+        "tr",
         {},
-        el(
-          "tr",
-          {},
-          head("run", "Run", "algorithm, and whether its limit follows the forecast", (run) => format.runName(run), false, false),
-          head("status", "Status", "whether it met its expectations", (run) => run.status, false, false),
-          columns.map((column) => head(column.key, column.name, column.about, column.value, column.better === "high", true)),
-        ),
+        head("run", "Run", "algorithm, and whether its limit follows the forecast", (run) => format.runName(run), false, false),
+        head("status", "Status", "whether it met its expectations", (run) => WORDS[run.status], false, false),
+        columns.map((column) => head(column.key, column.name, column.about, column.value, column.better === "high", true)),
       ),
-      body,
     ),
+    body,
   );
+  return [scrolling(`Runs of ${scenario.title}`, table), remarks(scenario.runs)];
+}
+
+/** What would puzzle a reader of these figures, in the page itself: titles are neither printed nor reached by keyboard. */
+function remarks(runs: Run[]): Child {
+  const limited = runs.filter((run) => run.algorithm !== null);
+  const full = runs.some(({ scores }) => (scores.goodput ?? 0) >= FULL && (scores.targetErrorShare ?? 0) >= SOME);
+  const list = [limited.some(isMeant) && MEANT, full && "goodput can be full beside target errors: it is good answers over the smaller of the offered load and the target's capacity, and errors are what came on top"];
+  return list.map((remark) => remark && el("p", { class: "remark" }, `${format.sentence(remark)}.`));
 }
 
 function row(run: Run, columns: Column[], stars: Map<string, string | null>, widest: number): HTMLTableRowElement {
@@ -88,7 +97,7 @@ function row(run: Run, columns: Column[], stars: Map<string, string | null>, wid
     const worst = column.key === "worstWindow" && value !== null && run.algorithm !== null ? value : null;
     return el(
       "td",
-      { class: ["number", isBest && "best", worst !== null && "bar", worst !== null && isOver(worst) && "over"].filter(Boolean).join(" "), "--share": worst !== null && worst / widest, "--one": worst !== null && 1 / widest },
+      { class: ["number", isBest && "best", worst !== null && "bar", worst !== null && isOver(run) && "over"].filter(Boolean).join(" "), "--share": worst !== null && worst / widest, "--one": worst !== null && 1 / widest, title: worst !== null && isMeant(run) && format.sentence(MEANT) },
       isBest && el("span", { class: "star", title: "best of this column" }, "★", spoken(" best: ")),
       shown,
     );

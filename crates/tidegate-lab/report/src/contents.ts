@@ -4,7 +4,7 @@ import { el } from "./dom";
 export interface Section {
   anchor: string;
   name: string;
-  /** How many of its runs did not pass. */
+  /** How many of its runs are not as expected, or invalid. */
   bad?: number;
 }
 
@@ -15,7 +15,7 @@ export function contents(sections: Section[]): HTMLElement {
     el(
       "ul",
       {},
-      sections.map(({ anchor, name, bad = 0 }) => el("li", {}, el("a", { href: `#${anchor}` }, name), bad > 0 && el("span", { class: "count", title: `${bad} did not pass` }, String(bad)))),
+      sections.map(({ anchor, name, bad = 0 }) => el("li", {}, el("a", { href: `#${anchor}` }, name), bad > 0 && el("span", { class: "count", title: `${bad} not as expected, or invalid` }, String(bad)))),
     ),
   );
 }

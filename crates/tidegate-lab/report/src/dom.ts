@@ -49,7 +49,7 @@ export function foreign(text: string, most?: number): HTMLElement {
 export const spoken = (text: string): HTMLElement => el("span", { class: "spoken" }, text);
 
 /** Names and values, those that have one. */
-export function facts(list: [name: string, value: Child][]): HTMLElement {
+export function facts(list: [name: Child, value: Child][]): HTMLElement {
   return el("dl", { class: "facts" }, list.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
 

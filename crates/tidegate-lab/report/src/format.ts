@@ -5,58 +5,57 @@ export const UNKNOWN = "–";
 const SPACE = "\u00a0";
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const three = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
-const oneDigit = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const twoDigits = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/**
+ * Three digits, but none beyond thousandths; halves go up; no zeros that say nothing. It is the rule of the lab's own texts
+ * (`Figure::shown`): a figure must have the same digits wherever it stands.
+ */
+function digits(value: number): string {
+  const size = Math.abs(value);
+  const scale = size < 1 ? 1000 : size < 10 ? 100 : size < 100 ? 10 : 1;
+  return String((Math.sign(value) * Math.round(size * scale)) / scale);
+}
 
 const known = (format: (value: number) => string) => (value: Num): string => (value === null ? UNKNOWN : format(value));
 
-/** 1,234 and 12.3: as many digits as tell something. */
-export const count = known((value) => (Math.abs(value) >= 100 || Number.isInteger(value) ? whole : three).format(value));
+/** 97.1 of 100, 0.98 of 1 */
+export const figure = known(digits);
+
+/** 1,234 and 12.3 */
+export const count = known((value) => (Math.abs(value) >= 100 || Number.isInteger(value) ? whole.format(value) : digits(value)));
 
 /** 262 req/s */
 export const rate = known((value) => `${count(value)}${SPACE}req/s`);
 
-/** 12.3 % of 0.123. What is nearly nothing or nearly all does not become nothing or all. */
+/** 12.3 % of 0.123. What is nearly nothing does not become nothing. */
 export const percent = known((share) => {
-  const value = share * 100;
-  const rest = Math.min(Math.abs(value), Math.abs(100 - value));
-  const shown = rest === 0 ? whole.format(value) : rest >= 0.05 ? oneDigit.format(value) : rest >= 0.005 ? twoDigits.format(value) : value < 50 ? "<0.01" : ">99.99";
-  return `${shown}${SPACE}%`;
+  const shown = digits(share * 100);
+  return `${shown === "0" && share !== 0 ? "<0.001" : shown}${SPACE}%`;
 });
 
 /** What part of a whole something is: 12.3 % */
 export const share = (part: Num, whole: Num): string => percent(part === null || whole === null || whole === 0 ? null : part / whole);
 
 /** 5.2 ms of 0.0052 */
-export const duration = known((seconds) => {
-  const size = Math.abs(seconds);
-  if (size === 0) return `0${SPACE}s`;
-  if (size < 0.000_999_5) return `${three.format(seconds * 1e6)}${SPACE}µs`;
-  if (size < 0.999_5) return `${three.format(seconds * 1e3)}${SPACE}ms`;
-  return `${size < 1000 ? three.format(seconds) : whole.format(seconds)}${SPACE}s`;
-});
+export const duration = known((seconds) => (Math.abs(seconds) < 1 ? `${digits(seconds * 1e3)}${SPACE}ms` : `${digits(seconds)}${SPACE}s`));
+
+/** 141 µs: what a request costs is too little for milliseconds. */
+export const cost = known((seconds) => (seconds !== 0 && Math.abs(seconds) < 1e-3 ? `${digits(seconds * 1e6)}${SPACE}µs` : duration(seconds)));
 
 /** 1.98× */
-export const times = known((value) => `${twoDigits.format(value)}×`);
-
-/** 97.1 of 100 */
-export const score = known((value) => oneDigit.format(value));
-
-/** 0.98 of 1 */
-export const ratio = known((value) => twoDigits.format(value));
+export const times = known((value) => `${digits(value)}×`);
 
 /** 24 GiB */
 export const bytes = known((value) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, value)) / 10)));
-  return `${three.format(value / 1024 ** power)}${SPACE}${units[power]}`;
+  return `${digits(value / 1024 ** power)}${SPACE}${units[power]}`;
 });
 
 /** A moment of a run: 42 s in short ones, 12:05 in long ones. */
 export function moment(seconds: Num, longest: number): string {
   if (seconds === null) return UNKNOWN;
-  if (longest <= 180) return `${three.format(seconds)}${SPACE}s`;
+  if (longest <= 180) return `${digits(seconds)}${SPACE}s`;
   const sign = seconds < 0 ? "-" : "";
   const all = Math.round(Math.abs(seconds));
   const [h, m, s] = [Math.floor(all / 3600), Math.floor(all / 60) % 60, all % 60];

@@ -9,7 +9,7 @@ const TRAFFIC = [
   line("admitted", "admitted", [], { width: 4 }),
   line("good", "good answers", [4, 4], { width: 1.5 }),
   line("refused", "refused", [2, 2]),
-  line("limit", "limit", [10, 4], { stepped: true, width: 1.5 }),
+  line("limit", "limit", [10, 4], { width: 1.5 }),
   line("forecast", "forecast", [1, 3], { width: 2 }),
 ];
 const LATENCY = [line("p50", "p50"), line("p95", "p95", [7, 3]), line("p99", "p99", [2, 2])];
@@ -17,22 +17,24 @@ const TARGET = [line("busy", "busy workers"), line("queue", "waiting", [5, 3]), 
 
 /** Latencies that span more than this factor can't be read on a linear axis. */
 const WIDE = 30;
-/** Runs longer than this have their moments in minutes; ticks are to be where those are round. */
-const MINUTES = 180;
+/** Seconds between ticks: values are of whole seconds, and moments of long runs are round in minutes. */
+const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400];
 
 export function timeline(run: Run, scenario: Scenario): Timeline {
   const { step, length, of } = run.series;
   const longest = Math.max(scenario.duration ?? 0, length * step);
+  const stops = scenario.duration !== null && scenario.duration > (length - 1) * step ? scenario.duration : Infinity;
   const moment = (seconds: number) => format.moment(seconds, longest);
   return {
     start: 0,
     step,
     length,
+    end: Math.min(length * step, stops),
     longest,
     of,
     plots: plots(run),
     moment,
-    axis: { values: (_u, splits) => splits.map(moment), size: 26, ...(longest > MINUTES && { incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400] }) },
+    axis: { values: (_u, splits) => splits.map(moment), size: 26, incrs: TICKS },
     right: 16,
     faults: scenario.faults,
     events: run.events,
@@ -49,7 +51,7 @@ function plots(run: Run): Plot[] {
   return [
     { key: "traffic", title: "Traffic", unit: "requests per second", height: 250, show: format.count, lines: measured(TRAFFIC), band },
     { key: "latency", title: "Latency", unit: "from when a request was due", height: 170, show: format.duration, lines: latency, logarithmic: spansWide(run, latency) },
-    { key: "target", title: "Target", unit: barAxis ? "workers and requests; errors at the right" : "workers and requests", height: 170, show: format.count, lines: measured(TARGET), barAxis },
+    { key: "target", title: "Target", unit: barAxis ? "workers and requests; errors at the right" : "workers and requests", height: 170, show: format.count, lines: measured(TARGET), isWhole: true, barAxis },
   ];
 }
 

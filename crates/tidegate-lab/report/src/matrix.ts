@@ -2,7 +2,7 @@
 import type { Report, Run } from "./data";
 import { el, scrolling, spoken, type Child } from "./dom";
 import * as format from "./format";
-import { sign } from "./status";
+import { sign, WORDS } from "./status";
 
 /** The algorithms of a report in the order of their first run, the baseline last. */
 export function algorithms(report: Report): (string | null)[] {
@@ -50,11 +50,11 @@ function link(run: Run, scenario: string): Child {
       href: `#${run.anchor}`,
       class: `cell ${run.status}`,
       "data-run": run.id,
-      title: `${scenario}: ${format.runName(run)}, ${run.status}`,
+      title: `${scenario}: ${format.runName(run)}, ${WORDS[run.status]}`,
       "--share": share,
     },
     sign(run.status),
-    el("span", { class: "score" }, run.status === "skipped" && protection === null ? "skipped" : format.score(protection)),
-    spoken(`, ${run.status}`),
+    el("span", { class: "score" }, run.status === "skipped" && protection === null ? WORDS.skipped : format.figure(protection)),
+    spoken(`, ${WORDS[run.status]}`),
   );
 }

@@ -4,16 +4,20 @@ import { STATUSES } from "./data";
 import { COLUMNS } from "./comparison";
 import { el } from "./dom";
 import * as format from "./format";
+import { COST } from "./run";
 import { badge, MEANING } from "./status";
+import { MEANT } from "./windows";
 
 const MORE: [name: string, about: string][] = [
   ["Adaptation", "off: the operator's limit stands; on: the limit follows a forecast and what the target bears"],
   ["No limit", "the baseline: the same load without any limit, to see what the target suffers"],
-  ["Fairness", "how evenly honest clients were served; 1 is evenly"],
+  ["Fairness", "how evenly honest clients were served; 100 % is evenly"],
+  ["Worst window above 1×", MEANT],
   ["Stability at the peak", "how steady the goodput stays while the peak lasts; 1 is steady"],
   ["Refused in the outage", "share refused while Redis was away"],
   ["Limiting again after", "time from Redis' return until the limit holds again"],
   ["Latency", "from when a request was due, not from when it was sent, so that a late generator hides nothing"],
+  ["CPU per request", COST],
   ["Peaks", "what the adaptation did at each: the limit before and during it, what was forecast and what came, and what the target felt"],
 ];
 

@@ -4,8 +4,11 @@ import type { Peak, Run, Scenario } from "./data";
 import { el, facts, scrolling, spoken, table, type Child } from "./dom";
 import * as format from "./format";
 import { timeline } from "./lines";
-import { badge, sign } from "./status";
+import { badge, sign, WORDS } from "./status";
 import { why } from "./verdict";
+
+/** Why a gateway at rest seems dear. */
+export const COST = "at this run's load: what a gateway does in any case, such as looking at the clock and being asked for its metrics, is spread over the requests. At low load that is most of it, so it does not tell what a request costs at full load";
 
 export interface RunView {
   element: HTMLElement;
@@ -22,7 +25,7 @@ export function runView(run: Run, scenario: Scenario, view: View): RunView {
     { class: `run ${run.status}`, "data-run": run.id },
     heading,
     run.numbers && el("p", { class: "lead" }, run.numbers),
-    run.status !== "passed" && el("p", { class: `reason ${run.status}` }, sign(run.status), el("span", {}, el("strong", {}, `${format.sentence(run.status)}: `), why(run))),
+    run.status !== "passed" && el("p", { class: `reason ${run.status}` }, sign(run.status), el("span", {}, el("strong", {}, `${format.sentence(WORDS[run.status])}: `), why(run))),
     run.status !== "skipped" && [expectations(run), figures(run)],
     run.notes.length > 0 && el("ul", { class: "notes", "aria-label": "Notes" }, run.notes.map((note) => el("li", {}, note))),
     run.status === "skipped" && run.series.length === 0 ? null : drawing.element,
@@ -48,7 +51,7 @@ function expectations(run: Run): Child {
 function figures(run: Run): HTMLElement {
   const { totals, scores, gateway } = run;
   const { latency } = scores;
-  const group = (title: string, list: [string, string][]) => {
+  const group = (title: string, list: [name: Child, value: string][]) => {
     const known = list.filter(([, value]) => value !== format.UNKNOWN);
     return known.length > 0 && el("section", {}, el("h4", {}, title), facts(known));
   };
@@ -73,10 +76,10 @@ function figures(run: Run): HTMLElement {
       ["max", format.duration(latency.max)],
     ]),
     group("Scores", [
-      ["protection", format.score(scores.protection)],
+      ["protection", format.figure(scores.protection)],
       ["worst window", format.times(scores.worstWindow)],
-      ["fairness", format.ratio(scores.fairness)],
-      ["stability at the peak", format.ratio(scores.peakStability)],
+      ["fairness", format.percent(scores.fairness)],
+      ["stability at the peak", format.figure(scores.peakStability)],
       ["recovery", format.duration(scores.recoverySeconds)],
       ["refused in the outage", format.percent(scores.refusedInOutage)],
       ["limiting again after", format.duration(scores.limitingBackSeconds)],
@@ -84,7 +87,7 @@ function figures(run: Run): HTMLElement {
     gateway &&
       group("Gateway", [
         ["CPU", format.duration(gateway.cpuSeconds)],
-        ["CPU per request", format.duration(gateway.cpuPerRequest)],
+        [el("span", { class: "hinted", title: format.sentence(COST) }, "CPU per request"), format.cost(gateway.cpuPerRequest)],
         ["refusal p99", format.duration(gateway.refusalP99)],
       ]),
   );

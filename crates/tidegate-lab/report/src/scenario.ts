@@ -1,11 +1,12 @@
 /** A scenario: what it is, its runs compared, and one of them in full. */
 import type { View } from "./charts";
 import { comparison } from "./comparison";
-import type { Run, Scenario } from "./data";
+import type { Run, Scenario, Status } from "./data";
 import { el, facts, type Child } from "./dom";
 import * as format from "./format";
+import { inWords } from "./load";
 import { runView, type RunView } from "./run";
-import { sign } from "./status";
+import { sign, WORDS } from "./status";
 
 export interface ScenarioView {
   element: HTMLElement;
@@ -40,7 +41,7 @@ export function scenarioView(scenario: Scenario): ScenarioView {
   };
   const pick = (run: Run) => {
     choose(run, false);
-    said.textContent = `${format.runName(run)}: ${run.status}`;
+    said.textContent = `${format.runName(run)}: ${WORDS[run.status]}`;
     history.replaceState(null, "", `#${run.anchor}`);
   };
 
@@ -56,11 +57,17 @@ export function scenarioView(scenario: Scenario): ScenarioView {
     element,
     choose,
     start() {
-      const first = ["failed", "invalid"].map((status) => scenario.runs.find((run) => run.status === status)).find(Boolean);
-      const run = first ?? scenario.runs.find((one) => one.status === "passed") ?? scenario.runs[0];
+      const run = mostTelling(scenario.runs);
       if (run) choose(run, false);
     },
   };
+}
+
+/** What is not as it should be comes first, then what a limit does: the baseline only shows what happens without one. */
+function mostTelling(runs: Run[]): Run | undefined {
+  const of = (status: Status) => runs.filter((run) => run.status === status);
+  const passed = of("passed");
+  return of("failed")[0] ?? of("invalid")[0] ?? passed.find((run) => run.algorithm !== null) ?? passed[0] ?? runs[0];
 }
 
 function about(scenario: Scenario): [string, Child][] {
@@ -73,7 +80,7 @@ function about(scenario: Scenario): [string, Child][] {
   const client = (one: Scenario["clients"][number]) =>
     [`${one.count === null ? "" : `${format.count(one.count)} `}${one.name}`, one.class && one.class !== one.name && `(${one.class})`, one.share !== null && `${format.percent(one.share)} of the load`].filter(Boolean).join(" ");
   return [
-    ["Load", scenario.load],
+    ["Load", inWords(scenario.load)],
     ["Clients", clients.length > 0 && clients.map(client).join("; ")],
     ["Limit", limitText],
     ["Target", [scenario.target, scenario.capacity !== null && `bears ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],
@@ -89,7 +96,7 @@ function picker(scenario: Scenario, buttons: Map<Run, HTMLButtonElement>, pick: 
   const button = (run: Run, twins: Run[]) => {
     const twin = twins.filter((one) => one.adaptation === run.adaptation).length > 1 && run.numbers;
     const label = [run.algorithm === null ? "baseline" : run.adaptation ? "on" : "off", twin].filter(Boolean).join(", ");
-    const element = el("button", { type: "button", class: run.status, "aria-pressed": "false", "aria-label": `${format.runName(run)}, ${run.status}`, "data-run": run.id, onclick: () => pick(run) }, sign(run.status), label);
+    const element = el("button", { type: "button", class: run.status, "aria-pressed": "false", "aria-label": `${format.runName(run)}, ${WORDS[run.status]}`, "data-run": run.id, onclick: () => pick(run) }, sign(run.status), label);
     buttons.set(run, element);
     return element;
   };

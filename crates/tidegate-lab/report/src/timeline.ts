@@ -8,6 +8,8 @@ export interface Timeline {
   start: number;
   step: number;
   length: number;
+  /** Where the last step ends: a run may stop within it. */
+  end: number;
   /** How long all of it takes, also where no step was recorded. */
   longest: number;
   /** Values by the names that lines have; those that are not known are null. */
@@ -32,6 +34,8 @@ export interface Plot {
   show: (value: Num) => string;
   lines: Line[];
   logarithmic?: boolean;
+  /** Whether it counts things of which there is no half. */
+  isWhole?: boolean;
   /** Whether it needs an axis at the right, for bars. */
   barAxis?: boolean;
   band?: Band | null;
@@ -57,8 +61,6 @@ export interface Line {
   color: string;
   dash: number[];
   width: number;
-  /** Holds its value until the next, instead of going there. */
-  stepped?: boolean;
   /** Bars with an axis of their own at the right. */
   bars?: boolean;
   fill?: string;

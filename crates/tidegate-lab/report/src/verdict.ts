@@ -3,7 +3,7 @@ import type { Report, Run, Scenario, Status } from "./data";
 import { el, facts, type Child } from "./dom";
 import * as format from "./format";
 import { masthead } from "./masthead";
-import { badge, MEANING, sign } from "./status";
+import { badge, MEANING, sign, WORDS } from "./status";
 
 const KINDS: Record<string, string> = {
   simulated: "simulated time: the same seed gives the same figures",
@@ -33,21 +33,23 @@ export function header(report: Report): HTMLElement {
   );
 }
 
-/** "Not passed: 1 of 52 runs failed and 1 is invalid; 50 passed." */
+/** "Not passed: 1 of 52 runs is not as expected and 1 is invalid; 49 are as expected, 1 was not run." */
 export function sentence({ verdict }: Report): string {
   const { counts, runs } = verdict;
   if (runs === 0) return verdict.passed ? "Passed, but nothing was run." : "Not passed: nothing was run.";
-  const skipped = counts.skipped > 0 ? `, ${format.count(counts.skipped)} ${counts.skipped === 1 ? "was" : "were"} skipped` : "";
+  const skipped = counts.skipped > 0 ? `, ${format.count(counts.skipped)} ${counts.skipped === 1 ? "was" : "were"} not run` : "";
   if (verdict.passed && counts.failed + counts.invalid === 0) {
     const ran = counts.skipped > 0 ? `all ${format.plural(runs - counts.skipped, "run")} that ran` : runs === 1 ? "the one run" : `all ${format.count(runs)} runs`;
     return `Passed: ${ran} met every expectation${skipped}.`;
   }
   const of = ` of ${format.plural(runs, "run")}`;
-  const failed = counts.failed > 0 ? `${format.count(counts.failed)}${of} failed` : "";
-  const invalid = counts.invalid > 0 ? `${format.count(counts.invalid)}${failed ? "" : of} ${counts.invalid === 1 ? "is" : "are"} invalid` : "";
+  const failed = counts.failed > 0 ? `${format.count(counts.failed)}${of} ${are(counts.failed)} ${WORDS.failed}` : "";
+  const invalid = counts.invalid > 0 ? `${format.count(counts.invalid)}${failed ? "" : of} ${are(counts.invalid)} ${WORDS.invalid}` : "";
   const bad = [failed, invalid].filter(Boolean).join(" and ") || `not all${of} were done`;
-  return `${verdict.passed ? "Passed" : "Not passed"}: ${bad}; ${format.count(counts.passed)} passed${skipped}.`;
+  return `${verdict.passed ? "Passed" : "Not passed"}: ${bad}; ${format.count(counts.passed)} ${are(counts.passed)} ${WORDS.passed}${skipped}.`;
 }
+
+const are = (runs: number): string => (runs === 1 ? "is" : "are");
 
 function troubles(report: Report): Child {
   const order: Status[] = ["failed", "invalid", "skipped"];
@@ -58,9 +60,9 @@ function troubles(report: Report): Child {
   const rest = items.length > LISTED + 2 ? items.splice(LISTED) : [];
   return el(
     "nav",
-    { "aria-label": "Runs that did not pass", class: "troubles" },
+    { "aria-label": "Runs to look at", class: "troubles" },
     el("ul", {}, items),
-    rest.length > 0 && el("details", {}, el("summary", {}, `${format.plural(rest.length, "more run")} that did not pass`), el("ul", {}, rest)),
+    rest.length > 0 && el("details", {}, el("summary", {}, `${format.plural(rest.length, "more run")} to look at`), el("ul", {}, rest)),
   );
 }
 

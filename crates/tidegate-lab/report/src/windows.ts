@@ -9,7 +9,13 @@ import { algorithms } from "./matrix";
 
 /** What a limit is over by no more than rounding. */
 const EXACT = 1.005;
-export const isOver = (worst: number): boolean => worst > EXACT;
+const isAbove = ({ scores }: Run): boolean => scores.worstWindow !== null && scores.worstWindow > EXACT;
+
+/** Whether a run's worst window is above the limit as it is meant to be, for nothing in it was over-admitted. */
+export const isMeant = (run: Run): boolean => isAbove(run) && run.scores.overAdmitted === 0;
+export const isOver = (run: Run): boolean => isAbove(run) && !isMeant(run);
+
+export const MEANT = "a worst window above 1× is no fault where nothing was over-admitted: a bucket's burst is meant to come on top of its rate, and a limit that adapts may change within a window";
 
 interface Mark {
   scenario: Scenario;
@@ -49,25 +55,27 @@ export function windows(report: Report): HTMLElement | null {
         el("tbody", {}, rows),
       ),
     ),
+    marks.some(({ run }) => isMeant(run)) && el("p", { class: "remark" }, `${format.sentence(MEANT)}.`),
   );
 }
 
 function row(name: string | null, marks: Mark[], scenarios: Scenario[], end: number): HTMLElement {
   const worst = marks.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst ? mark : most), null);
-  const over = worst !== null && name !== null && isOver(worst.worst);
+  const over = name !== null && marks.some(({ run }) => isOver(run));
+  const meant = worst !== null && isMeant(worst.run);
   return el(
     "tr",
     { class: name === null && "baseline" },
     el("th", { scope: "row" }, format.algorithm(name)),
     el("td", { class: "axis", "aria-hidden": "true" }, strip(marks, scenarios, end)),
-    el("td", { class: `number ${over ? "over" : ""}` }, worst === null ? format.UNKNOWN : format.times(worst.worst)),
+    el("td", { class: `number ${over && !meant ? "over" : ""}`, title: meant && format.sentence(MEANT) }, worst === null ? format.UNKNOWN : format.times(worst.worst)),
     el(
       "td",
       { class: "where" },
       worst === null
         ? ""
         : name !== null && !over
-          ? "never over the limit"
+          ? meant ? "nothing over-admitted" : "never over the limit"
           : el("a", { href: `#${worst.run.anchor}` }, name === null ? worst.scenario.name : `${worst.scenario.name}, adaptation ${worst.run.adaptation ? "on" : "off"}`),
     ),
   );
@@ -83,7 +91,7 @@ function strip(marks: Mark[], scenarios: Scenario[], end: number): SVGElement {
   const y = (mark: Mark) => (mark.run.adaptation ? 22 : 8) + 6 * (scenarios.length > 1 ? scenarios.indexOf(mark.scenario) / (scenarios.length - 1) - 0.5 : 0);
   const dots = marks.map((mark) => {
     const place = svg("svg", { x: percent(Math.min(mark.worst, end)), y: mark.run.algorithm === null ? y(mark) + 7 : y(mark), overflow: "visible" });
-    place.append(mark.worst > end ? svg("path", { d: "M-9-4 0 0-9 4Z", class: "beyond" }) : dot(mark.run.adaptation, isOver(mark.worst)));
+    place.append(mark.worst > end ? svg("path", { d: "M-9-4 0 0-9 4Z", class: "beyond" }) : dot(mark.run.adaptation, isOver(mark.run)));
     return place;
   });
   return svg("svg", { class: "strip", height, width: "100%" }, ...lines, ...dots);

@@ -12,6 +12,7 @@ import { all, assertHarmless, assertShows, assertSound, dataOf, EVIL, page, repl
 const path = process.env.REPORT ? resolve(process.env.REPORT) : page("sample.html", sample());
 const report = dataOf(path);
 const runs = report.scenarios.flatMap((scenario) => scenario.runs.map((run) => ({ scenario, run })));
+const WORDS = { passed: "as expected", failed: "not as expected", invalid: "invalid", skipped: "not run" };
 const drawn = runs.filter(({ run }) => (run.series?.offered ?? []).filter((value) => value !== null).length > 2);
 
 /** Goes to a run by its cell in the matrix and gives the part of the page that shows it. */
@@ -46,26 +47,44 @@ describe("the report", () => {
 
   test("has a cell with score and status for every run", () =>
     visit(path, {}, async (page) => {
-      const cells = new Map((await all(page, ".matrix a[data-run]", (cell) => [cell.dataset.run, [cell.querySelector(".score").textContent, cell.className]])));
+      const cells = new Map((await all(page, ".matrix a[data-run]", (cell) => [cell.dataset.run, [cell.querySelector(".score").textContent, cell.className, cell.title]])));
       assert.equal(cells.size, runs.length);
       for (const { run } of runs) {
-        const [score, look] = cells.get(run.id);
+        const [score, look, title] = cells.get(run.id);
         assert.ok(look.includes(run.status), run.id);
+        assert.ok(title.endsWith(`, ${WORDS[run.status]}`), title);
         if (run.status !== "skipped") assertShows(score, run.scores?.protection, run.id);
+      }
+    }));
+
+  test("has the same digits for a figure wherever it stands: what the lab wrote beside an expectation, and the tables", () =>
+    visit(path, {}, async (page) => {
+      const COLUMN = { refused: "refusedShare", refused_honest: "refusedHonest", refused_attackers: "refusedAttackers", goodput: "goodput", worst_window: "worstWindow", over_admitted: "overAdmitted", under_admitted: "underAdmitted", target_errors: "targetErrorShare", p95: "p95", recovery: "recoverySeconds", protection: "protection" };
+      const keys = await page.locator("section.scenario").evaluateAll((list) => list.map((one) => [...one.querySelectorAll(".comparison thead th")].map((head) => head.dataset.key)));
+      const cells = new Map(await all(page, ".comparison tbody tr", (row) => [row.dataset.run, [...row.children].map((cell) => cell.lastChild?.textContent.replace("\u00a0", " ").replace("×", ""))]));
+      for (const [i, scenario] of report.scenarios.entries()) {
+        for (const run of scenario.runs) {
+          for (const { text, value } of run.expectations ?? []) {
+            const place = keys[i].indexOf(COLUMN[text.split(" ")[0]]);
+            if (value && place > 0) assert.equal(cells.get(run.id)[place], value, `${run.id}: ${text}`);
+          }
+        }
       }
     }));
 
   test("shows the values of the second under the pointer, in all charts", { skip: drawn.length === 0 }, () =>
     visit(path, {}, async (page) => {
-      const { run } = drawn.find(({ run: one }) => one.status === "failed") ?? drawn[0];
+      const { scenario, run } = drawn.find(({ run: one }) => one.status === "failed") ?? drawn[0];
       const shown = await openRun(page, run.id);
       const plot = shown.locator("[data-chart=traffic] .u-over");
       await plot.scrollIntoViewIfNeeded();
       const box = await plot.boundingBox();
-      for (const share of [0.25, 0.6]) {
-        await page.mouse.move(box.x + box.width * share, box.y + box.height / 2);
+      const { step, offered } = run.series;
+      const steps = Math.min(offered.length, scenario.duration / step);
+      for (const place of [0.25, 0.75, 2.25, 2.75, Math.floor(steps / 2) + 0.5, steps - 0.1]) {
+        await page.mouse.move(box.x + (box.width * place) / steps, box.y + box.height / 2);
         const index = Number(await shown.locator(".cursor input").inputValue());
-        assert.ok(Math.abs(index - share * (run.series.offered.length - 1)) <= 1, `index ${index} at ${share}`);
+        assert.equal(index, Math.floor(place), `at ${place} of ${steps} steps`);
         const values = await shown.locator(".legend .value").evaluateAll((list) => list.map((one) => [one.dataset.series, one.textContent]));
         assert.ok(values.length >= 3);
         for (const [name, text] of values) assertShows(text, run.series[name][index], `${name}[${index}]`);
@@ -98,7 +117,7 @@ describe("the report", () => {
       assert.equal(Number(await slider.inputValue()), middle);
       assert.ok(await shown.getByRole("button", { name: "Show all" }).isHidden());
       const lines = await shown.locator(".u-cursor-x").evaluateAll((list) => list.map((one) => one.getBoundingClientRect().x));
-      for (const x of lines) assert.ok(Math.abs(x - box.x - box.width / 2) < box.width * 0.03 + 2, `${x} in ${box.x} + ${box.width}`);
+      for (const x of lines) assert.ok(Math.abs(x - box.x - (box.width * (middle + 0.5)) / run.series.offered.length) < 3, `${x} in ${box.x} + ${box.width}`);
     }));
 
   test("can be read by keyboard: the slider moves through the seconds and tells them", { skip: drawn.length === 0 }, () =>
@@ -135,6 +154,37 @@ describe("the report", () => {
       }
     }));
 
+  test("shows first what is not as it should be, then what a limit does", () =>
+    visit(path, {}, async (page) => {
+      const shown = await all(page, "article.run", (one) => one.dataset.run);
+      const first = report.scenarios.filter((scenario) => scenario.runs.length > 0).map((scenario) => {
+        const rank = (run) => ["failed", "invalid", "passed", "skipped"].indexOf(run.status) * 2 + Number(run.algorithm === null && run.status === "passed");
+        return [...scenario.runs].sort((a, b) => rank(a) - rank(b))[0].id;
+      });
+      assert.deepEqual(shown, first);
+    }));
+
+  test("says of a run whether it is as expected: a baseline that suffers did not pass anything", () =>
+    visit(path, {}, async (page) => {
+      const badges = new Map(await all(page, ".comparison tbody tr", (row) => [row.dataset.run, row.querySelector(".badge").textContent]));
+      for (const { run } of runs) assert.equal(badges.get(run.id), WORDS[run.status]);
+      assert.doesNotMatch((await says(page)).replace(/^.*(Passed|Not passed):/m, ""), /\b(passed|skipped)\b/i);
+    }));
+
+  test("has whole tables on paper, with the words of a status", { skip: runs.length === 0 }, () =>
+    visit(path, { viewport: { width: 703, height: 900 } }, async (page) => {
+      await page.emulateMedia({ media: "print" });
+      assert.ok((await page.locator(".comparison .badge span").first().boundingBox()).width > 10);
+      for (const right of await all(page, ".comparison, .peaks table", (table) => table.getBoundingClientRect().right)) assert.ok(right <= 704, String(right));
+    }));
+
+  for (const width of [1400, 1100, 920]) {
+    test(`has its runs side by side without scrolling, ${width} pixels wide`, () =>
+      visit(path, { viewport: { width, height: 900 } }, async (page) => {
+        for (const beyond of await all(page, ".comparison", (table) => table.parentElement.scrollWidth - table.parentElement.clientWidth)) assert.equal(beyond, 0);
+      }));
+  }
+
   test("leads from the verdict to a run that did not pass with one click", { skip: runs.every(({ run }) => run.status === "passed") }, () =>
     visit(path, {}, async (page) => {
       for (const status of ["failed", "invalid", "skipped"]) {
@@ -148,7 +198,7 @@ describe("the report", () => {
         const shown = page.locator("article.run").and(page.locator(`[data-run=${JSON.stringify(id)}]`));
         const top = (await shown.boundingBox()).y;
         assert.ok(top >= 0 && top < 450, `${id} is at ${top}`);
-        assert.ok((await shown.locator(".badge").first().innerText()).includes(status));
+        assert.equal(await shown.locator(".badge").first().innerText(), WORDS[status]);
         const { run } = runs.find((one) => one.run.id === id);
         if (run.reason) assert.ok((await shown.innerText()).includes(run.reason));
         assert.equal(await page.evaluate(() => document.activeElement.tagName), "H3");
@@ -180,6 +230,50 @@ describe("whatever the data are", () => {
     });
   });
 
+  test("halves go up, and no digit stands where it says nothing", () => {
+    const data = sample();
+    const run = data.scenarios[0].runs.find((one) => one.id === "normal/token/off");
+    Object.assign(run.scores, { protection: 80.85, goodput: 1, refusedShare: 0.070455, refusedHonest: 0.1915, overAdmitted: 0.000781, underAdmitted: 0.000001, worstWindow: 1.195, fairness: 0.999843, recoverySeconds: 0 });
+    run.scores.latency.p95 = 0.2758;
+    Object.assign(run.gateway, { cpuPerRequest: 0.0001409, refusalP99: 0.000216 });
+    return visit(page("halves.html", data), {}, async (tab) => {
+      const row = await all(tab, ".comparison tbody tr", (one) => [one.dataset.run, Object.fromEntries([...one.children].map((cell, i) => [one.closest("table").rows[0].cells[i].dataset.key, cell.lastChild?.textContent.replace("\u00a0", " ")]))]);
+      const { run: _name, status: _status, ...shown } = new Map(row).get(run.id);
+      assert.deepEqual(shown, { protection: "80.9", worstWindow: "1.2×", goodput: "100 %", refusedShare: "7.05 %", refusedHonest: "19.2 %", overAdmitted: "0.078 %", underAdmitted: "<0.001 %", p95: "276 ms", targetErrorShare: "0 %", recoverySeconds: "0 ms" });
+      const text = (await (await openRun(tab, run.id)).locator(".figures").innerText()).replaceAll("\u00a0", " ");
+      for (const part of [/fairness\s+100 %/, /protection\s+80.9/, /CPU per request\s+141 µs/, /refusal p99\s+0.216 ms/]) assert.match(text, part);
+    });
+  });
+
+  test("a bucket's burst is no warning: above the limit counts what was over-admitted, and the page says why", () => {
+    const data = sample();
+    data.scenarios = data.scenarios.slice(0, 1);
+    for (const run of data.scenarios[0].runs) Object.assign(run.scores, { worstWindow: 1.193333, overAdmitted: run.algorithm === "fixed" ? 0.02 : 0 });
+    return visit(page("burst.html", data), {}, async (tab) => {
+      const orange = new Map(await all(tab, ".comparison td.bar", (cell) => [cell.closest("tr").dataset.run, [cell.classList.contains("over"), cell.title]]));
+      const [isOver, hint] = orange.get("normal/token/off");
+      assert.ok(!isOver && /burst is meant to come on top/.test(hint), hint);
+      assert.deepEqual(orange.get("normal/fixed/off"), [true, ""]);
+      const rows = new Map(await all(tab, ".windows tbody tr", (row) => [row.cells[0].textContent, [row.cells[2].classList.contains("over"), row.cells[3].textContent, row.querySelectorAll("circle.over").length]]));
+      assert.deepEqual(rows.get("Token bucket"), [false, "nothing over-admitted", 0]);
+      assert.deepEqual(rows.get("Fixed window"), [true, "normal, adaptation off", 2]);
+      for (const part of [".scenario .remark", "#windows ~ .remark"]) assert.match(await tab.locator(part).innerText(), /burst is meant to come on top/);
+    });
+  });
+
+  test("figures that puzzle have a hint: a full goodput beside errors, what a request costs at rest", () => {
+    const data = sample();
+    Object.assign(data.scenarios[0].runs[0].scores, { goodput: 1, targetErrorShare: 0.1915 });
+    return visit(page("hints.html", data), {}, async (tab) => {
+      assert.match(await tab.locator("th[data-key=goodput] button").first().getAttribute("title"), /what the target bears, whichever is less/);
+      assert.match(await tab.locator(".scenario").first().locator(".remark").innerText(), /smaller of the offered load and the target's capacity/);
+      assert.equal(await tab.locator(".scenario").last().locator(".remark", { hasText: "Goodput" }).count(), 0);
+      const cost = (await openRun(tab, "normal/token/off")).getByText("CPU per request");
+      assert.match(await cost.getAttribute("title"), /low load/);
+      assert.match(await tab.locator("#reading ~ .terms").first().innerText(), /CPU per request\s+At this run's load/);
+    });
+  });
+
   test("a report without scenarios is one", () =>
     visit(page("empty.html", { ...sample(), scenarios: [], verdict: { passed: true, runs: 0, passedRuns: 0, failedRuns: 0, invalidRuns: 0, skippedRuns: 0, interrupted: true } }), {}, async (tab) => {
       const text = await says(tab);
@@ -194,7 +288,7 @@ describe("whatever the data are", () => {
       assertSound(text);
       assert.doesNotMatch(text, /\bnull\b/);
       assert.equal(await tab.locator("section.scenario").count(), 4);
-      for (const shown of await all(tab, ".matrix .score, .peaks td.number")) assert.match(shown, /^(–|skipped)$/);
+      for (const shown of await all(tab, ".matrix .score, .peaks td.number")) assert.match(shown, /^(–|not run)$/);
     }));
 
   test("a run of which little is known has dashes beside the others' numbers", () => {
@@ -222,8 +316,72 @@ describe("whatever the data are", () => {
     });
   });
 
+  test("a load is told in words, and one of another kind as the lab wrote it", () => {
+    const loads = [
+      ["constant: rps 500", "steady 500/s"],
+      ["poisson: averageRps 12.5", "12.5/s on average, at random times"],
+      ["burst: baseRps 100, spikeDuration 2, spikePeriod 6, spikeRps 350", "bursts: 100/s, and 350/s in the last 2 s of every 6 s"],
+      ["sinusoidal: maxRps 170, minRps 110, period 6", "a wave between 110/s and 170/s, every 6 s"],
+      ["ddos: maxIdleTime 8, maxRps 1000, maxSpikeDuration 5, minIdleTime 2, minRps 0", "random attacks: up to 1,000/s for at most 5 s, after 2 s to 8 s at 0/s"],
+      ["ramp: fromRps 10, toRps 200", "a ramp from 10/s to 200/s"],
+      ['steps: steps [{"duration":4,"rps":100},{"duration":2,"rps":350}]', "steps: 4 s at 100/s, 2 s at 350/s"],
+      ['steps: steps [{"duration":4,"rps":100},{"rps":20.5}]', "steps: 4 s at 100/s, then 20.5/s"],
+      ["trace: rates [1,2,3], scale 2, step 10", "as recorded: 3 rates of 10 s each, times 2"],
+      ["trace: timestamps [0,0.5]", "as recorded: 2 requests"],
+      ["0.4 s of constant: rps 5; then 20 s of burst: baseRps 5, spikeDuration 0.8, spikePeriod 4, spikeRps 700", "0.4 s of steady 5/s; then 20 s of bursts: 5/s, and 700/s in the last 0.8 s of every 4 s"],
+      ["constant: 60 req/s of people", "constant: 60 req/s of people"],
+      ["lunar: phase 3", "lunar: phase 3"],
+    ];
+    return visit(page("loads.html", { format: "tidegate-lab-report/1", scenarios: loads.map(([load], i) => ({ name: `load ${i}`, load, runs: [] })) }), {}, async (tab) => {
+      const shown = await all(tab, ".scenario .facts div:first-child dd", (one) => one.textContent.replaceAll("\u00a0", " "));
+      assert.deepEqual(shown, loads.map(([, words]) => words));
+    });
+  });
+
   test("a report of another format says so", () =>
     visit(page("other.html", { ...sample(), format: "tidegate-lab-report/9" }), {}, async (tab) => assert.match(await says(tab), /tidegate-lab-report\/9/)));
+
+  /** A run of six seconds, of which only these series were measured. */
+  const short = (series) => {
+    const run = { id: "short", algorithm: "token", status: "passed", scores: { latency: {} }, totals: {}, series: { step: 1, ...series } };
+    return { format: "tidegate-lab-report/1", scenarios: [{ name: "short", duration: 6, runs: [run] }] };
+  };
+
+  test("what was measured in a second is flat there, and the last second is as wide as the others", () =>
+    visit(page("flat.html", short({ busy: [4, 1, 3, null, 2, 4] })), {}, async (tab) => {
+      const heights = await tab.locator("[data-chart=target] canvas").evaluate((canvas) => {
+        const over = canvas.parentElement.querySelector(".u-over").getBoundingClientRect();
+        const [left, top] = [over.x - canvas.getBoundingClientRect().x, over.y - canvas.getBoundingClientRect().y].map(Math.round);
+        const [width, height] = [over.width, over.height].map(Math.round);
+        const { data } = canvas.getContext("2d").getImageData(left, top, width, height);
+        // Lines are the only thing that is blue: the grid is grey.
+        const isBlue = (x, y) => data[4 * (y * width + x) + 2] > data[4 * (y * width + x)] + 60;
+        const column = (x) => Array.from({ length: height }, (_, y) => y).filter((y) => isBlue(x, y)).join();
+        const second = (k) => Array.from({ length: Math.floor(width / 6) - 6 }, (_, i) => column(Math.round((k * width) / 6) + 3 + i));
+        return [0, 1, 2, 3, 4, 5].map((k) => [...new Set(second(k))]);
+      });
+      for (const [k, found] of heights.entries()) assert.equal(found.length, 1, `second ${k}: ${found.join(" and ")}`);
+      assert.equal(heights[3][0], "", "what is not known is not drawn");
+      assert.deepEqual(heights[0], heights[5]);
+      assert.equal(new Set(heights.flat()).size, 5);
+    }));
+
+  test("a short run's axis has whole seconds to its end, and workers are whole", () =>
+    visit(page("ticks.html", short({ offered: [9, 9, 9, 9, 9, 9], busy: [1, 0, 1, 0, 1, 1] })), {}, async (tab) => {
+      await tab.evaluate(() => {
+        window.written = [];
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+          window.written.push([this.canvas.closest("[data-chart]").dataset.chart, text.replace("\u00a0", " ")]);
+          return fillText.call(this, text, ...rest);
+        };
+      });
+      await tab.getByRole("radio", { name: "dark" }).check();
+      await tab.waitForFunction(() => window.written.some(([chart]) => chart === "target"));
+      const written = await tab.evaluate(() => window.written.filter(([chart]) => chart === "target").map(([, text]) => text));
+      assert.deepEqual(written.filter((text) => text.endsWith(" s")), ["0 s", "1 s", "2 s", "3 s", "4 s", "5 s", "6 s"]);
+      assert.deepEqual(written.filter((text) => !text.endsWith(" s")), ["0", "1"]);
+    }));
 
   test("an hour of seconds is drawn, too", () => {
     const data = sample();

@@ -31,7 +31,7 @@ export function header(replay: Replay): HTMLElement {
   );
 }
 
-/** "gateway.yaml would have refused 1,234 of 123,400 requests (1.0 %), from 7 clients; the worst 10 minutes began Tue 14 Nov 09:10 UTC." */
+/** "gateway.yaml would have refused 1,234 of 123,400 requests (1 %), from 7 clients; the worst 10 minutes began Tue 14 Nov 09:10 UTC." */
 export function sentence(replay: Replay): string {
   const total = requests(replay);
   const [only, ...others] = replay.policies;
@@ -52,7 +52,7 @@ export const requests = (replay: Replay): Num => replay.policies[0]?.totals.requ
 
 const shortName = (policy: Policy): string => format.clip(policy.name, 60);
 
-/** none, or 1,234 (1.0 %) */
+/** none, or 1,234 (1 %) */
 function amount(policy: Policy, total: Num): string {
   const { refused } = policy.totals;
   if (refused === null) return "nobody knows how many";
