@@ -1,5 +1,6 @@
 //! What an experiment came to, for machines (JSON) and people (a page that needs nothing else).
 
+mod load;
 mod page;
 
 use std::time::Duration;
@@ -312,7 +313,7 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
 }
 
 /// Figures for people: no more than six digits behind the point.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 

@@ -18,7 +18,7 @@ use tidegate_serve::Problem;
 use tidegate_serve::object::{Allowed, Object, Problems, shown};
 
 use crate::target::{Contention, ServiceTime};
-pub use expectation::{Comparison, Expectation, Figure};
+pub use expectation::{Comparison, Expectation, Figure, shown_share};
 pub use fault::{Fault, FaultKind};
 pub use limit::LimitSetting;
 

@@ -4,7 +4,6 @@ import { comparison } from "./comparison";
 import type { Run, Scenario, Status } from "./data";
 import { el, facts, type Child } from "./dom";
 import * as format from "./format";
-import { inWords } from "./load";
 import { runView, type RunView } from "./run";
 import { sign, WORDS } from "./status";
 
@@ -80,7 +79,7 @@ function about(scenario: Scenario): [string, Child][] {
   const client = (one: Scenario["clients"][number]) =>
     [`${one.count === null ? "" : `${format.count(one.count)} `}${one.name}`, one.class && one.class !== one.name && `(${one.class})`, one.share !== null && `${format.percent(one.share)} of the load`].filter(Boolean).join(" ");
   return [
-    ["Load", inWords(scenario.load)],
+    ["Load", scenario.load],
     ["Clients", clients.length > 0 && clients.map(client).join("; ")],
     ["Limit", limitText],
     ["Target", [scenario.target, scenario.capacity !== null && `bears ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],

@@ -316,28 +316,6 @@ describe("whatever the data are", () => {
     });
   });
 
-  test("a load is told in words, and one of another kind as the lab wrote it", () => {
-    const loads = [
-      ["constant: rps 500", "steady 500/s"],
-      ["poisson: averageRps 12.5", "12.5/s on average, at random times"],
-      ["burst: baseRps 100, spikeDuration 2, spikePeriod 6, spikeRps 350", "bursts: 100/s, and 350/s in the last 2 s of every 6 s"],
-      ["sinusoidal: maxRps 170, minRps 110, period 6", "a wave between 110/s and 170/s, every 6 s"],
-      ["ddos: maxIdleTime 8, maxRps 1000, maxSpikeDuration 5, minIdleTime 2, minRps 0", "random attacks: up to 1,000/s for at most 5 s, after 2 s to 8 s at 0/s"],
-      ["ramp: fromRps 10, toRps 200", "a ramp from 10/s to 200/s"],
-      ['steps: steps [{"duration":4,"rps":100},{"duration":2,"rps":350}]', "steps: 4 s at 100/s, 2 s at 350/s"],
-      ['steps: steps [{"duration":4,"rps":100},{"rps":20.5}]', "steps: 4 s at 100/s, then 20.5/s"],
-      ["trace: rates [1,2,3], scale 2, step 10", "as recorded: 3 rates of 10 s each, times 2"],
-      ["trace: timestamps [0,0.5]", "as recorded: 2 requests"],
-      ["0.4 s of constant: rps 5; then 20 s of burst: baseRps 5, spikeDuration 0.8, spikePeriod 4, spikeRps 700", "0.4 s of steady 5/s; then 20 s of bursts: 5/s, and 700/s in the last 0.8 s of every 4 s"],
-      ["constant: 60 req/s of people", "constant: 60 req/s of people"],
-      ["lunar: phase 3", "lunar: phase 3"],
-    ];
-    return visit(page("loads.html", { format: "tidegate-lab-report/1", scenarios: loads.map(([load], i) => ({ name: `load ${i}`, load, runs: [] })) }), {}, async (tab) => {
-      const shown = await all(tab, ".scenario .facts div:first-child dd", (one) => one.textContent.replaceAll("\u00a0", " "));
-      assert.deepEqual(shown, loads.map(([, words]) => words));
-    });
-  });
-
   test("a report of another format says so", () =>
     visit(page("other.html", { ...sample(), format: "tidegate-lab-report/9" }), {}, async (tab) => assert.match(await says(tab), /tidegate-lab-report\/9/)));
 

@@ -30,8 +30,7 @@ fn one(profile: &Value) -> String {
         }
         "sinusoidal" => format!("a wave between {least}/s and {most}/s, every {} s", params["period"]),
         "ddos" => {
-            let [longest, short, long] =
-                ["maxSpikeDuration", "minIdleTime", "maxIdleTime"].map(|name| &params[name]);
+            let [longest, short, long] = ["maxSpikeDuration", "minIdleTime", "maxIdleTime"].map(|name| &params[name]);
             format!("random attacks: up to {most}/s for at most {longest} s, after {short} to {long} s at {least}/s")
         }
         "ramp" => format!("a ramp from {}/s to {}/s", params["fromRps"], params["toRps"]),

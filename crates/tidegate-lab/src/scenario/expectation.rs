@@ -119,13 +119,21 @@ figures! {
 impl Figure {
     /// A value of it, for people.
     pub fn shown(self, value: f64) -> String {
+        // As exactly as reports have it: whoever rounds that comes to the same digits.
+        let value = crate::report::rounded(value);
         match self.unit() {
-            Unit::Share => format!("{} %", rounded(value * 100.0)),
+            Unit::Share => shown_share(value),
             Unit::Time if value < 1.0 => format!("{} ms", rounded(value * 1e3)),
             Unit::Time => format!("{} s", rounded(value)),
             Unit::Plain => rounded(value),
         }
     }
+}
+
+/// A share, for people. What is nearly nothing does not become nothing.
+pub fn shown_share(value: f64) -> String {
+    let percent = rounded(value * 100.0);
+    if percent == "0" && value != 0.0 { "<0.001 %".to_owned() } else { format!("{percent} %") }
 }
 
 /// Three digits, without zeros that say nothing; halves are rounded up, as the report's page does.
@@ -283,9 +291,14 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits_and_halves_are_rounded_up() {
-        for (value, shown) in
-            [(0.1915, "19.2 %"), (0.0705, "7.05 %"), (0.000_78, "0.078 %"), (1.0, "100 %"), (0.0, "0 %")]
-        {
+        for (value, shown) in [
+            (0.1915, "19.2 %"),
+            (0.0705, "7.05 %"),
+            (0.000_78, "0.078 %"),
+            (1.0, "100 %"),
+            (0.0, "0 %"),
+            (0.000_004, "<0.001 %"),
+        ] {
             assert_eq!(Figure::Refused.shown(value), shown);
         }
         assert_eq!([Figure::Protection.shown(80.85), Figure::WorstWindow.shown(1.999)], ["80.9", "2"]);

@@ -45,7 +45,7 @@ fn replayed(directory: &Directory, log: &str, config: &str, more: &[&str]) -> (O
 fn whom_a_proposal_is_not_to_fit_is_left_out() {
     let directory = Directory::new();
     let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0"]);
-    let hint = "100.0 % of what gateway.yaml refuses as it is are requests of 10.0.0.1, which these numbers fit too; --without 10.0.0.1";
+    let hint = "100 % of what gateway.yaml refuses as it is are requests of 10.0.0.1, which these numbers fit too; --without 10.0.0.1";
     assert!(outcome.out.contains(hint), "{}", outcome.out);
     assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 10);
     let (outcome, report) =

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use tidegate_lab::replay::{Replay, Replayed, Suggestion};
+use tidegate_lab::scenario::shown_share;
 use tidegate_serve::{Utc, grouped};
 
 const BOLD: &str = "\x1b[1m";
@@ -87,13 +88,8 @@ fn share(part: u64, whole: u64) -> String {
         return "–".to_owned();
     }
     #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let percent = part as f64 / whole as f64 * 100.0;
-    match percent {
-        _ if part == 0 => "0 %".to_owned(),
-        ..0.01 => "< 0.01 %".to_owned(),
-        ..1.0 => format!("{percent:.2} %"),
-        _ => format!("{percent:.1} %"),
-    }
+    let share = part as f64 / whole as f64;
+    shown_share(share)
 }
 
 fn verdict(found: &Replay, place: usize, policy: &Replayed) -> String {
@@ -243,15 +239,15 @@ fn printable(text: &str) -> String {
 pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
     let Some(policy) = found.policies.first() else { return String::new() };
     let name = &policy.name;
-    let percent = |share: f64| format!("{:.3} %", share * 100.0);
     if suggestion.limits.is_empty() {
         return format!("\nThere is nothing to propose for {name}: no limit was asked about any request.\n");
     }
-    let mut page = format!("\nTo refuse at most {} of them, in {name}:\n\n", percent(suggestion.share));
+    let mut page = format!("\nTo refuse at most {} of them, in {name}:\n\n", shown_share(suggestion.share));
     for line in suggestion.yaml().lines() {
         let _infallible = writeln!(page, "  {line}");
     }
-    let _infallible = writeln!(page, "\n  With these {} would have been refused.", percent(suggestion.refused_share));
+    let _infallible =
+        writeln!(page, "\n  With these {} would have been refused.", shown_share(suggestion.refused_share));
     if suggestion.refused_share > suggestion.share {
         page.push_str("  That is more than was asked for; no better ones were found.\n");
     }
