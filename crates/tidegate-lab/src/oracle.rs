@@ -56,7 +56,13 @@ impl Oracle {
         // Mostly what is before the window was let go just now.
         let before = if past.front().is_some_and(is_before) { past.partition_point(is_before) } else { 0 };
         let earlier = past.len() - before;
-        past.push_back(left);
+        // A shaper that is told to be quicker lets the next one go before others that it keeps.
+        let place = if past.back().is_some_and(|last| *last > left) {
+            past.partition_point(|at| *at <= left)
+        } else {
+            past.len()
+        };
+        past.insert(place, left);
         self.found.admitted += 1;
         let in_window = count(earlier) + 1.0;
         // What arithmetic leaves of a whole number is none too many.
@@ -160,6 +166,38 @@ mod tests {
         let mut oracle = Oracle::new(1.0);
         (0..13).for_each(|number| oracle.admitted(0, number, number, 10.0, 2.0));
         assert_eq!((oracle.found.over, oracle.found.worst), (1, 1.3));
+    }
+
+    /// Counted one by one, with requests that wait, in any order, and times that are off.
+    #[test]
+    fn it_finds_what_counting_all_of_them_finds() {
+        let mut random = fastrand::Rng::with_seed(11);
+        for tolerance in [0, 5] {
+            let millis = |count: u64| count * 1_000_000;
+            let mut oracle = Oracle::new(0.1).with_tolerance(Duration::from_millis(tolerance));
+            let (mut left, mut expected, mut now) = (Vec::<u64>::new(), Judged::default(), 0);
+            for _ in 0..5_000 {
+                now += random.u64(..millis(30));
+                // Of what has left longer ago nothing is to be known.
+                let is_known = |at: u64| at + millis(100 + tolerance) > now;
+                if random.u8(..4) > 0 {
+                    let leaves = now + if random.bool() { random.u64(..millis(80)) } else { 0 };
+                    let is_earlier = |at: &&u64| is_known(**at) && **at + millis(100 - tolerance) > leaves;
+                    let in_window = count(left.iter().filter(is_earlier).count()) + 1.0;
+                    expected.admitted += 1;
+                    expected.over += u64::from(in_window > 7.0);
+                    expected.worst = expected.worst.max(in_window / 5.0);
+                    oracle.admitted(0, now, leaves, 5.0, 2.0);
+                    left.push(leaves);
+                } else {
+                    let has_left = |at: &&u64| is_known(**at) && **at <= now;
+                    expected.under += u64::from(count(left.iter().filter(has_left).count()) + 1.0 <= 5.0);
+                    oracle.refused(0, now, 5.0);
+                }
+            }
+            assert_eq!(oracle.found, expected);
+            assert!(expected.over > 100 && expected.under > 100, "{expected:?}");
+        }
     }
 
     /// The sliding log is this very definition.

@@ -57,8 +57,9 @@ pub struct Recording {
 }
 
 impl Recording {
-    fn leaves_out(&self, line: &Line<'_>) -> bool {
-        self.without.iter().any(|name| name == line.client || Some(name.as_str()) == line.user)
+    /// By which of the names it is left out.
+    fn left_out(&self, line: &Line<'_>) -> Option<usize> {
+        self.without.iter().position(|name| name == line.client || Some(name.as_str()) == line.user)
     }
 }
 
@@ -72,8 +73,8 @@ pub struct Replay {
     pub late: u64,
     /// Left out besides, for their times fit none around them.
     pub odd: u64,
-    /// Left out besides, as somebody wished.
-    pub left_out: u64,
+    /// Left out besides, as somebody wished: of whom, and how many.
+    pub without: Vec<(String, u64)>,
     /// When the first and the last of them came, in nanoseconds since 1970.
     pub span: Option<(u64, u64)>,
     /// Whether their times were whole seconds, over which they were spread.
@@ -166,7 +167,7 @@ fn replay_with(
         requests: reading.requests,
         late: reading.order.late,
         odd: reading.order.odd,
-        left_out: reading.left_out,
+        without: recording.without.iter().cloned().zip(reading.left_out).collect(),
         span: reading.span,
         is_spread: reading.requests > 0 && reading.order.is_of_whole_seconds(),
         lacks,
@@ -182,12 +183,20 @@ fn replay_with(
     Ok(replay)
 }
 
+impl Replay {
+    /// All that are left out as somebody wished.
+    pub fn left_out(&self) -> u64 {
+        self.without.iter().map(|(_, count)| count).sum()
+    }
+}
+
 /// Requests on their way from a log to whoever judges them.
 #[derive(Default)]
 struct Reading {
     order: Order,
     requests: u64,
-    left_out: u64,
+    /// By the places of the names.
+    left_out: Vec<u64>,
     span: Option<(u64, u64)>,
     told: ToldAtAll,
 }
@@ -277,9 +286,10 @@ impl Reading {
             );
         };
         let (order, told, left_out) = (&mut self.order, &mut self.told, &mut self.left_out);
+        *left_out = vec![0; recording.without.len()];
         let read = recording.log.read(is_stopped, |line| {
-            if recording.leaves_out(line) {
-                *left_out += 1;
+            if let Some(place) = recording.left_out(line) {
+                left_out[place] += 1;
                 return;
             }
             told.note(line);

@@ -383,8 +383,8 @@ fn service_time(target: &mut Object<'_>) -> Option<ServiceTime> {
             return None;
         }
     };
-    let wrong = |error: &dyn fmt::Display| target.wrong("service_time", error.to_string());
-    read.map_err(|error: <ServiceTime as std::str::FromStr>::Err| wrong(&error)).ok()
+    let read: Result<ServiceTime, _> = read;
+    read.map_err(|error| target.wrong("service_time", error.to_string())).ok()
 }
 
 /// One of some words, the first of them if it is left out.

@@ -11,7 +11,7 @@ mod orders;
 mod service;
 mod target;
 
-use std::io::{IsTerminal as _, Write};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,12 +54,12 @@ fn print(bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Whether standard output is read by a person who has not said otherwise.
 fn has_colours() -> bool {
-    is_drawn_on() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    is_drawn_on(&std::io::stdout()) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether standard output is a terminal that understands more than plain lines.
-fn is_drawn_on() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
+/// Whether it is a terminal that understands more than plain lines.
+fn is_drawn_on(output: &impl IsTerminal) -> bool {
+    output.is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
 fn main() -> ExitCode {

@@ -232,7 +232,9 @@ function options(plot: Plot, timeline: Timeline, top: number): Omit<uPlot.Option
 function point(u: uPlot, timeline: Timeline, i: number, size: number): uPlot.BBox {
   const index = u.cursor.idxs?.[i] ?? 0;
   const value = u.data[i]?.[index] ?? null;
-  if (value === null) return { left: -10, top: -10, width: 0, height: 0 };
+  // Where a line was drawn on to the end of its last step there is no value.
+  const isKnown = (timeline.of[String(u.series[i]?.label)]?.[index] ?? null) !== null;
+  if (value === null || !isKnown) return { left: -10, top: -10, width: 0, height: 0 };
   const [left, top] = [u.valToPos(middle(timeline, index), "x"), u.valToPos(value, u.series[i]?.scale ?? "y")];
   return { left: left - size / 2, top: top - size / 2, width: size, height: size };
 }

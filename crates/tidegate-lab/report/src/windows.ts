@@ -60,15 +60,17 @@ export function windows(report: Report): HTMLElement | null {
 }
 
 function row(name: string | null, marks: Mark[], scenarios: Scenario[], end: number): HTMLElement {
-  const worst = marks.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst ? mark : most), null);
   const over = name !== null && marks.some(({ run }) => isOver(run));
+  // Where one is over, what is meant to be above says nothing.
+  const telling = over ? marks.filter(({ run }) => isOver(run)) : marks;
+  const worst = telling.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst ? mark : most), null);
   const meant = worst !== null && isMeant(worst.run);
   return el(
     "tr",
     { class: name === null && "baseline" },
     el("th", { scope: "row" }, format.algorithm(name)),
     el("td", { class: "axis", "aria-hidden": "true" }, strip(marks, scenarios, end)),
-    el("td", { class: `number ${over && !meant ? "over" : ""}`, title: meant && format.sentence(MEANT) }, worst === null ? format.UNKNOWN : format.times(worst.worst)),
+    el("td", { class: `number ${over ? "over" : ""}`, title: meant && format.sentence(MEANT) }, worst === null ? format.UNKNOWN : format.times(worst.worst)),
     el(
       "td",
       { class: "where" },

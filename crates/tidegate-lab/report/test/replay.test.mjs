@@ -248,6 +248,12 @@ describe("whatever a replay's data are", () => {
       },
     ));
 
+  test("whom was left out is told", () => {
+    const { log, ...data } = replaySample();
+    const without = [{ name: "203.0.113.9", requests: 15000 }, { name: "<b>", requests: 1 }];
+    return visit(page("replay-without.html", { ...data, log: { ...log, without } }), {}, async (tab) => assert.match(await says(tab), /Left out, as was asked for: 15,000 requests of 203\.0\.113\.9, 1 request of <b>\./));
+  });
+
   test("numbers that are not known are dashes", () =>
     visit(page("replay-nulls.html", replaced(replaySample(), (value) => (typeof value === "number" ? null : value))), {}, async (tab) => {
       const text = await says(tab);

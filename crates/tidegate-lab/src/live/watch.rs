@@ -30,9 +30,12 @@ pub(super) struct Watch<'a> {
     predictions: Vec<Prediction>,
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
+    /// In the order of their times.
     changes: Vec<Change>,
     /// The last entry of the gateway's history that has been read.
     read: Option<Value>,
+    /// The second in whose middle the limit was last looked at.
+    looked_in: Option<u64>,
 }
 
 /// What was found.
@@ -54,6 +57,15 @@ struct Change {
     rate: f64,
     /// What a bucket holds; nothing for windows.
     burst: f64,
+}
+
+impl Change {
+    /// To numbers as the gateway tells them.
+    fn to(numbers: &Value, at: Duration) -> Option<Self> {
+        let is_bucket = ["token", "gcra"].iter().any(|name| numbers["algorithm"] == *name);
+        let burst = numbers["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0);
+        Some(Self { at, rate: rate_of(numbers)?, burst })
+    }
 }
 
 impl Found {
@@ -92,6 +104,7 @@ impl<'a> Watch<'a> {
             open: Vec::new(),
             changes: Vec::new(),
             read: None,
+            looked_in: None,
         }
     }
 
@@ -121,6 +134,9 @@ impl<'a> Watch<'a> {
         if self.is_shared {
             self.look_at_store(platform, now);
         }
+        if platform.forecaster_address().is_some() && now.subsec_millis() >= 500 {
+            self.look_at_limit(platform, now.as_secs());
+        }
         if now.as_secs() >= self.next_second {
             self.read_history(platform);
         }
@@ -137,6 +153,20 @@ impl<'a> Watch<'a> {
             self.next_second += 1;
         }
         Ok(())
+    }
+
+    /// What adaptation lowers because of what it measures it moves every second, and tells only the first and the last of it. It does so when seconds
+    /// begin, so the middle of one tells.
+    fn look_at_limit(&mut self, platform: &Platform, second: u64) {
+        if self.looked_in.replace(second) == Some(second) {
+            return;
+        }
+        self.read_history(platform);
+        let limits = get_json(platform.gateway.address, "/config/limits").unwrap_or_default();
+        let known = self.changes.last().map_or((Duration::ZERO, self.scenario.limit.rate), |last| (last.at, last.rate));
+        let since = Duration::from_secs(second).max(known.0);
+        let change = Change::to(&limits["limits"]["default"], since);
+        self.changes.extend(change.filter(|change| (known.1 - change.rate).abs() > 1e-6));
     }
 
     /// The limit that was in force when so many seconds had passed. What adaptation does at that very moment is of the next one.
@@ -200,11 +230,9 @@ impl<'a> Watch<'a> {
                 self.predictions.push(Prediction { at, valid_for, highest });
             }
             if matches!(entry["verdict"].as_str(), Some("applied" | "capped" | "reverted" | "lowered" | "released"))
-                && let Some(rate) = rate_of(&entry["to"])
+                && let Some(change) = Change::to(&entry["to"], Duration::from_secs_f64(at.max(0.0)))
             {
-                let is_bucket = ["token", "gcra"].iter().any(|name| entry["to"]["algorithm"] == *name);
-                let burst = entry["to"]["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0);
-                self.changes.push(Change { at: Duration::from_secs_f64(at.max(0.0)), rate, burst });
+                self.changes.push(change);
             }
             let (kind, text) = match (entry["event"].as_str(), entry["verdict"].as_str()) {
                 (_, Some("unchanged")) | (None, None) => continue,
@@ -212,10 +240,10 @@ impl<'a> Watch<'a> {
                 (Some(event), _) if event.starts_with("attack") => {
                     (EventKind::Attack, format!("{} {reason}", event.replace('_', " ")))
                 }
-                (Some("holder"), _) => (EventKind::Adaptation, reason.to_owned()),
-                (Some(event), _) => {
+                (Some(event @ ("unreachable" | "timeout" | "bad_status" | "invalid")), _) => {
                     (EventKind::Adaptation, format!("forecaster, {}: {reason}", event.replace('_', " ")))
                 }
+                (Some(event), _) => (EventKind::Adaptation, format!("{event}: {reason}")),
             };
             self.events.push(Event { at, kind, text });
         }

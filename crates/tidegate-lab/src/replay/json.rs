@@ -386,10 +386,11 @@ mod tests {
         let whole = [
             r#"{"time":1.5,"a":{"b":["é\"",1]},"path":"/\u00e9","request":{"method":"GET","x":null}}"#,
             r#"{ "time": "2026-01-19T16:30:05Z", "user": null, "ip": "10.0.0.1", "note": [], "path": "/a" }"#,
+            r#"{"ts":1.5,"note":"a \"b\"","tags":[{"x":1},"é"],"request":{"method":"GET","uri":"/é","headers":{"A":["b"]}},"user":"zoë"}"#,
         ];
-        let mut read_well = 0;
-        for round in 0..40_000 {
-            let mut bytes = whole[round % 2].as_bytes().to_vec();
+        let (mut read_well, mut read_by_shape) = (0, 0);
+        for round in 0..60_000 {
+            let mut bytes = whole[round % 3].as_bytes().to_vec();
             for _ in 0..random.usize(..4) {
                 let at = random.usize(..bytes.len());
                 bytes[at] = if random.bool() { random.u8(..) } else { b"{}[]\",:\\"[random.usize(..8)] };
@@ -398,12 +399,13 @@ mod tests {
                 bytes.truncate(random.usize(..=bytes.len()));
             }
             let text = String::from_utf8_lossy(&bytes);
+            read_by_shape += u32::from(shapes.told(&text).is_some());
             let mut scratch = String::new();
             let after_others = read(&text, &names, &mut shapes, &mut Moments::default(), &mut scratch);
             read_well += u32::from(after_others.is_ok());
             check(&text, |alone| assert_eq!(after_others, alone, "{text}"));
             assert!(shapes.known.len() <= MOST_SHAPES);
         }
-        assert!((5_000..20_000).contains(&read_well), "{read_well}");
+        assert!(read_well > 5_000 && read_by_shape > 3_000, "{read_well}, {read_by_shape} by shape");
     }
 }

@@ -27,7 +27,7 @@ impl Replay {
                 "bad": read.bad.iter().map(bad).collect::<Vec<_>>(),
                 "late": self.late,
                 "odd": self.odd,
-                "leftOut": self.left_out,
+                "without": self.without.iter().map(|(name, count)| json!({"name": name, "requests": count})).collect::<Vec<_>>(),
                 "from": self.span.map(|(from, _)| seconds(from)),
                 "until": self.span.map(|(_, until)| seconds(until)),
                 "times": if self.is_spread { "seconds" } else { "exact" },

@@ -59,12 +59,7 @@ impl Screen {
     pub(super) fn draw(&mut self, lines: &[Line]) {
         let (columns, rows) = Self::size();
         let lines = &lines[..lines.len().min(rows - 1)];
-        let mut text = if self.size == (columns, rows) {
-            self.to_the_top()
-        } else {
-            // Where lines are by now that it has wrapped or moved, nobody knows.
-            CLEAR.to_owned()
-        };
+        let mut text = self.to_the_top();
         self.size = (columns, rows);
         for line in lines {
             self.write(&mut text, line, columns - 1);
@@ -79,6 +74,8 @@ impl Screen {
     fn to_the_top(&self) -> String {
         match self.drawn {
             0 => "\r".to_owned(),
+            // Where lines are by now that the terminal has wrapped or moved, nobody knows.
+            _ if self.size != Self::size() => CLEAR.to_owned(),
             drawn => format!("\r\x1b[{drawn}A"),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_lab::report::Run;
 use tidegate_lab::scenario::Figure;
-use tidegate_lab::{Event, EventKind, Scenario, Variant};
+use tidegate_lab::{Event, Scenario, Variant};
 
 use super::ports::Ports;
 
@@ -89,11 +89,10 @@ pub(super) fn event(event: &Event) -> String {
 
 /// The same in short, where there is little room: why a limit is what it is takes more.
 pub(super) fn short_event(told: &Event) -> String {
+    let is_change = ["applied", "capped", "reverted", "lowered", "released"].iter().any(|it| told.text.starts_with(it));
     let text = event(told);
     match text.split_once(" req/s (") {
-        Some((before, _)) if told.kind == EventKind::Adaptation && !before.contains("deferred") => {
-            format!("{before} req/s")
-        }
+        Some((before, _)) if is_change => format!("{before} req/s"),
         _ => text,
     }
 }
@@ -132,6 +131,18 @@ pub(super) fn what_next() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_of_a_change_the_reason_is_left_out() {
+        for (text, shown) in [
+            ("applied: from 150 to 284 req/s (a rise is due now)", "  5.0 s  applied: from 150 to 284 req/s"),
+            ("frozen: from 150 to 150 req/s (an attack)", "  5.0 s  frozen: from 150 to 150 req/s (an attack)"),
+            ("Redis hangs", "  5.0 s  Redis hangs"),
+        ] {
+            let told = Event { at: 5.0, kind: tidegate_lab::EventKind::Adaptation, text: text.to_owned() };
+            assert_eq!(short_event(&told), shown);
+        }
+    }
 
     #[test]
     fn lines_are_wrapped_between_words() {

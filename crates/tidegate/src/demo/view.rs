@@ -7,7 +7,7 @@ use super::lines::Lines;
 use super::panel::Panel;
 use crate::is_drawn_on;
 
-/// A run, seen. When it is dropped the terminal is as it was, but for what was said for good.
+/// A run, seen. When it is dropped what was drawn is gone, and the cursor is back.
 pub(super) enum View<'a> {
     Panel(Box<Panel<'a>>),
     Lines(Lines<'a>),
@@ -16,7 +16,7 @@ pub(super) enum View<'a> {
 impl<'a> View<'a> {
     /// Says what is to be seen.
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
-        if is_drawn_on() {
+        if is_drawn_on(&std::io::stdout()) {
             Self::Panel(Box::new(Panel::open(scenario, variant, part)))
         } else {
             Self::Lines(Lines::open(scenario, variant, part))

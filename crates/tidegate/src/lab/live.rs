@@ -1,7 +1,7 @@
 //! `tidegate lab run`
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::out::Out;
 use super::simulate::NOT_AS_EXPECTED;
 use super::{scenarios, table};
 use crate::load::BAD_INPUT;
-use crate::{has_colours, print};
+use crate::{has_colours, is_drawn_on, print};
 
 /// Stopped by Ctrl-C.
 pub(super) const STOPPED: u8 = 130;
@@ -148,7 +148,7 @@ struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     fn new(id: &'a str) -> Self {
-        Self { id, shown: None, is_seen: std::io::stderr().is_terminal() }
+        Self { id, shown: None, is_seen: is_drawn_on(&std::io::stderr()) }
     }
 
     fn tell(&mut self, share: f64) {

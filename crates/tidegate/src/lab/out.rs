@@ -38,9 +38,7 @@ impl Out {
 
 /// Leaves everything as it is.
 fn try_to_write(file: &Path) -> io::Result<()> {
-    if file.exists() {
-        return OpenOptions::new().append(true).open(file).map(drop);
-    }
-    OpenOptions::new().write(true).create_new(true).open(file)?;
-    fs::remove_file(file)
+    let was_there = file.symlink_metadata().is_ok();
+    OpenOptions::new().append(true).create(true).open(file)?;
+    if was_there { Ok(()) } else { fs::remove_file(file) }
 }

@@ -92,8 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if found.requests == 0 && !is_stopped.load(Relaxed) {
         return Ok(refused(&nothing(&found)));
     }
-    if found.left_out == 0 && !arguments.without.is_empty() {
-        eprintln!("tidegate: --without: no request is from {}", arguments.without.join(" or "));
+    for (name, _) in found.without.iter().filter(|(_, count)| *count == 0) {
+        eprintln!("tidegate: --without: no request is from {name}");
     }
     if found.late > found.requests / 10 {
         return Ok(refused(&format!(
@@ -164,7 +164,7 @@ fn short_name(path: &Path, all: &[PathBuf]) -> String {
 /// Why there is nothing to tell.
 fn nothing(found: &Replay) -> String {
     match found.read.bad.first() {
-        None if found.left_out > 0 => format!("all {} requests are left out", found.left_out),
+        _ if found.left_out() > 0 => format!("all {} requests are left out", found.left_out()),
         None => "there is no line in the log".to_owned(),
         Some(bad) => format!(
             "none of {} lines can be read as a request; the first is {}:{}: {}",

@@ -59,11 +59,12 @@ impl Choice {
     /// The scenarios that are meant. `Err` says what can't be read.
     pub(super) fn scenarios(&self) -> Result<Vec<Scenario>, String> {
         let mut scenarios = chosen(&self.names, self.seed, &self.algorithm)?;
+        let has_none = |scenario: &Scenario| !self.algorithm.is_empty() && scenario.algorithms.is_empty();
         if self.names.is_empty() {
             // Of all that there are, those that have one of the algorithms.
-            scenarios.retain(|scenario| !scenario.algorithms.is_empty());
+            scenarios.retain(|scenario| !has_none(scenario));
         }
-        match scenarios.iter().find(|scenario| scenario.algorithms.is_empty()) {
+        match scenarios.iter().find(|scenario| has_none(scenario) || Variant::all(scenario).is_empty()) {
             Some(empty) => Err(format!("{}: there is nothing to run: it has none of these algorithms", empty.name)),
             None => Ok(scenarios),
         }

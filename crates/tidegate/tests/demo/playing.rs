@@ -122,7 +122,7 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
 
-/// The limit of each second is the one that the events before its end have put in force.
+/// The limit of each second is the one that events have put in force by its end.
 fn assert_limits_are_of_their_seconds(run: &Value) {
     let change = |event: &Value| {
         let text = event["text"].as_str()?;

@@ -150,6 +150,32 @@ expect:
     }
 }
 
+/// What a slow target is spared is lowered second by second, which the gateway tells only at its beginning and end.
+#[test]
+fn a_limit_that_is_lowered_step_by_step_is_told_so() {
+    let directory = Directory::new();
+    let scenario = "
+duration: 16
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 2ms, workers: 8, queue: 100}
+adaptation: {interval: 1, ceiling: 200, alone: true}
+baseline: false
+algorithms: [token]
+load: {lagBudget: 1, profile: {type: constant, params: {rps: 60}}}
+faults:
+  - {at: 5, for: 11, what: target, with: {delay: 0.3}}
+";
+    let file = text(&directory.file("slow.yaml", scenario));
+    let outcome = live(&file, &directory);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let report = report(&directory.0);
+    let run = runs(&report)[0];
+    let limits: Vec<f64> = run["series"]["limit"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    assert!(limits[..5].iter().all(|limit| (limit - 100.0).abs() < 1e-9), "nothing is slow yet: {limits:?}");
+    let falls = limits.windows(2).filter(|pair| pair[1] < pair[0] - 0.5).count();
+    assert!(falls >= 3, "{limits:?}: {}", run["events"]);
+}
+
 /// What there is until then is reported, and nothing is left running.
 #[test]
 fn ctrl_c_ends_it_and_still_writes_the_report() {

@@ -52,13 +52,18 @@ fn whom_a_proposal_is_not_to_fit_is_left_out() {
         replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0", "--without", "10.0.0.1"]);
     assert!(outcome.out.starts_with("2 requests from"), "{}", outcome.out);
     assert!(outcome.out.contains("11 more are left out, as --without says."), "{}", outcome.out);
-    assert_eq!((&report["log"]["requests"], &report["log"]["leftOut"]), (&2.into(), &11.into()));
+    assert_eq!(report["log"]["requests"], 2);
+    assert_eq!(report["log"]["without"], serde_json::json!([{"name": "10.0.0.1", "requests": 11}]));
     assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 1);
-    let (outcome, _) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--without", "10.0.0.9"]);
+    let (outcome, _) =
+        replayed(&directory, &combined(), THREE_A_CLIENT, &["--without", "10.0.0.2", "--without", "10.0.0.9"]);
     assert_eq!(outcome.err, "tidegate: --without: no request is from 10.0.0.9\n");
     let (log, config) = (text(&directory.0.join("access.log")), text(&directory.0.join("gateway.yaml")));
     let nobody = lab(&["replay", &log, "--config", &config, "--without", "10.0.0.1", "--without", "10.0.0.2"]);
     assert_eq!((nobody.code, nobody.err.as_str()), (2, "tidegate: all 13 requests are left out\n"));
+    // A log without clients has nobody to leave out.
+    let (outcome, _) = replayed(&directory, &"1700000000\n".repeat(9), THREE_A_CLIENT, &["--suggest", "0"]);
+    assert!(outcome.out.contains("would have refused 6 of 9") && !outcome.out.contains("--without"), "{}", outcome.out);
 }
 
 #[test]

@@ -35,6 +35,8 @@ export interface Log {
   late: Num;
   /** Lines whose times fit none around them: left out. */
   odd: Num;
+  /** Whose requests were left out, as somebody wished. */
+  without: { name: string; requests: Num }[];
   from: Num;
   until: Num;
   times: string;
@@ -121,6 +123,7 @@ function readLog(raw: Raw): Log {
     bad: objects(raw.bad).map((one) => ({ file: text(one.file), line: num(one.line), reason: text(one.reason) })),
     late: num(raw.late),
     odd: num(raw.odd),
+    without: objects(raw.without).map((one) => ({ name: text(one.name), requests: num(one.requests) })),
     from: num(raw.from),
     until: num(raw.until),
     times: text(raw.times),

@@ -59,8 +59,9 @@ fn log(found: &Replay) -> String {
             grouped(found.late)
         );
     }
-    if found.left_out > 0 {
-        let _infallible = writeln!(page, "{} more are left out, as --without says.", grouped(found.left_out));
+    let left_out = found.left_out();
+    if left_out > 0 {
+        let _infallible = writeln!(page, "{} more are left out, as --without says.", grouped(left_out));
     }
     if found.odd > 0 {
         let _infallible = writeln!(page, "{} more are left out: their times fit none around them.", grouped(found.odd));
@@ -260,16 +261,23 @@ pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
         let names = suggestion.untold.join(", ");
         let _infallible = writeln!(page, "  Left out, for the log does not tell how long requests took: {names}.");
     }
-    // Numbers that suit one client alone are mostly not what is wanted.
-    let refused = policy.totals.refused;
-    if let Some((client, told)) = found.clients.most_refused(0, 1).first()
-        && told.refused(0).count > refused / 2
-    {
-        let (client, part) = (printable(client), share(told.refused(0).count, refused));
-        let _infallible = writeln!(
-            page,
-            "  {part} of what {name} refuses as it is are requests of {client}, which these numbers fit too; --without {client} leaves it out."
-        );
-    }
+    page.push_str(&hint(found, policy));
     page
+}
+
+/// Numbers that fit one client alone are mostly not what is wanted.
+fn hint(found: &Replay, policy: &Replayed) -> String {
+    let refused = policy.totals.refused + policy.totals.lacking;
+    let most = found.clients.most_refused(0, 1);
+    let told = most.first().filter(|(_, told)| told.refused(0).count > refused / 2);
+    let Some((client, told)) = told.filter(|_| !found.lacks.contains(&"client")) else { return String::new() };
+    let (part, whose, name) = (share(told.refused(0).count, refused), printable(client), &policy.name);
+    let mut text =
+        format!("  {part} of what {name} refuses as it is are requests of {whose}, which these numbers fit too");
+    // What could be taken for more than a name is not for copying.
+    if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
+        let _infallible = write!(text, "; --without {client} leaves it out");
+    }
+    text.push_str(".\n");
+    text
 }
