@@ -35,7 +35,8 @@ export interface Scenario {
   duration: Num;
   /** Requests per second that the target bears. */
   capacity: Num;
-  limit: { rate: Num; window: Num; burst: Num } | null;
+  /** The rate is of a second, whatever the window. */
+  limit: { rate: Num; window: Num; burst: Num; isPerClient: boolean } | null;
   load: string;
   clients: { name: string; class: string; count: Num; share: Num }[];
   target: string;
@@ -140,7 +141,7 @@ function readVerdict(value: unknown, runs: Run[]): Verdict {
 
 function readScenario(raw: Raw, unique: (name: string) => string): Scenario {
   const name = text(raw.name);
-  const limit = raw.limit == null ? null : numbers(["rate", "window", "burst"], raw.limit);
+  const limit = raw.limit == null ? null : { ...numbers(["rate", "window", "burst"], raw.limit), isPerClient: object(raw.limit).key === "client" };
   return {
     anchor: unique(`scenario-${name}`),
     name,

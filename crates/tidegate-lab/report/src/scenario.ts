@@ -73,7 +73,8 @@ function about(scenario: Scenario): [string, Child][] {
   const { limit, clients, faults } = scenario;
   const longest = scenario.duration ?? 0;
   const limitText = limit && limit.rate !== null && [
-    `${format.count(limit.rate)} in ${limit.window === null || limit.window === 1 ? "1 s" : format.duration(limit.window)}`,
+    `${format.count(limit.rate)}/s${limit.isPerClient ? " for each client" : ""}`,
+    limit.window !== null && limit.window !== 1 && `windows of ${format.duration(limit.window)}`,
     limit.burst !== null && limit.burst > 0 && `bursts of ${format.count(limit.burst)}`,
   ].filter(Boolean).join(", ");
   const client = (one: Scenario["clients"][number]) =>

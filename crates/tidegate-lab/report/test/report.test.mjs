@@ -316,6 +316,14 @@ describe("whatever the data are", () => {
     });
   });
 
+  test("a limit is told by the second, and whose it is", () => {
+    const limits = [[{ rate: 150, window: 1, burst: 30, key: "global" }, "150/s, bursts of 30"], [{ rate: 2.5, window: 60, burst: 10, key: "client" }, "2.5/s for each client, windows of 60 s, bursts of 10"]];
+    return visit(page("limits.html", { format: "tidegate-lab-report/1", scenarios: limits.map(([limit], i) => ({ name: `limit ${i}`, limit, runs: [] })) }), {}, async (tab) => {
+      const shown = await all(tab, ".scenario .facts div:first-child dd", (one) => one.textContent.replaceAll("\u00a0", " "));
+      assert.deepEqual(shown, limits.map(([, words]) => words));
+    });
+  });
+
   test("a report of another format says so", () =>
     visit(page("other.html", { ...sample(), format: "tidegate-lab-report/9" }), {}, async (tab) => assert.match(await says(tab), /tidegate-lab-report\/9/)));
 
