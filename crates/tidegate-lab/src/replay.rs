@@ -3,6 +3,7 @@
 
 mod clients;
 mod combined;
+mod comparison;
 mod csv;
 mod fields;
 mod json;
@@ -27,6 +28,7 @@ use tidegate_gateway::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
 use tidegate_policy::Timestamp;
 
 pub use clients::{Client, Clients, MOST_POLICIES, Refused};
+pub use comparison::Differences;
 pub use fields::Names;
 pub use line::{BadLine, Line};
 pub use log::{Bad, Format, Log, ReadSoFar};
@@ -34,6 +36,7 @@ pub use order::Request;
 pub use rows::Rows;
 pub use suggestion::{Suggested, Suggestion, suggest};
 
+use comparison::Comparison;
 use order::Order;
 
 /// A policy to be tried: a gateway's configuration, and what it is called.
@@ -130,19 +133,6 @@ pub struct Totals {
     pub delayed: u64,
     /// The longest of these waits.
     pub longest_wait: Duration,
-}
-
-/// How often two policies agree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
-    /// Neither refuses.
-    pub both_admit: u64,
-    /// The first does, the second does not.
-    pub only_first_refuses: u64,
-    /// The other way round.
-    pub only_second_refuses: u64,
-    /// Both do.
-    pub both_refuse: u64,
 }
 
 /// Replays what was recorded through these policies. `is_stopped` ends it before its time, with what was read by then.
@@ -489,38 +479,5 @@ impl Replayed {
                     .to_owned(),
             );
         }
-    }
-}
-
-/// Pairs what two policies say of each request.
-#[derive(Default)]
-struct Comparison {
-    found: Differences,
-    /// What one of them has said already.
-    halves: HashMap<u64, (usize, bool)>,
-    /// The last one, which mostly finds its other half at once.
-    last: Option<(u64, usize, bool)>,
-}
-
-impl Comparison {
-    fn note(&mut self, number: u64, policy: usize, is_refused: bool) {
-        let other = match self.last.take_if(|(last, ..)| *last == number) {
-            Some((_, policy, is_refused)) => Some((policy, is_refused)),
-            None => self.halves.remove(&number),
-        };
-        let Some((other_policy, other_refused)) = other else {
-            if let Some((last, policy, is_refused)) = self.last.replace((number, policy, is_refused)) {
-                self.halves.insert(last, (policy, is_refused));
-            }
-            return;
-        };
-        let (first, second) =
-            if other_policy < policy { (other_refused, is_refused) } else { (is_refused, other_refused) };
-        *match (first, second) {
-            (false, false) => &mut self.found.both_admit,
-            (true, false) => &mut self.found.only_first_refuses,
-            (false, true) => &mut self.found.only_second_refuses,
-            (true, true) => &mut self.found.both_refuse,
-        } += 1;
     }
 }

@@ -89,6 +89,17 @@ pub struct Event {
     pub text: String,
 }
 
+/// Verdicts of adaptation by which a limit becomes another one.
+pub(crate) const CHANGES: [&str; 5] = ["applied", "capped", "reverted", "lowered", "released"];
+
+impl Event {
+    /// Of a change only what it is, not why: where there is little room.
+    pub fn short(&self) -> &str {
+        let is_change = CHANGES.iter().any(|verdict| self.text.starts_with(verdict));
+        self.text.split_once(" (").filter(|_| is_change).map_or(&self.text, |(before, _)| before)
+    }
+}
+
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
@@ -231,4 +242,21 @@ pub struct GatewayCost {
     pub cpu_seconds: f64,
     /// How long 99 of 100 refusals took at most, in seconds.
     pub refusal_p99: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_of_a_change_the_reason_is_left_out() {
+        for (text, short) in [
+            ("applied: from 150 to 284 req/s (a rise is due now)", "applied: from 150 to 284 req/s"),
+            ("frozen: from 150 to 150 req/s (an attack)", "frozen: from 150 to 150 req/s (an attack)"),
+            ("Redis hangs", "Redis hangs"),
+        ] {
+            let event = Event { at: 5.0, kind: EventKind::Adaptation, text: text.to_owned() };
+            assert_eq!(event.short(), short);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::asking::{get, get_json, metric};
 use super::moment::Moment;
 use super::platform::Platform;
 use crate::observation::Observation;
-use crate::run::{Band, Event, EventKind, Levels, Outage, Prediction, Variant};
+use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction, Variant};
 use crate::scenario::Scenario;
 
 /// Between two looks.
@@ -229,7 +229,7 @@ impl<'a> Watch<'a> {
             {
                 self.predictions.push(Prediction { at, valid_for, highest });
             }
-            if matches!(entry["verdict"].as_str(), Some("applied" | "capped" | "reverted" | "lowered" | "released"))
+            if entry["verdict"].as_str().is_some_and(|verdict| CHANGES.contains(&verdict))
                 && let Some(change) = Change::to(&entry["to"], Duration::from_secs_f64(at.max(0.0)))
             {
                 self.changes.push(change);

@@ -33,7 +33,7 @@ impl<'a> Lines<'a> {
         let mut text = String::new();
         for event in told::each(&moment.events[self.told..]) {
             if event.text != self.last {
-                let _infallible = writeln!(text, "  {}", told::event(event));
+                let _infallible = writeln!(text, "  {}", told::event(event, &event.text));
                 self.last.clone_from(&event.text);
             }
         }

@@ -131,7 +131,7 @@ fn events(moment: &Moment<'_>) -> Vec<Line> {
             EventKind::FailOpen => Ink::Yellow,
             EventKind::Adaptation => Ink::Green,
         };
-        vec![(ink, format!(" {}", told::short_event(event)))]
+        vec![(ink, format!(" {}", told::event(event, event.short())))]
     };
     let mut lines: Vec<Line> = latest.iter().map(line).collect();
     lines.resize(EVENTS, Line::new());

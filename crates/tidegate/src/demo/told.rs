@@ -83,18 +83,8 @@ pub(super) fn each(events: &[Event]) -> Vec<&Event> {
 }
 
 /// ` 12.3 s  Redis hangs`
-pub(super) fn event(event: &Event) -> String {
-    format!("{:>5.1} s  {}", event.at.max(0.0), event.text)
-}
-
-/// The same in short, where there is little room: why a limit is what it is takes more.
-pub(super) fn short_event(told: &Event) -> String {
-    let is_change = ["applied", "capped", "reverted", "lowered", "released"].iter().any(|it| told.text.starts_with(it));
-    let text = event(told);
-    match text.split_once(" req/s (") {
-        Some((before, _)) if is_change => format!("{before} req/s"),
-        _ => text,
-    }
+pub(super) fn event(event: &Event, text: &str) -> String {
+    format!("{:>5.1} s  {text}", event.at.max(0.0))
 }
 
 /// A run that is over, on a line.
@@ -131,18 +121,6 @@ pub(super) fn what_next() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_of_a_change_the_reason_is_left_out() {
-        for (text, shown) in [
-            ("applied: from 150 to 284 req/s (a rise is due now)", "  5.0 s  applied: from 150 to 284 req/s"),
-            ("frozen: from 150 to 150 req/s (an attack)", "  5.0 s  frozen: from 150 to 150 req/s (an attack)"),
-            ("Redis hangs", "  5.0 s  Redis hangs"),
-        ] {
-            let told = Event { at: 5.0, kind: tidegate_lab::EventKind::Adaptation, text: text.to_owned() };
-            assert_eq!(short_event(&told), shown);
-        }
-    }
 
     #[test]
     fn lines_are_wrapped_between_words() {
