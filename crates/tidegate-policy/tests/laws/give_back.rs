@@ -2,9 +2,9 @@
 
 use tidegate_policy::{Cost, Decision, Gcra, LeakyBucket, Limiter, Receipt, Timestamp, TokenBucket};
 
-use crate::oracle::{BucketOracle, Oracle};
-use crate::walk::{Numbers, Step, Walk};
 use crate::{STARTS, STEPS_A_WALK, build_rate};
+use tidegate_testkit::oracle::{BucketOracle, Oracle};
+use tidegate_testkit::walk::{Numbers, Step, Walk};
 
 /// Whatever is given back, and however late, those who really went stay within the definition.
 fn those_who_went_stay_within_the_limit<L: Limiter>(build: fn(Numbers) -> L) {

@@ -5,18 +5,16 @@
 //! `remaining` and `reset_after` are true; a refused request changes nothing; an unused state decides like a new one.
 
 mod give_back;
-mod oracle;
-mod walk;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use oracle::{BucketOracle, FixedWindowOracle, LeakyOracle, LogOracle, Oracle, SlidingCounterOracle};
 use tidegate_policy::{
     Concurrency, Cost, Decision, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Limiter, Rate, Receipt, Rule,
     SlidingCounter, SlidingLog, Timestamp, TokenBucket,
 };
-use walk::{Numbers, Step, Walk};
+use tidegate_testkit::oracle::{BucketOracle, FixedWindowOracle, LeakyOracle, LogOracle, Oracle, SlidingCounterOracle};
+use tidegate_testkit::walk::{Numbers, Step, Walk};
 
 const STEPS: u64 = 1_000_000;
 const STEPS_A_WALK: u64 = 1_000;

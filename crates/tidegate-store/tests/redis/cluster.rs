@@ -6,10 +6,10 @@ use std::time::Duration;
 use tidegate_store::{CouncilTerms, Decree, FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
-use crate::secure::{Certificates, SecureServer};
-use crate::server::{Server, eventually};
 use crate::setup::{MODES, admitted, all_rules, ask, leasable_rules, limit, name, patient};
 use crate::tls;
+use tidegate_testkit::redis_server::{Server, eventually};
+use tidegate_testkit::redis_tls::{Certificates, SecureServer};
 
 const SETTINGS: [&str; 10] = [
     "--cluster-enabled",

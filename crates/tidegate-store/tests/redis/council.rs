@@ -8,9 +8,9 @@ use tidegate_store::{Council, CouncilFault, CouncilTerms, Decree, InvalidConfig,
 
 use crate::differential::NO_TTL;
 use crate::failure::until;
-use crate::server::{Server, eventually};
 use crate::setup::{name, patient};
 use crate::stand_in::Hosted;
+use tidegate_testkit::redis_server::{Server, eventually};
 
 /// Nothing ends by itself during a test.
 const LONG: CouncilTerms = CouncilTerms {

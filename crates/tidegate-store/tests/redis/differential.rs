@@ -10,9 +10,9 @@ use tidegate_policy::{
 };
 use tidegate_store::script::{Script, Task};
 
-use crate::server::Server;
 use crate::stand_in::Hosted;
-use crate::walk::{Numbers, Step, Walk};
+use tidegate_testkit::redis_server::Server;
+use tidegate_testkit::walk::{Numbers, Step, Walk};
 
 /// 20,000 steps an algorithm; `make soak` sets `TIDEGATE_STEPS` to a million.
 fn steps() -> u64 {

@@ -2,8 +2,8 @@
 
 use tidegate_store::{Document, DocumentFault, Store};
 
-use crate::server::Server;
 use crate::setup::{name, patient};
+use tidegate_testkit::redis_server::Server;
 
 const KEY: &str = "test:config";
 
@@ -72,7 +72,7 @@ async fn a_write_without_an_answer_is_told_as_such() {
     redis::cmd("CLIENT").arg(&["PAUSE", "60000", "WRITE"]).exec(&mut operator).expect("paused");
     assert_eq!(document.replace(b"", b"mine").await, Err(DocumentFault::Unknown));
     redis::cmd("CLIENT").arg("UNPAUSE").exec(&mut operator).expect("goes on");
-    crate::server::eventually("it is written after all", || {
+    tidegate_testkit::redis_server::eventually("it is written after all", || {
         redis::cmd("GET").arg(KEY).query::<Option<String>>(&mut operator).expect("an answer").is_some()
     });
     assert_eq!(document.read().await, Ok(b"mine".to_vec()));

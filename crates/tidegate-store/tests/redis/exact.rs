@@ -8,8 +8,8 @@ use tidegate_policy::{
 };
 use tidegate_store::{Key, LeaseTerms, Name, Sharing, Source, Store, StoreConfig, Topology, Unshareable};
 
-use crate::server::Server;
 use crate::setup::{admitted, all_rules, ask, level, limit, name, now, patient};
+use tidegate_testkit::redis_server::Server;
 
 #[tokio::test]
 async fn every_algorithm_limits_and_tells_what_is_left() {

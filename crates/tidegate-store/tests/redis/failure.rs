@@ -7,8 +7,8 @@ use std::time::Duration;
 use tidegate_policy::{RefusedBy, Rule};
 use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, StoreEvent};
 
-use crate::server::{Server, free_port};
 use crate::setup::{MODES, Seen, admitted, all_rules, ask, leasable_rules, level, limit, now, patient, recorder};
+use tidegate_testkit::redis_server::{Server, free_port};
 
 pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let waiting = async {

@@ -10,9 +10,9 @@ use tidegate_store::LeaseTerms;
 use tidegate_store::lease::{Ask, Grant, Lease, LeaseState};
 use tidegate_store::script::{Script, Task};
 
-use crate::oracle::{BucketOracle, FixedWindowOracle, LogOracle, Oracle, SlidingCounterOracle};
-use crate::server::Server;
-use crate::walk::Numbers;
+use tidegate_testkit::oracle::{BucketOracle, FixedWindowOracle, LogOracle, Oracle, SlidingCounterOracle};
+use tidegate_testkit::redis_server::Server;
+use tidegate_testkit::walk::Numbers;
 
 /// Redis with the scripts of one algorithm, and a clock that the test sets: microseconds.
 struct Ledger {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_policy::{FixedWindow, Gcra, Rate, RefusedBy, Timestamp};
 use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig};
 
-use crate::server::Server;
 use crate::setup::{Seen, admitted, ask, leasable_rules, level, limit, now, patient, recorder};
+use tidegate_testkit::redis_server::Server;
 
 fn terms(tokens: u32, millis: u64) -> LeaseTerms {
     LeaseTerms { tokens, span: Duration::from_millis(millis) }

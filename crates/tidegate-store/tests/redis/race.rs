@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_store::{LeaseTerms, Sharing, Store, StoreConfig};
 
-use crate::server::Server;
 use crate::setup::{all_rules, ask, leasable_rules, limit, patient};
+use tidegate_testkit::redis_server::Server;
 
 const TOKENS: u64 = 2_000;
 const LEASE: u32 = 50;

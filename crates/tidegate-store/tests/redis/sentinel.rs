@@ -5,10 +5,10 @@ use std::time::Duration;
 use tidegate_store::{CouncilTerms, FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
-use crate::secure::{Certificates, SecureServer};
-use crate::server::{Sentinel, Server, eventually, free_port};
 use crate::setup::{admitted, all_rules, ask, limit, name, patient};
 use crate::tls;
+use tidegate_testkit::redis_server::{Sentinel, Server, eventually, free_port};
+use tidegate_testkit::redis_tls::{Certificates, SecureServer};
 
 /// A master, its replica in step, and a sentinel that knows both.
 fn wait_until_in_step(replica: &Server, sentinel: &Sentinel) {

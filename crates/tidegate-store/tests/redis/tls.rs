@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_store::{FailureMode, Observer, Sharing, Source, Store, StoreConfig, StoreEvent, TlsFiles, Topology};
 
 use crate::failure::{expected, until};
-use crate::secure::{Certificates, SecureServer};
 use crate::setup::{MODES, admitted, all_rules, ask, leasable_rules, limit, patient};
+use tidegate_testkit::redis_tls::{Certificates, SecureServer};
 
 /// Trusts this authority, shows nothing.
 pub(crate) fn trusting(certificates: &Certificates) -> TlsFiles {

@@ -1,0 +1,125 @@
+//! A client that sends every byte it is given, and reads responses strictly.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use crate::PATIENCE;
+use crate::message::{read_chunks, read_head};
+
+/// An answer as it came.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Names in lower case, in their order.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// Sends one request over a connection of its own and reads its answer.
+pub fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    Client::connect(address).request(method, path, headers, body)
+}
+
+/// A connection that sends what it is told to, and reads answers strictly.
+pub struct Client {
+    pub stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.get_mut().write_all(bytes.as_ref()).expect("it takes them");
+    }
+
+    /// Sends bytes as they are; whether they were taken is not asked.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.get_mut().write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// A request over this connection, which stays open. `Host` and, where there is a body, `Content-Length` are added.
+    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut head = format!("{method} {path} HTTP/1.1\r\n");
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            // The gateway's own endpoints are for those who mean this machine.
+            let is_own = path.starts_with("/config") || path.starts_with("/reload");
+            head.push_str(if is_own { "Host: localhost\r\n" } else { "Host: test.example\r\n" });
+        }
+        for (name, value) in headers {
+            head.extend([*name, ": ", *value, "\r\n"]);
+        }
+        if !body.is_empty() {
+            head.extend(["Content-Length: ", &body.len().to_string(), "\r\n"]);
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(body);
+        self.send(bytes);
+        self.answer_to(method)
+    }
+
+    /// Reads one answer (not to HEAD).
+    pub fn answer(&mut self) -> Answer {
+        self.answer_to("GET")
+    }
+
+    pub fn answer_to(&mut self, method: &str) -> Answer {
+        self.try_answer_to(method).expect("an answer")
+    }
+
+    /// Reads one answer; none if the connection ends before it.
+    pub fn try_answer_to(&mut self, method: &str) -> Option<Answer> {
+        let (line, headers) = read_head(&mut self.stream)?;
+        let status = line.split(' ').nth(1)?.parse().ok()?;
+        let field = |name: &str| headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+        let mut body = Vec::new();
+        if method == "HEAD" || status == 204 || status == 304 || status < 200 {
+            // There is none.
+        } else if field("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            body = read_chunks(&mut self.stream)?;
+        } else if let Some(length) = field("content-length") {
+            body = vec![0; length.parse().ok()?];
+            self.stream.read_exact(&mut body).ok()?;
+        } else {
+            self.stream.read_to_end(&mut body).ok()?;
+        }
+        Some(Answer { status, headers, body })
+    }
+
+    /// Everything until the connection ends.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let _ended = self.stream.read_to_end(&mut bytes);
+        bytes
+    }
+
+    /// Whether the other side has closed the connection; waits for it.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]))
+            || matches!(self.stream.fill_buf(), Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+
+    pub fn close(self) {
+        let _closed = self.stream.get_ref().shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,619 @@
+//! `tidegate check`: what is wrong with a configuration, where; its schema; its reference.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use tidegate_testkit::command::{Outcome, run};
+use tidegate_testkit::{Directory, text};
+
+fn check(config: &str) -> Outcome {
+    let directory = Directory::new();
+    let file = directory.file("gateway.yaml", config);
+    run(&["check", &text(&file)], &[])
+}
+
+#[test]
+fn a_good_file_is_ok() {
+    for config in ["", "# nothing\n", "{}", "limits: {}\n", "{\"workers\": 2}"] {
+        let outcome = check(config);
+        assert_eq!(outcome.code, 0, "{config:?}: {outcome:?}");
+        assert!(outcome.out.contains("gateway.yaml: ok") && outcome.err.is_empty(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_syntax_error_is_told_with_its_line() {
+    for (config, line) in [
+        ("workers: 2\nlimits:\n  default: [\n", "line"),
+        ("workers: 2\nworkers: 3\n", "2"),
+        ("workers: 2\nlog:\n  format: purple\n", "3"),
+        ("workers: many\n", "1"),
+        ("{\n  \"workers\": 2,\n  \"log\": {\"format\": \"purple\"}\n}", "3"),
+        ("{\n  \"workers\": 2,\n}", "3"),
+        ("limits:\n  default:\n    algorithm: fixed\n    limit: 1\n    windows: 5\n", "5"),
+        ("connections:\n  head_timeout: soon\n", "2"),
+    ] {
+        let outcome = check(config);
+        assert_eq!(outcome.code, 2, "{config:?}: {outcome:?}");
+        let told = outcome.out.to_lowercase();
+        assert!(
+            told.contains("gateway.yaml") && told.contains("line") && told.contains(line),
+            "{config:?}: {outcome:?}"
+        );
+    }
+}
+
+/// What is wrong is named, and what is allowed is told in words that need no knowledge of Rust.
+#[test]
+fn a_value_of_the_wrong_kind_is_told_with_its_field() {
+    let whole = "expected a whole number, 0 or more";
+    let limit = |rest: &str| format!("limits: {{a: {{algorithm: fixed, {rest}}}}}\n");
+    for (config, told) in [
+        (limit("limit: -1"), format!("limits.a.limit: {whole}")),
+        (limit("limit: 1.5"), format!("limits.a.limit: {whole}")),
+        (limit("limit: 10r/s"), format!("limits.a.limit: {whole}")),
+        (limit("fill_rate: fast"), "limits.a.fill_rate: expected a number".to_owned()),
+        (limit("dry_run: perhaps"), "limits.a.dry_run: expected true or false".to_owned()),
+        (limit("window: 1w"), "limits.a.window: expected a time: seconds".to_owned()),
+        (limit("window: 100000000d"), "at most 10000000000s".to_owned()),
+        ("workers: auto\n".to_owned(), format!("workers: {whole}")),
+        ("connections: {max_body_bytes: 10M}\n".to_owned(), format!("connections.max_body_bytes: {whole}")),
+        ("routes: {prefix: /}\n".to_owned(), "routes: expected a list".to_owned()),
+        ("routes: [{methods: GET}]\n".to_owned(), "routes[0].methods: expected a list".to_owned()),
+        ("limits: [a]\n".to_owned(), "limits: expected names with values".to_owned()),
+        ("limits: {a: 5}\n".to_owned(), "limits.a: expected names with values".to_owned()),
+        ("routes: [{name: [a]}]\n".to_owned(), "routes[0].name: expected text".to_owned()),
+        ("limits: {a: {limit: 5}}\n".to_owned(), "limits.a: missing field `algorithm`".to_owned()),
+        ("{\"limits\": {\"a\": {\"limit\": -1}}}".to_owned(), format!("limits.a.limit: {whole}")),
+        ("{\"routes\": [{\"methods\": \"GET\"}]}".to_owned(), "routes[0].methods: expected a list".to_owned()),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 2, "{config:?}: {outcome:?}");
+        assert!(outcome.out.contains(&told), "{config:?}: {outcome:?}");
+    }
+}
+
+/// What can be used but hardly is meant.
+#[test]
+fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
+    let limit = |rest: &str| format!("limits: {{default: {{algorithm: fixed, limit: 5, window: 1, {rest}}}}}\n");
+    for (config, path, told) in [
+        (limit("cost: 6"), "limits.default.cost", "every request is refused"),
+        (limit("key: user"), "limits.default.key", "all requests share one account"),
+        (limit("key: user, missing: ip"), "limits.default.key", "counted by their address"),
+        (limit("key: ip+apiKey, missing: skip"), "limits.default.key", "applies to no request"),
+        (limit("key: clientId, missing: refuse"), "limits.default.key", "every request is refused"),
+        (limit("key: \"header:x-client\""), "limits.default.key", "whoever is refused takes another"),
+        (limit("key: endpoint+method"), "limits.default.key", "whoever is refused takes another"),
+        (limit("tiers: {pro: unlimited}"), "limits.default.tiers", "no way to know a caller's tier"),
+        (
+            "upstreams: {a: {url: \"http://h\"}, b: {url: \"http://h\"}}\nroutes: [{upstream: a}]\n".to_owned(),
+            "upstreams.b",
+            "is used by no route",
+        ),
+        ("routes: [{prefix: /config/x}]\n".to_owned(), "routes[0].prefix", "never reached without `admin.listen`"),
+        ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "queries are no part of it"),
+        ("routes: [{prefix: \"/a*\"}]\n".to_owned(), "routes[0].prefix", "`*` is for `pattern`"),
+        ("identity: {trusted_headers: {user: x-user}}\n".to_owned(), "identity.trusted_headers", "there are none"),
+        ("routes: [{prefix: /}, {path: /a}]\n".to_owned(), "routes[1]", "routes[0] takes every request"),
+        ("admin: {listen: \"0.0.0.0:0\"}\n".to_owned(), "admin.listen", "can change limits"),
+        ("admin: {token: \"${TOKEN_FROM_SOMEWHERE}\"}\n".to_owned(), "admin.token", "variables are not replaced"),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 0, "{config:?}: {outcome:?}");
+        let line = outcome.out.lines().find(|line| line.contains(&format!("gateway.yaml: warning: {path}: ")));
+        assert!(line.is_some_and(|line| line.contains(told)), "{config:?}: {outcome:?}");
+        assert_eq!(outcome.out.lines().count(), 2, "{outcome:?}");
+    }
+    for config in [
+        limit("cost: 5"),
+        limit("soft: 1, cost: 6"),
+        limit("key: ip+endpoint"),
+        limit("key: endpoint"),
+        limit("key: ip+method"),
+        "routes: [{pattern: \"/a/*\"}]\n".to_owned(),
+        "admin: {listen: \"127.0.0.1:0\"}\nroutes: [{prefix: /config/x}]\n".to_owned(),
+        limit("key: user") + "identity: {api_keys: {keys: [{key: a-key, user: ann}]}}\n",
+        "identity: {trusted_headers: {user: x-user}}\ntrusted_proxies: [10.0.0.1]\n".to_owned(),
+        "routes: [{path: /a}, {methods: [GET]}, {host: a.example}, {}]\n".to_owned(),
+        "admin: {listen: \"127.0.0.1:0\"}\n".to_owned(),
+        "admin: {listen: \"0.0.0.0:0\", token: a-long-enough-token}\n".to_owned(),
+        "admin: {listen: \"0.0.0.0:0\", open: true}\n".to_owned(),
+    ] {
+        let outcome = check(&config);
+        assert!(outcome.code == 0 && !outcome.out.contains("warning"), "{config:?}: {outcome:?}");
+    }
+}
+
+/// These would only show at the start.
+#[test]
+fn what_could_not_be_started_is_told() {
+    for (config, path) in [
+        ("listeners: [{address: \"127.0.0.1:9\"}, {address: \"127.0.0.1:9\"}]\n", "listeners[1].address"),
+        ("listeners: [{address: \"127.0.0.1:9\"}]\nadmin: {listen: \"127.0.0.1:9\"}\n", "admin.listen"),
+        ("admin: {listen: \"127.0.0.1:8082\"}\n", "admin.listen"),
+        ("access_log: {file: /nonexistent/directory/access.log}\n", "access_log.file"),
+    ] {
+        let outcome = check(config);
+        assert!(outcome.code == 2 && outcome.out.contains(&format!("gateway.yaml: {path}: ")), "{config}: {outcome:?}");
+    }
+    let free =
+        check("listeners: [{address: \"127.0.0.1:0\"}, {address: \"127.0.0.1:0\"}]\naccess_log: {file: access.log}\n");
+    assert_eq!(free.code, 0, "{free:?}");
+}
+
+#[test]
+fn all_that_makes_no_sense_is_told_with_its_path() {
+    let outcome = check(
+        "listeners: [{address: nowhere}]
+workers: 0
+connections: {max: 0, max_head_bytes: 5, head_timeout: 0}
+trusted_proxies: [10.0.0.0/8, somewhere]
+admin: {token: short, listen: here}
+access_log: {buffer: 0}
+redis: {url: \"http://x\", namespace: \"a b\"}
+identity:
+  default_tier: \"a b\"
+  api_keys: {keys: [{user: ann}, {key: a, sha256: b, user: bob}]}
+  jwt: {secret: short}
+  trusted_headers: {}
+limits:
+  one: {algorithm: magic}
+  two: {algorithm: fixed, limit: 0, window: 1}
+  three: {algorithm: fixed, limit: 1, window: 1, key: shoe size}
+  four: {algorithm: fixed, limit: 1, window: 1, status: 200, cost: 0, max_keys: 0}
+  five: {algorithm: token, capacity: 1}
+  six: {algorithm: fixed, limit: 1, window: 1, tiers: {pro: {limit: 0, window: 1}}}
+  seven: {algorithm: leaky, capacity: 1, fill_rate: 1, soft: true}
+  eight: {algorithm: fixed, limit: 1, window: 1, state: memory, soft: 99999999}
+  'no good': {algorithm: fixed, limit: 1, window: 1}
+common_limits: [eight, eight, nothing]
+upstreams:
+  app: {url: \"ftp://x\", connect_timeout: 1000d, limits: [nothing]}
+  web: {url: \"http://user@host\"}
+  raw: {url: \"http://host:8081\", max_connections: 0, ca: /nonexistent}
+routes:
+  - {upstream: nowhere}
+  - {prefix: here, upstream: raw}
+  - {path: /a, prefix: /b, upstream: raw}
+  - {name: same, upstream: raw, limits: [nothing]}
+  - {name: same, upstream: raw}
+  - {name: lost}
+",
+    );
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let missing: Vec<&str> = [
+        "listeners[0].address",
+        "workers",
+        "connections.max",
+        "connections.max_head_bytes",
+        "connections.head_timeout",
+        "trusted_proxies[1]",
+        "admin.token",
+        "admin.listen",
+        "access_log.buffer",
+        "redis.url",
+        "redis.namespace",
+        "identity.default_tier",
+        "identity.api_keys.keys[0]",
+        "identity.api_keys.keys[1]",
+        "identity.jwt.secret",
+        "identity.trusted_headers",
+        "limits.one.algorithm",
+        "limits.two.limit",
+        "limits.three.key",
+        "limits.four.status",
+        "limits.four.cost",
+        "limits.four.max_keys",
+        "limits.five.fillRate",
+        "limits.six.tiers.pro.limit",
+        "limits.seven.soft",
+        "limits.eight.soft",
+        "limits.no good",
+        "common_limits[1]",
+        "common_limits[2]",
+        "upstreams.app.url",
+        "upstreams.app.connect_timeout",
+        "upstreams.app.limits[0]",
+        "upstreams.web.url",
+        "upstreams.raw.max_connections",
+        "routes[0].upstream",
+        "routes[1].prefix",
+        "routes[2].path",
+        "routes[3].limits[0]",
+        "routes[4].name",
+        "routes[5].upstream",
+    ]
+    .into_iter()
+    .filter(|path| !outcome.out.contains(&format!("gateway.yaml: {path}: ")))
+    .collect();
+    assert!(missing.is_empty(), "{missing:#?} in\n{}", outcome.out);
+    assert!(!outcome.out.contains("short"), "secrets are not repeated");
+}
+
+/// With more limits than can be asked together every request would fail.
+#[test]
+fn too_many_limits_of_a_route_or_an_upstream_are_told() {
+    let names: Vec<String> = (0..17).map(|n| format!("l{n}")).collect();
+    let limits: Vec<String> =
+        names.iter().map(|name| format!("{name}: {{algorithm: fixed, limit: 1, window: 1}}")).collect();
+    let (limits, names) = (limits.join(", "), names.join(", "));
+    let url = "url: \"http://127.0.0.1:1\"";
+    for (rest, path) in [
+        (format!("upstreams: {{app: {{{url}, limits: [{names}]}}}}\n"), "upstreams.app.limits"),
+        (format!("routes: [{{limits: [{names}]}}]\n"), "routes[0].limits"),
+    ] {
+        let outcome = check(&format!("limits: {{{limits}}}\n{rest}"));
+        assert!(outcome.code == 2 && outcome.out.contains(&format!("{path}: are 17")), "{outcome:?}");
+    }
+}
+
+#[test]
+fn mistakes_of_use_are_told() {
+    let limit = "{algorithm: fixed, limit: 1, window: 1}";
+    for (config, path) in [
+        (format!("limits: {{one: {limit}}}\n"), "limits.one"),
+        (
+            format!(
+                "limits: {{one: {limit}}}\nupstreams: {{app: {{url: \"http://x\", limits: [one]}}}}\ncommon_limits: [one]\n"
+            ),
+            "limits.one",
+        ),
+        (format!("limits: {{default: {limit}}}\nroutes: [{{limits: [default]}}]\n"), "routes[0].limits"),
+        (
+            "limits: {one: {algorithm: fixed, limit: 1, window: 1, dry_run: true}}
+upstreams: {app: {url: \"http://x\", limits: [one]}}\n"
+                .to_owned(),
+            "limits.one.dry_run",
+        ),
+        (
+            "limits: {default: {algorithm: fixed, limit: 1, window: 1, state: exact}}\n".to_owned(),
+            "limits.default.state",
+        ),
+        (
+            "listeners: [{address: \"127.0.0.1:1\", tls: {certificate: /nonexistent, key: /nonexistent}}]\n".to_owned(),
+            "listeners[0].tls.certificate",
+        ),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 2, "{config}: {outcome:?}");
+        assert!(outcome.out.contains(&format!("{path}: ")), "{config}: {outcome:?}");
+    }
+}
+
+/// What is wrong with TLS to Redis is told before anyone connects.
+#[test]
+fn files_for_redis_that_can_not_be_used_are_told_by_their_field() {
+    let directory = Directory::new();
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let good = text(&directory.file("good.pem", &pair.cert.pem()));
+    let key = text(&directory.file("good.key", &pair.signing_key.serialize_pem()));
+    let other = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+    let other = text(&directory.file("other.key", &other));
+    let bad = text(&directory.file("bad.pem", "no certificate"));
+    for (url, files, path, reason) in [
+        ("rediss://h:1", "ca: /nonexistent".to_owned(), "redis.ca", "/nonexistent: No such file"),
+        ("rediss://h:1", format!("ca: \"{bad}\""), "redis.ca", "bad.pem: holds no certificate"),
+        ("rediss://h:1", format!("ca: \"{good}\", certificate: \"{good}\""), "redis.key", "is missing"),
+        ("rediss://h:1", format!("ca: \"{good}\", key: \"{key}\""), "redis.certificate", "is missing"),
+        (
+            "rediss+cluster://h:1,h:2",
+            format!("ca: \"{good}\", certificate: \"{good}\", key: \"{other}\""),
+            "redis.key",
+            "other.key: can't be used with `certificate`",
+        ),
+        ("redis://h:1", format!("ca: \"{good}\""), "redis.ca", "is for TLS"),
+        ("redis+sentinel://h:1/main", format!("certificate: \"{good}\""), "redis.certificate", "is for TLS"),
+        ("rediss://h:1/#insecure", format!("ca: \"{good}\""), "redis.url", "`#insecure`"),
+    ] {
+        let config = format!("redis: {{url: \"{url}\", {files}}}\n");
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 2, "{config}: {outcome:?}");
+        assert!(outcome.out.contains(&format!("gateway.yaml: {path}: ")), "{config}: {outcome:?}");
+        assert!(outcome.out.contains(reason), "{config}: {outcome:?}");
+        let file = directory.file("gateway.yaml", &config);
+        let start = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
+        assert!(start.code == 2 && start.err.contains(&format!("{path}: ")), "{config}: {start:?}");
+    }
+}
+
+/// The system's authorities are read at every connection, so they must be readable.
+#[test]
+fn a_system_without_readable_authorities_is_told() {
+    let directory = Directory::new();
+    let file = text(&directory.file("gateway.yaml", "redis: {url: \"rediss://h:1\"}\n"));
+    let nothing = text(&directory.file("nothing.pem", ""));
+    for (authorities, reason) in [("/nonexistent", "/nonexistent"), (nothing.as_str(), "no trusted authorities")] {
+        let outcome = run(&["check", &file], &[("SSL_CERT_FILE", authorities)]);
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        assert!(outcome.out.contains("gateway.yaml: redis.ca: ") && outcome.out.contains(reason), "{outcome:?}");
+    }
+}
+
+/// All of them, and nothing that only follows from something else.
+#[test]
+fn every_limit_that_nothing_uses_is_told_and_no_mistake_is_told_twice() {
+    let outcome = check(
+        "workers: 0
+limits:
+  one: {algorithm: fixed, limit: 1, window: 1}
+  two: {algorithm: fixed, limit: 1, window: 1}
+  bad: {algorithm: magic}
+  used: {algorithm: fixed, limit: 1, window: 1}
+common_limits: [bad]
+routes: [{prefix: nonsense, limits: [used, bad]}]
+",
+    );
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let told: Vec<&str> = outcome.out.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(
+        told,
+        ["workers", "limits.bad.algorithm", "routes[0].prefix", "limits.one", "limits.two"],
+        "{outcome:?}"
+    );
+}
+
+/// The gateway refused them only when it met Redis, one at a time.
+#[test]
+fn numbers_that_redis_can_not_hold_are_told_all_at_once_and_by_the_gateway_alike() {
+    let directory = Directory::new();
+    let config = "redis: {url: \"redis://127.0.0.1:1\"}
+limits:
+  long: {algorithm: sliding_log, limit: 20000, window: 60}
+  held: {algorithm: concurrency, limit: 1, tiers: {pro: {limit: 10001}}}
+  fine: {algorithm: sliding, limit: 10000000, window: 60d}
+  queue: {algorithm: leaky, capacity: 1, fill_rate: 1, state: leased}
+  tiered: {algorithm: fixed, limit: 1, window: 1, state: leased, tiers: {pro: {algorithm: leaky, capacity: 1, fillRate: 1}}}
+  local: {algorithm: sliding_log, limit: 20000, window: 60, state: memory}
+common_limits: [long, held, fine, queue, tiered, local]
+";
+    let file = text(&directory.file("gateway.yaml", config));
+    let paths = [
+        "limits.fine",
+        "limits.long.limit",
+        "limits.queue.state",
+        "limits.held.tiers.pro.limit",
+        "limits.tiered.tiers.pro.algorithm",
+    ];
+    let checked = run(&["check", &file], &[]);
+    let told: Vec<&str> = checked.out.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!((checked.code, told), (2, paths.to_vec()), "{checked:?}");
+    let started = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &file], &[]);
+    assert_eq!(started.code, 2, "{started:?}");
+    assert!(paths.iter().all(|path| started.err.contains(&format!("{path}: "))), "{started:?}");
+}
+
+/// A file holds secrets, and what is said of it goes to logs.
+#[test]
+fn secrets_are_not_repeated() {
+    for config in [
+        "identity:\n  jwt:\n    secret: \"hunter2-0123456789-0123456789-abcdef\"\n    leewai: 3\n",
+        "admin: {token: hunter2-hunter2}\nworkers: 0\n",
+        "upstreams: {a: {url: \"http://user:hunter2@h/\"}}\n",
+        "upstreams: {a: {url: \"http//user:hunter2@h/\"}}\n",
+        "{\"redis\": \"redis://u:hunter2@h:1\"}",
+        "redis: {url: \"redis://u:hunter2@h:x\"}\n",
+    ] {
+        let directory = Directory::new();
+        let file = text(&directory.file("gateway.yaml", config));
+        let (checked, started) = (run(&["check", &file], &[]), run(&["gateway", "--config", &file], &[]));
+        assert_eq!((checked.code, started.code), (2, 2), "{config}: {checked:?} {started:?}");
+        for told in [&checked.out, &checked.err, &started.out, &started.err] {
+            assert!(!told.contains("hunter2"), "{config}: {told}");
+        }
+    }
+}
+
+/// The limit of a tier is named `limit.tier`, in refusals and in `/config/limits`: no other may have that name.
+#[test]
+fn two_limits_of_the_same_name_are_refused() {
+    let numbers = "algorithm: fixed, limit: 1, window: 1";
+    let outcome = check(&format!(
+        "limits: {{plan: {{{numbers}, tiers: {{pro: {{limit: 2, window: 1}}}}}}, plan.pro: {{{numbers}}}}}
+common_limits: [plan, plan.pro]
+"
+    ));
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    assert!(outcome.out.contains("plan.pro") || outcome.out.contains("plan.tiers.pro"), "{outcome:?}");
+
+    // Two tiers' limits, each of which counted by the other's numbers.
+    let tier = |name: &str| format!("{numbers}, tiers: {{{name}: {{limit: 2, window: 1}}}}");
+    let limits = format!("limits: {{a: {{{}}}, a.b: {{{}}}}}\ncommon_limits: [a, a.b]\n", tier("b.c"), tier("c"));
+    let outcome = check(&limits);
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    assert!(outcome.out.contains("limits.a.b.tiers.c: is known as `a.b.c`"), "{outcome:?}");
+}
+
+/// They come later; a file that names them would not get what it asks for.
+#[test]
+fn features_of_later_versions_are_unknown() {
+    for (config, word) in [
+        ("breaker: {failures: 5}\n", "breaker"),
+        ("retry: {attempts: 3}\n", "retry"),
+        ("cache: {ttl: 5}\n", "cache"),
+        ("shed: {}\n", "shed"),
+        ("bulkhead: 5\n", "bulkhead"),
+        ("adaptive: {models: x}\n", "models"),
+        ("upstreams: {app: {url: \"http://x\", breaker: {}}}\n", "breaker"),
+        ("upstreams: {app: {url: \"http://x\", bulkhead: 5}}\n", "bulkhead"),
+        ("routes: [{prefix: /, retry: {}}]\n", "retry"),
+        ("routes: [{prefix: /, cache: {}}]\n", "cache"),
+        ("routes: [{prefix: /, priority: critical}]\n", "priority"),
+    ] {
+        let outcome = check(config);
+        assert_eq!(outcome.code, 2, "{config}: {outcome:?}");
+        assert!(outcome.out.contains("unknown") && outcome.out.contains(word), "{config}: {outcome:?}");
+        let directory = Directory::new();
+        let file = directory.file("gateway.yaml", config);
+        let start = run(&["gateway", "--listen", "127.0.0.1:0", "--config", &text(&file)], &[]);
+        assert!(start.code != 0 && start.err.contains(word), "{start:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    for command in [&["check", "/nonexistent/gateway.yaml"][..], &["gateway", "--config", "/nonexistent/gateway.yaml"]]
+    {
+        let outcome = run(command, &[]);
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        let told = outcome.out + &outcome.err;
+        assert!(told.contains("/nonexistent/gateway.yaml: No such file"), "{told}");
+    }
+    let nothing = run(&["check"], &[]);
+    assert!(nothing.code != 0 && !nothing.err.is_empty(), "{nothing:?}");
+}
+
+/// A file with every setting there is; the files it names are in `directory`.
+fn everything(directory: &Directory) -> Value {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let certificate = text(&directory.file("certificate.pem", &pair.cert.pem()));
+    let key = text(&directory.file("key.pem", &pair.signing_key.serialize_pem()));
+    let numbers = json!({"algorithm": "token", "limit": 1, "window": 1, "capacity": 2, "fillRate": 0.5, "hold": 5});
+    json!({
+        "listeners": [
+            {"address": "127.0.0.1:0", "tls": {"certificate": certificate, "key": key}, "h2c": false}
+        ],
+        "workers": 1,
+        "connections": {
+            "max": 100, "max_head_bytes": 16384, "max_headers": 50, "max_streams": 10, "max_body_bytes": 1_000_000,
+            "head_timeout": "5s", "body_timeout": 5, "write_timeout": "500ms", "idle_timeout": "1m",
+            "upgrade_timeout": "1h", "drain_timeout": 0
+        },
+        "trusted_proxies": ["10.0.0.0/8"],
+        "admin": {"listen": "127.0.0.1:0", "token": "a-token-of-some-length", "token_file": null, "open": false},
+        "log": {"format": "json", "level": "warn"},
+        "access_log": {"format": "json", "file": "access.log", "buffer": 10},
+        "redis": {
+            "url": "rediss://127.0.0.1:6379", "ca": certificate, "certificate": certificate, "key": key,
+            "namespace": "shop", "budget": "20ms", "on_failure": "local", "lease_tokens": 10, "lease_span": 1
+        },
+        "adaptive": {
+            "source": "shop",
+            "forecaster": "https://127.0.0.1:8090/base", "ca": certificate, "mode": "shadow", "limit": "total",
+            "interval": "10s", "timeout": 1, "ceiling": 500.5, "floor": 1, "step": 2, "dwell": 0,
+            "algorithm_dwell": "10m", "latency": "100ms", "errors": 0.1, "misses": 5, "history": 10
+        },
+        "identity": {
+            "default_tier": "free",
+            "api_keys": {
+                "header": "x-api-key",
+                "keys": [{"key": "a", "sha256": null, "user": "ann", "tier": "pro", "client_id": "shop"}]
+            },
+            "jwt": {
+                "secret": "a secret of thirty-two characters", "secret_file": null, "public_key": null, "jwks": null,
+                "algorithms": ["HS256"], "issuer": "i", "audience": "a", "user_claim": "sub", "tier_claim": "tier",
+                "client_id_claim": "azp", "leeway": 5
+            },
+            "trusted_headers": {"user": "x-user", "tier": "x-tier", "client_id": "x-client"}
+        },
+        "limits": {
+            "default": {
+                "algorithm": "token", "limit": 1, "window": 1, "capacity": 2, "fill_rate": 0.5, "hold": 5, "key": "ip",
+                "missing": "share", "tiers": {"pro": numbers, "gold": "unlimited"}, "soft": 1, "cost": 1, "status": 429,
+                "dry_run": false, "state": "memory", "max_keys": 10
+            },
+            "total": {"algorithm": "fixed", "limit": 100, "window": 1},
+            "provider": {"algorithm": "gcra", "burst": 1, "fillRate": 1, "tiers": {"pro": {"burst": 1, "fill_rate": 1}}}
+        },
+        "common_limits": ["default", "total"],
+        "upstreams": {
+            "app": {
+                "url": "http://127.0.0.1:8081/base", "connect_timeout": 1, "answer_timeout": 1, "body_timeout": 1,
+                "idle_timeout": 1, "max_idle": 1, "max_connections": 1, "max_head_bytes": 2048, "preserve_host": true,
+                "ca": null, "server_name": null, "limits": ["provider"]
+            }
+        },
+        "routes": [{
+            "name": "r", "host": "*.example.com", "path": "/x", "prefix": null, "pattern": null, "methods": ["GET"],
+            "upstream": "app", "limits": []
+        }]
+    })
+}
+
+/// The schema of a property, behind its references; of several possible ones the first that has settings of its own.
+fn resolved<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
+    if let Some(reference) = property["$ref"].as_str() {
+        let name = reference.strip_prefix("#/$defs/").expect("a definition of this schema");
+        return resolved(schema, &schema["$defs"][name]);
+    }
+    for options in ["anyOf", "oneOf"] {
+        if let Some(options) = property[options].as_array() {
+            let mut options = options.iter().map(|option| resolved(schema, option));
+            return options.find(|option| option["properties"].is_object()).unwrap_or(property);
+        }
+    }
+    property
+}
+
+/// Walks a file beside its schema, and notes every setting of the schema that the file has (`Struct.field`).
+fn walk(schema: &Value, property: &Value, value: &Value, path: &str, seen: &mut BTreeSet<String>) {
+    let property = resolved(schema, property);
+    match value {
+        Value::Object(fields) if property["properties"].is_object() => {
+            assert_eq!(property["additionalProperties"], false, "{path}: unknown settings are refused");
+            for (field, value) in fields {
+                let below = &property["properties"][field];
+                assert!(!below.is_null(), "the schema has no {path}.{field}");
+                assert!(below["description"].is_string(), "{path}.{field} is not described");
+                seen.insert(format!("{}.{field}", property["description"].as_str().unwrap_or_default()));
+                walk(schema, below, value, &format!("{path}.{field}"), seen);
+            }
+        }
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                walk(schema, &property["additionalProperties"], value, &format!("{path}.{field}"), seen);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(schema, &property["items"], item, path, seen)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_schema_is_json_schema_and_lists_every_setting() {
+    let outcome = run(&["check", "--schema"], &[]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
+    let schema: Value = serde_json::from_str(&outcome.out).expect("JSON");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["type"], "object");
+
+    let directory = Directory::new();
+    let everything = everything(&directory);
+    let accepted = check(&everything.to_string());
+    assert_eq!(accepted.code, 0, "the file with every setting is valid: {accepted:?}");
+    let mut seen = BTreeSet::new();
+    walk(&schema, &schema, &everything, "", &mut seen);
+    let definitions = schema["$defs"].as_object().expect("definitions");
+    let mut listed = BTreeSet::new();
+    for definition in definitions.values().chain([&schema]) {
+        let about = definition["description"].as_str().unwrap_or_default();
+        listed.extend(
+            definition["properties"].as_object().into_iter().flatten().map(|(field, _)| format!("{about}.{field}")),
+        );
+    }
+    let unseen: Vec<&String> = listed.difference(&seen).collect();
+    assert!(unseen.is_empty(), "in the schema, and not in the file with every setting: {unseen:#?}");
+}
+
+#[test]
+fn the_reference_is_the_page_in_docs_and_names_every_setting() {
+    let outcome = run(&["check", "--reference"], &[]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let written = std::fs::read_to_string(&page).expect("docs/configuration.md");
+    let hint = "run: tidegate check --reference > docs/configuration.md";
+    assert!(written == outcome.out, "docs/configuration.md is not what the code says; {hint}");
+    let schema: Value = serde_json::from_str(&run(&["check", "--schema"], &[]).out).expect("JSON");
+    for definition in schema["$defs"].as_object().expect("definitions").values().chain([&schema]) {
+        for field in definition["properties"].as_object().into_iter().flatten().map(|(field, _)| field) {
+            assert!(written.contains(&format!("| `{field}` | ")), "{field}");
+        }
+    }
+    for row in written.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert!(cells.len() >= 3 && cells.iter().all(|cell| !cell.is_empty()), "an empty cell: {row}");
+        assert_ne!(cells[1], "any", "a type that nobody told: {row}");
+    }
+}

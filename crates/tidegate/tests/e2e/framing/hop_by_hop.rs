@@ -1,0 +1,737 @@
+//! What concerns one connection stays on it; what a proxy must add is added; what nobody may claim of himself is taken away.
+
+use std::io::{BufRead, Read, Write};
+
+use crate::framing::judge;
+use crate::framing::origin::Origin;
+use tidegate_testkit::{Answer, Client, Gateway, OK, PATIENCE, Received, Upstream, request, wait_until};
+
+const PLENTY: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
+
+fn values<'a>(headers: &'a [(String, String)], name: &str) -> Vec<&'a str> {
+    headers.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
+}
+
+fn echo(received: &Received) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", received.line.len(), received.line).into_bytes()
+}
+
+#[test]
+fn what_concerns_the_clients_connection_does_not_reach_the_upstream() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-One,x-two\r\nConnection: X-Three\r\nX-One: 1\r\nx-TWO: 2\r\nX-Three: 3\r\n\
+         X-Kept: 4\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nTE: gzip\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\
+         Proxy-Authorization: Basic eDp5\r\nContent-Length: 2\r\n\r\nhi",
+    );
+    assert_eq!(client.answer().status, 200);
+    let received = upstream.last();
+    for name in ["x-one", "x-two", "x-three", "keep-alive", "proxy-connection", "te", "upgrade", "proxy-authorization"]
+    {
+        assert_eq!(received.header(name), None, "{name}");
+    }
+    assert_eq!(received.header("connection"), None);
+    assert_eq!((received.header("x-kept"), &received.body[..]), (Some("4"), &b"hi"[..]));
+}
+
+/// Nominating what the proxy itself adds has hidden clients' addresses elsewhere.
+#[test]
+fn nobody_can_make_the_gateways_own_headers_hop_by_hop() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: close, Host, Content-Length, X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, \
+         Forwarded, Via, X-Request-Id\r\nContent-Length: 2\r\n\r\nhi",
+    );
+    assert_eq!(client.answer().status, 200);
+    let received = upstream.last();
+    for name in [
+        "host",
+        "content-length",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "forwarded",
+        "via",
+        "x-request-id",
+    ] {
+        assert_eq!(values(&received.headers, name).len(), 1, "{name}");
+    }
+    assert_eq!(received.body, b"hi");
+}
+
+#[test]
+fn what_concerns_the_upstreams_connection_does_not_reach_the_client() {
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nConnection: X-One, Content-Length\r\nConnection: x-two\r\nX-One: 1\r\nX-Two: 2\r\nX-Kept: 3\r\n\
+          Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\nTE: trailers\r\nContent-Length: 2\r\n\r\nOK"
+            .to_vec()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    for _ in 0..2 {
+        let answer = client.request("GET", "/", &[], b"");
+        for name in ["x-one", "x-two", "keep-alive", "proxy-connection", "upgrade", "te", "connection"] {
+            assert_eq!(answer.header(name), None, "{name}");
+        }
+        assert_eq!((answer.header("x-kept"), answer.text().as_str()), (Some("3"), "OK"));
+    }
+    assert_eq!(upstream.last().connection, 0, "the upstream's connection is kept");
+}
+
+#[test]
+fn an_upstream_that_closes_does_not_close_the_clients_connection() {
+    let upstream = Upstream::behaving(|_, stream| {
+        use std::io::Write as _;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nOK").is_err()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    for _ in 0..3 {
+        let answer = client.request("GET", "/", &[], b"");
+        assert_eq!((answer.text().as_str(), answer.header("connection")), ("OK", None));
+    }
+    let answer = client.request("GET", "/", &[("Connection", "close")], b"");
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn via_names_everyone_on_the_way_with_the_version_they_were_spoken_to() {
+    let upstream = Upstream::answering(|received| {
+        let version = if received.line.contains("old") { "1.0" } else { "1.1" };
+        format!("HTTP/{version} 200 OK\r\nVia: 1.1 inner\r\nContent-Length: 2\r\n\r\nOK").into_bytes()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let answer = gateway.get_with("/", &[("Via", "1.0 fred"), ("Via", "1.1 wilma")]);
+    assert_eq!(values(&upstream.last().headers, "via").join(", "), "1.0 fred, 1.1 wilma, 1.1 tidegate");
+    assert_eq!(values(&answer.headers, "via").join(", "), "1.1 inner, 1.1 tidegate");
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /old HTTP/1.0\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(upstream.last().header("via"), Some("1.0 tidegate"));
+    // RFC 9110 §7.6.3: the version of the message that was received.
+    assert_eq!(values(&answer.headers, "via").join(", "), "1.1 inner, 1.0 tidegate");
+}
+
+const CLAIMS: [(&str, &str); 9] = [
+    ("X-Forwarded-For", "1.2.3.4"),
+    ("X-Forwarded-For", "5.6.7.8"),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Host", "bank.example"),
+    ("X-Forwarded-Port", "443"),
+    ("X-Forwarded-Prefix", "/admin"),
+    ("X-Real-IP", "1.2.3.4"),
+    ("Forwarded", "for=1.2.3.4;proto=https"),
+    ("X-Tidegate-Degraded", "default"),
+];
+
+#[test]
+fn what_a_stranger_claims_of_himself_is_replaced() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    assert_eq!(gateway.get_with("/", &CLAIMS).status, 200);
+    let headers = upstream.last().headers;
+    assert_eq!(values(&headers, "x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(values(&headers, "x-forwarded-proto"), ["http"]);
+    assert_eq!(values(&headers, "x-forwarded-host"), ["test.example"]);
+    assert_eq!(values(&headers, "forwarded"), ["for=127.0.0.1;host=\"test.example\";proto=http"]);
+    for name in ["x-forwarded-port", "x-forwarded-prefix", "x-tidegate-degraded"] {
+        assert_eq!(values(&headers, name), [""; 0], "{name}");
+    }
+    assert!(!values(&headers, "x-real-ip").contains(&"1.2.3.4"));
+}
+
+/// To CGI and its kin `X_Forwarded_For` is the same as `X-Forwarded-For`.
+#[test]
+fn an_underscore_does_not_hide_a_claim() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nidentity: {{trusted_headers: {{user: x-auth-user}}}}\n",
+        upstream.address
+    ));
+    let claims = [
+        ("X_Forwarded_For", "1.2.3.4"),
+        ("X-Forwarded_Proto", "https"),
+        ("X_Real_IP", "1.2.3.4"),
+        ("X_Tidegate_Degraded", "default"),
+        ("X_Auth_User", "root"),
+        ("Content_Length", "5"),
+        ("Transfer_Encoding", "chunked"),
+        ("Proxy_Authorization", "Basic eDp5"),
+        ("X_Other", "kept"),
+    ];
+    assert_eq!(gateway.get_with("/", &claims).status, 200);
+    let names: Vec<String> = upstream.last().headers.into_iter().map(|(name, _)| name).collect();
+    let underscored: Vec<&String> = names.iter().filter(|name| name.contains('_')).collect();
+    assert_eq!(underscored, ["x_other"]);
+}
+
+#[test]
+fn only_a_trusted_proxy_says_who_somebody_is() {
+    let upstream = Upstream::start();
+    let config = |trusted: &str| {
+        format!(
+            "upstreams: {{app: {{url: \"http://{}\"}}}}\ntrusted_proxies: [{trusted}]\n\
+             identity: {{trusted_headers: {{user: x-auth-user, tier: x-auth-tier}}}}\n",
+            upstream.address
+        )
+    };
+    let claims = [("X-Auth-User", "root"), ("x-auth-tier", "pro"), ("X-Auth-Other", "kept")];
+    for (trusted, expected) in [("10.0.0.0/8", None), ("127.0.0.1", Some("root"))] {
+        let gateway = Gateway::start(&config(trusted));
+        assert_eq!(gateway.get_with("/", &claims).status, 200);
+        let received = upstream.last();
+        assert_eq!(received.header("x-auth-user"), expected, "trusted: [{trusted}]");
+        assert_eq!(received.header("x-auth-tier").is_some(), expected.is_some(), "trusted: [{trusted}]");
+        assert_eq!(received.header("x-auth-other"), Some("kept"));
+    }
+}
+
+#[test]
+fn a_request_is_known_by_its_own_id_if_that_is_harmless() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let id = |given: &str| {
+        let answer = gateway.get_with("/", &[("X-Request-Id", given)]);
+        assert_eq!(values(&upstream.last().headers, "x-request-id"), values(&answer.headers, "x-request-id"));
+        answer.header("x-request-id").expect("an id").to_owned()
+    };
+    assert_eq!(id("0af7651916cd43dd-8448:eb/2+1=1.c_d"), "0af7651916cd43dd-8448:eb/2+1=1.c_d");
+    let mut ours = vec![id(""), id("two words"), id("\"quoted\""), id("<script>"), id(&"x".repeat(129)), id("a\tb")];
+    assert!(ours.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())), "{ours:?}");
+    ours.sort();
+    ours.dedup();
+    assert_eq!(ours.len(), 6);
+}
+
+#[test]
+fn what_a_trusted_proxy_says_of_others_is_extended() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\ntrusted_proxies: [127.0.0.1]\n",
+        upstream.address
+    ));
+    assert_eq!(gateway.get_with("/", &CLAIMS).status, 200);
+    let headers = upstream.last().headers;
+    assert_eq!(values(&headers, "x-forwarded-for").join(", "), "1.2.3.4, 5.6.7.8, 127.0.0.1");
+    assert_eq!(values(&headers, "x-forwarded-proto"), ["https"]);
+    assert_eq!(values(&headers, "x-forwarded-host"), ["bank.example"]);
+    assert_eq!(values(&headers, "x-forwarded-port"), ["443"]);
+    assert_eq!(values(&headers, "x-forwarded-prefix"), ["/admin"]);
+    let forwarded = values(&headers, "forwarded").join(", ");
+    let first = "for=1.2.3.4;host=\"bank.example\";proto=https";
+    assert_eq!(forwarded, format!("{first}, for=5.6.7.8, for=127.0.0.1;host=\"test.example\";proto=http"));
+    assert_eq!(values(&headers, "x-tidegate-degraded"), [""; 0], "that is the gateway's own to say");
+}
+
+/// Which of the two an upstream reads is up to it: frameworks that preferred `Forwarded` saw the proxy for the client, and sent clients of
+/// `https` to `http`.
+#[test]
+fn both_kinds_of_header_tell_the_same_whichever_a_trusted_proxy_speaks() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\ntrusted_proxies: [127.0.0.1, 10.0.0.0/8]\n",
+        upstream.address
+    ));
+    let own = "for=127.0.0.1;host=\"test.example\";proto=http";
+    let sent_on = |sent: &[(&str, &str)]| {
+        assert_eq!(gateway.get_with("/", sent).status, 200);
+        let headers = upstream.last().headers;
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"]
+            .map(|name| values(&headers, name).join("|"))
+    };
+    let old = sent_on(&[
+        ("X-Forwarded-For", "2001:db8::1, 203.0.113.5:80, nonsense"),
+        ("X-Forwarded-Proto", "https, http"),
+        ("X-Forwarded-Host", "shop.example"),
+    ]);
+    let hops = "for=\"[2001:db8::1]\";host=\"shop.example\";proto=https, for=203.0.113.5, for=unknown";
+    let list = "2001:db8::1, 203.0.113.5:80, nonsense, 127.0.0.1".to_owned();
+    assert_eq!(old, [list, "https".to_owned(), "shop.example".to_owned(), format!("{hops}, {own}")]);
+
+    let only_proto = sent_on(&[("X-Forwarded-Proto", "https")]);
+    let forwarded = "for=127.0.0.1;host=\"test.example\";proto=https";
+    assert_eq!(only_proto, ["127.0.0.1", "https", "test.example", forwarded]);
+
+    // What stands before the element of a trusted proxy's client anyone could have written.
+    let hops = "for=6.6.6.6;proto=gopher;host=evil, For=\"[2001:db8::1]:4711\";Proto=https;host=\"shop.example\", for=10.1.1.1;proto=http";
+    let standard = sent_on(&[("Forwarded", hops)]);
+    let list = "6.6.6.6, 2001:db8::1, 10.1.1.1, 127.0.0.1".to_owned();
+    assert_eq!(standard, [list, "https".to_owned(), "shop.example".to_owned(), format!("{hops}, {own}")]);
+
+    // Nothing that could swallow what is added behind it is passed on.
+    for broken in ["for=\"6.6.6.6", "for=6.6.6.6;for=7.7.7.7", "for=\"a\\"] {
+        assert_eq!(sent_on(&[("Forwarded", broken)]), ["127.0.0.1", "http", "test.example", own], "{broken}");
+    }
+}
+
+#[test]
+fn a_client_behind_a_trusted_proxy_can_not_choose_whose_limit_it_uses() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\ntrusted_proxies: [127.0.0.1, 10.0.0.0/8]\n\
+         limits: {{default: {{algorithm: token, capacity: 1, fillRate: 0.0003, key: ip}}}}\n",
+        upstream.address
+    ));
+    let ask = |addresses: &str| gateway.get_with("/", &[("X-Forwarded-For", addresses)]).status;
+    // The proxy appends the address it sees; what stands before it, the client wrote.
+    assert_eq!(ask("203.0.113.7"), 200);
+    for addresses in [
+        "203.0.113.7",
+        "1.1.1.1, 203.0.113.7",
+        "2.2.2.2,3.3.3.3 , 203.0.113.7",
+        "nonsense, 203.0.113.7",
+        "1.1.1.1, 203.0.113.7, 10.1.2.3",
+        "1.1.1.1, ::ffff:203.0.113.7",
+        "1.1.1.1, 203.0.113.7:4321",
+    ] {
+        assert_eq!(ask(addresses), 429, "{addresses}");
+    }
+    assert_eq!(ask("203.0.113.8"), 200);
+}
+
+#[test]
+fn the_upstream_is_asked_by_its_own_name_unless_told_otherwise() {
+    let upstream = Upstream::start();
+    let address = upstream.address;
+    let gateway = Gateway::start(&format!(
+        "upstreams:\n  own: {{url: \"http://{address}\"}}\n  kept: {{url: \"http://{address}\", preserve_host: true}}\n\
+         routes: [{{prefix: /own, upstream: own}}, {{prefix: /kept, upstream: kept}}]\n"
+    ));
+    let host = |path: &str, host: &str| {
+        assert_eq!(gateway.get_with(path, &[("Host", host)]).status, 200);
+        let headers = upstream.last().headers;
+        (values(&headers, "host").join("|"), values(&headers, "x-forwarded-host").join("|"))
+    };
+    assert_eq!(host("/own", "Shop.example:81"), (address.to_string(), "shop.example:81".to_owned()));
+    assert_eq!(host("/kept", "Shop.example:81"), ("shop.example:81".to_owned(), "shop.example:81".to_owned()));
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /kept HTTP/1.0\r\n\r\n");
+    assert_eq!(client.answer().status, 200);
+    let headers = upstream.last().headers;
+    assert_eq!(values(&headers, "host"), [address.to_string()], "who names no host gets the upstream's own");
+    assert_eq!(values(&headers, "x-forwarded-host"), [""; 0]);
+}
+
+#[test]
+fn a_base_path_goes_before_the_requests_own() {
+    let upstream = Upstream::answering(echo);
+    for (base, path, expected) in [
+        ("/base", "/a?b=c", "GET /base/a?b=c HTTP/1.1"),
+        ("/base/", "/a", "GET /base/a HTTP/1.1"),
+        ("/base", "/", "GET /base/ HTTP/1.1"),
+        ("/", "//a//b/", "GET //a//b/ HTTP/1.1"),
+        ("", "/?", "GET /? HTTP/1.1"),
+    ] {
+        let url = format!("http://{}{base}", upstream.address);
+        let gateway = Gateway::start(&format!("upstreams: {{app: {{url: \"{url}\"}}}}\n"));
+        assert_eq!(gateway.get(path).text(), expected);
+    }
+}
+
+#[test]
+fn answers_without_a_body_have_none() {
+    let upstream = Upstream::answering(|received| {
+        let head = match received.line.split(' ').nth(1) {
+            Some("/length") => "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+            Some("/chunked") => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            Some("/silent") => "HTTP/1.1 200 OK\r\n\r\n",
+            Some("/204") => "HTTP/1.1 204 No Content\r\nX-Kept: 1\r\n\r\n",
+            Some("/304") => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n",
+            Some("/304-length") => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 1000\r\n\r\n",
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK",
+        };
+        head.as_bytes().to_vec()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    for (method, path, status, length) in [
+        ("HEAD", "/length", 200, Some("1000")),
+        // RFC 9110 §8.6: a length that differs from that of a GET must not be told.
+        ("HEAD", "/chunked", 200, None),
+        ("HEAD", "/silent", 200, None),
+        ("GET", "/204", 204, None),
+        ("HEAD", "/204", 204, None),
+        ("GET", "/304", 304, None),
+        ("HEAD", "/304", 304, None),
+    ] {
+        let mut client = Client::connect(gateway.address);
+        let answer = client.request(method, path, &[], b"");
+        assert_eq!((answer.status, answer.header("content-length")), (status, length), "{method} {path}");
+        assert_eq!(answer.header("transfer-encoding"), None, "{method} {path}");
+        assert_eq!(client.request("GET", "/", &[], b"").text(), "OK", "behind {method} {path}");
+    }
+    let mut client = Client::connect(gateway.address);
+    let answer = client.request("GET", "/304-length", &[], b"");
+    assert_eq!((answer.status, answer.header("etag")), (304, Some("\"a\"")));
+    assert!(matches!(answer.header("content-length"), None | Some("1000")));
+    assert_eq!(client.request("GET", "/", &[], b"").text(), "OK");
+    assert_eq!(gateway.metric("tidegate_upstream_failures_total{service=\"app\",reason=\"bad_answer\"}"), Some(0.0));
+}
+
+#[test]
+fn a_refusal_of_a_head_has_no_body() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 1, fillRate: 0.0003}");
+    let mut client = Client::connect(gateway.address);
+    assert_eq!(client.request("HEAD", "/", &[], b"").status, 200);
+    assert_eq!(client.request("HEAD", "/", &[], b"").status, 429);
+    assert_eq!(client.request("GET", "/", &[], b"").status, 429);
+}
+
+#[test]
+fn whoever_waits_to_continue_is_told_when_the_upstream_wants_the_body() {
+    let origin = Origin::new();
+    let gateway = Gateway::before(origin.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    let mut visit = origin.accept();
+    assert!(visit.head().contains("expect: 100-continue\r\n"));
+    visit.send("HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.send("hello");
+    assert_eq!(visit.read(5), b"hello");
+    visit.send(OK);
+    assert_eq!(client.answer().text(), "OK");
+}
+
+#[test]
+fn whoever_waits_to_continue_is_not_told_when_the_upstream_refuses() {
+    let origin = Origin::new();
+    let gateway = Gateway::before(origin.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut visit = origin.accept();
+    assert!(visit.head().contains("expect: 100-continue\r\n"));
+    visit.send("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 2\r\n\r\nNO");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (417, "NO"));
+    // What it sends now is the body, or nothing: never a request.
+    client.try_send("21\r\nGET /evil HTTP/1.1\r\nHost: a\r\n\r\n..\r\n0\r\n\r\n");
+    assert_eq!(visit.read_to_end(), b"", "a connection that waits for a body carries nothing else");
+    assert!(!origin.has_visitor());
+}
+
+#[test]
+fn an_upstream_that_does_not_know_expectations_gets_the_body_all_the_same() {
+    let origin = Origin::new();
+    let gateway = Gateway::before(origin.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
+    let mut visit = origin.accept();
+    visit.head();
+    assert_eq!(visit.read(5), b"hello");
+    visit.send(OK);
+    let mut answer = client.answer();
+    if answer.status == 100 {
+        answer = client.answer();
+    }
+    assert_eq!(answer.text(), "OK");
+}
+
+/// RFC 9110 §10.1.1: in HTTP/1.0 the expectation is ignored.
+#[test]
+fn an_old_client_expects_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.answer().status, 200, "no 100 goes before it");
+    assert_eq!((upstream.last().header("expect"), &upstream.last().body[..]), (None, &b"hello"[..]));
+}
+
+const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\n\
+    HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nContent-Length: 9\r\n\r\n\
+    HTTP/1.1 102 Processing\r\n\r\n\
+    HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+
+/// RFC 9110 §15.2: all but the 100 that we ask for ourselves are the client's.
+#[test]
+fn interim_answers_are_passed_on_before_the_final_one() {
+    let upstream = Upstream::answering(|_| HINTS.into());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    for _ in 0..2 {
+        let hints = client.request("GET", "/", &[], b"");
+        assert_eq!(hints.status, 103);
+        let names: Vec<&str> = hints.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, hints.header("link")), (vec!["link", "via"], Some("</a>")));
+        assert_eq!(client.answer().status, 102);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+    }
+}
+
+/// It would take them for the answer.
+#[test]
+fn an_old_client_gets_no_interim_answers() {
+    let upstream = Upstream::answering(|_| HINTS.into());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+}
+
+/// They arrive while the final one is still awaited: that is what they are for.
+#[test]
+fn interim_answers_do_not_wait_for_the_final_one() {
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = std::sync::Mutex::new(gone);
+    let upstream = Upstream::behaving(move |_, stream| {
+        let sent = stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").is_ok();
+        sent && gone.lock().expect("no panic").recv_timeout(PATIENCE).is_ok() && stream.write_all(OK).is_ok()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    assert_eq!(client.request("GET", "/", &[], b"").status, 103);
+    go.send(()).expect("it waits");
+    assert_eq!(client.answer().status, 200);
+}
+
+/// A client that asks without reading fills its socket with them: what does not fit is written later, at the place where it belongs.
+#[test]
+fn interim_answers_into_a_full_socket_stay_whole() {
+    const REQUESTS: usize = 600;
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(900)).repeat(15);
+    let upstream =
+        Upstream::answering(move |_| format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").into());
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    let mut sender = client.stream.get_ref().try_clone().expect("a handle");
+    let sending = std::thread::spawn(move || {
+        (0..REQUESTS).all(|_| sender.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").is_ok())
+    });
+    // Until it goes on no longer. If it looks so too early, the test is only easier.
+    let mut before = None;
+    wait_until("the socket is full", || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let count = Some(upstream.count());
+        std::mem::replace(&mut before, count) == count
+    });
+    let (mut answered, mut hints) = (0, 0);
+    while answered < REQUESTS {
+        let answer = client.answer();
+        match answer.status {
+            103 => {
+                assert_eq!(answer.header("link").map(str::len), Some(902));
+                hints += 1;
+            }
+            200 => {
+                assert_eq!(answer.text(), "OK");
+                answered += 1;
+            }
+            _ => panic!("{answer:?}"),
+        }
+    }
+    assert!(hints >= REQUESTS, "{hints}");
+    assert!(sending.join().expect("no panic"));
+}
+
+#[test]
+fn a_clients_trailers_arrive_without_those_that_have_no_place_there() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: X-Hop\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\
+         X-Sum: 7\r\nContent-Length: 99\r\nHost: evil\r\nTransfer-Encoding: gzip\r\nAuthorization: Basic eDp5\r\nConnection: close\r\n\
+         X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Request-Id: mine\r\nX-Tidegate-Degraded: x\r\n\r\n",
+    );
+    assert_eq!(client.answer().status, 200);
+    let carried = judge::read(&upstream.bytes()[0]).expect("well-formed");
+    let [request] = &carried.requests[..] else { panic!("{carried:?}") };
+    assert_eq!(
+        (request.all("te"), request.all("connection"), request.all("trailer")),
+        (vec!["trailers"], vec!["te"], vec!["X-Sum"])
+    );
+    assert_eq!((&request.body[..], &request.trailers[..]), (&b"hi"[..], &[("x-sum".to_owned(), "7".to_owned())][..]));
+}
+
+#[test]
+fn an_upstreams_trailers_reach_whoever_asks_for_them() {
+    let upstream = Upstream::answering(|received| {
+        let told = if received.line.contains("untold") { "" } else { "Trailer: X-Sum\r\n" };
+        let head = format!("HTTP/1.1 200 OK\r\n{told}Transfer-Encoding: chunked\r\n\r\n");
+        (head + "2\r\nOK\r\n0\r\nX-Sum: 7\r\nContent-Length: 99\r\nX-Other: 8\r\n\r\n").into_bytes()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let end = |path: &str, headers: &str| {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close{headers}\r\n\r\n"));
+        let bytes = String::from_utf8(client.read_to_end()).expect("text");
+        bytes.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    };
+    assert_eq!(end("/", ", te\r\nTE: trailers"), "2\r\nOK\r\n0\r\nx-sum: 7\r\nx-other: 8\r\n\r\n");
+    assert_eq!(end("/", ""), "2\r\nOK\r\n0\r\n\r\n");
+    let untold = end("/untold", ", te\r\nTE: trailers");
+    assert!(untold.starts_with("2\r\nOK\r\n0\r\n") && untold.ends_with("\r\n\r\n"), "{untold}");
+    assert!(!untold.contains("99"), "{untold}");
+}
+
+#[test]
+fn chunks_of_any_size_pass_both_ways() {
+    let upstream = Upstream::answering(|received| {
+        let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for chunk in received.body.chunks(977) {
+            answer.extend_from_slice(format!("{:X};x=y\r\n", chunk.len()).as_bytes());
+            answer.extend_from_slice(chunk);
+            answer.extend_from_slice(b"\r\n");
+        }
+        answer.extend_from_slice(b"0\r\n\r\n");
+        answer
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let body: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
+    let mut sent = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for (size, chunk) in body.chunks(1_499).enumerate() {
+        sent.extend_from_slice(format!("{:x};n={size}\r\n", chunk.len()).as_bytes());
+        sent.extend_from_slice(chunk);
+        sent.extend_from_slice(b"\r\n");
+    }
+    sent.extend_from_slice(b"0\r\n\r\n");
+    let mut client = Client::connect(gateway.address);
+    for _ in 0..2 {
+        client.send(&sent);
+        let answer = client.answer();
+        assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+        assert!(answer.body == body, "the body came back changed");
+    }
+    let carried = judge::read(&upstream.bytes()[0]).expect("well-formed");
+    assert_eq!(carried.requests.len(), 2);
+    assert!(carried.requests.iter().all(|request| request.body == body));
+}
+
+#[test]
+fn an_answer_that_ends_with_its_connection_is_whole() {
+    let upstream = Upstream::behaving(|received, stream| {
+        use std::io::Write as _;
+        let version = if received.line.contains("old") { "1.0" } else { "1.1" };
+        let _written = stream.write_all(format!("HTTP/{version} 200 OK\r\n\r\n{}", "x".repeat(100_000)).as_bytes());
+        false
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    for path in ["/old", "/new"] {
+        let answer = client.request("GET", path, &[], b"");
+        assert_eq!((answer.body.len(), answer.header("transfer-encoding")), (100_000, Some("chunked")), "{path}");
+    }
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /old HTTP/1.0\r\n\r\n");
+    let bytes = String::from_utf8(client.read_to_end()).expect("text");
+    let (head, body) = bytes.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n") && !head.to_lowercase().contains("transfer-encoding"), "{head}");
+    assert_eq!(body.len(), 100_000);
+}
+
+#[test]
+fn old_clients_get_answers_they_can_read() {
+    let upstream = Upstream::answering(|received| {
+        if received.line.contains("chunked") {
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n".to_vec()
+        } else {
+            OK.to_vec()
+        }
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /chunked HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let bytes = String::from_utf8(client.read_to_end()).expect("text");
+    let (head, body) = bytes.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+    assert!(!head.to_lowercase().contains("transfer-encoding") && !head.contains("keep-alive"), "{head}");
+    assert_eq!(body, "onetwo");
+
+    let mut client = Client::connect(gateway.address);
+    for _ in 0..2 {
+        client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        let answer = client.answer();
+        assert_eq!((answer.text().as_str(), answer.header("connection")), ("OK", Some("keep-alive")));
+    }
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.answer().text(), "OK");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn requests_sent_ahead_are_answered_in_their_order() {
+    let upstream = Upstream::answering(|received| {
+        let body = [received.line.as_bytes(), b"|", &received.body].concat();
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes(), body].concat()
+    });
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let sent = |number: u32| match number % 4 {
+        0 => format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        1 => format!("POST /{number} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\none"),
+        2 => format!("POST /{number} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ntwo\r\n0\r\n\r\n"),
+        _ => format!("GET /actuator/health?{number} HTTP/1.1\r\nHost: a\r\n\r\n"),
+    };
+    let mut client = Client::connect(gateway.address);
+    client.send((0..40).map(sent).collect::<Vec<String>>().concat());
+    for number in 0..40 {
+        let answer = client.answer();
+        match number % 4 {
+            0 => assert_eq!(answer.text(), format!("GET /{number} HTTP/1.1|")),
+            1 => assert_eq!(answer.text(), format!("POST /{number} HTTP/1.1|one")),
+            2 => assert_eq!(answer.text(), format!("POST /{number} HTTP/1.1|two")),
+            _ => assert_eq!(answer.json()["status"], "UP"),
+        }
+    }
+    assert_eq!(upstream.count(), 30);
+}
+
+#[test]
+fn an_answer_in_spite_of_a_wish_to_go_over_leaves_plain_http() {
+    let upstream = Upstream::answering(echo);
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    let wish = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    client.send(format!("{wish}GET /b HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(client.answer().text(), "GET /a HTTP/1.1");
+    assert_eq!(client.answer().text(), "GET /b HTTP/1.1");
+    let received = upstream.received();
+    assert_eq!((received[0].header("connection"), received[0].header("upgrade")), (Some("upgrade"), Some("websocket")));
+    assert_eq!((received[1].header("connection"), received[1].header("upgrade")), (None, None));
+}
+
+/// Elsewhere this has carried requests past a proxy that nobody there saw.
+#[test]
+fn nobody_goes_over_to_http_2_behind_the_gateways_back() {
+    let upstream = Upstream::answering(echo);
+    let gateway = Gateway::before(upstream.address, PLENTY);
+    for protocol in ["h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.3"] {
+        let headers =
+            [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", protocol), ("HTTP2-Settings", "AAMAAABkAAQAAP__")];
+        assert_eq!(request(gateway.address, "GET", "/", &headers, b"").status, 200);
+        let received = upstream.last();
+        for name in ["connection", "upgrade", "http2-settings"] {
+            assert_eq!(received.header(name), None, "{name} of {protocol}");
+        }
+    }
+}
+
+/// What a client sends before the upstream has agreed must not reach it, and is a request if it does not agree.
+#[test]
+fn nothing_goes_into_a_tunnel_before_it_is_open() {
+    let origin = Origin::new();
+    let gateway = Gateway::before(origin.address, PLENTY);
+    let mut client = Client::connect(gateway.address);
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly bytes");
+    let mut visit = origin.accept();
+    assert!(visit.head().contains("upgrade: websocket\r\n"));
+    visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nfirst");
+    assert_eq!(visit.read(11), b"early bytes");
+    let answer: Answer = client.answer();
+    assert_eq!(
+        (answer.status, answer.header("upgrade"), answer.header("connection")),
+        (101, Some("websocket"), Some("upgrade"))
+    );
+    let mut first = [0; 5];
+    client.stream.read_exact(&mut first).expect("what came with the head");
+    assert_eq!(&first, b"first");
+    visit.close();
+    assert!(client.stream.fill_buf().is_ok_and(<[u8]>::is_empty), "the end is passed on");
+}

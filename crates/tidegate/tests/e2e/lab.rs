@@ -1,0 +1,5 @@
+//! The lab from the command line: simulated and live.
+
+mod live;
+mod replay;
+mod simulate;

@@ -1,0 +1,218 @@
+//! `tidegate lab run`: the same scenarios with real sockets.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::lab::simulate::{lab, report};
+use tidegate_testkit::command::{Outcome, finish, finish_within};
+use tidegate_testkit::{Directory, signal, text, tidegate, wait_until};
+
+/// Bursts over the edges of windows, as `boundary` has them, for some seconds.
+const EDGES: &str = "
+title: Edges
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 2ms, workers: 4, queue: 200}
+load:
+  lagBudget: 1
+  phases:
+    - {duration: 0.4, profile: {type: constant, params: {rps: 5}}}
+    - {duration: 4, profile: {type: burst, params: {baseRps: 5, spikeRps: 400, spikeDuration: 0.8, spikePeriod: 2}}}
+  clients: [{name: people, count: 10, weight: 3}, {name: bots, class: attacker, count: 2}]
+expect:
+  - {that: worst_window > 1.7, algorithms: [fixed]}
+";
+
+fn runs(report: &Value) -> Vec<&Value> {
+    report["scenarios"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|it| it["runs"].as_array().into_iter().flatten())
+        .collect()
+}
+
+/// Runs a scenario live: as long as its load takes, and a few seconds for each run.
+fn live(file: &str, directory: &Directory) -> Outcome {
+    finish_within(Duration::from_secs(180), live_command(file, directory))
+}
+
+fn live_command(file: &str, directory: &Directory) -> Command {
+    let mut command = tidegate();
+    command.args(["lab", "run", file, "--out", &text(&directory.0)]);
+    command
+}
+
+/// Runs a scenario with limits in this store, which has faults; what happened in its only run.
+fn with_store(store: &str, scenario: &str) -> String {
+    let directory = Directory::new();
+    let file = text(&directory.file("away.yaml", &format!("store: {store}\n{scenario}")));
+    let mut command = live_command(&file, &directory);
+    if store == "stand_in" {
+        // There is no other then.
+        command.env("PATH", "/nonexistent");
+    }
+    let outcome = finish_within(Duration::from_secs(180), command);
+    assert_eq!(outcome.code, 0, "{store}: {outcome:?}");
+    let report = report(&directory.0);
+    assert_eq!(report["scenarios"][0]["store"], store);
+    runs(&report)[0]["events"].to_string()
+}
+
+/// What was admitted, run by run.
+fn admitted(report: &Value) -> Vec<(String, f64)> {
+    let of = |run: &&Value| {
+        let id = run["id"].as_str().unwrap_or_default().to_owned();
+        (id, run["totals"]["admitted"].as_f64().unwrap_or_else(|| panic!("no figures: {run}")))
+    };
+    runs(report).iter().map(of).collect()
+}
+
+#[test]
+fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
+    let (directory, simulated) = (Directory::new(), Directory::new());
+    let file = text(&directory.file("edges.yaml", EDGES));
+    let ran = live(&file, &directory);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let told = report(&directory.0);
+    assert_eq!(told["kind"], "live");
+    assert!(told["createdAt"].is_string() && told["environment"]["cpus"].as_u64() > Some(0), "{}", told["environment"]);
+    lab(&["simulate", &file, "--out", &text(&simulated.0)]);
+    let (live, expected) = (admitted(&told), admitted(&report(&simulated.0)));
+    assert_eq!(live.len(), 7, "six algorithms and a run without any");
+    for ((id, live), (_, expected)) in live.iter().zip(&expected) {
+        // Within 2 % on a quiet machine, as `make lab` shows; this one runs other tests as well.
+        assert!((live - expected).abs() <= 0.05 * expected, "{id}: {live} live, {expected} in simulated time");
+    }
+    for run in runs(&told) {
+        assert!(run["gateway"]["cpuSeconds"].is_number(), "{}", run["gateway"]);
+        let busy = run["series"]["busy"].as_array().expect("a series");
+        assert!(busy.iter().any(Value::is_number), "the target was looked at: {busy:?}");
+    }
+}
+
+#[test]
+fn a_store_is_killed_and_slowed_and_nobody_is_refused_meanwhile() {
+    for store in ["redis", "stand_in"] {
+        let scenario = "
+duration: 10
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 2ms, workers: 4, queue: 100}
+baseline: false
+algorithms: [fixed]
+load: {lagBudget: 1, profile: {type: constant, params: {rps: 200}}}
+faults:
+  - {at: 2, for: 2, what: redis_killed}
+  - {at: 6, for: 2, what: redis_slow, delay: 0.3}
+expect:
+  - {that: target_errors <= 0%}
+  - refused > 10%
+  - refused_in_outage < 20%
+  - limiting_back < 5s
+";
+        let events = with_store(store, scenario);
+        for event in [
+            "Redis killed",
+            "Redis connection lost",
+            "Redis started again",
+            "Redis reconnected",
+            "Redis slow by 300 ms: begins",
+        ] {
+            assert!(events.contains(event), "{store}, {event}: {events}");
+        }
+    }
+}
+
+/// Connections stay and nobody answers: of a real Redis the line stands still, the stand-in hangs by itself.
+#[test]
+fn a_store_that_hangs_is_no_reason_to_refuse_anybody() {
+    for store in ["redis", "stand_in"] {
+        let scenario = "
+duration: 8
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 2ms, workers: 4, queue: 100}
+baseline: false
+algorithms: [fixed]
+load: {lagBudget: 1, profile: {type: constant, params: {rps: 200}}}
+faults:
+  - {at: 2, for: 2, what: redis_hangs}
+expect:
+  - {that: target_errors <= 0%}
+  - refused > 10%
+  - refused_in_outage < 20%
+  - limiting_back < 4s
+";
+        let events = with_store(store, scenario);
+        for event in ["Redis hangs", "Redis connection lost", "Redis answers again", "Redis reconnected"] {
+            assert!(events.contains(event), "{store}, {event}: {events}");
+        }
+    }
+}
+
+/// What a slow target is spared is lowered second by second, which the gateway tells only at its beginning and end.
+#[test]
+fn a_limit_that_is_lowered_step_by_step_is_told_so() {
+    let directory = Directory::new();
+    let scenario = "
+duration: 16
+limit: {rate: 100, window: 1, burst: 20}
+target: {service_time: 2ms, workers: 8, queue: 100}
+adaptation: {interval: 1, ceiling: 200, alone: true}
+baseline: false
+algorithms: [token]
+load: {lagBudget: 1, profile: {type: constant, params: {rps: 60}}}
+faults:
+  - {at: 5, for: 11, what: target, with: {delay: 0.3}}
+";
+    let file = text(&directory.file("slow.yaml", scenario));
+    let outcome = live(&file, &directory);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let report = report(&directory.0);
+    let run = runs(&report)[0];
+    let limits: Vec<f64> = run["series"]["limit"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    assert!(limits[..5].iter().all(|limit| (limit - 100.0).abs() < 1e-9), "nothing is slow yet: {limits:?}");
+    let falls = limits.windows(2).filter(|pair| pair[1] < pair[0] - 0.5).count();
+    assert!(falls >= 3, "{limits:?}: {}", run["events"]);
+}
+
+/// What there is until then is reported, and nothing is left running.
+#[test]
+fn ctrl_c_ends_it_and_still_writes_the_report() {
+    let directory = Directory::new();
+    let file = text(&directory.file("long.yaml", &EDGES.replace("duration: 4", "duration: 600")));
+    let mut command = live_command(&file, &directory);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    // Its threads are named by what they serve: the load is being sent.
+    let tasks = format!("/proc/{}/task", child.id());
+    wait_until("a run is under way", || {
+        let tasks = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
+        tasks
+            .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
+            .any(|name| name.trim() == "gateway")
+    });
+    signal(child.id(), "INT");
+    let mut code = None;
+    wait_until("it ends", || {
+        code = child.try_wait().expect("it can be waited for");
+        code.is_some()
+    });
+    assert_eq!(code.and_then(|code| code.code()), Some(130));
+    let report = report(&directory.0);
+    assert_eq!((&report["verdict"]["interrupted"], &report["verdict"]["passed"]), (&true.into(), &false.into()));
+    assert_eq!(report["verdict"]["skippedRuns"], 6);
+}
+
+#[test]
+fn a_missing_redis_is_told_plainly() {
+    let directory = Directory::new();
+    let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\ntarget: {workers: 2}\n\
+        load: {profile: {type: constant, params: {rps: 5}}}\n";
+    let file = text(&directory.file("redis.yaml", scenario));
+    let mut command = live_command(&file, &directory);
+    command.env("PATH", "/nonexistent");
+    let outcome = finish(command);
+    assert_eq!(outcome.code, 99, "{outcome:?}");
+    assert!(outcome.out.contains("SKIPPED") && outcome.out.contains("redis-server is not installed"), "{outcome:?}");
+}

@@ -1,0 +1,425 @@
+//! `tidegate lab replay`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::lab::simulate::lab;
+use tidegate_testkit::command::{Outcome, finish};
+use tidegate_testkit::{Directory, signal, text, tidegate, wait_until};
+
+/// Ten requests of one client and one of another, in the second after this one, and one of each ten seconds later.
+fn combined() -> String {
+    let line = |client: &str, second: u32, path: &str| {
+        format!("{client} - - [19/Jan/2026:16:30:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 2 \"-\" \"curl\"\n")
+    };
+    let mut log = String::new();
+    (0..10).for_each(|number| log.push_str(&line("10.0.0.1", 0, &format!("/api/items?page={number}"))));
+    log.push_str(&line("10.0.0.2", 0, "/api/items"));
+    log.push_str(&line("10.0.0.1", 10, "/free"));
+    log.push_str(&line("10.0.0.2", 10, "/api/items"));
+    log
+}
+
+const THREE_A_CLIENT: &str =
+    "limits:\n  per-ip: {algorithm: fixed, limit: 3, window: 5, key: ip}\ncommon_limits: [per-ip]\n";
+
+fn report(directory: &Directory) -> Value {
+    crate::lab::simulate::report(&directory.0.join("out"))
+}
+
+/// Runs it on these files, with a report.
+fn replayed(directory: &Directory, log: &str, config: &str, more: &[&str]) -> (Outcome, Value) {
+    let log = text(&directory.file("access.log", log));
+    let (config, out) = (text(&directory.file("gateway.yaml", config)), text(&directory.0.join("out")));
+    let outcome = lab(&[&["replay", &log, "--config", &config, "--out", &out], more].concat());
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    (outcome, report(directory))
+}
+
+/// One client that numbers are not to fit is named, and can be left out.
+#[test]
+fn whom_a_proposal_is_not_to_fit_is_left_out() {
+    let directory = Directory::new();
+    let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0"]);
+    let hint = "100 % of what gateway.yaml refuses as it is are requests of 10.0.0.1, which these numbers fit too; --without 10.0.0.1";
+    assert!(outcome.out.contains(hint), "{}", outcome.out);
+    assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 10);
+    let (outcome, report) =
+        replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0", "--without", "10.0.0.1"]);
+    assert!(outcome.out.starts_with("2 requests from"), "{}", outcome.out);
+    assert!(outcome.out.contains("11 more are left out, as --without says."), "{}", outcome.out);
+    assert_eq!(report["log"]["requests"], 2);
+    assert_eq!(report["log"]["without"], serde_json::json!([{"name": "10.0.0.1", "requests": 11}]));
+    assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 1);
+    let (outcome, _) =
+        replayed(&directory, &combined(), THREE_A_CLIENT, &["--without", "10.0.0.2", "--without", "10.0.0.9"]);
+    assert_eq!(outcome.err, "tidegate: --without: no request is from 10.0.0.9\n");
+    let (log, config) = (text(&directory.0.join("access.log")), text(&directory.0.join("gateway.yaml")));
+    let nobody = lab(&["replay", &log, "--config", &config, "--without", "10.0.0.1", "--without", "10.0.0.2"]);
+    assert_eq!((nobody.code, nobody.err.as_str()), (2, "tidegate: all 13 requests are left out\n"));
+    // A log without clients has nobody to leave out.
+    let (outcome, _) = replayed(&directory, &"1700000000\n".repeat(9), THREE_A_CLIENT, &["--suggest", "0"]);
+    assert!(outcome.out.contains("would have refused 6 of 9") && !outcome.out.contains("--without"), "{}", outcome.out);
+}
+
+#[test]
+fn who_would_have_been_refused_when_and_by_which_limit() {
+    let directory = Directory::new();
+    let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &[]);
+    for told in [
+        "13 requests from 2026-01-19 16:30:00 UTC to 2026-01-19 16:30:10 UTC (common or combined)",
+        "whole seconds",
+        "would have refused 7 of 13 requests (53.8 %), from 1 client, most in the second from 2026-01-19 16:30:00 UTC on (7 of 11)",
+        "per-ip  fixed, limit=3, window=5",
+        "10.0.0.1",
+    ] {
+        assert!(outcome.out.contains(told), "{told}\n{}", outcome.out);
+    }
+    let policy = &report["policies"][0];
+    assert_eq!(report["kind"], "replay");
+    assert_eq!((&policy["totals"]["admitted"], &policy["totals"]["refused"]), (&6.into(), &7.into()));
+    assert_eq!((&policy["limits"][0]["asked"], &policy["limits"][0]["refused"]), (&13.into(), &7.into()));
+    let clients = policy["clients"].as_array().expect("a list");
+    assert_eq!(clients.len(), 1);
+    assert_eq!((&clients[0]["client"], &clients[0]["requests"]), (&"10.0.0.1".into(), &11.into()));
+    assert_eq!((&clients[0]["refused"], &clients[0]["limit"]), (&7.into(), &"per-ip".into()));
+    assert_eq!(
+        (&report["offered"][0], &policy["refused"][0], &report["offered"][10]),
+        (&11.into(), &7.into(), &2.into())
+    );
+    let page = fs::read_to_string(directory.0.join("out/report.html")).expect("a page");
+    assert!(page.contains("10.0.0.1") && !page.contains("TIDEGATE_REPORT"));
+}
+
+/// Limits by route, by user and tier, by header; upstreams' limits; limits that watch; those that lack a key.
+#[test]
+fn routes_identities_and_upstreams_count_as_in_the_gateway() {
+    let config = r"
+limits:
+  search: {algorithm: fixed, limit: 1, window: 60, key: user+endpoint, missing: refuse, tiers: {gold: unlimited}}
+  tenant: {algorithm: fixed, limit: 2, window: 60, key: 'header:x-tenant', missing: skip}
+  provider: {algorithm: fixed, limit: 3, window: 60}
+  watched: {algorithm: fixed, limit: 1, window: 60, dry_run: true}
+identity: {api_keys: {keys: [{sha256: 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855', user: rich, tier: gold}]}}
+upstreams:
+  main: {url: 'http://127.0.0.1:1'}
+  partner: {url: 'http://127.0.0.1:2', limits: [provider]}
+routes:
+  - {name: search, prefix: /search, upstream: main, limits: [search]}
+  - {name: partner, host: partner.example, upstream: partner, limits: [tenant, watched]}
+";
+    let lines = [
+        (r#""path":"/search?q=1","user":"ann""#, "admitted"),
+        (r#""path":"/search?q=2","user":"ann""#, "refused by search"),
+        (r#""path":"/%73earch","user":"ann""#, "refused by search, however it is written"),
+        (r#""path":"/search","user":"bob""#, "admitted"),
+        (r#""path":"/search""#, "lacks a user"),
+        (r#""path":"/search","user":"rich""#, "admitted: the configuration knows the tier"),
+        (r#""path":"/search","user":"rich""#, "admitted"),
+        (r#""path":"/search","user":"eve","tier":"gold""#, "admitted: the log knows the tier"),
+        (r#""path":"/search","user":"eve","tier":"gold""#, "admitted"),
+        (r#""path":"/x","host":"elsewhere.example""#, "no route"),
+        (r#""path":"/x","host":"Partner.example:443","tenant":"t1""#, "admitted"),
+        (r#""path":"/x","host":"partner.example","tenant":"t1""#, "admitted, one limit that watches would refuse"),
+        (r#""path":"/x","host":"partner.example","tenant":"t1""#, "refused by tenant"),
+        (r#""path":"/x","host":"partner.example","tenant":"t2""#, "admitted, watched"),
+        (r#""path":"/x","host":"partner.example""#, "refused by provider, after the one that watches"),
+        (r#""path":"/actuator/health","host":"partner.example""#, "for the gateway itself"),
+    ];
+    let mut log = String::new();
+    for (number, (fields, _)) in lines.iter().enumerate() {
+        let _infallible = writeln!(log, r#"{{"time":"2026-01-19T16:30:{number:02}.5Z","ip":"10.0.0.1",{fields}}}"#);
+    }
+    let directory = Directory::new();
+    let (_, report) = replayed(&directory, &log, config, &["--field", "header:x-tenant=tenant"]);
+    let policy = &report["policies"][0];
+    let totals = &policy["totals"];
+    let of = |name: &str| totals[name].as_u64().unwrap_or(u64::MAX);
+    let found = [of("admitted"), of("refused"), of("lacking"), of("noRoute"), of("local"), of("watched")];
+    assert_eq!(found, [9, 4, 1, 1, 1, 2], "{totals}");
+    let refused = |name: &str| {
+        let limits = policy["limits"].as_array().into_iter().flatten();
+        limits.filter(|limit| limit["name"] == *name).find_map(|limit| limit["refused"].as_u64())
+    };
+    let found = [refused("search"), refused("tenant"), refused("provider"), refused("watched")];
+    assert_eq!(found, [Some(3), Some(1), Some(1), Some(3)], "search has one that lacks its user: {policy}");
+    let routes: Vec<_> = policy["routes"].as_array().into_iter().flatten().map(|it| it["requests"].as_u64()).collect();
+    assert_eq!(routes, [Some(9), Some(5)]);
+}
+
+/// A request that an upstream's limit refuses has cost its client nothing; one that a shaper keeps asks it when it leaves.
+#[test]
+fn shapers_and_places_in_flight_take_their_time() {
+    let config = r"
+limits:
+  shaped: {algorithm: leaky, capacity: 5, fillRate: 1}
+  at-once: {algorithm: concurrency, limit: 2}
+upstreams: {main: {url: 'http://127.0.0.1:1', limits: [at-once]}}
+common_limits: [shaped]
+";
+    // At once; they leave a second apart, and take 2.5 s each: the third and the sixth find both places taken.
+    let mut log = String::from("timestamp,duration\n");
+    (0..8).for_each(|_| log.push_str("1768840200.000,2.5\n"));
+    log.push_str("1768840300.25,0\n");
+    let directory = Directory::new();
+    let (outcome, report) = replayed(&directory, &log, config, &[]);
+    let totals = &report["policies"][0]["totals"];
+    assert_eq!((&totals["delayed"], &totals["longestWait"]), (&3.into(), &4.0.into()), "{totals}");
+    let limits = &report["policies"][0]["limits"];
+    let (in_flight, shaped) = if limits[0]["name"] == "at-once" { (0, 1) } else { (1, 0) };
+    assert_eq!((&limits[in_flight]["refused"], &limits[shaped]["refused"]), (&2.into(), &2.into()), "{limits}");
+    assert!(outcome.out.contains("kept waiting, 4.000 s at most"), "{}", outcome.out);
+}
+
+/// A place behind a shaper is held for the wait as well, whether the upstream has limits of its own or not.
+#[test]
+fn an_upstream_limit_that_nobody_reaches_changes_nothing() {
+    let config = |never: &str, upstream: &str| {
+        format!(
+            "limits:\n  shaped: {{algorithm: leaky, capacity: 10, fillRate: 1}}\n  at-once: {{algorithm: concurrency, limit: 1}}\n{never}\
+             common_limits: [shaped, at-once]\nupstreams: {{main: {{url: 'http://127.0.0.1:1'{upstream}}}}}\n"
+        )
+    };
+    // The second waits until the second is full and is served for half of one: the third finds its place taken.
+    let log = "timestamp,duration\n1768840200.0,0.5\n1768840200.6,0.5\n1768840201.2,0.5\n";
+    let refused = |never: &str, upstream: &str| {
+        let directory = Directory::new();
+        let (_, report) = replayed(&directory, log, &config(never, upstream), &[]);
+        report["policies"][0]["totals"]["refused"].as_u64()
+    };
+    assert_eq!(refused("", ""), Some(1));
+    let never = "  never: {algorithm: fixed, limit: 1000, window: 1}\n";
+    assert_eq!(refused(never, ", limits: [never]"), Some(1));
+}
+
+/// Rotated logs in any order, by name; a pipe in the wrong order is refused rather than judged.
+#[test]
+fn files_are_read_from_the_oldest_on() {
+    let directory = Directory::new();
+    let config = text(&directory.file("gateway.yaml", "limits: {default: {algorithm: fixed, limit: 5, window: 10}}\n"));
+    let part = |hour: u32| {
+        let mut log = String::new();
+        for number in 0..3_000 {
+            let (minute, second) = (number / 60, number % 60);
+            let time = format!("19/Jan/2026:{hour:02}:{minute:02}:{second:02} +0000");
+            let _infallible = writeln!(log, "10.0.0.1 - - [{time}] \"GET / HTTP/1.1\" 200 2");
+        }
+        log
+    };
+    let parts = [8, 9, 10].map(part);
+    let files = [2, 0, 1].map(|place: usize| text(&directory.file(&format!("access.log.{place}"), &parts[place])));
+    let out = text(&directory.0.join("out"));
+    let outcome = lab(&["replay", &files[0], &files[1], &files[2], "--config", &config, "--out", &out]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(
+        (&report(&directory)["policies"][0]["totals"]["refused"], &report(&directory)["log"]["late"]),
+        (&4_500.into(), &0.into())
+    );
+    let backwards = directory.file("backwards", &parts.iter().rev().map(String::as_str).collect::<String>());
+    let refused = lab(&["replay", &text(&backwards), "--config", &config]);
+    assert!(refused.code == 2 && refused.err.contains("sort it by time first"), "{refused:?}");
+}
+
+#[test]
+fn two_policies_stand_side_by_side() {
+    let directory = Directory::new();
+    let log = text(&directory.file("access.log", &combined()));
+    let one = text(&directory.file("one.yaml", THREE_A_CLIENT));
+    let other = text(&directory.file("other.yaml", "limits: {default: {algorithm: fixed, limit: 5, window: 5}}\n"));
+    let out = text(&directory.0.join("out"));
+    let outcome = lab(&["replay", &log, "--config", &one, "--config", &other, "--out", &out]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    // The first lets three of the first client's in, and all of the other's; the second the first five of all.
+    let differences = &report(&directory)["differences"];
+    let found = ["bothAdmit", "onlyFirstRefuses", "onlySecondRefuses", "bothRefuse"].map(|it| differences[it].as_u64());
+    assert_eq!(found, [Some(5), Some(2), Some(1), Some(5)], "{differences}");
+    assert!(outcome.out.contains("only the second refuses"), "{}", outcome.out);
+    let many: Vec<&str> = ["replay", &log].into_iter().chain([["--config", &one]; 5].into_iter().flatten()).collect();
+    let refused = lab(&many);
+    assert!(refused.code == 2 && refused.err.contains("at most 4"), "{refused:?}");
+}
+
+/// The numbers proposed hold what they promise, and no smaller ones do.
+#[test]
+fn numbers_are_proposed_that_refuse_no_more_than_a_share() {
+    // One client's 40 a second beside a hundred that ask once a second, for 50 s.
+    let mut log = String::from("time,client\n");
+    for second in 0..50 {
+        for number in 0..140 {
+            let client = if number < 40 { 0 } else { number };
+            let millis = number * 7;
+            let _infallible = writeln!(log, "{}.{millis:03},10.0.0.{client}", 1_768_840_200 + second);
+        }
+    }
+    let config = "limits:\n  per-ip: {algorithm: fixed, limit: 5, window: 1, key: ip}\n  all: {algorithm: token, capacity: 10, fillRate: 20}\ncommon_limits: [per-ip, all]\n";
+    for (share, per_ip) in [("0", 40), ("10%", 26)] {
+        let directory = Directory::new();
+        let (outcome, report) = replayed(&directory, &log, config, &["--suggest", share]);
+        let suggestion = &report["suggestion"];
+        let limits = suggestion["limits"].as_array().expect("limits");
+        let to =
+            |name: &str| limits.iter().find(|limit| limit["name"] == *name).map(|limit| &limit["to"]).expect("a limit");
+        let limit = to("per-ip")["limit"].as_u64().expect("a number");
+        // Of 140 a second 14 are a tenth: alone it would be 26, beside the other limit somewhat more.
+        assert!((per_ip..=40).contains(&limit), "{share}: {suggestion}");
+        assert_eq!(limits.iter().filter(|limit| limit["from"]["limit"] == 5).count(), 1, "{suggestion}");
+        let rate = to("all")["fillRate"].as_f64().expect("a rate");
+        assert!((20.0..300.0).contains(&rate), "{share}: {suggestion}");
+        let most = if share == "0" { 0.0 } else { 0.1 };
+        assert!(suggestion["refusedShare"].as_f64().expect("a share") <= most, "{share}: {suggestion}");
+        assert!(outcome.out.contains("To refuse at most") && outcome.out.contains("  per-ip:\n"), "{}", outcome.out);
+        // What is proposed can be put into the file as it is, and does what was said.
+        let yaml = format!("{}common_limits: [per-ip, all]\n", suggestion["yaml"].as_str().expect("text"));
+        let yaml = yaml.replace("  per-ip:\n", "  per-ip:\n    key: ip\n");
+        let again = Directory::new();
+        let (_, replayed) = replayed(&again, &log, &yaml, &[]);
+        let totals = &replayed["policies"][0]["totals"];
+        let refused = totals["refused"].as_f64().expect("a count") / totals["requests"].as_f64().expect("a count");
+        assert!((refused - suggestion["refusedShare"].as_f64().expect("a share")).abs() < 1e-9, "{share}: {totals}");
+    }
+}
+
+#[test]
+fn bad_lines_are_counted_told_and_passed_over() {
+    let directory = Directory::new();
+    let long = "x".repeat(600_000);
+    let log = format!("{}garbage\n\n::1 - - [yesterday] \"GET / HTTP/1.1\" 200 1\n{long}\n{}", combined(), combined());
+    let (outcome, report) = replayed(&directory, &log, THREE_A_CLIENT, &[]);
+    assert_eq!((&report["log"]["badLines"], &report["log"]["requests"]), (&3.into(), &26.into()));
+    let log = text(&directory.0.join("access.log"));
+    for (line, reason) in
+        [(14, "it is no line of a common"), (16, "its time can't be read"), (17, "more than 262144 bytes")]
+    {
+        assert!(outcome.out.contains(&format!("{log}:{line}: ")) && outcome.out.contains(reason), "{}", outcome.out);
+    }
+    let mut bytes = combined().into_bytes();
+    bytes.extend(b"\xff\xfe\n");
+    fs::write(directory.0.join("access.log"), bytes).expect("written");
+    let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
+    let outcome = lab(&["replay", &log, "--config", &config]);
+    assert!(outcome.code == 0 && outcome.out.contains("14: it is not UTF-8"), "{outcome:?}");
+}
+
+#[test]
+fn what_can_not_be_used_is_told() {
+    let directory = Directory::new();
+    let log = text(&directory.file("access.log", &combined()));
+    let good = text(&directory.file("good.yaml", THREE_A_CLIENT));
+    let bad = text(&directory.file("bad.yaml", "limits: {default: {algorithm: fixed, limit: 0, window: 1}}\n"));
+    let (empty, prose) = (text(&directory.file("empty", "\n")), text(&directory.file("prose", "hello world\n")));
+    let broken = text(&directory.file("broken.json", "{\"a\":1}\n{}\n"));
+    let named = text(&directory.file("named.csv", "time,costumer\n1,x\n"));
+    let compressed = directory.0.join("access.log.gz");
+    fs::write(&compressed, b"\x1f\x8b\x08\x00rest\n").expect("written");
+    let (compressed, fifo) = (text(&compressed), text(&directory.0.join("pipe")));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    for (arguments, told) in [
+        (vec![log.as_str(), "--config", &bad], "bad.yaml: limits.default.limit"),
+        (vec!["/nowhere", "--config", &good], "/nowhere: No such file"),
+        (vec![&log, "--config", "/nowhere.yaml"], "/nowhere.yaml: "),
+        (vec![&empty, "--config", &good], "there is no line in the log"),
+        (vec![&prose, "--config", &good], "line 1 is of no known form"),
+        (vec![&prose, "--config", &good, "--format", "csv"], "neither a time first nor names"),
+        (vec![&prose, "--config", &good, "--format", "json"], "none of 1 lines can be read as a request"),
+        (vec![&broken, "--config", &good], "it has no time"),
+        (vec![&compressed, "--config", &good], "is compressed"),
+        (vec![&named, "--config", &good, "--field", "client=customer"], "no column is called \"customer\""),
+        (vec![&fifo, "--config", &good, "--suggest", "1%"], "name a file"),
+        (vec![&log, "--config", &good, "--field", "who=x"], "--field: \"who=x\" says nothing"),
+        (vec!["-", "--config", &good, "--suggest", "1%"], "name a file"),
+        (vec![&log, "--config", &good, "--suggest", "200%"], "a share from 0 to less than 1"),
+        (vec![&log], "--config"),
+        (vec!["--config", &good], "LOG"),
+    ] {
+        let outcome = lab(&[&["replay"], &arguments[..]].concat());
+        assert!(outcome.code == 2 && outcome.err.contains(told), "{told}: {outcome:?}");
+    }
+}
+
+#[test]
+fn logs_come_from_standard_input_and_several_files_too() {
+    let directory = Directory::new();
+    let log = directory.file("access.log", &combined());
+    let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
+    let mut command = tidegate();
+    command.args(["lab", "replay", "-", "--config", &config, "--format", "combined"]);
+    command.stdin(Stdio::from(fs::File::open(&log).expect("opened")));
+    let outcome = finish(command);
+    assert!(outcome.code == 0 && outcome.out.contains("7 of 13"), "{outcome:?}");
+    let log = text(&log);
+    let outcome = lab(&["replay", &log, &log, "--config", &config]);
+    assert!(outcome.code == 0 && outcome.out.contains("17 of 26"), "{outcome:?}");
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_does_not_keep_it_from_stopping() {
+    let directory = Directory::new();
+    let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
+    let (fifo, out) = (text(&directory.0.join("pipe")), directory.0.join("out"));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let mut command = tidegate();
+    command.args(["lab", "replay", &fifo, "--config", &config, "--out", &text(&out)]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    wait_until("it has begun", || out.is_dir());
+    signal(child.id(), "INT");
+    assert_eq!(child.wait_with_output().expect("it ends by itself").status.code(), Some(130));
+}
+
+/// Of a pipe that nobody closes.
+#[test]
+fn whoever_stops_is_told_what_was_read_by_then() {
+    let directory = Directory::new();
+    let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
+    let out = directory.0.join("out");
+    let mut command = tidegate();
+    command.args(["lab", "replay", "-", "--config", &config, "--out", &text(&out)]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(combined().as_bytes()).expect("it is read");
+    // Signals are listened to before the directory is made.
+    wait_until("it has begun", || out.is_dir());
+    signal(child.id(), "INT");
+    let ended = child.wait_with_output().expect("it ends by itself");
+    drop(pipe);
+    assert_eq!(ended.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("stopped before the end"));
+    assert_eq!(report(&directory)["kind"], "replay");
+}
+
+/// Nothing is proposed of which nothing is known.
+#[test]
+fn limits_of_requests_in_flight_need_durations_to_be_proposed() {
+    let directory = Directory::new();
+    let config = "limits:\n  busy: {algorithm: concurrency, limit: 1}\n  per-user: {algorithm: fixed, limit: 1, window: 60, key: user, missing: refuse}\n\
+                  common_limits: [busy, per-user]\n";
+    let times = "time,user\n1768840200.5,ann\n1768840200.6,ann\n1768840200.7,\n";
+    let (outcome, report) = replayed(&directory, times, config, &["--suggest", "0"]);
+    assert_eq!((&report["suggestion"]["untold"][0], &report["suggestion"]["lacking"]), (&"busy".into(), &1.into()));
+    assert_eq!(report["suggestion"]["limits"].as_array().map(Vec::len), Some(1), "{}", report["suggestion"]);
+    assert!(
+        outcome.out.contains("1 would be refused whatever the numbers") && outcome.out.contains("took: busy."),
+        "{}",
+        outcome.out
+    );
+}
+
+/// Hosts, durations and addresses that a log lacks are told where a limit wants them.
+#[test]
+fn what_a_log_lacks_is_said() {
+    let directory = Directory::new();
+    let config = "limits:\n  per-ip: {algorithm: fixed, limit: 3, window: 5, key: ip}\n  busy: {algorithm: concurrency, limit: 1}\n\
+                  common_limits: [per-ip, busy]\nupstreams: {main: {url: 'http://127.0.0.1:1'}}\nroutes: [{name: shop, host: shop.example, upstream: main}]\n";
+    let times = "1768840200.5\n1768840200.6\n1768840200.7\n1768840200.8\n";
+    let (outcome, report) = replayed(&directory, times, config, &[]);
+    for told in ["tells no addresses", "how long requests took", "`--host` says which was meant", "4 have no route"] {
+        assert!(outcome.out.contains(told), "{told}\n{}", outcome.out);
+    }
+    assert_eq!(report["log"]["lacks"], serde_json::json!(["client", "host", "path", "user", "duration"]));
+    let (outcome, report) = replayed(&directory, times, config, &["--host", "shop.example"]);
+    assert_eq!(report["policies"][0]["totals"]["refused"], 1, "{}", outcome.out);
+}

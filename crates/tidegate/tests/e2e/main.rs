@@ -1,0 +1,13 @@
+//! Tests that drive the built binary over real sockets.
+
+mod adaptation;
+mod adaptive;
+mod control;
+mod demo;
+mod forecast;
+mod framing;
+mod lab;
+mod load;
+mod protocols;
+mod shared;
+mod target;

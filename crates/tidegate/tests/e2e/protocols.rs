@@ -1,0 +1,14 @@
+//! HTTP/2, TLS, upgrades, long bodies and many connections, as clients and upstreams see them.
+
+mod depot;
+mod footprint;
+mod h2_attacks;
+mod http2;
+mod idle;
+mod own_answers;
+mod pattern;
+mod session;
+mod streaming;
+mod tls_upstream;
+mod transfer;
+mod upgrade;

@@ -1,0 +1,530 @@
+//! Redis is killed, frozen, slow, absent or does not know us: requests go on, and limits return with it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::shared::crowd::{Crowd, send};
+use crate::shared::holding::{Holding, leave};
+use crate::shared::relay::Relay;
+use crate::shared::setup::{FIVE, PLENTY, STRICT, admitted, config, one_path_each, places_taken, without_limits};
+use tidegate_testkit::redis_server::{Server, free_port};
+use tidegate_testkit::{Answer, Client, Gateway, Upstream, wait_until};
+
+const LOST: &str = "WARN RedisClient - Redis connection lost, entering fail-open mode";
+const BACK: &str = "INFO RedisClient - Redis reconnected, resuming normal operation";
+/// Long enough that a busy machine's own pauses are short beside it.
+const BUDGET: Duration = Duration::from_millis(200);
+/// What a request may take while Redis is away: its budget, and something for the rest of its way.
+const MOST: Duration = Duration::from_millis(300);
+
+/// Limits are to be back within two seconds of Redis; the rest is for a busy machine.
+const SOON: Duration = Duration::from_secs(5);
+
+/// With the failure mode `on_failure`.
+fn gateway(upstream: &Upstream, redis_url: &str, on_failure: &str) -> Gateway {
+    let redis = format!("budget: {}ms, on_failure: {on_failure}", BUDGET.as_millis());
+    Gateway::start(&config(upstream.address, redis_url, &redis, FIVE))
+}
+
+/// Uses the limit up. A late answer on a busy machine lets a request more through, so nobody counts here.
+fn exhaust(gateway: &Gateway) {
+    wait_until("the limit refuses", || gateway.get("/").status == 429);
+}
+
+/// Limits are back: the limit refuses again, soon enough.
+fn limits_again(gateway: &Gateway, since: Instant) {
+    exhaust(gateway);
+    assert!(since.elapsed() < SOON, "limits are back only after {:?}", since.elapsed());
+    gateway.wait_for_line(BACK);
+    wait_until("it says so", || gateway.metric("ratelimiter_redis_connected") == Some(1.0));
+    assert_eq!(gateway.metric("ratelimiter_mode{type=\"failopen\"}"), Some(0.0));
+    assert_eq!(gateway.metric("ratelimiter_mode{type=\"normal\"}"), Some(1.0));
+    let health = gateway.get("/actuator/health").json();
+    assert_eq!(health["store"]["status"], "UP", "{health}");
+}
+
+/// So many requests, one after the other, all of which pass; and how long each took.
+fn all_pass(gateway: &Gateway, requests: usize) -> Vec<Duration> {
+    let mut client = Client::connect(gateway.address);
+    let mut pass = || {
+        let start = Instant::now();
+        let answer = client.request("GET", "/", &[], b"");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        start.elapsed()
+    };
+    (0..requests).map(|_| pass()).collect()
+}
+
+/// The longest of all but one in a hundred.
+fn p99(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() * 99 / 100 - 1]
+}
+
+fn is_open(gateway: &Gateway) {
+    assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(0.0));
+    assert_eq!(gateway.metric("ratelimiter_mode{type=\"failopen\"}"), Some(1.0));
+    assert_eq!(gateway.metric("ratelimiter_mode{type=\"normal\"}"), Some(0.0));
+    assert!(gateway.metric("ratelimiter_redis_errors_total") >= Some(1.0));
+    let (health, readiness) = (gateway.get("/actuator/health").json(), gateway.get("/actuator/health/readiness"));
+    assert_eq!((&health["status"], &health["store"]["status"]), (&json!("UP"), &json!("DOWN")), "{health}");
+    assert_eq!(readiness.status, 200, "it serves: {readiness:?}");
+}
+
+/// Once the flag is set nobody asks Redis any more, so nobody waits for it either.
+fn nobody_waits(gateway: &Gateway) {
+    let calls = || gateway.metric("ratelimiter_redis_request_duration_seconds_count");
+    let before = calls();
+    assert!(before > Some(0.0));
+    all_pass(gateway, 100);
+    assert_eq!(calls(), before);
+}
+
+#[test]
+fn when_redis_is_killed_requests_pass_and_limits_return_with_it() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let gateway = gateway(&upstream, &server.url(), "open");
+    exhaust(&gateway);
+    server.kill();
+    let times = all_pass(&gateway, 200);
+    assert!(p99(times.clone()) <= MOST, "{:?}", p99(times));
+    gateway.wait_for_line(LOST);
+    is_open(&gateway);
+    nobody_waits(&gateway);
+    assert_eq!(gateway.get("/").header("x-ratelimit-limit"), None, "nobody knows how much is left");
+    server.restart();
+    limits_again(&gateway, Instant::now());
+    let lost = gateway.lines().into_iter().filter(|line| line.contains("Redis connection lost")).count();
+    assert_eq!(lost, 1, "one line an outage");
+}
+
+/// The seed: the counter grows with every attempt to connect that fails, too.
+#[test]
+fn attempts_to_reconnect_that_fail_are_counted_as_errors() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let gateway = gateway(&upstream, &server.url(), "open");
+    server.kill();
+    gateway.wait_for_line(LOST);
+    let errors = || gateway.metric("ratelimiter_redis_errors_total").expect("it is counted");
+    let before = errors();
+    wait_until("some attempts have failed", || errors() >= before + 2.0);
+}
+
+/// Several short outages, so that the requests that had to wait are more than one in a hundred. Ends with the last of them.
+fn no_longer_than_the_budget(gateway: &Gateway, go: impl Fn(), come_back: impl Fn()) {
+    let mut times = Vec::new();
+    for round in 0..4 {
+        if round > 0 {
+            come_back();
+            wait_until("Redis is back", || gateway.metric("ratelimiter_redis_connected") == Some(1.0));
+        }
+        exhaust(gateway);
+        go();
+        times.append(&mut all_pass(gateway, 50));
+        wait_until("the flag is set", || gateway.metric("ratelimiter_redis_connected") == Some(0.0));
+    }
+    let p99 = p99(times);
+    assert!((BUDGET / 2..=MOST).contains(&p99), "some wait for their budget, and none for longer: {p99:?}");
+}
+
+#[test]
+fn when_redis_is_frozen_requests_wait_no_longer_than_the_budget_and_soon_not_at_all() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let gateway = gateway(&upstream, &server.url(), "open");
+    no_longer_than_the_budget(&gateway, || server.freeze(true), || server.freeze(false));
+    gateway.wait_for_line(LOST);
+    is_open(&gateway);
+    nobody_waits(&gateway);
+    server.freeze(false);
+    limits_again(&gateway, Instant::now());
+}
+
+#[test]
+fn when_redis_is_slow_requests_wait_no_longer_than_the_budget_and_soon_not_at_all() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let relay = Relay::start(&server);
+    let gateway = gateway(&upstream, &relay.url(), "open");
+    no_longer_than_the_budget(&gateway, || relay.delay(3 * BUDGET), || relay.delay(Duration::ZERO));
+    gateway.wait_for_line(LOST);
+    is_open(&gateway);
+    nobody_waits(&gateway);
+    relay.delay(Duration::ZERO);
+    limits_again(&gateway, Instant::now());
+}
+
+/// As long as its answers come within the budget, a slow Redis is as good as any.
+#[test]
+fn a_slow_redis_within_the_budget_limits_exactly() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let relay = Relay::start(&server);
+    let gateways = [0, 1].map(|_| Gateway::start(&config(upstream.address, &relay.url(), STRICT, FIVE)));
+    relay.delay(Duration::from_millis(30));
+    let tally = send(&gateways.each_ref().map(|gateway| gateway.address), 4, 2);
+    assert_eq!((tally.of(200), tally.of(429)), (5, 11), "{tally:?}");
+}
+
+#[test]
+fn no_request_fails_while_redis_is_killed_frozen_and_taken_back_under_load() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), "budget: 20ms", PLENTY));
+    let crowd = Crowd::start(&[gateway.address], 4);
+    let connected = |expected: f64| {
+        wait_until("the flag follows", || gateway.metric("ratelimiter_redis_connected") == Some(expected));
+        crowd.wait_for(100);
+    };
+    for _ in 0..2 {
+        crowd.wait_for(100);
+        server.kill();
+        connected(0.0);
+        server.restart();
+        connected(1.0);
+        server.freeze(true);
+        connected(0.0);
+        server.freeze(false);
+        connected(1.0);
+    }
+    let tally = crowd.stop();
+    assert_eq!(tally.broken, 0, "{tally:?}");
+    assert_eq!(tally.answers.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
+    assert_eq!(upstream.count(), tally.of(200));
+}
+
+#[test]
+fn in_closed_mode_requests_are_refused_with_503_while_redis_is_away() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let redis = "budget: 500ms, on_failure: closed";
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), redis, FIVE));
+    assert_eq!(admitted(&gateway, "/", 2), 2);
+    server.kill();
+    let refused: Vec<Answer> = (0..20).map(|_| gateway.get("/")).collect();
+    for answer in &refused {
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+        let body = answer.json();
+        assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+        assert_eq!(body["error"], "limiter_unavailable");
+        assert_eq!(body["request_id"].as_str(), answer.header("x-request-id"));
+    }
+    assert_eq!(upstream.count(), 2);
+    gateway.wait_for_line("WARN RedisClient - Redis connection lost, entering fail-closed mode");
+    let readiness = gateway.get("/actuator/health/readiness");
+    assert_eq!((readiness.status, &readiness.json()["status"]), (503, &json!("DOWN")));
+    assert_eq!(gateway.get("/actuator/health/liveness").status, 200);
+    assert_eq!(gateway.metric("ratelimiter_mode{type=\"failclosed\"}"), Some(1.0));
+    assert_eq!(gateway.metric("ratelimiter_requests_total{decision=\"rejected\"}"), Some(20.0));
+
+    server.restart();
+    gateway.wait_for_line(BACK);
+    wait_until("it is ready", || gateway.get("/actuator/health/readiness").status == 200);
+    assert_eq!(admitted(&gateway, "/", 10), 5, "this Redis knows of nothing");
+}
+
+#[test]
+fn in_local_mode_each_gateway_limits_in_memory_while_redis_is_away() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let redis = "budget: 500ms, on_failure: local";
+    let gateways = [0, 1].map(|_| Gateway::start(&config(upstream.address, &server.url(), redis, FIVE)));
+    assert_eq!(admitted(&gateways[0], "/", 10), 5);
+    assert_eq!(admitted(&gateways[1], "/", 10), 0);
+    server.kill();
+    for gateway in &gateways {
+        assert_eq!(admitted(gateway, "/", 20), 5);
+        let refused = gateway.get("/");
+        assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (429, Some("default")), "{refused:?}");
+        assert!(refused.header("retry-after").is_some(), "{refused:?}");
+        gateway.wait_for_line("WARN RedisClient - Redis connection lost, entering local mode");
+        assert_eq!(gateway.metric("ratelimiter_mode{type=\"faillocal\"}"), Some(1.0));
+        assert_eq!(gateway.get("/actuator/health/readiness").status, 200);
+    }
+    server.restart();
+    for gateway in &gateways {
+        gateway.wait_for_line(BACK);
+    }
+    assert_eq!(gateways.iter().map(|gateway| admitted(gateway, "/", 10)).sum::<usize>(), 5, "together again");
+}
+
+#[test]
+fn without_redis_at_its_start_a_gateway_serves_and_limits_as_soon_as_redis_is_there() {
+    let (port, upstream) = (free_port(), Upstream::start());
+    let gateway = gateway(&upstream, &format!("redis://127.0.0.1:{port}"), "open");
+    gateway.wait_for_line(LOST);
+    all_pass(&gateway, 20);
+    is_open(&gateway);
+    let server = Server::start_at(port);
+    limits_again(&gateway, Instant::now());
+    drop(server);
+}
+
+/// What was set while it was away counts as soon as it is there.
+#[test]
+fn without_redis_at_its_start_a_gateway_follows_the_document_that_it_finds_later() {
+    let (port, upstream) = (free_port(), Upstream::start());
+    let gateway = Gateway::start(&config(upstream.address, &format!("redis://127.0.0.1:{port}"), STRICT, FIVE));
+    assert_eq!(gateway.get("/").status, 503);
+    let server = Server::start_at(port);
+    let text = r#"{"algorithm":"fixed","limit":3,"window":2592000}"#;
+    redis::cmd("SET").arg("ratelimiter:config").arg(text).exec(&mut server.connection()).expect("set");
+    wait_until("it follows", || gateway.get("/config/limits").json()["limit"] == 3);
+    assert_eq!(admitted(&gateway, "/", 10), 3);
+}
+
+/// A server that wants a password. Its own connections were there before.
+fn locked(server: &Server, password: &str) -> redis::Connection {
+    let mut connection = server.connection();
+    lock(&mut connection, password);
+    connection
+}
+
+fn lock(connection: &mut redis::Connection, password: &str) {
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", password]).exec(connection).expect("set");
+}
+
+fn with_environment(upstream: &Upstream, server: &Server, password: &str) -> Gateway {
+    let text = format!("upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {FIVE}}}\n", upstream.address);
+    Gateway::start_with(&text, |command| {
+        command.env("REDIS_HOST", "127.0.0.1").env("REDIS_PORT", server.port.to_string());
+        command.env("REDIS_PASSWORD", password);
+    })
+}
+
+#[test]
+fn host_port_and_password_of_redis_come_from_the_environment() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    // Everything that has a meaning in a URL.
+    let password = "p@ss:w/o r?d#1%41&=+";
+    let mut connection = locked(&server, password);
+    let gateways = [0, 1].map(|_| with_environment(&upstream, &server, password));
+    for gateway in &gateways {
+        assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(1.0));
+        exhaust(gateway);
+        let lines = gateway.lines().join("\n");
+        assert!(!lines.contains("p@ss") && !lines.contains("p%40ss"), "a secret in the log: {lines}");
+    }
+    let keys: Vec<String> = redis::cmd("KEYS").arg("tidegate:*").query(&mut connection).expect("keys");
+    assert!(keys.iter().any(|key| key.starts_with("tidegate:{ratelimiter}:default:fixed:")), "{keys:?}");
+}
+
+#[test]
+fn with_a_wrong_password_a_gateway_serves_open_says_so_and_tries_again() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let mut connection = locked(&server, "the right one");
+    let gateway = with_environment(&upstream, &server, "the-wrong-one");
+    gateway.wait_for_line(LOST);
+    all_pass(&gateway, 20);
+    is_open(&gateway);
+    assert!(!gateway.lines().join("\n").contains("the-wrong-one"), "a secret in the log: {:#?}", gateway.lines());
+    lock(&mut connection, "the-wrong-one");
+    limits_again(&gateway, Instant::now());
+}
+
+/// Hyper drops the request's future when its client goes: what Redis charges for nobody must come back.
+#[test]
+fn what_is_charged_for_clients_that_left_during_the_call_comes_back() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let relay = Relay::start(&server);
+    let limits = [
+        ("fixed", FIVE.to_owned()),
+        ("sliding", "{algorithm: sliding, limit: 5, window: 30d}".to_owned()),
+        ("log", "{algorithm: sliding_log, limit: 5, window: 30d}".to_owned()),
+        ("token", "{algorithm: token, capacity: 5, fill_rate: 0.001}".to_owned()),
+        ("gcra", "{algorithm: gcra, capacity: 5, fill_rate: 0.001}".to_owned()),
+    ];
+    let file = without_limits(upstream.address, &relay.url(), STRICT) + &one_path_each(&limits);
+    let gateway = Gateway::start(&file);
+    // One each, so that Redis knows the scripts.
+    assert!(limits.iter().all(|(name, _)| admitted(&gateway, &format!("/{name}"), 1) == 1));
+    relay.hold();
+    let before = relay.scripts();
+    // One each: a bucket is careful, and keeps some of what several return in another order than they took it.
+    let clients = limits.each_ref().map(|(name, _)| {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("GET /{name} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
+        client
+    });
+    wait_until("Redis is asked", || relay.scripts() >= before + limits.len());
+    clients.iter().for_each(leave);
+    wait_until("they are gone", || gateway.metric("tidegate_requests_in_flight") == Some(1.0));
+    relay.let_go();
+    for (name, _) in &limits {
+        let mut sum = 1;
+        wait_until("all of it came back", || {
+            sum += admitted(&gateway, &format!("/{name}"), 1);
+            sum == 5
+        });
+        assert_eq!(admitted(&gateway, &format!("/{name}"), 5), 0, "{name}: and not more");
+    }
+    assert_eq!(upstream.count(), 5 * limits.len(), "those who left were not sent on");
+}
+
+#[test]
+fn a_place_of_a_client_that_left_comes_back_whether_during_the_call_or_later() {
+    let (server, upstream) = (Server::start(), Holding::start());
+    let relay = Relay::start(&server);
+    let limit = "{algorithm: concurrency, limit: 2}";
+    let gateway = Gateway::start(&config(upstream.address(), &relay.url(), STRICT, limit));
+    let during = || {
+        relay.hold();
+        let clients = [0, 1].map(|_| {
+            let mut client = Client::connect(gateway.address);
+            client.send("GET /held HTTP/1.1\r\nHost: test.example\r\n\r\n");
+            client
+        });
+        wait_until("Redis has charged them", || places_taken(&server) == 2);
+        clients.iter().for_each(leave);
+        wait_until("they are gone", || gateway.metric("tidegate_requests_in_flight") == Some(1.0));
+        relay.let_go();
+    };
+    let later = || {
+        let clients = [0, 1].map(|_| upstream.visit(gateway.address));
+        assert_eq!(gateway.get("/").status, 429, "both places are taken");
+        clients.iter().for_each(leave);
+    };
+    // Redis knows the script from here on.
+    assert_eq!(gateway.get("/").status, 200);
+    wait_until("its place is free", || places_taken(&server) == 0);
+    during();
+    assert_eq!(upstream.count(), 1, "those who left were not sent on");
+    wait_until("both places are free", || places_taken(&server) == 0);
+    later();
+    wait_until("both places are free", || places_taken(&server) == 0);
+    assert_eq!(gateway.get("/").status, 200);
+}
+
+/// A full Redis, or one that can't persist, answers every write with an error. Limiting used to be off then without a word.
+#[test]
+fn when_redis_refuses_every_write_that_is_an_outage_until_it_takes_them_again() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let redis = "budget: 5s, on_failure: open";
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), redis, PLENTY));
+    all_pass(&gateway, 1);
+    let memory = |bytes: &str| {
+        redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut server.connection()).expect("set");
+    };
+    memory("1");
+    wait_until("it is noticed", || {
+        all_pass(&gateway, 1);
+        gateway.metric("ratelimiter_redis_connected") == Some(0.0)
+    });
+    let lost = gateway.wait_for_line(LOST);
+    assert!(lost.contains("OOM"), "{lost}");
+    is_open(&gateway);
+    let errors = || gateway.metric("ratelimiter_redis_errors_total").expect("it is counted");
+    let before = errors();
+    wait_until("it was tried again", || errors() >= before + 2.0);
+    is_open(&gateway);
+    memory("0");
+    gateway.wait_for_line(BACK);
+    wait_until("limits are back", || gateway.get("/").header("x-ratelimit-limit").is_some());
+    let lost = gateway.lines().into_iter().filter(|line| line.contains("Redis connection lost")).count();
+    assert_eq!(lost, 1, "one line an outage");
+}
+
+/// Somebody's data under one account's key: the mode decides for its requests, the others are limited, and the log tells.
+#[test]
+fn data_of_others_under_our_key_is_told_and_is_no_outage() {
+    let (server, upstream) = (Server::start(), Upstream::start());
+    let limit = "{algorithm: fixed, limit: 5, window: 30d, key: \"header:x-who\"}";
+    let gateway = Gateway::start(&config(upstream.address, &server.url(), "budget: 5s", limit));
+    let get = |who: &str| gateway.get_with("/", &[("x-who", who)]);
+    assert_eq!(get("ann").header("x-ratelimit-remaining"), Some("4"));
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("tidegate:*:fixed:*").query(&mut connection).expect("keys");
+    for key in &keys {
+        redis::cmd("DEL").arg(key).exec(&mut connection).expect("deleted");
+        redis::cmd("LPUSH").arg(&[key, "x"]).exec(&mut connection).expect("pushed");
+    }
+    for _ in 0..20 {
+        let answer = get("ann");
+        assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, None), "{answer:?}");
+    }
+    let warning = gateway.wait_for_line("a call to Redis has failed");
+    assert!(warning.contains(" WARN ") && warning.contains("WRONGTYPE"), "{warning}");
+    assert_eq!(get("bob").header("x-ratelimit-remaining"), Some("4"));
+    assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(1.0));
+    assert!(gateway.metric("ratelimiter_redis_errors_total") >= Some(20.0));
+}
+
+#[test]
+fn in_closed_mode_the_limit_that_can_not_be_asked_is_named_and_nothing_was_exceeded() {
+    let (mut server, upstream) = (Server::start(), Upstream::start());
+    let file = without_limits(upstream.address, &server.url(), "budget: 500ms, on_failure: closed")
+        + "limits:\n  own: {algorithm: fixed, limit: 3, window: 30d, state: memory}\n  \
+           shared: {algorithm: fixed, limit: 100, window: 30d}\ncommon_limits: [own, shared]\n";
+    let gateway = Gateway::start(&file);
+    server.kill();
+    gateway.wait_for_line("Redis connection lost");
+    let refused = gateway.get("/");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.text().contains("limit `shared` can't be asked"), "{}", refused.text());
+    assert_eq!(gateway.metric("rate_limit_exceeded_total{endpoint=\"default\",user_tier=\"anonymous\"}"), Some(0.0));
+    assert!(!gateway.lines().iter().any(|line| line.contains("limit exceeded")), "{:?}", gateway.lines());
+}
+
+/// Redis stood still for three seconds, and clients whose requests ended meanwhile were locked out for an hour.
+#[test]
+fn places_of_requests_that_end_while_redis_is_away_are_free_when_it_is_back() {
+    let (server, upstream) = (Server::start(), Holding::start());
+    let limits = [("held", "{algorithm: concurrency, limit: 2}".to_owned()), ("other", PLENTY.to_owned())];
+    let redis = "budget: 500ms, on_failure: open";
+    let gateway = Gateway::start(&(without_limits(upstream.address(), &server.url(), redis) + &one_path_each(&limits)));
+    let mut held = [0, 1].map(|_| upstream.visit(gateway.address));
+    wait_until("both places are taken", || places_taken(&server) == 2);
+    server.freeze(true);
+    wait_until("it is given up", || {
+        assert_eq!(gateway.get("/other").status, 200);
+        gateway.metric("ratelimiter_redis_connected") == Some(0.0)
+    });
+    upstream.let_go();
+    for client in &mut held {
+        assert_eq!(client.answer().status, 200);
+    }
+    server.freeze(false);
+    gateway.wait_for_line(BACK);
+    wait_until("both places are free", || places_taken(&server) == 0);
+    assert_eq!(gateway.get("/held").status, 200);
+    assert_eq!(gateway.metric("tidegate_places_lost_total"), Some(0.0));
+}
+
+/// Puts somebody else's data under the keys of all places.
+fn spoil_places(server: &Server) {
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("tidegate:*:concurrency:*").query(&mut connection).expect("keys");
+    for key in keys.iter().filter(|key| !key.ends_with(":log")) {
+        redis::cmd("DEL").arg(key).exec(&mut connection).expect("deleted");
+        redis::cmd("LPUSH").arg(&[key, "x"]).exec(&mut connection).expect("pushed");
+    }
+}
+
+fn lost_lines(gateway: &Gateway) -> usize {
+    gateway.lines().iter().filter(|line| line.contains("can't be given back")).count()
+}
+
+#[test]
+fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each() {
+    const PLACES: u32 = 12;
+    let (server, upstream) = (Server::start(), Holding::start());
+    let mut gateway = Gateway::start(&config(
+        upstream.address(),
+        &server.url(),
+        "budget: 5s",
+        "{algorithm: concurrency, limit: 100}",
+    ));
+    let mut held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateway.address)).collect();
+    wait_until("all places are taken", || places_taken(&server) == PLACES as usize);
+    spoil_places(&server);
+    upstream.let_go();
+    for client in &mut held {
+        assert_eq!(client.answer().status, 200);
+    }
+    wait_until("all are given up", || gateway.metric("tidegate_places_lost_total") == Some(f64::from(PLACES)));
+    assert!(lost_lines(&gateway) < 6, "{:#?}", gateway.lines());
+    gateway.signal("TERM");
+    assert!(gateway.wait_for_end());
+    let count = |line: &String| {
+        let (before, _) = line.split_once("places in flight can't be given back")?;
+        before.split_whitespace().rev().find_map(|word| word.parse::<u32>().ok())
+    };
+    // The last lines may be on their way to us when it has ended.
+    wait_until("all are told", || gateway.lines().iter().filter_map(count).sum::<u32>() >= PLACES);
+    assert_eq!(gateway.lines().iter().filter_map(count).sum::<u32>(), PLACES, "{:#?}", gateway.lines());
+}
