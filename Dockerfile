@@ -1,18 +1,11 @@
 # One image for every service of the platform: `docker build -t tidegate .`, then for instance
 # `docker run --rm tidegate target --listen 0.0.0.0:8081`. compose.yaml runs all of them.
 
-# The report page of the experiments is bundled with npm. Debian 12's own Node is too old for its tools.
-FROM node:22-bookworm-slim AS node
-
 FROM rust:1.95-slim-bookworm AS build
 # Certificate authorities, for upstreams, Redis and forecasters over TLS.
 RUN apt-get update -qq \
  && apt-get install -y -qq --no-install-recommends ca-certificates \
  && rm -rf /var/lib/apt/lists/*
-COPY --from=node /usr/local/bin/node /usr/local/bin/node
-COPY --from=node /usr/local/lib/node_modules/npm /usr/local/lib/node_modules/npm
-RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
- && ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx
 WORKDIR /src
 # Without rust-toolchain.toml, which would fetch the newest compiler in place of this image's.
 COPY Cargo.toml Cargo.lock ./
@@ -20,7 +13,6 @@ COPY crates crates
 COPY scenarios scenarios
 # Where the cache is mounted the binary would vanish with it: it is copied in the same step.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    --mount=type=cache,target=/root/.npm \
     --mount=type=cache,target=/src/target \
     cargo build --locked --release -p tidegate \
  && install -s target/release/tidegate /usr/local/bin/tidegate

@@ -11,35 +11,54 @@ setup: ## install what the tests need (redis-server, chromium, prometheus, PyYAM
 	@scripts/setup redis-server chromium prometheus python3-yaml
 
 .PHONY: setup-bench
-setup-bench: ## install what the benchmarks need besides (nginx, wrk, hey)
-	@scripts/setup redis-server nginx-light wrk hey
+setup-bench: ## install what the benchmarks need besides (nginx, wrk, hey, valgrind)
+	@scripts/setup redis-server nginx-light wrk hey valgrind
 
 .PHONY: check
 check: ## the fast inner loop: compile and lint
 	cargo clippy --workspace --all-targets -- -D warnings
 
+# Most tests wait for sockets and processes: many run at once. Those that send a load in time have the machine nearly to themselves.
+LIVE := adaptation:: demo:: lab::live::
+# Tests that judge times where TIDEGATE_TIMINGS is set. Those of adaptation are `make adapt`.
+TIMED := shared::outage:: shared::followed:: adaptive::council:: target::overload:: lab::live::
+
 .PHONY: test
 test: setup ## the one test command: format, lint, all tests, the report in a browser, the deployment, doc tests
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo test --workspace
-	$(MAKE) --no-print-directory check-report check-deployment
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	cargo test --workspace -- --test-threads 8 $(LIVE:%=--skip %)
+	$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live check-report check-deployment
+
+# Each of these waits more than it works, and none of them judges times.
+.PHONY: test-live
+test-live: binary ## the tests that send a load in time: adaptation, the demo, live runs of the lab
+	cargo test --workspace --test e2e -- --test-threads 4 $(LIVE)
+
+# The binary as the tests have built it: another selection of packages would build the dependencies again, with other features.
+BINARY := target/debug/tidegate
+.PHONY: binary
+binary:
+	@cargo test --workspace --no-run --quiet
 
 REPORT := crates/tidegate-lab/report
 
+.PHONY: report-page
+report-page: ## bundle the report's page from its sources (needs Node.js); commit what it writes
+	cd $(REPORT) && npm ci --no-audit --no-fund --ignore-scripts && npm run bundle
+
 .PHONY: check-report
-check-report: ## the lab's report in a browser: with made-up results, with those of all scenarios in simulated time, and of a replay
+check-report: binary ## the lab's report in a browser: with made-up results, with those of all scenarios in simulated time, and of a replay
 	cd $(REPORT) && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build && npm test
-	cargo run --quiet -p tidegate -- lab simulate --out target/lab
+	$(BINARY) lab simulate --out target/lab
 	scripts/sample-log > target/lab/access.log
-	cargo run --quiet -p tidegate -- lab replay target/lab/access.log --config examples/config/by-client.yaml --suggest 0.1% --out target/lab/replay
+	$(BINARY) lab replay target/lab/access.log --config examples/config/by-client.yaml --suggest 0.1% --out target/lab/replay
 	cd $(REPORT) && REPORT="$(CURDIR)/target/lab/report.html" REPLAY="$(CURDIR)/target/lab/replay/report.html" npm test
 
 .PHONY: check-deployment
-check-deployment: ## compose, rules and dashboards against the real services and a real Prometheus (no containers)
-	cargo build --quiet -p tidegate
-	scripts/check-deployment target/debug/tidegate
+check-deployment: binary ## compose, rules and dashboards against the real services and a real Prometheus (no containers)
+	scripts/check-deployment $(BINARY)
 
 .PHONY: lab
 lab: setup ## all scenarios live, in about half an hour: lab-report/report.html
@@ -53,6 +72,10 @@ bench: setup ## what a decision costs: a table, and target/bench/decisions.json
 bench-gateway: setup-bench ## the gateway beside nginx on one core: tables, and target/bench/gateway.json
 	cargo bench -p tidegate --bench gateway
 
+.PHONY: count
+count: setup-bench ## instructions per request by callgrind, beside nginx: a table, and target/bench/count.json
+	cargo bench -p tidegate --bench gateway -- count
+
 .PHONY: bench-load
 bench-load: setup-bench ## the load generator beside wrk and hey on one core: tables, and target/bench/load.json
 	cargo bench -p tidegate --bench load
@@ -64,8 +87,12 @@ steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: n
 .PHONY: soak
 soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB, a minute of overload
 	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
-	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test protocols -- streaming
-	TIDEGATE_OVERLOAD_SECONDS=60 cargo test -p tidegate --test target -- --nocapture ten_times
+	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test e2e -- protocols::streaming
+	TIDEGATE_OVERLOAD_SECONDS=60 cargo test -p tidegate --test e2e -- --nocapture target::overload::ten_times
+
+.PHONY: timings
+timings: setup ## what tests say of time, judged: recovery, budgets, live runs beside simulated ones; wants a quiet machine
+	TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --test-threads 1 $(TIMED)
 
 .PHONY: parity
 parity: ## Prophet here beside Python's: a table of differences; DATA=DIR adds real series
@@ -73,7 +100,7 @@ parity: ## Prophet here beside Python's: a table of differences; DATA=DIR adds r
 
 .PHONY: adapt
 adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, latencies judged as well
-	TIDEGATE_ADAPT_PERIOD=20 TIDEGATE_ADAPT_TIMINGS=1 cargo test -p tidegate --test adaptation -- --nocapture --test-threads 1
+	TIDEGATE_ADAPT_PERIOD=20 TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --nocapture --test-threads 1 adaptation::
 
 .PHONY: demo
 demo: ## all services in one process, four scenarios in two minutes: demo-report/report.html

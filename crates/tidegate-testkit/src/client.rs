@@ -1,7 +1,8 @@
 //! A client that sends every byte it is given, and reads responses strictly.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use crate::PATIENCE;
 use crate::message::{read_chunks, read_head};
@@ -111,6 +112,25 @@ impl Client {
         let mut bytes = Vec::new();
         let _ended = self.stream.read_to_end(&mut bytes);
         bytes
+    }
+
+    /// Everything until the connection ends; fails if that takes longer than `most`.
+    pub fn read_until_closed(&mut self, most: Duration) -> Vec<u8> {
+        self.stream.get_ref().set_read_timeout(Some(most)).expect("a timeout");
+        let mut bytes = Vec::new();
+        match self.stream.read_to_end(&mut bytes) {
+            Ok(_) => bytes,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => bytes,
+            Err(error) => panic!("it stays open for {most:?}: {error}"),
+        }
+    }
+
+    /// Whether a response is there already; does not wait.
+    pub fn has_response(&mut self) -> bool {
+        self.stream.get_ref().set_nonblocking(true).expect("a socket");
+        let there = self.stream.fill_buf().is_ok();
+        self.stream.get_ref().set_nonblocking(false).expect("a socket");
+        there
     }
 
     /// Whether the other side has closed the connection; waits for it.

@@ -30,6 +30,8 @@ pub mod redis_server;
 #[cfg(feature = "servers")]
 pub mod redis_tls;
 #[cfg(feature = "servers")]
+pub mod timing;
+#[cfg(feature = "servers")]
 mod upstream;
 #[cfg(feature = "servers")]
 mod waiting;

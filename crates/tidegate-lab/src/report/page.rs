@@ -1,9 +1,9 @@
-//! The page: a template that was bundled when this crate was built, with the report in it.
+//! The page: a template with the report in it. `make report-page` bundles the template from its sources in `report/`.
 
 use serde_json::Value;
 
 /// Everything that a browser needs, but for the data.
-const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
+const TEMPLATE: &str = include_str!("../../report/bundled.html");
 /// What stands where the data belongs.
 const PLACE: &str = "/*TIDEGATE_REPORT*/";
 

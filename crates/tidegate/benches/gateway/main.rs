@@ -4,7 +4,8 @@
 //! a time, who goes first changing each round; a ratio is the median of the ratios within the rounds. What is judged is the CPU time of a
 //! request: it says what a core can carry, even where the load generator's core is the one that is full.
 //!
-//! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`).
+//! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`). With `count` it is `make count`: instructions
+//! instead of time, which do not swing with the machine (`count.rs`).
 //!
 //! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`, `refused` or `redis`),
 //! `STEADY_SECONDS` (600), `BENCH_TIDEGATE` (another build's binary to measure).
@@ -13,6 +14,7 @@
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]
 
 mod beside_nginx;
+mod count;
 mod honesty;
 mod nginx;
 mod process;
@@ -54,6 +56,10 @@ fn main() -> ExitCode {
         return steady::run(setting.steady_seconds, &scratch);
     }
     let upstream = nginx::upstream(&scratch);
+    if is_asked_for("count") {
+        count::run(&scratch, upstream.port);
+        return ExitCode::SUCCESS;
+    }
 
     let mut lies = Vec::new();
     let mut report = serde_json::Map::new();

@@ -1,5 +1,6 @@
 //! Debian's nginx: the upstream of everyone, and the proxy that we are measured against.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::beside_nginx::Answer;
@@ -45,10 +46,17 @@ pub(crate) enum Logs {
     On,
 }
 
-/// nginx as a gateway with `limit_req`, which limits all clients together as ours does by default.
+/// nginx as a gateway, running.
 pub(crate) fn proxy(scratch: &Scratch, upstream: u16, answer: Answer, logs: Logs) -> Subject {
     let port = free_port();
     let name = if logs == Logs::On { "nginx, logs on" } else { "nginx" };
+    let (server, directory) = start(scratch, name, SUBJECT_CORE, port, &proxying(port, upstream, answer, logs));
+    let logs = [directory.join("access.log"), directory.join("error.log")].into_iter().filter(|log| log.exists());
+    Subject { name, server, port, logs: logs.collect(), redis: None }
+}
+
+/// What makes nginx a gateway with `limit_req`, which limits all clients together as ours does by default.
+pub(crate) fn proxying(port: u16, upstream: u16, answer: Answer, logs: Logs) -> String {
     let (rate, burst) = match answer {
         // It counts time in milliseconds: what comes within one needs a burst, however high the rate.
         Answer::Proxied => ("1000000r/s", "burst=1000000 nodelay"),
@@ -58,7 +66,7 @@ pub(crate) fn proxy(scratch: &Scratch, upstream: u16, answer: Answer, logs: Logs
         Logs::Off => "access_log off; limit_req_log_level info;", // below the error log's level
         Logs::On => "access_log access.log;",
     };
-    let http = format!(
+    format!(
         r#"{logging}
         limit_req_zone $server_name zone=one:1m rate={rate};
         limit_req_status 429;
@@ -77,26 +85,36 @@ pub(crate) fn proxy(scratch: &Scratch, upstream: u16, answer: Answer, logs: Logs
                 proxy_set_header Via "1.1 nginx";
             }}
         }}"#
-    );
-    let (server, directory) = start(scratch, name, SUBJECT_CORE, port, &http);
-    let logs = [directory.join("access.log"), directory.join("error.log")].into_iter().filter(|log| log.exists());
-    Subject { name, server, port, logs: logs.collect(), redis: None }
+    )
 }
 
-/// One worker, and every file in a directory of its own, so that any user may start it.
 fn start(scratch: &Scratch, name: &str, core: usize, port: u16, http: &str) -> (Process, PathBuf) {
-    let directory = scratch.join(&format!("{name}.nginx").replace([' ', ','], "-"));
-    std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
-    let config = directory.join("nginx.conf");
-    std::fs::write(&config, whole_config(&directory, http)).expect("the temporary directory is writable");
-    let arguments =
-        [Path::new("nginx"), "-e".as_ref(), "stderr".as_ref(), "-p".as_ref(), &directory, "-c".as_ref(), &config];
-    let mut server = Process::start(scratch, name, core, arguments);
+    let (command, directory) = command(scratch, name, "", http);
+    let mut server = Process::start(scratch, name, core, command);
     server.wait_for(port);
     (server, directory)
 }
 
-fn whole_config(directory: &Path, http: &str) -> String {
+/// How nginx is started with these settings, `main` being those outside of `http`. It has one worker, and every file in a directory of its
+/// own, so that any user may start it.
+pub(crate) fn command(scratch: &Scratch, name: &str, main: &str, http: &str) -> (Vec<OsString>, PathBuf) {
+    let directory = scratch.join(&format!("{name}.nginx").replace([' ', ','], "-"));
+    std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
+    let config = directory.join("nginx.conf");
+    std::fs::write(&config, whole_config(&directory, main, http)).expect("the temporary directory is writable");
+    let arguments: [&OsStr; 7] = [
+        "nginx".as_ref(),
+        "-e".as_ref(),
+        "stderr".as_ref(),
+        "-p".as_ref(),
+        directory.as_ref(),
+        "-c".as_ref(),
+        config.as_ref(),
+    ];
+    (arguments.map(OsStr::to_owned).to_vec(), directory)
+}
+
+fn whole_config(directory: &Path, main: &str, http: &str) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {}/{kind}; ", directory.display()))
         .concat();
@@ -104,6 +122,7 @@ fn whole_config(directory: &Path, http: &str) -> String {
     format!(
         "daemon off;
          worker_processes 1;
+         {main}
          pid {0}/nginx.pid;
          error_log {0}/error.log;
          events {{ worker_connections 1024; }}

@@ -68,7 +68,7 @@ impl Process {
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             self.assert_alive();
-            assert!(start.elapsed() < Duration::from_secs(10), "{} does not answer:\n{}", self.name, self.printed());
+            assert!(start.elapsed() < Duration::from_secs(30), "{} does not answer:\n{}", self.name, self.printed());
             std::thread::sleep(Duration::from_millis(10));
         }
         self.assert_alive();

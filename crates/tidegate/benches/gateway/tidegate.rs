@@ -32,28 +32,36 @@ pub(crate) fn in_redis(scratch: &Scratch, upstream: u16, state: &'static str, re
 
 fn start(scratch: &Scratch, upstream: u16, name: &'static str, limit: &str, redis: Option<u16>, more: &str) -> Subject {
     let port = free_port();
+    let server = serve(scratch, name, &config(port, upstream, name, limit, redis, more), port);
+    Subject { name, server, port, logs: Vec::new(), redis }
+}
+
+/// A gateway with one worker and one limit.
+pub(crate) fn config(port: u16, upstream: u16, name: &str, limit: &str, redis: Option<u16>, more: &str) -> String {
     // Without Redis nothing passes, so a gateway that does not ask it cannot look fast.
     let redis_line = redis.map(|redis| {
         format!("redis: {{url: \"redis://127.0.0.1:{redis}\", namespace: {name}, on_failure: closed, budget: 1s}}\n")
     });
-    let config = format!(
+    format!(
         r#"listeners: [{{address: "127.0.0.1:{port}"}}]
 workers: 1
 upstreams: {{app: {{url: "http://127.0.0.1:{upstream}"}}}}
 limits: {{default: {{{limit}}}}}
 {more}{}"#,
         redis_line.unwrap_or_default()
-    );
-    let server = serve(scratch, name, &config, port);
-    Subject { name, server, port, logs: Vec::new(), redis }
+    )
 }
 
 /// Our gateway with this configuration, once it takes connections at `port`.
 pub(crate) fn serve(scratch: &Scratch, name: &str, config: &str, port: u16) -> Process {
-    let config = scratch.write(&format!("{name}.yaml"), config);
-    let program = std::env::var_os("BENCH_TIDEGATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into());
-    let command: [OsString; 4] = [program, "gateway".into(), "--config".into(), config.into()];
-    let mut server = Process::start(scratch, name, SUBJECT_CORE, command);
+    let mut server = Process::start(scratch, name, SUBJECT_CORE, command(scratch, name, config));
     server.wait_for(port);
     server
+}
+
+/// How our gateway is started with this configuration.
+pub(crate) fn command(scratch: &Scratch, name: &str, config: &str) -> Vec<OsString> {
+    let config = scratch.write(&format!("{name}.yaml"), config);
+    let program = std::env::var_os("BENCH_TIDEGATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into());
+    vec![program, "gateway".into(), "--config".into(), config.into()]
 }

@@ -46,10 +46,6 @@ impl Setting {
     }
 }
 
-pub(crate) fn are_timings_judged() -> bool {
-    std::env::var_os("TIDEGATE_ADAPT_TIMINGS").is_some()
-}
-
 fn launch(arguments: &[&str]) -> Gateway {
     let directory = Directory::new();
     let mut command = tidegate();

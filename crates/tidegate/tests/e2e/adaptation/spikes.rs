@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
-use crate::adaptation::platform::{
-    AT_ONCE, BASE, Platform, Second, Setting, are_timings_judged, began, patience, seconds,
-};
+use crate::adaptation::platform::{AT_ONCE, BASE, Platform, Second, Setting, began, patience, seconds};
 use tidegate_testkit::load_run::Ran;
+use tidegate_testkit::timing::are_judged;
 
 /// Spikes in a run; three are there to be learnt from.
 const SPIKES: u64 = 8;
@@ -36,18 +35,20 @@ fn spikes_that_can_be_borne_are_let_in_from_the_fourth_on() {
     println!("spikes at 2.5×: {refused} refused from the fourth spike on, {refused_fixed} with a fixed limit");
     println!("  p95 of the target {:.1} ms, {:.1} ms with a fixed limit", p95(&adapted) * 1e3, p95(&fixed) * 1e3);
     assert!(refused_fixed > 500, "without adaptation they are refused: {refused_fixed}");
+    assert!(refused < refused_fixed, "{refused} of {refused_fixed} are still refused");
+    is_free_of_errors(&adapted, &with);
+    if !are_judged() {
+        return;
+    }
     assert!(refused * 5 <= refused_fixed, "{refused} of {refused_fixed} are still refused");
     for spike in LEARNT_FROM + 1..=SPIKES {
         let begins = began(&adapted) + (spike * adaptive.period - adaptive.spike()) as f64;
         let limit = with.limit_at(begins - 0.2);
         assert!(limit > 2.0 * BASE as f64, "before spike {spike} the limit is {limit}: {:#?}", with.history());
     }
-    is_free_of_errors(&adapted, &with);
-    if are_timings_judged() {
-        let idle = idle_p95(adaptive);
-        println!("  p95 of the idle target {:.1} ms", idle * 1e3);
-        assert!(p95(&adapted) <= 2.0 * idle, "{} is more than twice {idle}", p95(&adapted));
-    }
+    let idle = idle_p95(adaptive);
+    println!("  p95 of the idle target {:.1} ms", idle * 1e3);
+    assert!(p95(&adapted) <= 2.0 * idle, "{} is more than twice {idle}", p95(&adapted));
 }
 
 /// The target's latency with little to do.
@@ -80,7 +81,7 @@ fn is_filled_and_never_more(setting: Setting, platform: &Platform, ran: &Ran) {
     println!("spikes at 10×: {goodput} answered in {seconds} s of spikes, {:.1} % of the capacity", share * 100.0);
     println!("  p95 of the target {:.1} ms", p95(ran) * 1e3);
     assert_eq!(seconds, (SPIKES - LEARNT_FROM) * setting.spike());
-    assert!(share >= 0.95, "{share}");
+    assert!(!are_judged() || share >= 0.95, "{share}");
     let at_once = if setting.is_window { BASE } else { AT_ONCE };
     let most = (setting.capacity * setting.spike() + at_once) * (SPIKES - LEARNT_FROM);
     assert!(goodput <= most * 102 / 100, "{goodput} is more than {most}, which the ceiling allows");
@@ -89,7 +90,7 @@ fn is_filled_and_never_more(setting: Setting, platform: &Platform, ran: &Ran) {
 
 /// Nothing failed; or next to nothing, where other work on the machine may hold a target up for longer than its queue lasts.
 fn is_free_of_errors(ran: &Ran, platform: &Platform) {
-    let most = if are_timings_judged() { 0 } else { ran.requests("success") / 100 };
+    let most = if are_judged() { 0 } else { ran.requests("success") / 100 };
     let (errors, of_target) = (ran.requests("errors"), platform.target_errors());
     assert!(errors <= most && of_target <= most as f64, "{errors} errors, {of_target} of the target; {most} at most");
 }

@@ -74,11 +74,16 @@ impl Visit {
         self.stream.get_mut().write_all(bytes.as_ref()).expect("it takes them");
     }
 
-    /// Sends for as long as bytes are taken, and says how many were.
+    /// Sends until the connection ends, and says how much was taken. Fails if nobody reads and nobody ends it.
     pub(crate) fn flood(&mut self, most: usize) -> usize {
         let (mut sent, piece) = (0, vec![b'x'; 65_536]);
-        while sent < most && self.stream.get_mut().write_all(&piece).is_ok() {
-            sent += piece.len();
+        self.stream.get_ref().set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        while sent < most {
+            match self.stream.get_mut().write_all(&piece) {
+                Ok(()) => sent += piece.len(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nobody reads, and it stays open"),
+                Err(_) => break,
+            }
         }
         sent
     }

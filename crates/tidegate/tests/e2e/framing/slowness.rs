@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::framing::judge;
 use crate::framing::origin::Origin;
@@ -20,7 +20,7 @@ fn error(answer: &Answer) -> String {
     answer.json()["error"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Far above any timeout here, far below the defaults.
+/// How long a test waits for a timeout it has set: far longer than that, and shorter than the default.
 const SOON: Duration = Duration::from_secs(8);
 
 #[test]
@@ -28,11 +28,10 @@ fn a_head_that_stays_unfinished_ends_the_connection() {
     let upstream = Upstream::start();
     let gateway = with_connections(upstream.address, "head_timeout: 200ms");
     for begins in ["G", "GET / HTTP/1.1\r\nHost: a\r\n", "\r\n"] {
-        let (mut client, start) = (Client::connect(gateway.address), Instant::now());
+        let mut client = Client::connect(gateway.address);
         client.send(begins);
-        let answer = client.read_to_end();
+        let answer = client.read_until_closed(SOON);
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408 "), "{answer:?}");
-        assert!(start.elapsed() < SOON);
     }
     assert_eq!(upstream.count(), 0);
 }
@@ -45,10 +44,12 @@ fn a_head_that_comes_byte_by_byte_ends_the_connection() {
     // On a connection that has been used before, too.
     assert_eq!(client.request("GET", "/", &[], b"").text(), "OK");
     client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
-    let start = Instant::now();
+    let pause = Duration::from_millis(20);
+    let mut sent = 0;
     while client.try_send("x") {
-        assert!(start.elapsed() < SOON, "each byte buys time");
-        thread::sleep(Duration::from_millis(20));
+        sent += 1;
+        assert!(pause * sent < SOON, "each byte buys time");
+        thread::sleep(pause);
     }
     assert_eq!(upstream.count(), 1);
 }
@@ -75,14 +76,13 @@ fn a_body_that_pauses_for_too_long_is_a_408() {
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
     ] {
-        let (mut client, start) = (Client::connect(gateway.address), Instant::now());
+        let mut client = Client::connect(gateway.address);
         client.send(begins);
         let answer = client.answer();
         assert_eq!((answer.status, error(&answer).as_str()), (408, "client_timeout"), "{begins:?}");
         // RFC 9110 §15.5.9: whoever gives up on a request ends the connection, and says so.
         assert_eq!(answer.header("connection"), Some("close"), "{begins:?}");
         assert!(client.is_closed(), "{begins:?}");
-        assert!(start.elapsed() < SOON);
     }
     assert_eq!(upstream.count(), 0);
     for bytes in upstream.bytes() {
@@ -112,11 +112,9 @@ fn a_body_that_moves_may_take_longer_than_a_pause() {
 fn a_silent_connection_is_ended() {
     let upstream = Upstream::start();
     let gateway = with_connections(upstream.address, "idle_timeout: 300ms");
-    let start = Instant::now();
     let (mut never, mut once) = (Client::connect(gateway.address), Client::connect(gateway.address));
     assert_eq!(once.request("GET", "/", &[], b"").text(), "OK");
     assert!(never.is_closed() && once.is_closed());
-    assert!(start.elapsed() < SOON);
 }
 
 #[test]
@@ -148,10 +146,8 @@ fn a_client_that_does_not_read_is_ended() {
         let mut visit = origin.accept();
         visit.head();
         visit.send(head);
-        let start = Instant::now();
         let sent = visit.flood(400_000_000);
         assert!(sent < 400_000_000, "the upstream is told to stop");
-        assert!(start.elapsed() < SOON);
         wait_until("the request has ended", || gateway.metric("tidegate_requests_in_flight") == Some(1.0));
         let answer = client.read_to_end();
         assert!(answer.len() < 400_000_000 && !answer.ends_with(b"0\r\n\r\n"));
@@ -334,10 +330,8 @@ fn a_silent_tunnel_is_ended() {
             client.stream.read_exact(&mut pong).expect("it is open");
         }
     }
-    let start = Instant::now();
     assert!(client.is_closed());
     assert_eq!(visit.read_to_end(), b"");
-    assert!(start.elapsed() < SOON);
 }
 
 /// When clients hold all connections, that is when somebody must be able to look.
@@ -362,8 +356,11 @@ fn the_admin_listener_answers_while_clients_hold_all_connections() {
 #[test]
 fn a_slow_client_does_not_hold_up_others() {
     let upstream = Upstream::answering(|_| OK.to_vec());
-    let gateway =
-        Gateway::start(&format!("workers: 1\nupstreams: {{app: {{url: \"http://{}\"}}}}\n", upstream.address));
+    // So slow that whoever had to wait for them would wait for ever.
+    let gateway = Gateway::start(&format!(
+        "workers: 1\nupstreams: {{app: {{url: \"http://{}\"}}}}\nconnections: {{head_timeout: 1h, body_timeout: 1h}}\n",
+        upstream.address
+    ));
     let _slow: Vec<Client> = (0..50)
         .map(|number| {
             let mut client = Client::connect(gateway.address);
@@ -371,9 +368,7 @@ fn a_slow_client_does_not_hold_up_others() {
             client
         })
         .collect();
-    let start = Instant::now();
     assert_eq!(gateway.get("/").text(), "OK");
-    assert!(start.elapsed() < SOON);
 }
 
 /// The rest of a body that nobody wanted is no beginning of a head: the connection may rest as long as any other.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::lab::simulate::{lab, report};
 use tidegate_testkit::command::{Outcome, finish, finish_within};
+use tidegate_testkit::timing::are_judged;
 use tidegate_testkit::{Directory, signal, text, tidegate, wait_until};
 
 /// Bursts over the edges of windows, as `boundary` has them, for some seconds.
@@ -44,10 +45,12 @@ fn live_command(file: &str, directory: &Directory) -> Command {
     command
 }
 
-/// Runs a scenario with limits in this store, which has faults; what happened in its only run.
-fn with_store(store: &str, scenario: &str) -> String {
+/// Runs a scenario with limits in this store, which has faults; what happened in its only run. What is expected in time is judged where times
+/// are.
+fn with_store(store: &str, scenario: &str, timed: &str) -> String {
     let directory = Directory::new();
-    let file = text(&directory.file("away.yaml", &format!("store: {store}\n{scenario}")));
+    let timed = if are_judged() { timed } else { "" };
+    let file = text(&directory.file("away.yaml", &format!("store: {store}\n{scenario}{timed}")));
     let mut command = live_command(&file, &directory);
     if store == "stand_in" {
         // There is no other then.
@@ -82,8 +85,9 @@ fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
     let (live, expected) = (admitted(&told), admitted(&report(&simulated.0)));
     assert_eq!(live.len(), 7, "six algorithms and a run without any");
     for ((id, live), (_, expected)) in live.iter().zip(&expected) {
-        // Within 2 % on a quiet machine, as `make lab` shows; this one runs other tests as well.
-        assert!((live - expected).abs() <= 0.05 * expected, "{id}: {live} live, {expected} in simulated time");
+        assert!(*live > 0.0 && *expected > 0.0, "{id}");
+        let is_close = (live - expected).abs() <= 0.02 * expected;
+        assert!(is_close || !are_judged(), "{id}: {live} live, {expected} in simulated time");
     }
     for run in runs(&told) {
         assert!(run["gateway"]["cpuSeconds"].is_number(), "{}", run["gateway"]);
@@ -106,12 +110,10 @@ faults:
   - {at: 2, for: 2, what: redis_killed}
   - {at: 6, for: 2, what: redis_slow, delay: 0.3}
 expect:
-  - {that: target_errors <= 0%}
   - refused > 10%
-  - refused_in_outage < 20%
-  - limiting_back < 5s
 ";
-        let events = with_store(store, scenario);
+        let timed = "  - {that: target_errors <= 0%}\n  - refused_in_outage < 5%\n  - limiting_back < 5s\n";
+        let events = with_store(store, scenario, timed);
         for event in [
             "Redis killed",
             "Redis connection lost",
@@ -138,12 +140,10 @@ load: {lagBudget: 1, profile: {type: constant, params: {rps: 200}}}
 faults:
   - {at: 2, for: 2, what: redis_hangs}
 expect:
-  - {that: target_errors <= 0%}
   - refused > 10%
-  - refused_in_outage < 20%
-  - limiting_back < 4s
 ";
-        let events = with_store(store, scenario);
+        let timed = "  - {that: target_errors <= 0%}\n  - refused_in_outage < 5%\n  - limiting_back < 4s\n";
+        let events = with_store(store, scenario, timed);
         for event in ["Redis hangs", "Redis connection lost", "Redis answers again", "Redis reconnected"] {
             assert!(events.contains(event), "{store}, {event}: {events}");
         }

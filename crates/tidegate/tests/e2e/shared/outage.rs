@@ -9,7 +9,7 @@ use crate::shared::holding::{Holding, leave};
 use crate::shared::relay::Relay;
 use crate::shared::setup::{FIVE, PLENTY, STRICT, admitted, config, one_path_each, places_taken, without_limits};
 use tidegate_testkit::redis_server::{Server, free_port};
-use tidegate_testkit::{Answer, Client, Gateway, Upstream, wait_until};
+use tidegate_testkit::{Answer, Client, Gateway, Upstream, timing, wait_until};
 
 const LOST: &str = "WARN RedisClient - Redis connection lost, entering fail-open mode";
 const BACK: &str = "INFO RedisClient - Redis reconnected, resuming normal operation";
@@ -18,8 +18,8 @@ const BUDGET: Duration = Duration::from_millis(200);
 /// What a request may take while Redis is away: its budget, and something for the rest of its way.
 const MOST: Duration = Duration::from_millis(300);
 
-/// Limits are to be back within two seconds of Redis; the rest is for a busy machine.
-const SOON: Duration = Duration::from_secs(5);
+/// Limits are to be back within so much of Redis' return.
+const SOON: Duration = Duration::from_secs(2);
 
 /// With the failure mode `on_failure`.
 fn gateway(upstream: &Upstream, redis_url: &str, on_failure: &str) -> Gateway {
@@ -35,7 +35,7 @@ fn exhaust(gateway: &Gateway) {
 /// Limits are back: the limit refuses again, soon enough.
 fn limits_again(gateway: &Gateway, since: Instant) {
     exhaust(gateway);
-    assert!(since.elapsed() < SOON, "limits are back only after {:?}", since.elapsed());
+    timing::assert_within(SOON, since, "limits are back");
     gateway.wait_for_line(BACK);
     wait_until("it says so", || gateway.metric("ratelimiter_redis_connected") == Some(1.0));
     assert_eq!(gateway.metric("ratelimiter_mode{type=\"failopen\"}"), Some(0.0));
@@ -88,7 +88,7 @@ fn when_redis_is_killed_requests_pass_and_limits_return_with_it() {
     exhaust(&gateway);
     server.kill();
     let times = all_pass(&gateway, 200);
-    assert!(p99(times.clone()) <= MOST, "{:?}", p99(times));
+    assert!(!timing::are_judged() || p99(times.clone()) <= MOST, "{:?}", p99(times));
     gateway.wait_for_line(LOST);
     is_open(&gateway);
     nobody_waits(&gateway);
@@ -125,7 +125,8 @@ fn no_longer_than_the_budget(gateway: &Gateway, go: impl Fn(), come_back: impl F
         wait_until("the flag is set", || gateway.metric("ratelimiter_redis_connected") == Some(0.0));
     }
     let p99 = p99(times);
-    assert!((BUDGET / 2..=MOST).contains(&p99), "some wait for their budget, and none for longer: {p99:?}");
+    assert!(p99 >= BUDGET / 2, "some wait for their budget: {p99:?}");
+    assert!(!timing::are_judged() || p99 <= MOST, "none waits for longer than its budget: {p99:?}");
 }
 
 #[test]

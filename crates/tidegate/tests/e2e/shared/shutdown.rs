@@ -17,8 +17,6 @@ use crate::shared::setup::{PLENTY, STRICT, config, places_taken};
 use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Client, Directory, Gateway, OK, PATIENCE, Upstream, text, wait_until};
 
-/// The time to drain is half a minute unless a test says otherwise: whatever ends sooner has ended by itself.
-const SOON: Duration = Duration::from_secs(10);
 const STOPPING: &str = "stopping: requests under way may end";
 const CUT_OFF: &str = "cut off when the time to drain was up";
 
@@ -31,12 +29,9 @@ fn stop(gateway: &Gateway, signal: &str) {
     gateway.wait_for_line(STOPPING);
 }
 
-/// Whether it ended well, and soon.
+/// Whether it ended well, and by itself: the time to drain is half a minute unless a test says otherwise, and nobody waits here for so long.
 fn ends_well(gateway: &mut Gateway) -> bool {
-    let start = Instant::now();
-    let well = gateway.wait_for_end();
-    assert!(start.elapsed() < SOON, "it ended only after {:?}", start.elapsed());
-    well
+    gateway.wait_for_end()
 }
 
 fn requests_under_way_end_well(signal: &str) {
@@ -85,11 +80,9 @@ fn new_connections_are_refused_while_others_end() {
     let mut held = upstream.visit(gateway.address);
     stop(&gateway, "TERM");
     let connect = || TcpStream::connect_timeout(&gateway.address, Duration::from_millis(500));
-    let start = Instant::now();
-    while !connect().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-        assert!(start.elapsed() < Duration::from_secs(3), "new connections are neither refused nor served");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("new connections are refused", || {
+        connect().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    });
     upstream.let_go();
     assert_eq!(held.answer().status, 200);
     assert!(ends_well(&mut gateway));
