@@ -19,7 +19,7 @@ check: ## the fast inner loop: compile and lint
 	cargo clippy --workspace --all-targets -- -D warnings
 
 # Most tests wait for sockets and processes: many run at once. Those that send a load in time have the machine nearly to themselves.
-LIVE := adaptation:: demo:: lab::live::
+LIVE := adaptation:: demo:: lab::live:: load::freeze::
 # Tests that judge times where TIDEGATE_TIMINGS is set. Those of adaptation are `make adapt`.
 TIMED := shared::outage:: shared::followed:: adaptive::council:: target::overload:: lab::live::
 
@@ -104,7 +104,7 @@ adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, 
 
 .PHONY: demo
 demo: ## all services in one process, four scenarios in two minutes: demo-report/report.html
-	cargo run --release -p tidegate -- demo
+	cargo run --profile demo -p tidegate -- demo
 
 .PHONY: forecast-table
 forecast-table: ## how good forecasts are, as a table in Markdown; DATA=DIR adds the CSV files of 5-minute steps there

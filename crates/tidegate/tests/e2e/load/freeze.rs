@@ -39,7 +39,8 @@ fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
     let length = frozen.elapsed().as_secs_f64();
     signal(target.pid(), "CONT");
     let ran = running.ended();
-    assert_eq!(ran.requests("success"), (f64::from(RATE) * SECONDS) as u64, "{}", ran.result["requests"]);
+    let all = (f64::from(RATE) * SECONDS) as u64;
+    assert_eq!(ran.requests("success"), all, "{}\n{}", ran.result["requests"], ran.stdout);
     for tenths in 1..10 {
         let wait = f64::from(tenths) / 10.0;
         let least = (f64::from(RATE) * (length - wait)).floor() as u64 - 1;
