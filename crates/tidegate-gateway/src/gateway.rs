@@ -228,12 +228,12 @@ fn tell_places_lost(log: &Log, count: u64, more: &str) {
     );
 }
 
-/// Tells the log and the metrics what happens between us and Redis.
-pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure) -> tidegate_store::Observer {
-    let entering = match mode {
-        OnFailure::Open => "entering fail-open mode",
-        OnFailure::Closed => "entering fail-closed mode",
-        OnFailure::Local => "entering local mode",
+/// Records in the log and the metrics what happens between us and Redis at `place`.
+pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure, place: String) -> tidegate_store::Observer {
+    let mode = match mode {
+        OnFailure::Open => "fail-open mode",
+        OnFailure::Closed => "fail-closed mode",
+        OnFailure::Local => "local mode",
     };
     Arc::new(move |event| {
         metrics.store_event(event);
@@ -245,8 +245,19 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure) -> tide
                     log.warn("RedisClient", format_args!("a call to Redis has failed{times}: {error}"));
                 }
             }
+            StoreEvent::Unreached { error } => log.warn(
+                "RedisClient",
+                format_args!("Redis could not be reached at {place}, starting in {mode} and trying again: {error}"),
+            ),
+            StoreEvent::Reached { after } => {
+                let seconds = after.as_secs_f64();
+                log.info(
+                    "RedisClient",
+                    format_args!("Redis reached at {place}, starting normal operation (after {seconds:.1} s)"),
+                );
+            }
             StoreEvent::Down { error } => {
-                log.warn("RedisClient", format_args!("Redis connection lost, {entering}: {error}"));
+                log.warn("RedisClient", format_args!("Redis connection lost, entering {mode}: {error}"));
             }
             StoreEvent::PlacesLost { places } => {
                 if let Some(count) = metrics.places_lost.note_many(places as u64, Instant::now()) {

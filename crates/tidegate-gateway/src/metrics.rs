@@ -215,8 +215,10 @@ impl Metrics {
                     self.store_errors.inc();
                 }
             }
-            StoreEvent::Down { .. } | StoreEvent::StillDown { .. } => self.store_errors.inc(),
-            StoreEvent::Up { .. } => {}
+            StoreEvent::Unreached { .. } | StoreEvent::Down { .. } | StoreEvent::StillDown { .. } => {
+                self.store_errors.inc();
+            }
+            StoreEvent::Reached { .. } | StoreEvent::Up { .. } => {}
             StoreEvent::PlacesLost { places } => self.lost_places.add(places as u64),
         }
     }

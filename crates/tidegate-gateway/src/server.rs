@@ -162,7 +162,7 @@ async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Re
         budget: redis.model.budget.get(),
         on_failure: on_failure.into(),
         lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
-        observer: observer(Arc::clone(metrics), log.clone(), on_failure),
+        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.place()),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
     Store::connect(config).await.map_err(|error| NotStarted::Limit(format!("redis: {error}")))

@@ -22,6 +22,8 @@
 //! let mut config = StoreConfig::new("redis://127.0.0.1:6379".parse()?, Name::new("shop")?);
 //! config.on_failure = FailureMode::Local;
 //! config.observer = Arc::new(|event| match event {
+//!     StoreEvent::Unreached { error } => eprintln!("Redis could not be reached: {error}"),
+//!     StoreEvent::Reached { after } => eprintln!("Redis was reached after {after:?}"),
 //!     StoreEvent::Down { error } => eprintln!("Redis is away: {error}"),
 //!     StoreEvent::Up { after } => eprintln!("Redis is back after {after:?}"),
 //!     StoreEvent::Call { .. } | StoreEvent::StillDown { .. } | StoreEvent::PlacesLost { .. } => {} // for metrics

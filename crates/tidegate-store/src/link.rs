@@ -23,7 +23,17 @@ pub enum StoreEvent<'a> {
         /// What went wrong, if anything.
         error: Option<&'a str>,
     },
-    /// Redis is out of reach: from here on the failure mode decides.
+    /// Redis could not be reached at the start: until it is, the failure mode decides.
+    Unreached {
+        /// What happened.
+        error: &'a str,
+    },
+    /// Redis was reached for the first time, after it could not be at the start.
+    Reached {
+        /// How long that took.
+        after: Duration,
+    },
+    /// Redis was there and is out of reach now: from here on the failure mode decides.
     Down {
         /// What happened.
         error: &'a str,
@@ -143,13 +153,22 @@ impl Link {
         });
         match link.connect().await {
             Ok(connection) => link.set(Some(connection)),
-            Err(error) => link.go_down(&error, 0),
+            Err(error) => {
+                link.down.store(true, Ordering::Relaxed);
+                link.tell(StoreEvent::Unreached { error: &error });
+                link.runtime.spawn(reconnect(Arc::downgrade(&link), |after| StoreEvent::Reached { after }));
+            }
         }
         link
     }
 
     pub(crate) fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
+    }
+
+    /// Counts connections after the first: what was learnt over another one may no longer be so.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
     }
 
     pub(crate) fn tell(&self, event: StoreEvent<'_>) {
@@ -256,7 +275,7 @@ impl Link {
         if epoch == self.epoch.load(Ordering::Relaxed) && !self.down.swap(true, Ordering::Relaxed) {
             self.set(None);
             self.gone.notify_waiters();
-            self.runtime.spawn(reconnect(Arc::downgrade(self)));
+            self.runtime.spawn(reconnect(Arc::downgrade(self), |after| StoreEvent::Up { after }));
             (self.observer)(StoreEvent::Down { error });
         }
     }
@@ -287,8 +306,8 @@ fn flatten<T>(answer: Result<RedisResult<T>, tokio::time::error::Elapsed>) -> Re
     }
 }
 
-/// Tries again and again, with growing pauses, until Redis is back or nobody needs it any more.
-async fn reconnect(link: Weak<Link>) {
+/// Tries again and again, with growing pauses, until Redis is there or nobody needs it any more. The observer then gets the event `there`.
+async fn reconnect(link: Weak<Link>, there: fn(Duration) -> StoreEvent<'static>) {
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
@@ -302,7 +321,7 @@ async fn reconnect(link: Weak<Link>) {
                 link.errors.store(0, Ordering::Relaxed);
                 link.epoch.fetch_add(1, Ordering::Relaxed);
                 link.down.store(false, Ordering::Relaxed);
-                (link.observer)(StoreEvent::Up { after: since.elapsed() });
+                (link.observer)(there(since.elapsed()));
                 return;
             }
             Err(error) => (link.observer)(StoreEvent::StillDown { error: &error }),

@@ -139,6 +139,29 @@ async fn a_store_that_starts_without_redis_follows_its_mode_and_joins_later() {
     }
 }
 
+/// A connection that was never there was reported as lost, and as back when it was first made.
+#[tokio::test]
+async fn a_redis_that_was_never_reached_is_told_from_one_that_was_lost() {
+    let port = free_port();
+    let (observer, seen) = recorder();
+    let config = StoreConfig { observer, ..patient(&format!("redis://127.0.0.1:{port}")) };
+    let store = Store::connect(config).await.expect("sensible settings");
+    let turns = || {
+        let seen = seen.lock().expect("events").clone();
+        seen.into_iter().filter(|seen| !matches!(seen, Seen::Answered | Seen::Failed)).collect::<Vec<_>>()
+    };
+    assert_eq!((turns(), store.is_down()), (vec![Seen::Unreached], true));
+    let mut server = Server::start_at(port);
+    until("it is reached", async || !store.is_down()).await;
+    until("that is told", async || turns() == [Seen::Unreached, Seen::Reached]).await;
+
+    server.kill();
+    given_up(&store).await;
+    server.restart();
+    until("it is back", async || !store.is_down()).await;
+    until("that is told", async || turns() == [Seen::Unreached, Seen::Reached, Seen::Down, Seen::Up]).await;
+}
+
 /// What is counted in memory during one outage is not forgotten by the next: flapping gives nobody a new budget each time.
 #[tokio::test]
 async fn local_counts_last_from_one_outage_to_the_next() {
@@ -227,7 +250,10 @@ fn telling(told: &Arc<Told>) -> tidegate_store::Observer {
         StoreEvent::Down { error } => told.down.lock().expect("no panic").push(error.to_owned()),
         StoreEvent::StillDown { .. } => _ = told.still_down.fetch_add(1, Ordering::Relaxed),
         StoreEvent::Up { .. } => _ = told.up.fetch_add(1, Ordering::Relaxed),
-        StoreEvent::Call { .. } | StoreEvent::PlacesLost { .. } => {}
+        StoreEvent::Unreached { .. }
+        | StoreEvent::Reached { .. }
+        | StoreEvent::Call { .. }
+        | StoreEvent::PlacesLost { .. } => {}
     })
 }
 

@@ -76,6 +76,8 @@ pub(crate) async fn admitted(store: &Store, limit: &SharedLimit, key: &str, time
 pub(crate) enum Seen {
     Answered,
     Failed,
+    Unreached,
+    Reached,
     Down,
     Up,
 }
@@ -90,6 +92,11 @@ pub(crate) fn recorder() -> (tidegate_store::Observer, Arc<Mutex<Vec<Seen>>>) {
                 eprintln!("call failed: {error}");
                 Seen::Failed
             }
+            StoreEvent::Unreached { error } => {
+                eprintln!("unreached: {error}");
+                Seen::Unreached
+            }
+            StoreEvent::Reached { .. } => Seen::Reached,
             StoreEvent::Down { error } => {
                 eprintln!("down: {error}");
                 Seen::Down

@@ -25,12 +25,12 @@ pub(crate) fn config(address: &str, files: &TlsFiles) -> StoreConfig {
     StoreConfig { topology, on_failure: FailureMode::Closed, ..patient("redis://127.0.0.1:1") }
 }
 
-/// Why Redis went away, each time it did.
+/// Why Redis could not be reached.
 fn reasons() -> (Observer, Arc<Mutex<Vec<String>>>) {
     let reasons = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&reasons);
     let observer = move |event: StoreEvent<'_>| {
-        if let StoreEvent::Down { error } = event {
+        if let StoreEvent::Unreached { error } = event {
             kept.lock().expect("nobody panicked here").push(error.to_owned());
         }
     };

@@ -8,7 +8,7 @@ use crate::shared::setup::{FIVE, STRICT, admitted, config};
 use tidegate_testkit::redis_tls::{Certificates, SecureServer};
 use tidegate_testkit::{Gateway, Upstream, text, wait_until};
 
-const LOST: &str = "WARN RedisClient - Redis connection lost, entering fail-open mode: ";
+const UNREACHED: &str = "WARN RedisClient - Redis could not be reached at ";
 
 /// What the section `redis` says of this authority.
 fn ca(certificates: &Certificates) -> String {
@@ -49,7 +49,7 @@ fn without_a_certificate_that_redis_asks_for_it_is_away() {
     let (certificates, upstream) = (Certificates::new(), Upstream::start());
     let server = SecureServer::start(&certificates, "yes");
     let gateway = Gateway::start(&config(upstream.address, &server.url(), &ca(&certificates), FIVE));
-    gateway.wait_for_line(LOST);
+    gateway.wait_for_line(UNREACHED);
     assert_eq!(admitted(&gateway, "/", 20), 20);
 }
 
@@ -58,7 +58,7 @@ fn a_redis_of_another_authority_is_away_and_the_log_says_why() {
     let (ours, theirs, upstream) = (Certificates::new(), Certificates::new(), Upstream::start());
     let server = SecureServer::start(&theirs, "no");
     let gateway = Gateway::start(&config(upstream.address, &server.url(), &own(&ours), FIVE));
-    let line = gateway.wait_for_line(LOST);
+    let line = gateway.wait_for_line(UNREACHED);
     assert!(line.contains("invalid peer certificate"), "{line}");
     assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(0.0));
     assert_eq!(admitted(&gateway, "/", 20), 20);
@@ -102,7 +102,7 @@ fn without_an_authority_of_its_own_the_systems_are_trusted() {
     let system = |certificates: &Certificates| text(&certificates.file("ca.pem"));
     connects(&with_environment(&upstream, &server, ("SSL_CERT_FILE", &system(&certificates))));
     let strange = with_environment(&upstream, &server, ("SSL_CERT_FILE", &system(&others)));
-    assert!(strange.wait_for_line(LOST).contains("invalid peer certificate"));
+    assert!(strange.wait_for_line(UNREACHED).contains("invalid peer certificate"));
 }
 
 /// Certificates are renewed in place, by others and all the time: that blocked every reload, whatever else it was for.

@@ -13,6 +13,8 @@ use tidegate_testkit::{Answer, Client, Gateway, Upstream, timing, wait_until};
 
 const LOST: &str = "WARN RedisClient - Redis connection lost, entering fail-open mode";
 const BACK: &str = "INFO RedisClient - Redis reconnected, resuming normal operation";
+const UNREACHED: &str = "WARN RedisClient - Redis could not be reached at ";
+const REACHED: &str = "INFO RedisClient - Redis reached at ";
 /// Long enough that a busy machine's own pauses are short beside it.
 const BUDGET: Duration = Duration::from_millis(200);
 /// What a request may take while Redis is away: its budget, and something for the rest of its way.
@@ -34,9 +36,14 @@ fn exhaust(gateway: &Gateway) {
 
 /// Limits are back: the limit refuses again, soon enough.
 fn limits_again(gateway: &Gateway, since: Instant) {
+    limits_hold(gateway, since, BACK);
+}
+
+/// The limit refuses, soon enough, and the log says why.
+fn limits_hold(gateway: &Gateway, since: Instant, line: &str) {
     exhaust(gateway);
     timing::assert_within(SOON, since, "limits are back");
-    gateway.wait_for_line(BACK);
+    gateway.wait_for_line(line);
     wait_until("it says so", || gateway.metric("ratelimiter_redis_connected") == Some(1.0));
     assert_eq!(gateway.metric("ratelimiter_mode{type=\"failopen\"}"), Some(0.0));
     assert_eq!(gateway.metric("ratelimiter_mode{type=\"normal\"}"), Some(1.0));
@@ -244,16 +251,37 @@ fn in_local_mode_each_gateway_limits_in_memory_while_redis_is_away() {
     assert_eq!(gateways.iter().map(|gateway| admitted(gateway, "/", 10)).sum::<usize>(), 5, "together again");
 }
 
+/// The log spoke of a connection that was lost though there had been none, and of one that was back when it was first made.
 #[test]
 fn without_redis_at_its_start_a_gateway_serves_and_limits_as_soon_as_redis_is_there() {
-    let (port, upstream) = (free_port(), Upstream::start());
-    let gateway = gateway(&upstream, &format!("redis://127.0.0.1:{port}"), "open");
-    gateway.wait_for_line(LOST);
-    all_pass(&gateway, 20);
-    is_open(&gateway);
-    let server = Server::start_at(port);
-    limits_again(&gateway, Instant::now());
-    drop(server);
+    for (mode, words) in [("open", "fail-open mode"), ("closed", "fail-closed mode"), ("local", "local mode")] {
+        let (port, upstream) = (free_port(), Upstream::start());
+        let gateway = gateway(&upstream, &format!("redis://127.0.0.1:{port}"), mode);
+        let unreached = gateway.wait_for_line(UNREACHED);
+        let expected = format!("{UNREACHED}127.0.0.1:{port}, starting in {words} and trying again: ");
+        assert!(unreached.contains(&expected), "{unreached}");
+        if mode == "open" {
+            all_pass(&gateway, 20);
+            is_open(&gateway);
+        }
+        let errors = || gateway.metric("ratelimiter_redis_errors_total").expect("it is counted");
+        let before = errors();
+        wait_until("it was tried again", || errors() >= before + 2.0);
+        let mut server = Server::start_at(port);
+        limits_hold(&gateway, Instant::now(), &format!("{REACHED}127.0.0.1:{port}, starting normal operation"));
+        let lines = gateway.lines().join("\n");
+        assert_eq!(lines.matches("could not be reached").count(), 1, "it is said once: {lines}");
+        assert!(!lines.contains("connection lost") && !lines.contains("reconnected"), "{lines}");
+
+        // From here on a connection can be lost.
+        server.kill();
+        gateway.wait_for_line(&format!("WARN RedisClient - Redis connection lost, entering {words}: "));
+        server.restart();
+        gateway.wait_for_line(BACK);
+        let lines = gateway.lines().join("\n");
+        let count = |text: &str| lines.matches(text).count();
+        assert_eq!((count("could not be reached"), count("Redis reached at")), (1, 1), "{lines}");
+    }
 }
 
 /// What was set while it was away counts as soon as it is there.
@@ -310,12 +338,12 @@ fn with_a_wrong_password_a_gateway_serves_open_says_so_and_tries_again() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let mut connection = locked(&server, "the right one");
     let gateway = with_environment(&upstream, &server, "the-wrong-one");
-    gateway.wait_for_line(LOST);
+    gateway.wait_for_line(UNREACHED);
     all_pass(&gateway, 20);
     is_open(&gateway);
     assert!(!gateway.lines().join("\n").contains("the-wrong-one"), "a secret in the log: {:#?}", gateway.lines());
     lock(&mut connection, "the-wrong-one");
-    limits_again(&gateway, Instant::now());
+    limits_hold(&gateway, Instant::now(), REACHED);
 }
 
 /// Hyper drops the request's future when its client goes: what Redis charges for nobody must come back.
