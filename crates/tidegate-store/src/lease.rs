@@ -28,6 +28,10 @@ impl Default for LeaseTerms {
     }
 }
 
+/// How long a refusal is repeated without asking Redis again, if it lasts that long. Redis may forget counts that would have lasted for
+/// days: somebody deletes them, or empties it. No call takes longer, so an answer is never too old already when it comes.
+const REFUSAL_KNOWN: Duration = Duration::from_secs(60);
+
 /// The holder's side of leases, as a limiter: it admits what it has in hand. What it lacks it asks for; a refusal that means
 /// "ask first" has a `retry_after` of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub struct LeaseState {
     reset_at: u64,
     /// A request of this cost was refused until then (`None`: for ever).
     refused: Option<(u32, Option<u64>)>,
+    /// Until when that is believed without asking again.
+    refused_known_until: u64,
     /// Somebody is asking, by this id; until then, nobody else does.
     asking: u64,
     asking_until: u64,
@@ -197,6 +203,7 @@ impl LeaseState {
             Some(Duration::ZERO) => None,
             retry_after => Some((ask.cost, retry_after.map(|span| after(asked_at, span)))),
         };
+        self.refused_known_until = after(asked_at, REFUSAL_KNOWN);
         (self.asking, self.asking_until) = (0, 0);
     }
 
@@ -206,6 +213,19 @@ impl LeaseState {
             self.void();
             (self.asking, self.asking_until) = (0, 0);
         }
+    }
+
+    /// Redis may not remember why it has refused: it is asked again. What is in hand stays there, for Redis may remember that.
+    pub fn forget_refusal(&mut self) {
+        self.refused = None;
+    }
+
+    /// The refusal that needs no question at `now`: what it was for, and when it ends.
+    fn known_refusal(&self, now: Timestamp) -> Option<(u32, Option<u64>)> {
+        self.refused.filter(|(_, end)| {
+            let end = end.map_or(self.refused_known_until, |end| end.min(self.refused_known_until));
+            now.as_nanos() < end
+        })
     }
 }
 
@@ -220,7 +240,7 @@ impl Limiter for Lease {
             return Decision::Admit { wait: Duration::ZERO, remaining, reset_after };
         }
         // Refused for less is refused for more, at least as long.
-        let retry_after = match state.refused {
+        let retry_after = match state.known_refusal(now) {
             _ if u64::from(cost.get()) > self.capacity => None,
             Some((refused, None)) if cost.get() >= refused => None,
             Some((refused, Some(end))) if cost.get() >= refused => Some(until(now, end)),
@@ -249,9 +269,61 @@ impl Limiter for Lease {
 
     fn spent(&self, state: &LeaseState, now: Timestamp) -> u64 {
         let moment = now.as_nanos();
-        let refused = state.refused.is_some_and(|(_, end)| end.is_none_or(|end| moment < end));
+        let refused = state.known_refusal(now).is_some();
         let unspent = state.held > state.spent && moment < state.returnable_until;
         let alive = moment < state.deadline || moment < state.asking_until || unspent || refused;
         u64::from(state.in_hand(now)) + u64::from(alive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: LeaseTerms = LeaseTerms { tokens: 100, span: Duration::from_secs(1) };
+
+    /// A holder that was refused at the time zero, for thirty days.
+    fn refused(retry_after: Option<Duration>) -> LeaseState {
+        let mut state = LeaseState::default();
+        let ask = state.ask(1, Timestamp::from_nanos(0), &TERMS, 1, Duration::from_secs(1)).expect("nobody is asking");
+        let (granted, kept, span, left, reset_after, at) = (0, false, Duration::ZERO, 0, Duration::ZERO, 0);
+        let grant = Grant { granted, kept, span, left, reset_after, retry_after, at };
+        state.answer(&ask, &grant, Timestamp::from_nanos(0), &TERMS);
+        state
+    }
+
+    fn retry_after(state: &LeaseState, at: Duration) -> Option<Duration> {
+        let now = Timestamp::from_nanos(at.as_nanos() as u64);
+        Lease { capacity: 5 }.decide(state, Cost::ONE, now).retry_after()
+    }
+
+    /// Redis was emptied, and a limit over thirty days refused for thirty days.
+    #[test]
+    fn a_refusal_is_repeated_for_a_minute_and_then_redis_is_asked_again() {
+        let month = Duration::from_secs(30 * 86_400);
+        for lasts in [Some(month), None] {
+            let state = refused(lasts);
+            let before = REFUSAL_KNOWN.saturating_sub(Duration::from_nanos(1));
+            assert_eq!(retry_after(&state, before), lasts.map(|lasts| lasts.saturating_sub(before)));
+            assert_eq!(retry_after(&state, REFUSAL_KNOWN), Some(Duration::ZERO), "that is a question");
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_is_over_sooner_is_repeated_no_longer() {
+        let state = refused(Some(Duration::from_secs(1)));
+        assert_eq!(retry_after(&state, Duration::from_millis(400)), Some(Duration::from_millis(600)));
+        assert_eq!(retry_after(&state, Duration::from_secs(1)), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_refusal_that_is_forgotten_is_a_question_and_what_is_in_hand_stays() {
+        let now = Timestamp::from_nanos(0);
+        let mut state = refused(None);
+        (state.held, state.deadline) = (3, u64::MAX);
+        state.forget_refusal();
+        let lease = Lease { capacity: 5 };
+        assert!(lease.decide(&state, Cost::new(3).expect("a cost"), now).is_admitted());
+        assert_eq!(lease.decide(&state, Cost::new(4).expect("a cost"), now).retry_after(), Some(Duration::ZERO));
     }
 }

@@ -45,13 +45,21 @@ impl Inner {
         let levels: Vec<&SharedLevel<'_>> = levels.iter().collect();
         let mut taken = FromLeases::new(&levels, now);
         let admitted = check_all(&mut taken.levels, now).is_ok();
-        if !admitted && !lacking(&levels, &taken.levels).is_empty() {
+        if !admitted && (!lacking(&levels, &taken.levels).is_empty() || !self.is_refusal_known(&levels)) {
             return None;
         }
         let local = if admitted { tickets(levels.iter().copied(), &mut taken.levels, true) } else { Vec::new() };
         self.stock_up(&local, now);
         let decisions = taken.levels.iter().filter_map(|level| level.decision).collect();
         Some(Verdict::new(Source::Shared, decisions, Charged { local, exact: Vec::new() }))
+    }
+
+    /// Whether what is remembered of these levels may be repeated: not while Redis is away, when the failure mode decides, nor if it has been
+    /// away since.
+    fn is_refusal_known(&self, levels: &[&SharedLevel<'_>]) -> bool {
+        let epoch = self.link.epoch();
+        let is_known = |known: bool, level: &&SharedLevel<'_>| !level.limit.forget_refusals_before(epoch) && known;
+        !self.link.is_down() && levels.iter().fold(true, is_known)
     }
 
     /// Levels that are leased are decided from what is in hand; exact ones go with them, in one call. All or nothing: what was taken from
@@ -92,11 +100,16 @@ impl Inner {
             if check_all(asked, now).is_ok() {
                 return Ok(true);
             }
-            let lacking = lacking(levels, asked);
-            let Some(first) = lacking.first() else { return Ok(false) };
             if self.link.is_down() {
                 return Err(Unavailable);
             }
+            let lacking = lacking(levels, asked);
+            let Some(first) = lacking.first() else {
+                if self.is_refusal_known(levels) {
+                    return Ok(false);
+                }
+                continue; // what was remembered is forgotten by now
+            };
             let turn = self.turns.of(levels[*first].key).notified();
             tokio::pin!(turn);
             turn.as_mut().enable(); // before we look who is asking, or we might miss him

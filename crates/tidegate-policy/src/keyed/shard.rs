@@ -132,6 +132,12 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
         }
     }
 
+    pub(super) fn update_all(&mut self, f: &mut impl FnMut(&mut L::State)) {
+        for entry in &mut self.table {
+            f(&mut entry.state);
+        }
+    }
+
     pub(super) fn change(&mut self, limiter: L, now: Timestamp) {
         for entry in &mut self.table {
             limiter.adopt(&mut entry.state, &self.limiter, now);

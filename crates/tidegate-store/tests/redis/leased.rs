@@ -6,7 +6,8 @@ use std::time::Duration;
 use tidegate_policy::{FixedWindow, Gcra, Rate, RefusedBy, Timestamp};
 use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig};
 
-use crate::setup::{Seen, admitted, ask, leasable_rules, level, limit, now, patient, recorder};
+use crate::failure::{expected, until};
+use crate::setup::{MODES, Seen, admitted, all_rules, ask, leasable_rules, level, limit, now, patient, recorder};
 use tidegate_testkit::redis_server::Server;
 
 fn terms(tokens: u32, millis: u64) -> LeaseTerms {
@@ -252,4 +253,86 @@ async fn what_is_in_hand_is_spent_to_the_end_while_redis_is_away() {
     let in_hand = admitted(&store, &hot, "ann", 200).await;
     assert!((1..=64).contains(&in_hand), "{in_hand} from what was leased before");
     assert_eq!(admitted(&store, &hot, "ann", 10).await, 0);
+}
+
+/// Makes the store notice that Redis is away: what is decided from memory needs no call.
+async fn noticed(store: &Store) {
+    let other = limit(store, "other", all_rules(1_000)[0], Sharing::Exact);
+    until("it is noticed", async || {
+        let _ = ask(store, &other, "anyone", 1).await;
+        store.is_down()
+    })
+    .await;
+}
+
+/// A limit that was used up when Redis died refused for as long as its window lasts: in every mode, and also after Redis was back, empty.
+#[tokio::test]
+async fn a_limit_that_is_used_up_when_redis_dies_follows_the_mode_and_works_anew_when_it_is_back() {
+    for mode in MODES {
+        for rule in leasable_rules(5) {
+            let mut server = Server::start();
+            let config = StoreConfig { on_failure: mode, ..patient(&server.url()) };
+            let store = Store::connect(config).await.expect("sensible settings");
+            let limit = limit(&store, "any", rule, Sharing::Leased);
+            assert_eq!(admitted(&store, &limit, "ann", 7).await, 5, "{mode:?} {rule:?}");
+            server.kill();
+            noticed(&store).await;
+            assert_eq!(admitted(&store, &limit, "ann", 20).await, expected(mode), "{mode:?} {rule:?}");
+            let verdict = ask(&store, &limit, "ann", 6).await;
+            assert_eq!(verdict.source, Source::Failure(mode), "more than it can ever hold: {mode:?} {rule:?}");
+            server.restart();
+            until("Redis is back", async || !store.is_down()).await;
+            assert_eq!(admitted(&store, &limit, "ann", 7).await, 5, "{mode:?} {rule:?}");
+            assert_eq!(ask(&store, &limit, "ann", 1).await.source, Source::Shared, "{mode:?} {rule:?}");
+        }
+    }
+}
+
+/// The other order: leases are in hand when Redis dies. They are spent, then the mode decides, then the limit works anew.
+#[tokio::test]
+async fn what_is_in_hand_when_redis_dies_is_spent_before_the_mode_decides() {
+    for mode in MODES {
+        for rule in leasable_rules(100) {
+            let mut server = Server::start();
+            let config = StoreConfig { lease: terms(8, 60_000), on_failure: mode, ..patient(&server.url()) };
+            let store = Store::connect(config).await.expect("sensible settings");
+            let limit = limit(&store, "any", rule, Sharing::Leased);
+            assert_eq!(admitted(&store, &limit, "ann", 8).await, 8, "{mode:?} {rule:?}");
+            server.kill();
+            noticed(&store).await;
+            let mut from_hand = 0;
+            until("the mode decides", async || {
+                let verdict = ask(&store, &limit, "ann", 1).await;
+                from_hand += u32::from(verdict.source == Source::Shared);
+                verdict.source == Source::Failure(mode)
+            })
+            .await;
+            assert!((1..=8).contains(&from_hand), "{from_hand} from what was leased: {mode:?} {rule:?}");
+            server.restart();
+            until("Redis is back", async || !store.is_down()).await;
+            assert_eq!(admitted(&store, &limit, "ann", 200).await, 100, "{mode:?} {rule:?}");
+        }
+    }
+}
+
+/// A Redis that kept its counts is believed again: nobody gets a second budget by cutting the connection.
+#[tokio::test]
+async fn after_a_cut_that_redis_survived_a_used_up_limit_refuses_as_before() {
+    let server = Server::start();
+    for rule in leasable_rules(5) {
+        server.flush();
+        let config = StoreConfig { on_failure: FailureMode::Closed, ..patient(&server.url()) };
+        let store = Store::connect(config).await.expect("sensible settings");
+        let limit = limit(&store, "any", rule, Sharing::Leased);
+        assert_eq!(admitted(&store, &limit, "ann", 7).await, 5, "{rule:?}");
+        for _ in 0..3 {
+            let mut operator = server.connection();
+            redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut operator).expect("cut");
+            noticed(&store).await;
+            until("it is back", async || !store.is_down()).await;
+            let verdict = ask(&store, &limit, "ann", 1).await;
+            assert!(!verdict.admitted && verdict.source == Source::Shared, "{rule:?}: {verdict:?}");
+            assert!(verdict.refused_by.is_some_and(|by| by.retry_after > Some(Duration::from_secs(60))), "{rule:?}");
+        }
+    }
 }
