@@ -1,6 +1,7 @@
 //! Changes while running. Whose word counts: the file's, over it that of `ratelimiter:config` in Redis (without Redis: of this process).
 
 mod fixed;
+mod held;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
 use crate::server::Listener;
 use crate::stored::{Stored, put};
 use fixed::Fixed;
+use held::{Found, Outdated, compare};
 
 /// How often Redis is asked whether somebody else has changed the limits.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -50,8 +52,10 @@ struct State {
     document: Option<Document>,
     /// What Redis held when it was last looked at.
     seen: Vec<u8>,
+    /// The last of those that could be read: it is written back if Redis forgets it.
+    held: Vec<u8>,
     /// What kept us from looking, and has been told.
-    fault: Option<DocumentFault>,
+    fault: Option<Fault>,
     version: u64,
     /// Threads that serve: a reload does not change their number, whatever has become of the CPUs.
     workers: usize,
@@ -59,6 +63,42 @@ struct State {
     listeners: Vec<Arc<Listener>>,
     /// What a reload can't change.
     fixed: Fixed,
+}
+
+/// Why it is not known what Redis has, or why it does not have what it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Read(DocumentFault),
+    WriteBack(DocumentFault),
+    /// Others changed it again and again.
+    Contended,
+}
+
+impl Fault {
+    /// Redis is away, which is reported elsewhere.
+    fn is_away(&self) -> bool {
+        matches!(self, Self::Read(DocumentFault::Away) | Self::WriteBack(DocumentFault::Away))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(fault) => fault.fmt(f),
+            Self::WriteBack(fault) => write!(f, "the limits in force could not be written back: {fault}"),
+            Self::Contended => f.write_str("others change it at the same time"),
+        }
+    }
+}
+
+/// What was found in Redis.
+struct Look {
+    judged: Judged,
+    /// What stands there now.
+    seen: Vec<u8>,
+    /// The document to write back if Redis forgets it.
+    held: Vec<u8>,
+    fault: Option<Fault>,
 }
 
 /// Redis' text, judged: numbers to put in force, and what is to be told of those that can't be.
@@ -155,17 +195,19 @@ impl Control {
             kept: Kept::default(),
             document: store.map(|store| store.document(&name)),
             seen: Vec::new(),
+            held: Vec::new(),
             fault: None,
             version: 0,
             workers: settings.workers,
             listeners,
             fixed: Fixed::of(&settings),
         };
-        let (judged, seen, fault) = state.look(&settings.limits, store).await;
+        let Look { judged, seen, held, fault } = state.look(&settings.limits, store, log).await;
         let mut plan = Plan::build(settings, &judged.overrides, &mut state.kept, store, now)?;
         judged.tell(log, FILES_INSTEAD);
         plan.version = judged.version;
-        (state.overrides, state.version, state.seen, state.fault) = (judged.overrides, judged.version, seen, fault);
+        (state.overrides, state.version) = (judged.overrides, judged.version);
+        (state.seen, state.held, state.fault) = (seen, held, fault);
         Ok((Self { source: source.into(), reloading: Mutex::new(()), state: Mutex::new(state) }, plan))
     }
 
@@ -219,7 +261,7 @@ impl Control {
             return Err(NotChanged::Invalid(format!("{field}: can't be changed without a restart")));
         }
         settings.workers = state.workers;
-        let (judged, seen, fault) = state.look(&settings.limits, gateway.store()).await;
+        let Look { judged, seen, held, fault } = state.look(&settings.limits, gateway.store(), &gateway.log).await;
         let base = settings.limits.clone();
         let doubts = std::mem::take(&mut settings.doubts);
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
@@ -234,35 +276,39 @@ impl Control {
         }
         state.rebase();
         state.swap(gateway, plan, judged.overrides, judged.version);
-        (state.base, state.seen, state.fault) = (base, seen, fault);
+        (state.base, state.seen, state.held, state.fault) = (base, seen, held, fault);
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
         Ok(())
     }
 
-    /// Looks whether somebody else has changed the limits in Redis, and follows.
+    /// Looks whether somebody else has changed the limits in Redis, and follows. If Redis has forgotten them, writes them back.
     pub(crate) async fn follow(&self, gateway: &Gateway) {
         let mut guard = self.state.lock().await;
         let state = &mut *guard;
         let Some(document) = &state.document else { return };
-        let text = match document.read().await {
-            Ok(text) => text,
+        let found = match document.read().await {
+            Ok(text) if text == state.seen => {
+                state.fault = None;
+                return;
+            }
+            Ok(text) => state.settle(document, text, &gateway.log).await,
+            Err(fault) => Err(Fault::Read(fault)),
+        };
+        let (text, seen) = match found {
+            Ok(texts) => texts,
             Err(fault) => {
                 // An absent Redis has been told of, and a fault is told once.
-                if fault != DocumentFault::Away && state.fault.as_ref() != Some(&fault) {
+                if !fault.is_away() && state.fault.as_ref() != Some(&fault) {
                     tell_unusable(&gateway.log, LAST_INSTEAD, &[at_fault(document, &fault)]);
                     state.fault = Some(fault);
                 }
                 return;
             }
         };
-        state.fault = None;
-        if text == state.seen {
-            return;
-        }
-        let judged = state.judge(&text, &state.base, gateway.store());
-        state.seen = text;
-        judged.tell(&gateway.log, LAST_INSTEAD);
-        if let Err(error) = state.apply(gateway, judged.overrides, judged.version, None) {
+        let look = state.judge(text, seen, &state.base, gateway.store());
+        (state.seen, state.held, state.fault) = (look.seen, look.held, None);
+        look.judged.tell(&gateway.log, LAST_INSTEAD);
+        if let Err(error) = state.apply(gateway, look.judged.overrides, look.judged.version, None) {
             tell_unusable(&gateway.log, LAST_INSTEAD, &[error]);
         }
     }
@@ -304,8 +350,13 @@ impl Control {
     }
 }
 
-fn at_fault(document: &Document, fault: &DocumentFault) -> String {
+fn at_fault(document: &Document, fault: &Fault) -> String {
     format!("`{}`: {fault}", document.key())
+}
+
+fn tell_written_back(log: &Log, document: &Document, why: Outdated, version: u64) {
+    let version = if version > 0 { format!(", version {version}") } else { String::new() };
+    log.warn("ConfigController", format_args!("{why}; wrote back those in force (`{}`{version})", document.key()));
 }
 
 /// Tells what in a configuration is probably not meant.
@@ -340,34 +391,67 @@ impl State {
         Ok(overrides.get(name).unwrap_or(&base.numbers))
     }
 
-    /// Looks into Redis, for limits as `base` has them: what is to be put in force, what was seen, and what kept us from looking.
-    async fn look(&self, base: &[LimitSettings], store: Option<&Store>) -> (Judged, Vec<u8>, Option<DocumentFault>) {
+    /// Looks into Redis, for limits as `base` has them. What it has forgotten is written back.
+    async fn look(&self, base: &[LimitSettings], store: Option<&Store>, log: &Log) -> Look {
         let Some(document) = &self.document else {
             // Without Redis what was set while running lasts until here.
             let version = self.version;
-            let nothing = Judged { overrides: Overrides::new(), version, warnings: Vec::new(), remark: None };
-            return (nothing, Vec::new(), None);
+            let judged = Judged { overrides: Overrides::new(), version, warnings: Vec::new(), remark: None };
+            return Look { judged, seen: Vec::new(), held: Vec::new(), fault: None };
         };
-        match document.read().await {
-            Ok(text) => (self.judge(&text, base, store), text, None),
-            Err(fault) => (self.known(base, store, at_fault(document, &fault)), self.seen.clone(), Some(fault)),
+        let found = match document.read().await {
+            Ok(text) => self.settle(document, text, log).await,
+            Err(fault) => Err(Fault::Read(fault)),
+        };
+        match found {
+            Ok((text, seen)) => self.judge(text, seen, base, store),
+            Err(fault) => Look {
+                judged: self.known(base, store, at_fault(document, &fault)),
+                seen: self.seen.clone(),
+                held: self.held.clone(),
+                fault: Some(fault),
+            },
         }
     }
 
-    /// What a text in Redis means. What can't be used of it leaves in force what was.
-    fn judge(&self, text: &[u8], base: &[LimitSettings], store: Option<&Store>) -> Judged {
+    /// Sees to it that Redis has the newest document, now that this was `found` there. Returns the document, and what Redis has: that may
+    /// differ by a version that it would not take.
+    async fn settle(&self, document: &Document, mut found: Vec<u8>, log: &Log) -> Result<(Vec<u8>, Vec<u8>), Fault> {
+        for _ in 0..ATTEMPTS {
+            match compare(&self.held, self.version, &found) {
+                Found::Newest => return Ok((found.clone(), found)),
+                Found::Unversioned(text) => match document.replace(&found, &text).await {
+                    Ok(true) => return Ok((text.clone(), text)),
+                    Ok(false) => {}
+                    Err(_) => return Ok((text, found)),
+                },
+                Found::Outdated(why) => {
+                    if document.replace(&found, &self.held).await.map_err(Fault::WriteBack)? {
+                        tell_written_back(log, document, why, self.version);
+                        return Ok((self.held.clone(), self.held.clone()));
+                    }
+                }
+            }
+            found = document.read().await.map_err(Fault::Read)?;
+        }
+        Err(Fault::Contended)
+    }
+
+    /// What a text means, where Redis has `seen`. What can't be used of it leaves in force what was.
+    fn judge(&self, text: Vec<u8>, seen: Vec<u8>, base: &[LimitSettings], store: Option<&Store>) -> Look {
         let check = |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, store);
-        match Stored::read(text, base, check) {
+        match Stored::read(&text, base, check) {
             Ok(stored) => {
                 let warnings = stored.unusable.iter().map(|(name, reason)| format!("limit `{name}`: {reason}"));
-                Judged {
+                let judged = Judged {
                     warnings: warnings.collect(),
                     version: stored.version,
                     overrides: self.with_known(&stored, base, store),
                     remark: stored.remark,
-                }
+                };
+                Look { judged, seen, held: text, fault: None }
             }
-            Err(error) => self.known(base, store, error),
+            Err(error) => Look { judged: self.known(base, store, error), seen, held: self.held.clone(), fault: None },
         }
     }
 
@@ -417,19 +501,29 @@ impl State {
         let check =
             |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, gateway.store());
         for _ in 0..ATTEMPTS {
-            let text = document.read().await?;
+            let found = document.read().await?;
+            // What Redis has forgotten is written back with the change.
+            let outdated = match compare(&self.held, self.version, &found) {
+                Found::Newest | Found::Unversioned(_) => None,
+                Found::Outdated(why) => Some(why),
+            };
+            let newest = if outdated.is_some() { &self.held } else { &found };
             // What is no document at all is replaced: an operator's new word mends it.
-            let mut stored = Stored::read(&text, &self.base, check)
-                .unwrap_or_else(|_| Stored::anew(Stored::version_of(&text), &self.overrides));
+            let read = |text: &[u8]| Stored::read(text, &self.base, check);
+            let mut stored = read(newest).or_else(|_| read(&self.held)).unwrap_or_default();
             let mut overrides = self.with_known(&stored, &self.base, gateway.store());
             let numbers = new(self.current(name, &overrides)?)?;
             stored.put(name, numbers.as_ref());
             put(&mut overrides, name, numbers);
             // Also over a text that somebody wrote without a version.
-            stored.version = stored.version.max(self.version).saturating_add(1);
+            let version = stored.version.max(self.version).max(Stored::version_of(&found));
+            stored.version = version.saturating_add(1);
             let written = stored.write().into_bytes();
-            if document.replace(&text, &written).await? {
-                self.seen = written;
+            if document.replace(&found, &written).await? {
+                if let Some(why) = outdated {
+                    tell_written_back(&gateway.log, &document, why, stored.version);
+                }
+                (self.seen, self.held) = (written.clone(), written);
                 return self.apply(gateway, overrides, stored.version, Some(name)).map_err(NotChanged::Invalid);
             }
         }

@@ -13,7 +13,7 @@ const DEFAULT: &str = "default";
 /// What the text says.
 #[derive(Default)]
 pub(crate) struct Stored {
-    /// Grows with each change.
+    /// Grows with each change; 0 if the text has none.
     pub(crate) version: u64,
     pub(crate) overrides: Overrides,
     /// Limits whose numbers can't be used here, and why.
@@ -74,15 +74,6 @@ impl Stored {
     /// place of numbers that stand below.
     fn is_top_default(&self) -> bool {
         !self.top.is_empty() && (self.top.contains_key("algorithm") || !self.limits.contains_key(DEFAULT))
-    }
-
-    /// In the place of a text that says nothing.
-    pub(crate) fn anew(version: u64, overrides: &Overrides) -> Self {
-        let mut stored = Self { version, overrides: overrides.clone(), ..Self::default() };
-        for (name, numbers) in overrides {
-            stored.put(name, Some(numbers));
-        }
-        stored
     }
 
     /// The version of a text that may be good for nothing else.

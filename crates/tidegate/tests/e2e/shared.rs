@@ -6,6 +6,7 @@ mod followed;
 mod holding;
 mod outage;
 mod relay;
+mod restarted;
 mod setup;
 mod sharing;
 mod shutdown;
