@@ -1,4 +1,5 @@
-//! The chunked coding: decoded strictly, encoded plainly.
+//! The chunked coding (RFC 9112 §7.1): decoded strictly, encoded plainly. A client's bytes and an upstream's are held to the same grammar:
+//! whoever reads a size in another way sees another end of the body, and what follows it as the next message.
 
 use std::io::Write as _;
 
@@ -10,10 +11,20 @@ use super::head::{dashed, is_hop_by_hop, is_ours, starts_with};
 /// The longest line of a chunk's size with its extensions, and the longest trailer section.
 const LONGEST_LINE: usize = 4 * 1024;
 const LONGEST_TRAILERS: usize = 16 * 1024;
+/// How many bytes of extensions a body may have beyond its data. Nobody reads them, so they must not be a way to send for ever.
+const MOST_EXTENSIONS: usize = 16 * 1024;
+
+/// A decoder.
+#[derive(Debug, Default)]
+pub(crate) struct Chunked {
+    step: Step,
+    /// Bytes of extensions so far, less the bytes of data.
+    extensions: usize,
+}
 
 /// Where a decoder stands.
 #[derive(Debug, Default)]
-pub(crate) enum Chunked {
+enum Step {
     /// Before a chunk's size.
     #[default]
     Size,
@@ -41,35 +52,38 @@ impl Chunked {
     /// Takes the next piece out of `read`.
     pub(crate) fn decode(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
         loop {
-            match self {
-                Self::Size => {
+            match &mut self.step {
+                Step::Size => {
                     let Some(line) = take_line(read, LONGEST_LINE)? else { return Ok(Piece::Partial) };
-                    *self = match chunk_size(&line)? {
-                        0 => Self::Trailers,
-                        size => Self::Data(size),
-                    };
+                    let (size, extension) = chunk_size(&line)?;
+                    self.extensions += extension;
+                    if self.extensions > MOST_EXTENSIONS {
+                        return Err("the chunk extensions are too long");
+                    }
+                    self.step = if size == 0 { Step::Trailers } else { Step::Data(size) };
                 }
-                Self::Data(left) => {
+                Step::Data(left) => {
                     if read.is_empty() {
                         return Ok(Piece::Partial);
                     }
                     let count = usize::try_from(*left).unwrap_or(usize::MAX).min(read.len());
                     *left -= count as u64;
                     if *left == 0 {
-                        *self = Self::DataEnd;
+                        self.step = Step::DataEnd;
                     }
+                    self.extensions = self.extensions.saturating_sub(count);
                     return Ok(Piece::Data(read.split_to(count).freeze()));
                 }
-                Self::DataEnd => match read.get(..2) {
+                Step::DataEnd => match read.get(..2) {
                     Some(b"\r\n") => {
                         read.advance(2);
-                        *self = Self::Size;
+                        self.step = Step::Size;
                     }
                     Some(_) => return Err("a chunk is longer than its size"),
                     None => return Ok(Piece::Partial),
                 },
-                Self::Trailers => return self.trailers(read),
-                Self::End => return Ok(Piece::End),
+                Step::Trailers => return self.trailers(read),
+                Step::End => return Ok(Piece::End),
             }
         }
     }
@@ -77,7 +91,7 @@ impl Chunked {
     fn trailers(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
         if read.starts_with(b"\r\n") {
             read.advance(2);
-            *self = Self::End;
+            self.step = Step::End;
             return Ok(Piece::End);
         }
         let mut fields = [httparse::EMPTY_HEADER; 32];
@@ -86,6 +100,10 @@ impl Chunked {
             return Err("a trailer does not end in CR LF");
         }
         match httparse::parse_headers(read, &mut fields) {
+            // Beyond that, nobody has looked at how the lines end.
+            Ok(httparse::Status::Complete((length, _))) if length > LONGEST_TRAILERS => {
+                Err("the trailers are too long")
+            }
             Ok(httparse::Status::Complete((length, fields))) => {
                 let mut trailers = HeaderMap::with_capacity(fields.len());
                 for field in fields {
@@ -94,7 +112,7 @@ impl Chunked {
                     trailers.append(name, value);
                 }
                 read.advance(length);
-                *self = Self::End;
+                self.step = Step::End;
                 Ok(Piece::Trailers(trailers))
             }
             Ok(httparse::Status::Partial) if read.len() <= LONGEST_TRAILERS => Ok(Piece::Partial),
@@ -133,16 +151,60 @@ fn take_line(read: &mut BytesMut, longest: usize) -> Result<Option<BytesMut>, &'
     Ok(Some(line))
 }
 
-fn chunk_size(line: &[u8]) -> Result<u64, &'static str> {
+/// A chunk's size, and how many bytes of extensions follow it.
+fn chunk_size(line: &[u8]) -> Result<(u64, usize), &'static str> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let (number, rest) = line.split_at(digits);
-    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    let extension_begins = matches!(rest.get(blanks), None | Some(b';'));
-    if !(1..=15).contains(&digits) || !extension_begins || rest.contains(&b'\r') {
+    let (number, extensions) = line.split_at(digits);
+    if !(1..=15).contains(&digits) {
         return Err("a chunk's size is no number");
     }
+    if !are_extensions(extensions) {
+        return Err("invalid chunk extension");
+    }
     let digit = |byte: &u8| u64::from(char::from(*byte).to_digit(16).unwrap_or(0));
-    Ok(number.iter().fold(0, |size, byte| size * 16 + digit(byte)))
+    Ok((number.iter().fold(0, |size, byte| size * 16 + digit(byte)), extensions.len()))
+}
+
+/// Whether this is nothing, or `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
+fn are_extensions(mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        let Some(name) = after_blanks(rest).strip_prefix(b";").map(after_blanks) else { return false };
+        let Some(behind) = after_token(name) else { return false };
+        rest = behind;
+        if let Some(value) = after_blanks(behind).strip_prefix(b"=").map(after_blanks) {
+            let behind = if value.starts_with(b"\"") { after_quoted(&value[1..]) } else { after_token(value) };
+            let Some(behind) = behind else { return false };
+            rest = behind;
+        }
+    }
+    true
+}
+
+fn after_blanks(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    &text[blanks..]
+}
+
+/// What follows a token, if there is one.
+fn after_token(text: &[u8]) -> Option<&[u8]> {
+    let is_in_tokens = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let length = text.iter().take_while(|byte| is_in_tokens(byte)).count();
+    (length > 0).then(|| &text[length..])
+}
+
+/// What follows a quoted string whose first quote has been read, if it ends.
+fn after_quoted(text: &[u8]) -> Option<&[u8]> {
+    let mut is_escaped = false;
+    for (place, byte) in text.iter().enumerate() {
+        match byte {
+            0..b' ' | 0x7f if *byte != b'\t' => return None,
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return Some(&text[place + 1..]),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The line before a chunk's data.
@@ -235,10 +297,87 @@ mod tests {
             b"\r\nhello",
             b"1000000000000000\r\n",
             b"5\r\nhello\r\n0\r\n bad: x\r\n\r\n",
+            b"5 \r\nhello\r\n0\r\n\r\n",
+            b"5\t\r\nhello\r\n0\r\n\r\n",
+            b"5\r\nhello\r\n0 \r\n\r\n",
         ] {
             assert!(decoded(wrong, 100).is_err(), "{:?}", String::from_utf8_lossy(wrong));
         }
         let long = [b"5;".to_vec(), vec![b'x'; LONGEST_LINE]].concat();
         assert!(decoded(&long, 512).is_err());
+    }
+
+    #[test]
+    fn extensions_are_those_of_the_grammar() {
+        for right in [
+            ";a",
+            ";a=b",
+            " ;a",
+            "\t; a",
+            ";a = b",
+            ";a=\"\"",
+            ";a=\"b;c=d\"",
+            ";a=\"quoted \\\" and \\\\\"",
+            ";a=\"b\";c;d=e",
+            ";a=\"\u{e4}\t\"",
+        ] {
+            let bytes = format!("5{right}\r\nhello\r\n0{right}\r\n\r\nNEXT");
+            let (data, _, rest) = decoded(bytes.as_bytes(), 1).expect(right);
+            assert_eq!((&data[..], &rest[..]), (&b"hello"[..], &b"NEXT"[..]), "{right}");
+        }
+        for wrong in [
+            ";",
+            ";;",
+            "; ",
+            ";a;",
+            ";a=",
+            ";a= ",
+            ";=b",
+            ";a ",
+            ";a b",
+            ";a=b c",
+            ";a=\"b",
+            ";a=b\"",
+            ";a=\"b\\\"",
+            ";a=\"b\"c",
+            ";a=\"b\" ",
+            ";\"a\"",
+            ";a=b=c",
+            ";a=(b)",
+            ";a=\"\u{1}\"",
+            ";a\r",
+            " ",
+            "x",
+        ] {
+            let bytes = format!("5{wrong}\r\nhello\r\n0\r\n\r\n");
+            assert!(decoded(bytes.as_bytes(), 100).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// Each line was bounded, their sum was not: a body of a few bytes could go on for ever.
+    #[test]
+    fn extensions_beyond_the_data_are_bounded_for_the_whole_body() {
+        let with = |extension: usize, data: usize, chunks: usize| {
+            let chunk = format!("{data:x};{}\r\n{}\r\n", "x".repeat(extension), "y".repeat(data));
+            let bytes = [chunk.repeat(chunks).as_bytes(), b"0\r\n\r\n"].concat();
+            decoded(&bytes, 4_096).map(|(data, ..)| data.len())
+        };
+        assert_eq!(with(1_000, 1, 16), Ok(16));
+        assert!(with(1_000, 1, 17).is_err());
+        assert!(with(3_000, 1, 6).is_err());
+        // A signature for each chunk of a long body.
+        assert_eq!(with(100, 1_000, 500), Ok(500_000));
+    }
+
+    /// The end of lines was looked at in the first 16 KiB, and the whole section taken.
+    #[test]
+    fn trailers_are_bounded_also_when_they_come_at_once() {
+        let trailers = |lines: usize| {
+            let line = format!("x: {}\r\n", "y".repeat(995));
+            [b"0\r\n", line.repeat(lines).as_bytes(), b"\r\n"].concat()
+        };
+        assert_eq!(decoded(&trailers(16), 100_000).map(|(_, trailers, _)| trailers), Ok(16));
+        assert!(decoded(&trailers(17), 100_000).is_err());
+        assert!(decoded(&trailers(17), 1_000).is_err());
     }
 }

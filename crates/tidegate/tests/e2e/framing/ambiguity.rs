@@ -401,6 +401,85 @@ fn chunks_are_read_strictly_and_written_plainly() {
     ]);
 }
 
+/// RFC 9112 §7.1. A blank behind a size, a semicolon without an extension and a quote without an end were all taken for nothing, which not
+/// everyone does: a quote may hide the end of the line.
+#[test]
+fn a_chunks_size_is_followed_by_extensions_or_by_nothing() {
+    judge(&[
+        (
+            "a quoted value",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b;c=d\"\r\nhello\r\n0\r\n\r\n",
+            HELLO,
+        ),
+        (
+            "a quote in a quoted value",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"\\\"\\\\\"\r\nhello\r\n0\r\n\r\n",
+            HELLO,
+        ),
+        (
+            "several, with the blanks that are allowed",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 ; a\t= b;c\r\nhello\r\n0 ;d\r\n\r\n",
+            HELLO,
+        ),
+        ("a blank", b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n", BAD),
+        ("a tab", b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\t\r\nhello\r\n0\r\n\r\n", BAD),
+        (
+            "a blank behind the last size",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0 \r\n\r\n",
+            BAD,
+        ),
+        ("nothing", b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n", BAD),
+        (
+            "no name",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;=a\r\nhello\r\n0\r\n\r\n",
+            BAD,
+        ),
+        (
+            "no value",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\r\nhello\r\n0\r\n\r\n",
+            BAD,
+        ),
+        (
+            "a quote that does not end",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\r\nhello\r\n0\r\n\r\n",
+            BAD,
+        ),
+        (
+            "a quote that does not end because it is escaped",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\\\"\r\nhello\r\n0\r\n\r\n",
+            BAD,
+        ),
+        (
+            "something behind a quote",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\"c\r\nhello\r\n0\r\n\r\n",
+            BAD,
+        ),
+        (
+            "a control character in quotes",
+            b"POST /@ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"\0\"\r\nhello\r\n0\r\n\r\n",
+            BAD,
+        ),
+    ]);
+}
+
+/// Each chunk's extensions were bounded and their sum was not, so that a body of a few bytes could be sent for ever.
+#[test]
+fn all_extensions_of_a_body_are_bounded_together() {
+    let upstream = Upstream::answering(echo);
+    let gateway = gateway(&upstream);
+    let post = |extension: usize, data: &str, chunks: usize| {
+        let chunk = format!("{:x};{}\r\n{data}\r\n", data.len(), "x".repeat(extension));
+        let mut client = Client::connect(gateway.address);
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.try_send(chunk.repeat(chunks) + "0\r\n\r\n");
+        client.try_answer_to("POST").map(|answer| answer.status)
+    };
+    assert_eq!(post(1_000, "y", 16), Some(200));
+    assert_eq!(post(1_000, "y", 20), Some(400));
+    assert_eq!(post(100, &"y".repeat(1_000), 300), Some(200), "what comes with data may be longer");
+    assert_eq!(upstream.count(), 2);
+}
+
 #[test]
 fn a_chunks_extension_is_bounded() {
     let upstream = Upstream::answering(echo);

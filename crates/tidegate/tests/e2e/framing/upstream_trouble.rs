@@ -587,3 +587,31 @@ fn an_upstreams_limits_are_told_where_we_have_none() {
     let with = Gateway::start(&config(&format!("limits: {{default: {PLENTY}}}\n")));
     assert!(with.get("/").header("ratelimit").is_some_and(|told| told.starts_with("\"default\"")));
 }
+
+/// RFC 9112 §7.1. A chunk's size was taken with whatever stood behind it. An upstream and a gateway that disagree about where a body ends
+/// would disagree about whose the next answer is.
+#[test]
+fn an_upstreams_chunks_are_held_to_the_grammar() {
+    let chunked = |chunks: &'static str| {
+        let upstream = Upstream::answering(move |_| {
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}").into_bytes()
+        });
+        let gateway = Gateway::before(upstream.address, PLENTY);
+        (gateway.get("/"), upstream)
+    };
+    for wrong in [
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "5\t\r\nhello\r\n0\r\n\r\n",
+        "5;\r\nhello\r\n0\r\n\r\n",
+        "5;a=\"b\r\nhello\r\n0\r\n\r\n",
+        "5;a=\"b\"c\r\nhello\r\n0\r\n\r\n",
+    ] {
+        assert_problem(&chunked(wrong).0, 502, "bad_answer");
+    }
+    for right in
+        ["5\r\nhello\r\n0\r\n\r\n", "5;a=\"b\\\"\"\r\nhello\r\n0;c\r\n\r\n", "05 ; a = b\r\nhello\r\n00\r\n\r\n"]
+    {
+        let (answer, _) = chunked(right);
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"), "{right:?}");
+    }
+}
