@@ -154,6 +154,12 @@ pub(crate) fn text(value: &[u8]) -> Option<&str> {
     if is_printable { str::from_utf8(value).ok() } else { None }
 }
 
+/// Whether a value begins or ends with a space or a tab.
+pub(crate) fn has_blanks_around(value: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_blank(value.first()) || is_blank(value.last())
+}
+
 /// The token of an `Authorization` field, if its scheme is `Bearer`, in any case.
 pub(crate) fn bearer(credentials: &[u8]) -> Option<&[u8]> {
     let end = credentials.iter().position(u8::is_ascii_whitespace).unwrap_or(credentials.len());

@@ -56,7 +56,8 @@ impl Passage<'_> {
     /// Who asks, where it goes, the client's limits, the upstream's limits, the attempt.
     async fn answer(&mut self, request: RequestHead, body: RequestBody) -> Reply {
         let (plan, site, gateway) = (self.plan, &self.plan.site, &self.worker.gateway);
-        let host = match vetting::vet(&request, &site.connections) {
+        let may_be_https = || self.client.scheme == "https" || site.is_trusted(self.client.peer);
+        let host = match vetting::vet(&request, &site.connections, may_be_https) {
             Ok(host) => host,
             Err(fault) => {
                 self.note(&request, request.fields.get("host").unwrap_or_default(), self.client.peer);
@@ -145,6 +146,7 @@ impl Passage<'_> {
             record.would_refuse = admission.would_refuse.iter().map(name).collect();
         }
         let (length, body) = vetting::body(request, body);
+        let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
         let outgoing = Outgoing {
             method: &request.method,
             uri: &request.uri,
@@ -155,7 +157,8 @@ impl Passage<'_> {
             peer: &self.client.peer_text,
             peer_forwarded: &self.client.peer_forwarded,
             told,
-            scheme: self.client.scheme,
+            // In clear text only a trusted proxy may ask for https: it has ended the TLS.
+            scheme: if asks_for_https { "https" } else { self.client.scheme },
             version: version_name(request.version),
             request_id: self.id.as_str(),
             degraded: admission.degraded(),

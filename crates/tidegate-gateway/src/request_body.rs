@@ -6,11 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::fields::has_blanks_around;
 use crate::h1;
 
 /// The body of a request.
@@ -86,9 +88,15 @@ impl RequestBody {
         match self {
             Self::H1(body) => body.poll_frame(cx),
             Self::H2(H2Body(Some(body))) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(|_| Broken)))
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(|_| Broken).and_then(vetted)))
             }
             Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }
+}
+
+/// RFC 9113 §8.2.1: blanks around a value make a message malformed, in its trailers too.
+fn vetted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, Broken> {
+    let mut trailers = frame.trailers_ref().into_iter().flat_map(HeaderMap::values);
+    if trailers.any(|value| has_blanks_around(value.as_bytes())) { Err(Broken) } else { Ok(frame) }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::{Method, StatusCode, Version};
 
 use crate::config::model::Connections;
-use crate::fields::{Fields, text};
+use crate::fields::{Fields, has_blanks_around, text};
 use crate::forwarded;
 use crate::plan::Site;
 use crate::request_body::RequestBody;
@@ -24,8 +24,12 @@ fn bad(detail: &'static str) -> Fault {
     Fault { status: StatusCode::BAD_REQUEST, reason: "bad_request", detail }
 }
 
-/// Checks a head, and says which host it asks for.
-pub(crate) fn vet<'a>(request: &'a RequestHead, connections: &Connections) -> Result<Host<'a>, Fault> {
+/// Checks a head, and says which host it asks for. `may_be_https`: whether the connection may carry requests for https resources.
+pub(crate) fn vet<'a>(
+    request: &'a RequestHead,
+    connections: &Connections,
+    may_be_https: impl FnOnce() -> bool,
+) -> Result<Host<'a>, Fault> {
     if request.method == Method::CONNECT {
         let detail = "this is no forward proxy";
         return Err(Fault { status: StatusCode::NOT_IMPLEMENTED, reason: "method_not_implemented", detail });
@@ -51,6 +55,13 @@ pub(crate) fn vet<'a>(request: &'a RequestHead, connections: &Connections) -> Re
         // HTTP/2's are not looked at before.
         return Err(bad("the target has bytes that must be encoded"));
     }
+    if let Some(scheme) = request.uri.scheme_str() {
+        vet_scheme(scheme, may_be_https)?;
+    }
+    // RFC 9113 §8.2.1; HTTP/1 has none of these, and a reader further on might take them for part of the value.
+    if request.version == Version::HTTP_2 && request.fields.iter().any(|(_, value)| has_blanks_around(value)) {
+        return Err(bad("header values must not begin or end with whitespace"));
+    }
     // RFC 9113 §8.2.3: HTTP/2 may cut cookies into crumbs.
     let crumbs = if request.version == Version::HTTP_2 { request.fields.all("cookie").skip(1).count() } else { 0 };
     if request.fields.len() - crumbs > connections.max_headers {
@@ -63,6 +74,19 @@ pub(crate) fn vet<'a>(request: &'a RequestHead, connections: &Connections) -> Re
         return Err(Fault { status: StatusCode::PAYLOAD_TOO_LARGE, reason: "body_too_large", detail });
     }
     host(request)
+}
+
+/// RFC 9110 §7.4: a request for an https resource that comes unsecured is misdirected, unless a trusted proxy has ended the TLS before it.
+/// (Not the other way round: a client may well send a request for an http resource over TLS.) No other scheme is served.
+fn vet_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<(), Fault> {
+    if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") && may_be_https() {
+        return Ok(());
+    }
+    if scheme.eq_ignore_ascii_case("https") {
+        let detail = "a request for an https URL must come over TLS or from a trusted proxy";
+        return Err(Fault { status: StatusCode::MISDIRECTED_REQUEST, reason: "misdirected_request", detail });
+    }
+    Err(bad("the scheme of the request target must be http or https"))
 }
 
 /// The length that a request tells, which HTTP/2 may tell in several ways and HTTP/1 upstreams would read in one.
@@ -105,14 +129,20 @@ impl Host<'_> {
     }
 }
 
-/// The host a request asks for. RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; a target with an authority wins over it.
+/// The host a request asks for. RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; a target with an authority wins over it. RFC 9113 §8.3.1:
+/// one of the two in HTTP/2.
 fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
     let mut hosts = request.fields.all("host");
     let named = hosts.next();
     if hosts.next().is_some() {
         return Err(bad("there is more than one Host"));
     }
-    if named.is_none() && request.version == Version::HTTP_11 {
+    let needs_host = match request.version {
+        Version::HTTP_11 => true,
+        Version::HTTP_2 => request.uri.authority().is_none(),
+        _ => false,
+    };
+    if named.is_none() && needs_host {
         return Err(bad("there is no Host"));
     }
     let host = match (request.uri.authority(), named) {
@@ -211,4 +241,55 @@ fn upgrade_protocol(fields: &Fields) -> Option<&[u8]> {
     let name = text(protocol)?.to_ascii_lowercase();
     let is_http = ["h2c", "http", "tls"].iter().any(|word| name.contains(word));
     (named && !is_http && protocols.next().is_none()).then_some(protocol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vetted(version: Version, uri: &str, headers: &[(&'static str, &str)], may_be_https: bool) -> u16 {
+        let mut fields = http::HeaderMap::new();
+        for (name, value) in headers {
+            fields.append(*name, http::HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
+        }
+        let (method, uri) = (Method::GET, uri.parse().expect("a target"));
+        let request = RequestHead { method, uri, version, fields: Fields::from(&fields) };
+        vet(&request, &Connections::default(), || may_be_https).map_or_else(|fault| fault.status.as_u16(), |_| 200)
+    }
+
+    /// A URL with any scheme was passed on as if it were `http`.
+    #[test]
+    fn a_scheme_must_be_one_that_the_connection_may_carry() {
+        for (uri, in_clear, secured) in [
+            ("/a", 200, 200),
+            ("http://a.example/", 200, 200),
+            ("HTTP://a.example/", 200, 200),
+            ("https://a.example/", 421, 200),
+            ("HTTPS://a.example/", 421, 200),
+            ("ftp://a.example/", 400, 400),
+            ("ws://a.example/", 400, 400),
+            ("wss://a.example/", 400, 400),
+        ] {
+            for version in [Version::HTTP_11, Version::HTTP_2] {
+                let headers: &[_] =
+                    if version == Version::HTTP_11 || uri == "/a" { &[("host", "a.example")] } else { &[] };
+                assert_eq!(vetted(version, uri, headers, false), in_clear, "{version:?} {uri}");
+                assert_eq!(vetted(version, uri, headers, true), secured, "{version:?} {uri}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_over_http_2_needs_a_host_and_values_without_blanks_around() {
+        let http_2 = |uri, headers: &[(&'static str, &str)]| vetted(Version::HTTP_2, uri, headers, false);
+        assert_eq!(http_2("http://a.example/", &[]), 200);
+        assert_eq!(http_2("/", &[("host", "a.example")]), 200);
+        assert_eq!(http_2("/", &[]), 400);
+        assert_eq!(vetted(Version::HTTP_10, "/", &[], false), 200, "HTTP/1.0 had no Host");
+        for (value, status) in
+            [("", 200), ("a b", 200), ("a\tb", 200), (" a", 400), ("a ", 400), ("\ta", 400), (" ", 400)]
+        {
+            assert_eq!(http_2("http://a.example/", &[("x-value", value)]), status, "{value:?}");
+        }
+    }
 }

@@ -89,15 +89,32 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
     let mut fields = Unfinished::new(read, count);
     request.headers.iter().for_each(|field| fields.add(field.name.as_bytes(), field.value));
     let head = if length == read.len() { std::mem::take(read) } else { read.split_to(length) }.freeze();
-    let uri = Uri::from_maybe_shared(head.slice(target)).map_err(|_| bad("the target is none"))?;
+    let uri = Uri::from_maybe_shared(head.slice(target.clone())).map_err(|_| bad("the target is none"))?;
+    let uri = if uri.scheme().is_some() { with_path(uri, &head[target], &method)? } else { uri };
     let rest = facts.rest();
+    // RFC 9110 §9.3.6: what follows a CONNECT may be meant for a tunnel, and must not be read as a request.
+    let is_followed_by_requests = method != Method::CONNECT;
     Ok(Some(Head {
         expects_continue: facts.expects_continue && !matches!(rest, Rest::Ended),
         rest,
-        keep_alive: !facts.close && (version == Version::HTTP_11 || facts.keep),
+        keep_alive: is_followed_by_requests && !facts.close && (version == Version::HTTP_11 || facts.keep),
         takes_trailers: facts.takes_trailers,
         request: RequestHead { method, uri, version, fields: fields.within(head) },
     }))
+}
+
+/// A target in absolute form, with the path that RFC 9112 §3.2 gives to one that has none: `/`, or `*` where the server itself is asked.
+fn with_path(uri: Uri, target: &[u8], method: &Method) -> Result<Uri, BadHead> {
+    let authority_at = memchr::memmem::find(target, b"://").map_or(0, |scheme| scheme + 3);
+    let rest = target[authority_at..].iter().position(|byte| matches!(byte, b'/' | b'?')).map(|end| authority_at + end);
+    let path = match rest.map(|rest| &target[rest..]) {
+        None if *method == Method::OPTIONS => b"*".to_vec(),
+        Some(query @ [b'?', ..]) => [b"/", query].concat(),
+        None | Some(_) => return Ok(uri),
+    };
+    let mut parts = uri.into_parts();
+    parts.path_and_query = Some(path.try_into().map_err(|_| bad("the target is none"))?);
+    Uri::from_parts(parts).map_err(|_| bad("the target is none"))
 }
 
 /// Where the digits of the version stand, major and minor, if a request line has three words, the last of which is a version of HTTP.
@@ -187,5 +204,46 @@ impl Facts {
             (false, None | Some(0)) => Rest::Ended,
             (false, Some(length)) => Rest::Length(length),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(line: &str) -> Option<Head> {
+        let mut read = BytesMut::from(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n").as_str());
+        take_head(&mut read, 4_096, 16).ok().map(|head| head.expect("it is whole"))
+    }
+
+    /// RFC 9112 §3.2.2, §3.2.4. `http://host?q` was refused, because its path does not begin with a slash.
+    #[test]
+    fn a_url_without_a_path_has_one() {
+        for (line, expected) in [
+            ("GET http://other.example/a?b", "/a?b"),
+            ("GET http://other.example/", "/"),
+            ("GET http://other.example", "/"),
+            ("GET http://other.example?q=1", "/?q=1"),
+            ("GET http://other.example:81?q=/a?b", "/?q=/a?b"),
+            ("GET http://[::1]?", "/?"),
+            ("GET HTTP://other.example?q", "/?q"),
+            ("OPTIONS http://other.example:81", "*"),
+            ("OPTIONS http://other.example/", "/"),
+            ("OPTIONS http://other.example?q", "/?q"),
+            ("GET /a?b=http://c?d", "/a?b=http://c?d"),
+        ] {
+            let head = head(line).expect(line);
+            let path = head.request.uri.path_and_query().map(http::uri::PathAndQuery::as_str);
+            assert_eq!(path, Some(expected), "{line}");
+        }
+        assert!(head("GET http://?q").is_none());
+        assert!(head("GET http://other.example#f").is_none());
+    }
+
+    /// CONNECT was refused and the connection kept: what was meant for the tunnel was read as requests.
+    #[test]
+    fn nothing_is_read_behind_connect() {
+        assert!(head("GET /").expect("a head").keep_alive);
+        assert!(!head("CONNECT other.example:443").expect("a head").keep_alive);
     }
 }

@@ -70,11 +70,13 @@ pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
-/// Whether a field is written by us alone: who asked, for what, through whom.
+/// Whether a field is written by us alone: who asked, for what, through whom. Or by nobody: CGI and its kin make `HTTP_PROXY` of `Proxy`,
+/// and would send their own requests to wherever a client says (CVE-2016-5385).
 pub(super) fn is_ours(name: &[u8]) -> bool {
     let names: &[&[u8]] = match name.len() {
         3 => &[b"via"],
         4 => &[b"host"],
+        5 => &[b"proxy"],
         6 => &[b"expect"],
         9 => &[b"forwarded"],
         12 => &[b"x-request-id"],

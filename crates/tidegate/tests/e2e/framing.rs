@@ -8,5 +8,6 @@ mod judge;
 mod origin;
 mod proxying;
 mod slowness;
+mod targets;
 mod unread;
 mod upstream_trouble;
