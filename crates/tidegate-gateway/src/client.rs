@@ -1,19 +1,12 @@
 //! A client's connection: who it is, and how long it may take for what.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 
 use crate::config::model::Connections;
 use crate::forwarded;
-use crate::stream::Stream;
 use crate::sweep::Deadline;
 
 /// A client's connection, as its requests see it.
@@ -123,45 +116,5 @@ impl Client {
             self.blocked.store(blocked, Ordering::Relaxed);
             self.set_deadline();
         }
-    }
-}
-
-/// The bytes of a client's HTTP/2 connection; it notes what moves and what does not.
-pub(crate) struct ClientIo {
-    io: TokioIo<Stream>,
-    client: Arc<Client>,
-}
-
-impl ClientIo {
-    pub(crate) fn new(stream: Stream, client: Arc<Client>) -> Self {
-        Self { io: TokioIo::new(stream), client }
-    }
-}
-
-impl Read for ClientIo {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.io).poll_read(cx, buf);
-        if read.is_ready() {
-            self.client.has_read();
-        }
-        read
-    }
-}
-
-impl Write for ClientIo {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.client.has_written(written.is_pending());
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.io).poll_flush(cx);
-        self.client.has_written(flushed.is_pending());
-        flushed
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

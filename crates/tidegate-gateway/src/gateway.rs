@@ -1,5 +1,6 @@
 //! What all workers share: the plan in force, counts, the store, the logs.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::access_log::AccessLog;
 use crate::adapt::Adaptation;
 use crate::config::model::OnFailure;
 use crate::control::Control;
+use crate::h2::Flood;
 use crate::metrics::{Metrics, StoreState};
 use crate::plan::Plan;
 use crate::upstream::Trouble;
@@ -39,6 +41,7 @@ pub(crate) struct Gateway {
     hurried: AtomicBool,
     refusals: Aggregate,
     troubles: Aggregate,
+    floods: Aggregate,
     /// Errors of the access log, and how many of them have been noted.
     log_errors: Aggregate,
     noted_log_errors: AtomicU64,
@@ -73,6 +76,7 @@ impl Gateway {
             hurried: AtomicBool::new(false),
             refusals: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
+            floods: Aggregate::new(SUMMARY_EVERY, now),
             log_errors: Aggregate::new(SUMMARY_EVERY, now),
             noted_log_errors: AtomicU64::new(0),
         }
@@ -145,6 +149,19 @@ impl Gateway {
         }
     }
 
+    /// An HTTP/2 connection is closed because of a flood: counted, and a line now and then.
+    pub(crate) fn note_flood(&self, flood: Flood, peer: IpAddr) {
+        self.metrics.flooded(flood);
+        if let Some(count) = self.floods.note(Instant::now()) {
+            let what = if count == 1 {
+                format!("Closed an HTTP/2 connection from {peer}")
+            } else {
+                format!("Closed {count} HTTP/2 connections, the last from {peer}")
+            };
+            self.log.warn("Gateway", format_args!("{what}: {}", flood.text()));
+        }
+    }
+
     /// Runs what blocks where it holds up nobody, not even the end.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
@@ -168,6 +185,9 @@ impl Gateway {
         }
         if let Some(count) = rest(&self.troubles) {
             self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
+        }
+        if let Some(count) = rest(&self.floods) {
+            self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: too many frames"));
         }
         self.note_log_errors(now);
         if let (Some(count), Some(log)) = (rest(&self.log_errors), &self.access_log) {

@@ -16,6 +16,7 @@ mod fields;
 mod forwarded;
 mod gateway;
 mod h1;
+mod h2;
 mod h2_streams;
 mod handler;
 mod identity;

@@ -13,6 +13,7 @@ use crate::adapt::Adaptation;
 use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
 use crate::gateway::SUMMARY_EVERY;
+use crate::h2::Flood;
 use crate::plan::Plan;
 use crate::upstream::Trouble;
 
@@ -45,6 +46,8 @@ pub(crate) struct Metrics {
     events: Option<Sink>,
     pub(crate) connections: AtomicI64,
     pub(crate) bad_requests: Counter,
+    /// In the order of [`Flood::ALL`].
+    floods: [Counter; Flood::ALL.len()],
     pub(crate) reloads: Counter,
     pub(crate) failed_reloads: Counter,
     pub(crate) config_version: AtomicU64,
@@ -196,6 +199,7 @@ impl Metrics {
             events,
             connections: AtomicI64::new(0),
             bad_requests: Counter::new(),
+            floods: Default::default(),
             reloads: Counter::new(),
             failed_reloads: Counter::new(),
             config_version: AtomicU64::new(0),
@@ -204,6 +208,14 @@ impl Metrics {
 
     pub(crate) fn worker(&self, worker: usize) -> &WorkerMetrics {
         &self.shards[worker].0
+    }
+
+    /// An HTTP/2 connection is closed because of a flood.
+    pub(crate) fn flooded(&self, flood: Flood) {
+        let counted = Flood::ALL.iter().zip(&self.floods).find(|(other, _)| **other == flood);
+        if let Some((_, counter)) = counted {
+            counter.inc();
+        }
     }
 
     /// Something happened between us and Redis.
@@ -309,6 +321,14 @@ impl Metrics {
             .sample(&[], positive(in_flight));
         page.family("tidegate_bad_requests_total", "Connections ended because what came was not HTTP.", Kind::Counter)
             .sample(&[], self.bad_requests.get());
+        let mut floods = page.family(
+            "tidegate_http2_floods_total",
+            "HTTP/2 connections closed with ENHANCE_YOUR_CALM, by what the client sent too much of.",
+            Kind::Counter,
+        );
+        for (flood, counter) in Flood::ALL.iter().zip(&self.floods) {
+            floods.sample(&[("cause", flood.word())], counter.get());
+        }
         page.family("tidegate_reloads_total", "Reloads of the configuration, by result.", Kind::Counter)
             .sample(&[("result", "applied")], self.reloads.get())
             .sample(&[("result", "refused")], self.failed_reloads.get());

@@ -1,14 +1,22 @@
 //! A connection, plain or with TLS, on either side.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsStream;
+
+/// How long a connection that has been closed is still read, so that the client can read our last answer (RFC 9112 §9.6), …
+const LINGER: Duration = Duration::from_secs(1);
+/// … and how much of it.
+const MOST_LINGERED: usize = 256 * 1024;
 
 /// A connection, plain or with TLS.
 pub(crate) enum Stream {
@@ -35,6 +43,34 @@ impl Stream {
     pub(crate) fn end(&self) -> io::Result<End> {
         self.handle().and_then(TcpStream::from_std).map(End)
     }
+}
+
+/// Closes our side, and reads on for a moment: closing while bytes arrive would take our last words away from the client.
+pub(crate) async fn linger(mut stream: Stream) {
+    let lingering = async {
+        stream.shutdown().await?;
+        let (mut scrap, mut read) = (vec![0; 4_096], 0);
+        while read < MOST_LINGERED {
+            match stream.read(&mut scrap).await? {
+                0 => break,
+                count => read += count,
+            }
+        }
+        io::Result::Ok(())
+    };
+    // However it went: it ends here.
+    let _ended = timeout(LINGER, lingering).await;
+}
+
+/// The same without reading: who sends without end must cost nothing more, and not be back at once either.
+pub(crate) async fn hold(mut stream: Stream) {
+    let holding = async {
+        stream.shutdown().await?;
+        let end = stream.end()?;
+        poll_fn(|cx| if end.poll_has_come(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        io::Result::Ok(())
+    };
+    let _ended = timeout(LINGER, holding).await;
 }
 
 /// The end of a connection, as its socket tells it: also while bytes that nobody wants yet lie before it. A handle of its own, so that

@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::io::{Incoming, Rest, Shared};
@@ -26,7 +25,7 @@ use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
 use crate::server::{FIRST_WORDS, Worker};
-use crate::stream::Stream;
+use crate::stream::{Stream, linger};
 use crate::tunnel;
 use crate::upstream::{write_end, write_size};
 
@@ -35,8 +34,6 @@ const GATHERED: usize = 16 * 1024;
 /// What is read of a body that nobody wants, so that the connection can go on. Beyond it, it ends.
 const MOST_UNREAD: usize = 256 * 1024;
 const UNREAD_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a connection that has been closed is still read, so that the client can read our last answer (RFC 9112 §9.6).
-const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves a client's connection until it ends. False if what came was not HTTP.
 pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
@@ -301,22 +298,11 @@ impl Connection<'_> {
         }
     }
 
-    /// Closes our side, and reads on for a moment: closing while bytes arrive would take our last answer away from the client.
+    /// Closes our side when our last answer has been written.
     async fn close(self) {
-        let Some((mut stream, _unread)) = self.shared.into_parts() else { return };
-        let lingering = async {
-            stream.shutdown().await?;
-            let (mut scrap, mut read) = (vec![0; 4_096], 0);
-            while read < MOST_UNREAD {
-                match stream.read(&mut scrap).await? {
-                    0 => break,
-                    count => read += count,
-                }
-            }
-            std::io::Result::Ok(())
-        };
-        // However it went: it ends here.
-        let _ended = timeout(LINGER, lingering).await;
+        if let Some((stream, _unread)) = self.shared.into_parts() {
+            linger(stream).await;
+        }
     }
 }
 

@@ -21,10 +21,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Listener, Worker};
-use crate::client::{Client, ClientIo};
+use crate::client::Client;
 use crate::config::model::Connections;
 use crate::gateway::Gateway;
 use crate::h1;
+use crate::h2::{ClientIo, Fault, PREFACE, Tally};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::request_body::{H2Body, RequestBody};
@@ -35,7 +36,8 @@ use crate::sweep::Deadline;
 const FAREWELL: Duration = Duration::from_millis(500);
 /// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
 pub(crate) const FIRST_WORDS: Duration = Duration::from_secs(1);
-const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What begins like this is no HTTP/1, however it goes on.
+const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
@@ -121,10 +123,10 @@ impl Drop for Counted {
 
 /// Reads as much as is needed to tell HTTP/2 from HTTP/1.
 async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) -> io::Result<(Stream, bool)> {
-    let mut read = BytesMut::with_capacity(H2_PREFACE.len());
+    let mut read = BytesMut::with_capacity(PREFACE.len());
     loop {
-        if read.starts_with(H2_PREFACE) || !H2_PREFACE.starts_with(&read) {
-            let is_h2 = read.starts_with(H2_PREFACE);
+        if read.starts_with(PREFACE) || !PREFACE.starts_with(&read) {
+            let is_h2 = read.starts_with(H2_BEGIN);
             return Ok((Stream::Prefixed(read.freeze(), tcp), is_h2));
         }
         let is_first = read.is_empty();
@@ -139,7 +141,9 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
 
 /// Serves HTTP/2, which is hyper's. False if what came was not HTTP/2.
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
+    let tally: Arc<Tally> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
+        tally.request_came();
         let (worker, client) = (Arc::clone(worker), Arc::clone(client));
         let (parts, body) = request.into_parts();
         async move {
@@ -157,8 +161,9 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(4 * 1024 * 1024)
         .max_send_buf_size(64 * 1024);
-    let io = ClientIo::new(stream, Arc::clone(client));
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let (io, mut given_back) = ClientIo::new(stream, Arc::clone(client), Arc::clone(&worker.sweep), Arc::clone(&tally));
+    // Boxed: what it holds is dropped before the last words are said.
+    let mut connection = Box::pin(builder.serve_connection(io, service));
     let (mut leaving, mut has_been_late) = (false, false);
     let ended = poll_fn(|cx| {
         client.deadline.watch(cx);
@@ -177,7 +182,16 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
                 client.deadline.set(FIRST_WORDS);
             }
         }
+        tally.turn_begins();
         connection.as_mut().poll(cx)
     });
-    !ended.await.is_err_and(|error| error.is_parse())
+    let ended = ended.await;
+    drop(connection);
+    let Ok(farewell) = given_back.try_recv() else { return !ended.is_err_and(|error| error.is_parse()) };
+    let fault = farewell.fault;
+    if let Fault::Flood(flood) = fault {
+        worker.gateway.note_flood(flood, client.peer);
+    }
+    farewell.say().await;
+    fault != Fault::Preface
 }

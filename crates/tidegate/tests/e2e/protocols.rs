@@ -3,6 +3,8 @@
 mod depot;
 mod footprint;
 mod h2_attacks;
+mod h2_floods;
+mod h2_malformed;
 mod http2;
 mod idle;
 mod own_answers;

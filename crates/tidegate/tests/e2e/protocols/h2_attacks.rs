@@ -19,14 +19,14 @@ use tidegate_testkit::{Gateway, Upstream, wait_until};
 const SMUGGLED: &str = "smuggled";
 
 /// A gateway under attack.
-struct Siege {
-    upstream: Upstream,
-    gateway: Gateway,
+pub(super) struct Siege {
+    pub(super) upstream: Upstream,
+    pub(super) gateway: Gateway,
     before: Footprint,
 }
 
 impl Siege {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Self::with("connections: {write_timeout: 500ms}", "{algorithm: concurrency, limit: 200}")
     }
 
@@ -38,19 +38,19 @@ impl Siege {
         Self { upstream, gateway, before }
     }
 
-    fn wire(&self) -> Wire {
+    pub(super) fn wire(&self) -> Wire {
         Wire::connect(self.gateway.address)
     }
 
     /// Sends one request over a connection of its own, and says what becomes of it.
-    fn attempt(&self, fields: &[(&str, &[u8])]) -> Outcome {
+    pub(super) fn attempt(&self, fields: &[(&str, &[u8])]) -> Outcome {
         let mut wire = self.wire();
         wire.send(&[Frame::request(1, fields)]);
         wire.outcome(1)
     }
 
     /// Each of these requests must be refused, and nothing of it may reach the upstream.
-    fn refuses(&self, requests: &[Vec<(&str, &[u8])>]) {
+    pub(super) fn refuses(&self, requests: &[Vec<(&str, &[u8])>]) {
         let mut passed = Vec::new();
         for fields in requests {
             let seen = self.upstream.count();
@@ -66,7 +66,7 @@ impl Siege {
     }
 
     /// What must be true after any attack.
-    fn holds(self) {
+    pub(super) fn holds(self) {
         honest(&self.gateway);
         still(&self.gateway, &self.before);
         for received in self.upstream.received() {
@@ -83,7 +83,7 @@ impl Siege {
     }
 }
 
-fn gateway(upstream: &str, connections: &str, limit: &str) -> Gateway {
+pub(super) fn gateway(upstream: &str, connections: &str, limit: &str) -> Gateway {
     Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nworkers: 1\n\
          upstreams: {{app: {{url: \"http://{upstream}\", max_idle: 1}}}}\nlimits: {{default: {limit}}}\n{connections}\n"
@@ -91,7 +91,7 @@ fn gateway(upstream: &str, connections: &str, limit: &str) -> Gateway {
 }
 
 /// Honest clients of both versions are answered.
-fn honest(gateway: &Gateway) {
+pub(super) fn honest(gateway: &Gateway) {
     assert!(matches!(gateway.get("/honest").status, 200 | 404));
     let answer = run(async { ask(&mut h2c(gateway.address).await, get("/honest")).await });
     assert!(matches!(answer.status, StatusCode::OK | StatusCode::NOT_FOUND), "{answer:?}");
@@ -107,7 +107,7 @@ fn still(gateway: &Gateway, before: &Footprint) {
 }
 
 /// A request that is right but for what is put in place of its fields, or added.
-fn request<'a>(changes: &[(&'a str, &'a [u8])]) -> Vec<(&'a str, &'a [u8])> {
+pub(super) fn request<'a>(changes: &[(&'a str, &'a [u8])]) -> Vec<(&'a str, &'a [u8])> {
     let mut fields: Vec<(&str, &[u8])> =
         vec![(":method", b"GET"), (":scheme", b"http"), (":authority", b"test.example"), (":path", b"/attack")];
     for (name, value) in changes {
@@ -119,19 +119,19 @@ fn request<'a>(changes: &[(&'a str, &'a [u8])]) -> Vec<(&'a str, &'a [u8])> {
     fields
 }
 
-fn without(name: &str) -> Vec<(&'static str, &'static [u8])> {
+pub(super) fn without(name: &str) -> Vec<(&'static str, &'static [u8])> {
     request(&[]).into_iter().filter(|(other, _)| *other != name).collect()
 }
 
 /// The head of a request whose body follows.
-fn open(stream: u32, changes: &[(&str, &[u8])]) -> Frame {
+pub(super) fn open(stream: u32, changes: &[(&str, &[u8])]) -> Frame {
     let mut changes = changes.to_vec();
     changes.push((":method", b"POST"));
     Frame::new(HEADERS, END_HEADERS, stream, block(&request(&changes)))
 }
 
 /// The streams a client opens.
-fn streams() -> impl Iterator<Item = u32> {
+pub(super) fn streams() -> impl Iterator<Item = u32> {
     (1..).step_by(2)
 }
 

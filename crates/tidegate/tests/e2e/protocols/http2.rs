@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body::Frame as BodyFrame;
 use http_body_util::BodyExt;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt as _};
 
 use crate::protocols::depot::Depot;
 use crate::protocols::footprint::Footprint;
@@ -1023,4 +1023,25 @@ fn an_answer_that_nobody_took_is_not_complete_in_the_access_log() {
     }
     run(async { assert_eq!(ask(&mut session::h2c(gateway.address).await, get("/")).await.status, StatusCode::OK) });
     wait_until("a whole one is logged", || lines(true) == 1);
+}
+
+/// Whoever has agreed on HTTP/2 and speaks something else was left without a word.
+#[test]
+fn what_is_not_http_2_over_tls_is_answered_in_http_2() {
+    let upstream = Upstream::start();
+    let secured = Secured::before(upstream.address, PLENTY, "");
+    let answer = run(async {
+        let mut stream = session::tls(secured.gateway.address, secured.authority.client(&["h2"])).await;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: test.example\r\n\r\n").await.expect("it takes them");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("it ends as TLS has it");
+        answer
+    });
+    let is = |frame: &[u8], kind: u8| frame.get(3) == Some(&kind);
+    let settings = 9 + usize::from(answer[2]);
+    assert!(is(&answer, tidegate_testkit::frames::SETTINGS), "{}", answer.escape_ascii());
+    let goaway = &answer[settings..];
+    assert!(is(goaway, tidegate_testkit::frames::GOAWAY), "{}", answer.escape_ascii());
+    assert_eq!(goaway[13..17], tidegate_testkit::frames::PROTOCOL_ERROR.to_be_bytes());
+    assert_eq!(upstream.count(), 0);
 }

@@ -1,0 +1,310 @@
+//! The bytes of a client's HTTP/2 connection, between its socket and hyper.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use super::flood::{Fault, Flood, Watch};
+use super::frames::goaway;
+use crate::client::Client;
+use crate::stream::{Stream, hold, linger};
+use crate::sweep::Sweep;
+
+/// The most that is read at once.
+const MOST_READ: usize = 16 * 1024;
+/// With so many bytes of requests in a read others have a turn before more is read: compressed headers may cost much.
+const MANY_REQUESTS: usize = 4 * 1024;
+/// How long the last words to a client may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What whoever serves a connection tells its bytes: how often hyper has had a turn, and how many requests it has handed over.
+#[derive(Default)]
+pub(crate) struct Tally {
+    turns: AtomicU64,
+    served: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn turn_begins(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn request_came(&self) {
+        self.served.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The bytes of a client's HTTP/2 connection. It notes what moves and what does not, and counts the client's frames before hyper sees
+/// them. When there are too many, hyper sees an error, and whoever serves the connection gets it back to end it.
+pub(crate) struct ClientIo {
+    /// Gone when it has been given back.
+    stream: Option<Stream>,
+    client: Arc<Client>,
+    sweep: Arc<Sweep>,
+    watch: Watch,
+    tally: Arc<Tally>,
+    /// The last turn in which hyper wanted to read.
+    turn: u64,
+    /// It got nothing then: it had looked at all that it had read before.
+    is_drained: bool,
+    fault: Option<Fault>,
+    farewell: Option<oneshot::Sender<Farewell>>,
+    /// The turn in which no more is read, so that others have theirs.
+    yields_in: Option<u64>,
+}
+
+impl ClientIo {
+    /// And where it is given back if it has to end.
+    pub(crate) fn new(
+        stream: Stream,
+        client: Arc<Client>,
+        sweep: Arc<Sweep>,
+        tally: Arc<Tally>,
+    ) -> (Self, oneshot::Receiver<Farewell>) {
+        let (farewell, given_back) = oneshot::channel();
+        let watch = Watch::new(sweep.now_millis());
+        let (stream, farewell) = (Some(stream), Some(farewell));
+        (
+            Self {
+                stream,
+                client,
+                sweep,
+                watch,
+                tally,
+                turn: 0,
+                is_drained: false,
+                fault: None,
+                farewell,
+                yields_in: None,
+            },
+            given_back,
+        )
+    }
+
+    /// Looks at what has become of the requests so far. By the end of a turn hyper has handed over all that it will of what it has looked at,
+    /// and it has looked at everything unless it could not write.
+    fn settle(&mut self) {
+        let turn = self.tally.turns.load(Ordering::Relaxed);
+        let is_new_turn = std::mem::replace(&mut self.turn, turn) != turn;
+        if std::mem::replace(&mut self.is_drained, true) && is_new_turn {
+            self.fault = self.fault.or(self.watch.settle(self.tally.served.load(Ordering::Relaxed)).err());
+        }
+    }
+
+    /// The connection, unless it has ended. After a fault it ends between two frames: what hyper has begun to write comes first.
+    fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
+        if let Some(fault) = self.fault.filter(|_| self.watch.begun() == 0)
+            && let (Some(stream), Some(farewell)) = (self.stream.take(), self.farewell.take())
+        {
+            // Nobody wants it when the gateway has given the connection up.
+            let _dropped = farewell.send(Farewell { stream, fault, last_stream: self.watch.last_stream() });
+        }
+        self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+impl Read for ClientIo {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let io = self.get_mut();
+        io.settle();
+        io.stream()?;
+        if io.fault.is_some() {
+            // The frame that has begun is still to be written.
+            return Poll::Pending;
+        }
+        // Not a mere wake: others may wait for their sockets, which are looked at before this goes on.
+        if io.yields_in == Some(io.turn) && pin!(yield_now()).poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let mut space = [const { MaybeUninit::uninit() }; MOST_READ];
+        let mut space = ReadBuf::uninit(&mut space[..MOST_READ.min(buf.remaining())]);
+        std::task::ready!(io.stream()?.poll_read(cx, &mut space))?;
+        io.client.has_read();
+        match io.watch.received(space.filled_mut(), io.sweep.now_millis()) {
+            Ok(has_requests) => {
+                io.yields_in = (has_requests && space.filled().len() >= MANY_REQUESTS).then_some(io.turn);
+                io.is_drained = false;
+                buf.put_slice(space.filled());
+                Poll::Ready(Ok(()))
+            }
+            Err(fault) => {
+                io.fault = Some(fault);
+                io.stream()?;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Write for ClientIo {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let io = self.get_mut();
+        let most = if io.fault.is_some() { io.watch.begun() } else { buf.len() };
+        let buf = &buf[..most.min(buf.len())];
+        let written = io.stream()?.poll_write(cx, buf);
+        io.client.has_written(written.is_pending());
+        if let Poll::Ready(Ok(count)) = written
+            && let Err(fault) = io.watch.sent(&buf[..count])
+        {
+            io.fault = io.fault.or(Some(fault));
+        }
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let io = self.get_mut();
+        let flushed = io.stream()?.poll_flush(cx);
+        io.client.has_written(flushed.is_pending());
+        flushed
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream()?.poll_shutdown(cx)
+    }
+}
+
+/// A connection that has to end.
+pub(crate) struct Farewell {
+    stream: Stream,
+    pub(crate) fault: Fault,
+    last_stream: u32,
+}
+
+impl Farewell {
+    /// Tells the client why, and ends.
+    pub(crate) async fn say(mut self) {
+        let saying = async {
+            if self.fault != Fault::Flood(Flood::Other) {
+                self.stream.write_all(&goaway(self.last_stream, self.fault.code(), self.fault.text())).await?;
+            }
+            self.stream.flush().await
+        };
+        if let Ok(Ok(())) = timeout(LAST_WORDS, saying).await {
+            match self.fault {
+                Fault::Preface => linger(self.stream).await,
+                Fault::Flood(_) => hold(self.stream).await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::flood::PREFACE;
+    use super::super::frames::{CONTINUATION, DATA, ENHANCE_YOUR_CALM, HEADERS, PING};
+    use super::*;
+    use crate::config::model::Connections;
+
+    const DATA_FRAME: &[u8] = &[0, 0, 5, DATA, 0, 0, 0, 0, 1, b'h', b'e', b'l', b'l', b'o'];
+    const OPEN_BLOCK: &[u8] = &[0, 0, 1, HEADERS, 0, 0, 0, 0, 1, 0x88];
+    const PING_FRAME: &[u8] = &[0, 0, 8, PING, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    /// A connection, where it is given back, and its client.
+    async fn connected() -> (ClientIo, oneshot::Receiver<Farewell>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).await.expect("it listens");
+        let (stream, peer) = listener.accept().await.expect("a client");
+        let sweep = Sweep::new();
+        let deadline = sweep.deadline();
+        let known = Client::new(peer.ip(), address, false, true, false, deadline, &Connections::default());
+        let (io, given_back) = ClientIo::new(Stream::Plain(stream), Arc::new(known), sweep, Arc::default());
+        (io, given_back, client)
+    }
+
+    async fn write(io: &mut ClientIo, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| Pin::new(&mut *io).poll_write(cx, bytes)).await
+    }
+
+    /// Reads until the client's bytes are refused. Whether the connection has been given back by then.
+    async fn read_to_fault(io: &mut ClientIo) -> io::Result<()> {
+        loop {
+            let mut space = [0; 1_000];
+            let mut space = hyper::rt::ReadBuf::new(&mut space);
+            let read = poll_fn(|cx| match Pin::new(&mut *io).poll_read(cx, space.unfilled()) {
+                Poll::Pending if io.fault.is_some() => Poll::Ready(Ok(false)),
+                read => read.map_ok(|()| true),
+            });
+            if !read.await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// hyper may be in the middle of a frame when the flood comes: the client must see the rest of that frame before the GOAWAY, and nothing
+    /// of what hyper would write behind it.
+    #[tokio::test]
+    async fn a_goaway_stands_between_two_frames() {
+        let block = [OPEN_BLOCK, &[0, 0, 0, CONTINUATION, 4, 0, 0, 0, 1]].concat();
+        for (whole, begun) in [(DATA_FRAME, 1), (DATA_FRAME, 9), (DATA_FRAME, 12), (&block, OPEN_BLOCK.len())] {
+            let (mut io, mut given_back, mut client) = connected().await;
+            assert_eq!(write(&mut io, &whole[..begun]).await.expect("it is written"), begun);
+            client.write_all(PREFACE).await.expect("it is taken");
+            client.write_all(&PING_FRAME.repeat(3_000)).await.expect("they are taken");
+            read_to_fault(&mut io).await.expect("it waits for the rest of the frame");
+            assert!(given_back.try_recv().is_err());
+            let mut unwritten = &[&whole[begun..], DATA_FRAME, DATA_FRAME].concat()[..];
+            while let Ok(count) = write(&mut io, unwritten).await {
+                unwritten = &unwritten[count..];
+            }
+            assert_eq!(unwritten.len(), 2 * DATA_FRAME.len());
+            let farewell = given_back.try_recv().expect("it is given back");
+            assert_eq!(farewell.fault, Fault::Flood(Flood::Ping));
+            drop(io);
+            let said = tokio::spawn(farewell.say());
+            let mut seen = Vec::new();
+            client.read_to_end(&mut seen).await.expect("it ends in order");
+            drop(client);
+            assert_eq!(seen, [whole, &goaway(0, ENHANCE_YOUR_CALM, "too many PING frames")].concat());
+            said.await.expect("it ends");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fault_between_frames_ends_the_connection_at_once() {
+        let (mut io, mut given_back, mut client) = connected().await;
+        assert_eq!(write(&mut io, DATA_FRAME).await.expect("it is written"), DATA_FRAME.len());
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("it is taken");
+        assert!(read_to_fault(&mut io).await.is_err());
+        assert_eq!(given_back.try_recv().expect("it is given back").fault, Fault::Preface);
+        assert!(write(&mut io, DATA_FRAME).await.is_err());
+    }
+
+    /// hyper may have read requests and not looked at them yet, because it could not write: they are not rejected.
+    #[tokio::test]
+    async fn requests_that_wait_are_not_taken_for_rejected_ones() {
+        let (mut io, mut given_back, mut client) = connected().await;
+        let requests: Vec<u8> = (0..60).flat_map(|count| [0, 0, 1, HEADERS, 4, 0, 0, 0, 2 * count + 1, 0x82]).collect();
+        client.write_all(&[PREFACE, &requests].concat()).await.expect("they are taken");
+        // Reads until there is nothing more; each time is a turn.
+        let mut space = [0; 1_000];
+        let mut space = hyper::rt::ReadBuf::new(&mut space);
+        while space.filled().len() < PREFACE.len() + requests.len() {
+            io.tally.turn_begins();
+            poll_fn(|cx| Pin::new(&mut io).poll_read(cx, space.unfilled())).await.expect("it goes on");
+        }
+        let mut reads_nothing = |io: &mut ClientIo| {
+            io.tally.turn_begins();
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            Pin::new(io).poll_read(&mut cx, space.unfilled())
+        };
+        assert!(reads_nothing(&mut io).is_pending(), "it has only now looked at the last of them");
+        assert!(matches!(reads_nothing(&mut io), Poll::Ready(Err(_))), "it has handed none of them over");
+        assert_eq!(given_back.try_recv().expect("it is given back").fault, Fault::Flood(Flood::Malformed));
+    }
+}
