@@ -1,7 +1,9 @@
 //! Several models together, each weighed by how well it did lately.
 
 mod accuracy;
+mod cycles;
 mod doubt;
+mod idle;
 mod member;
 mod pending;
 mod spread;
@@ -11,12 +13,13 @@ pub use accuracy::Accuracy;
 use std::collections::VecDeque;
 
 use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
-use crate::season::lasting;
-use crate::{History, Model, ProphetModel, Season, Series, seasons};
+use crate::{History, Model, ProphetModel, Season, Series};
+use cycles::Cycles;
 use doubt::Doubt;
+use idle::{Idle, Kind, Load};
 use member::{Member, combined, trials, weights};
 use pending::Pending;
-use spread::Spread;
+use spread::{Spread, most};
 
 /// What a forecaster is told once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,10 +67,9 @@ pub struct Forecaster {
     settings: Settings,
     series: Series,
     doubt: Doubt,
+    idle: Idle,
     members: Vec<Member>,
-    seasons: Vec<Season>,
-    /// The end of the history in which they were looked for.
-    seasons_at: Option<i64>,
+    cycles: Cycles,
     /// The end of the history of the last forecast that is scored.
     origin: Option<i64>,
     pending: VecDeque<Pending>,
@@ -108,9 +110,6 @@ pub struct MemberForecast {
 /// The probabilities for which quantiles are told.
 pub const LEVELS: [f64; 5] = [0.1, 0.25, 0.5, 0.9, 0.95];
 
-/// After so many steps cycles are looked for again.
-const LONGEST_UNLOOKED: usize = 60;
-
 impl Forecast {
     /// The place of a probability in [`LEVELS`].
     fn level(level: f64) -> usize {
@@ -139,9 +138,9 @@ impl Forecaster {
             settings,
             series: Series::new(settings.step, settings.kept),
             doubt: Doubt::default(),
+            idle: Idle::default(),
             members: Vec::new(),
-            seasons: Vec::new(),
-            seasons_at: None,
+            cycles: Cycles::default(),
             origin: None,
             pending: VecDeque::new(),
             spread: Spread::new(horizon),
@@ -183,10 +182,25 @@ impl Forecaster {
             return false;
         }
         self.series.put(second, value);
-        if second < end && !self.pending.is_empty() {
+        if second < end && (self.idle.is_now() || !self.pending.is_empty()) {
             return true;
         }
-        self.score(second, value);
+        match self.idle.meet(self.series.history(), second, value) {
+            Kind::Load { is_first, before } => {
+                if is_first {
+                    self.origin = None;
+                }
+                for (second, value) in before.into_iter().chain([(second, value)]) {
+                    self.score(second, value);
+                }
+            }
+            Kind::Undecided => {}
+            Kind::Idle => {
+                // What was expected of this time is neither right nor wrong.
+                self.pending.clear();
+                return true;
+            }
+        }
         let end = self.series.history().end();
         let stride = (self.settings.stride * self.settings.step as usize) as i64;
         if self.origin.is_none_or(|origin| end - origin >= stride) {
@@ -223,53 +237,36 @@ impl Forecaster {
     /// Makes a forecast that will be scored.
     fn originate(&mut self, end: i64) {
         self.origin = Some(end);
-        let changed = self.look_for_seasons(end);
-        let history = self.series.history();
+        if self.idle.learn(self.series.history()) {
+            // It was judged by how it foresaw nothing.
+            self.forget_scores();
+        }
+        let load = self.idle.load(self.series.history());
+        let history = load.history();
+        let changed = self.cycles.look(history, self.settings.stride);
         for member in &mut self.members {
-            member.learn(history, &self.seasons, changed);
+            member.learn(history, self.cycles.found(), changed);
         }
         if changed {
-            let tried = self.tried_spread();
+            let tried = self.tried_spread(history);
             if tried.is_much_narrower_than(&self.spread) {
                 // What was expected before the cycle was known says nothing about what is expected from here on.
                 self.spread = tried;
                 self.pending.clear();
             }
         }
-        let history = self.series.history();
         let paths = self.paths(history);
-        let mean = combined(&self.members, &paths, self.settings.horizon);
-        if let Some(mean) = mean {
-            let (mut quantiles, _) = self.spread.around(&mean, history);
+        if let Some(mean) = self.expected(&paths, &load) {
+            let (mut quantiles, _) = self.spread.around(&mean, &load);
             let high = quantiles.swap_remove(Forecast::level(0.9));
             self.pending.push_back(Pending::new(end, mean, high, paths));
         }
     }
 
-    /// Looks for cycles anew, when there is enough that is new. Whether the strongest is another one than before.
-    fn look_for_seasons(&mut self, end: i64) -> bool {
-        let history = self.series.history();
-        let every =
-            (history.values.len() / 64).min(LONGEST_UNLOOKED).max(self.settings.stride) * self.settings.step as usize;
-        if self.seasons_at.is_some_and(|at| end - at < every as i64) {
-            return false;
-        }
-        self.seasons_at = Some(end);
-        let known = self.seasons.first().copied();
-        let before = known.map(|season| season.period);
-        let found = seasons(history);
-        self.seasons = known.and_then(|known| lasting(history, known, &found)).unwrap_or(found);
-        let now = self.seasons.first().map(|season| season.period);
-        match (before, now) {
-            (Some(before), Some(now)) => (before - now).abs() > 0.01 * now,
-            (before, now) => before != now,
-        }
-    }
-
     /// How wrong the models would have been lately, with the cycle as it is known now. How wrong they were before they knew it says nothing.
-    fn tried_spread(&self) -> Spread {
+    fn tried_spread(&self, history: History<'_>) -> Spread {
         let mut spread = Spread::new(self.settings.horizon);
-        for (before, after) in trials(self.series.history(), &self.seasons, self.settings.horizon) {
+        for (before, after) in trials(history, self.cycles.found(), self.settings.horizon) {
             let paths: Vec<_> = self.members.iter().map(|member| member.trial(before)).collect();
             let Some(mean) = combined(&self.members, &paths, self.settings.horizon) else { continue };
             for (lead, came) in after.iter().enumerate().filter(|(_, came)| !came.is_nan()) {
@@ -279,15 +276,21 @@ impl Forecaster {
         spread
     }
 
-    /// Forgets all that came, and what was learnt from it about models; not what models have learnt.
-    pub fn forget(&mut self) {
-        self.series = Series::new(self.settings.step, self.settings.kept);
-        self.doubt = Doubt::default();
-        (self.seasons, self.seasons_at, self.origin) = (Vec::new(), None, None);
+    /// Forgets how good forecasts were.
+    fn forget_scores(&mut self) {
         self.pending.clear();
         self.spread = Spread::new(self.settings.horizon);
         self.accuracy = Accuracy::default();
         self.members.iter_mut().for_each(Member::forget_all);
+    }
+
+    /// Forgets all that came, and what was learnt from it about models; not what models have learnt.
+    pub fn forget(&mut self) {
+        self.series = Series::new(self.settings.step, self.settings.kept);
+        self.doubt = Doubt::default();
+        self.idle = Idle::default();
+        (self.cycles, self.origin) = (Cycles::default(), None);
+        self.forget_scores();
     }
 
     /// Takes over what was known before a restart.
@@ -295,8 +298,10 @@ impl Forecaster {
         for (place, value) in history.known() {
             self.series.put(history.start + place as i64 * i64::from(history.step), value);
         }
-        let end = self.series.history().end();
-        if !self.series.history().values.is_empty() {
+        let history = self.series.history();
+        let end = history.end();
+        // In idle time there is nothing to learn but that.
+        if !history.values.is_empty() && !self.idle.restore(history) {
             self.originate(end);
         }
     }
@@ -305,12 +310,25 @@ impl Forecaster {
         self.members.iter().map(|member| member.path(history, self.settings.horizon)).collect()
     }
 
+    /// What all models together expect.
+    fn expected(&self, paths: &[Option<Vec<f64>>], load: &Load<'_>) -> Option<Vec<f64>> {
+        if self.idle.is_now() {
+            // What models say of the load counts when it comes again.
+            let (_, last) = load.history().known().next_back()?;
+            return Some(vec![last; self.settings.horizon]);
+        }
+        let most = most(load.highest());
+        let mean = combined(&self.members, paths, self.settings.horizon)?;
+        Some(mean.into_iter().map(|value| value.min(most)).collect())
+    }
+
     /// What is expected from now on; none before the first value.
     pub fn forecast(&self) -> Option<Forecast> {
-        let history = self.series.history();
+        let load = self.idle.load(self.series.history());
+        let history = load.history();
         let paths = self.paths(history);
-        let mean = combined(&self.members, &paths, self.settings.horizon)?;
-        let (quantiles, peak) = self.spread.around(&mean, history);
+        let mean = self.expected(&paths, &load)?;
+        let (quantiles, peak) = self.spread.around(&mean, &load);
         let weights = weights(&self.members, &paths);
         let members = self.members.iter().zip(paths).zip(weights);
         let members = members.map(|((member, path), weight)| MemberForecast { name: member.name(), weight, path });
@@ -321,7 +339,7 @@ impl Forecaster {
             quantiles,
             peak,
             members: members.collect(),
-            seasons: self.seasons.clone(),
+            seasons: self.cycles.found().to_vec(),
         })
     }
 

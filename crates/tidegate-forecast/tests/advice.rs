@@ -97,6 +97,15 @@ fn the_seed_s_third_example_bursts_get_a_bucket() {
     assert_eq!((last.after, last.numbers.clone()), (60.0, bucket(200, 16.667)));
 }
 
+/// Five minutes of zeros made zero the usual value once: all that came was one long burst.
+#[test]
+fn bursts_get_a_bucket_after_idle_time_too() {
+    let bursts = (0..240).map(|second| if second % 20 < 4 { 100.0 } else { 37.5 });
+    let history: Vec<f64> = std::iter::repeat_n(0.0, 300).chain(bursts).collect();
+    let advice = advice(&Case { history, ..case(window(Windowed::Fixed, 1_000, 60.0), vec![50.0; 60], BOUNDS) });
+    has(&advice, &json!({"algorithm": "token", "capacity": 200, "fillRate": 50, "predictedRps": 50}));
+}
+
 #[test]
 fn what_is_within_the_operator_s_limit_changes_nothing() {
     for base in [window(Windowed::Fixed, 100, 1.0), window(Windowed::Sliding, 6_000, 60.0), bucket(50, 100.0)] {

@@ -1,4 +1,5 @@
 use super::LEVELS;
+use super::idle::Load;
 use crate::History;
 use crate::quantile::{Newest, Sorted, normal};
 
@@ -20,6 +21,10 @@ const ENOUGH: usize = 60;
 const ENOUGH_PEAKS: usize = 12;
 const MUCH_NARROWER: f64 = 0.7;
 const FEWEST_DISTANCES: usize = 5;
+/// So many times what came at most is expected at most.
+const MOST: f64 = 1.5;
+/// So many deviations above it next to nothing comes by chance.
+const BY_CHANCE: f64 = 4.0;
 /// The median distance of two independent values with deviation 1.
 const INDEPENDENT: f64 = 0.95;
 
@@ -62,16 +67,18 @@ impl Spread {
     }
 
     /// The quantiles of each step and of the highest, for each of the levels.
-    pub(super) fn around(&self, mean: &[f64], history: History<'_>) -> (Vec<Vec<f64>>, Vec<f64>) {
-        let guess = restlessness(history);
+    pub(super) fn around(&self, mean: &[f64], load: &Load<'_>) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let guess = restlessness(load.history());
+        let highest = mean.iter().copied().fold(0.0, f64::max);
+        let bounds = Bounds::new(load.highest(), highest, above(0.5, guess, mean.len()));
         let known: Vec<Option<Sorted>> =
             self.steps.iter().map(|newest| (newest.len() >= ENOUGH).then(|| newest.sorted())).collect();
         let step = |level: f64, lead: usize| {
             let seen = known[self.band(lead)].as_ref().and_then(|sorted| sorted.quantile(level));
-            (mean[lead] + seen.unwrap_or(normal(level) * guess) * unit(mean[lead])).max(0.0)
+            let value = mean[lead] + seen.unwrap_or(normal(level) * guess) * unit(mean[lead]);
+            value.min(bounds.of(level)).max(0.0)
         };
         let quantiles = LEVELS.map(|level| (0..mean.len()).map(|lead| step(level, lead)).collect::<Vec<f64>>());
-        let highest = mean.iter().copied().fold(0.0, f64::max);
         // Single steps are known sooner than highest ones. Between 10 % and 90 % lie 2.56 deviations.
         let seen = known.iter().rev().flatten().next();
         let width = |sorted: &Sorted| Some((sorted.quantile(0.9)? - sorted.quantile(0.1)?) / 2.56);
@@ -80,14 +87,48 @@ impl Spread {
         let peak = std::array::from_fn::<f64, { LEVELS.len() }, _>(|place| {
             let level = LEVELS[place];
             let seen = peaks.as_ref().and_then(|sorted| sorted.quantile(level));
-            // The highest of n independent steps lies about √(2 ln n) deviations above their mean.
-            let usual = deviation * (0.8 * (2.0 * (mean.len().max(2) as f64).ln()).sqrt() + 0.5 * normal(level));
+            let usual = above(level, deviation, mean.len());
             // No step reaches above the highest one: neither do its quantiles.
             let of_steps = quantiles[place].iter().copied().fold(0.0, f64::max);
-            (highest + seen.unwrap_or(usual) * unit(highest)).max(of_steps)
+            (highest + seen.unwrap_or(usual) * unit(highest)).min(bounds.of(level)).max(of_steps)
         });
         (quantiles.into(), peak.into())
     }
+}
+
+/// By how many units the highest of some independent steps lies above their mean: about √(2 ln n) deviations.
+fn above(level: f64, deviation: f64, steps: usize) -> f64 {
+    deviation * (0.8 * (2.0 * (steps.max(2) as f64).ln()).sqrt() + 0.5 * normal(level))
+}
+
+/// What quantiles may be at most.
+///
+/// How wrong forecasts were is known in units of what was expected. Where that was little and much came, as before the first burst or a step,
+/// it was by so many units that with a high forecast more would be likely than ever came.
+struct Bounds {
+    /// Of what is as likely to be exceeded as not.
+    middle: f64,
+    /// Of what is rarely exceeded.
+    upper: f64,
+}
+
+impl Bounds {
+    /// `seen` is the highest step that came, `highest` the highest that is expected; by so many units may come more than both.
+    fn new(seen: f64, highest: f64, units: f64) -> Self {
+        let most = most(seen);
+        let least = highest.max(seen);
+        // Where few come, chance is more than half of it.
+        Self { middle: (least + units * unit(least)).min(most), upper: most.max(seen + BY_CHANCE * unit(seen)) }
+    }
+
+    fn of(&self, level: f64) -> f64 {
+        if level > 0.5 { self.upper } else { self.middle }
+    }
+}
+
+/// The most that is expected where this was the highest that came: a rise goes on, but nobody knows how far.
+pub(super) fn most(seen: f64) -> f64 {
+    MOST * seen
 }
 
 /// How far values lie from their neighbours, in the same unit; at least as far as if requests came independently.

@@ -3,6 +3,7 @@
 
 mod backtest;
 mod forecaster;
+mod idle;
 mod options;
 mod service;
 mod state;

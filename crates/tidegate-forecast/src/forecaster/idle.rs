@@ -1,0 +1,264 @@
+//! Idle time: which part of a history is load, and which is only the time without it.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::History;
+
+/// Tells idle time from load.
+///
+/// A model that takes idle time for load sees a trend in its end, and a forecast of nothing that is followed by load is as wrong as can be,
+/// or right for a long time about nothing. So models are shown [`Load`], which has no idle time, and forecasts are not scored in it. Idle are
+///
+/// - all steps before the first load, and
+/// - a pause: steps without load that chance can't explain, more of them than belong to the load's own rhythm.
+///
+/// They belong to the rhythm if stretches of about that length came at equal distances: between bursts that come from nothing they are what
+/// there is to learn. A single stretch, or several at odd times, tell nothing about the load but that it was away.
+///
+/// A pause is left out once it is over. While it lasts, nothing but that is expected.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    /// The longest stretch without load that belongs to the rhythm, in steps.
+    usual: usize,
+    /// A step with no more than this is one without load.
+    trickle: f32,
+    /// When the first load came, in seconds since 1970.
+    began: Option<i64>,
+    /// The newest steps without load, while they may become a pause.
+    undecided: Vec<(i64, f64)>,
+    is_pause: bool,
+}
+
+/// What a value is.
+pub(super) enum Kind {
+    /// Load, the first after idle time or not; and the values before it that turn out to be load as well.
+    Load { is_first: bool, before: Vec<(i64, f64)> },
+    /// It may be the beginning of a pause.
+    Undecided,
+    /// Idle time.
+    Idle,
+}
+
+/// A history without idle time: it begins with the first load, and pauses that are over are gaps.
+pub(super) struct Load<'a> {
+    start: i64,
+    step: u32,
+    values: Cow<'a, [f32]>,
+}
+
+/// A pause has at least so many steps.
+const SHORTEST: usize = 3;
+/// So many requests must be missing: a load of one a step leaves out twenty steps by chance once in five hundred million times.
+const MISSED: f32 = 20.0;
+/// Where usually less comes in a step, steps without load are part of it.
+const LEAST_LOAD: f32 = 1.0;
+/// How many steps of load before a stretch tell what is usual.
+const BEFORE: usize = 60;
+/// A single request is no load where steps with load have so many on the average: somebody asks whether the service is well.
+const TRICKLE: f32 = 1.0;
+const FAR_ABOVE: f64 = 50.0;
+/// Stretches whose lengths differ by no more than this factor are alike.
+const ALIKE: f64 = 1.5;
+/// Up to so many times the usual stretch without load is part of the rhythm: a burst may be left out.
+const LEFT_OUT: usize = 3;
+/// By this share a distance may differ from the next one.
+const UNEVEN: f64 = 0.15;
+/// So many of the newest stretches, and of the newest steps, tell what is going on.
+const NEWEST_STRETCHES: usize = 64;
+const NEWEST_STEPS: usize = 600;
+
+impl Load<'_> {
+    pub(super) fn history(&self) -> History<'_> {
+        History { start: self.start, step: self.step, values: &self.values }
+    }
+
+    /// The highest step of it; 0 if there is no load.
+    pub(super) fn highest(&self) -> f64 {
+        f64::from(self.values.iter().copied().fold(0.0, f32::max))
+    }
+}
+
+impl Idle {
+    /// Whether the newest values are idle time.
+    pub(super) fn is_now(&self) -> bool {
+        self.is_pause
+    }
+
+    /// What the newest value of this history is.
+    pub(super) fn meet(&mut self, history: History<'_>, second: i64, value: f64) -> Kind {
+        let is_load = value > f64::from(self.trickle);
+        let verdict = match (is_load, self.is_pause) {
+            (true, _) => Verdict::Load,
+            (false, true) => Verdict::Pause,
+            (false, false) => self.newest(history),
+        };
+        match verdict {
+            Verdict::Load => {
+                let before = std::mem::take(&mut self.undecided);
+                Kind::Load { is_first: std::mem::take(&mut self.is_pause), before }
+            }
+            Verdict::Undecided => {
+                self.undecided.push((second, value));
+                Kind::Undecided
+            }
+            Verdict::Pause => {
+                self.undecided.clear();
+                self.is_pause = true;
+                Kind::Idle
+            }
+        }
+    }
+
+    /// What the end of a history is.
+    fn newest(&self, history: History<'_>) -> Verdict {
+        let newest = scan(history.last(NEWEST_STEPS + self.longest()).values, self.trickle).newest;
+        if newest.length <= self.longest() { Verdict::Load } else { newest.verdict }
+    }
+
+    /// Takes over a history from before a restart. Whether it ends in idle time.
+    pub(super) fn restore(&mut self, history: History<'_>) -> bool {
+        self.learn(history);
+        self.is_pause = self.newest(history) == Verdict::Pause;
+        self.is_pause
+    }
+
+    /// Learns the rhythm anew. Whether what was taken for load has turned out to be idle time before it.
+    pub(super) fn learn(&mut self, history: History<'_>) -> bool {
+        let (count, sum) = history
+            .known()
+            .filter(|(_, value)| *value > 0.0)
+            .fold((0_u32, 0.0), |(count, sum), (_, value)| (count + 1, sum + value));
+        self.trickle = if sum >= FAR_ABOVE * f64::from(count) { TRICKLE } else { 0.0 };
+        let scan = scan(history.values, self.trickle);
+        let newest = &scan.pauses[scan.pauses.len().saturating_sub(NEWEST_STRETCHES)..];
+        // The next stretch is not overdue as soon as it has begun.
+        self.usual = usual(newest, scan.first, history.values.len() - scan.newest.length);
+        let began = history.start + scan.first as i64 * i64::from(history.step);
+        // What was once found to be idle time stays so.
+        let before = self.began.filter(|before| *before >= history.start);
+        self.began = Some(before.map_or(began, |before| before.max(began)));
+        before.is_some_and(|before| before < began)
+    }
+
+    /// What of a history is load.
+    pub(super) fn load<'a>(&self, history: History<'a>) -> Load<'a> {
+        let Scan { first, pauses, .. } = scan(history.values, self.trickle);
+        // A cycle that begins with its quiet part begins before the first load.
+        let first = first.saturating_sub(self.usual);
+        let mut values = Cow::Borrowed(&history.values[first..]);
+        // The last one may not be over.
+        let is_over = |pause: &&Range<usize>| pause.end < history.values.len();
+        for pause in pauses.iter().filter(is_over).filter(|pause| pause.len() > self.longest()) {
+            values.to_mut()[pause.start - first..pause.end - first].fill(f32::NAN);
+        }
+        Load { start: history.start + first as i64 * i64::from(history.step), step: history.step, values }
+    }
+
+    /// More steps without load than this are no part of it.
+    fn longest(&self) -> usize {
+        self.usual.saturating_mul(LEFT_OUT)
+    }
+}
+
+/// What a stretch without load is.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Verdict {
+    #[default]
+    Load,
+    Undecided,
+    Pause,
+}
+
+/// Where the load of some values is.
+#[derive(Default)]
+struct Scan {
+    /// Where it begins; at the first value, while there is none.
+    first: usize,
+    /// Stretches without load that are long enough to be pauses, if they are not usual.
+    pauses: Vec<Range<usize>>,
+    /// The stretch at the end.
+    newest: Newest,
+}
+
+#[derive(Default)]
+struct Newest {
+    length: usize,
+    verdict: Verdict,
+}
+
+/// Looks for stretches without load. Gaps within one are part of it.
+fn scan(values: &[f32], trickle: f32) -> Scan {
+    let known = |value: &f32| !value.is_nan();
+    let is_load = |value: &f32| known(value) && *value > trickle;
+    let Some(first) = values.iter().position(is_load) else {
+        let first = values.iter().position(known).unwrap_or(0);
+        let newest = Newest { length: values.len(), verdict: Verdict::Pause };
+        return Scan { first, newest, ..Scan::default() };
+    };
+    let mut scan = Scan { first, ..Scan::default() };
+    let mut before: VecDeque<f32> = VecDeque::with_capacity(BEFORE);
+    let mut at = first;
+    while at < values.len() {
+        let rest = &values[at..];
+        let empty = rest.iter().position(is_load).unwrap_or(rest.len());
+        // From the first to the last that is known: around it are gaps as they are.
+        let begin = rest[..empty].iter().position(known).unwrap_or(empty);
+        let length = rest[begin..empty].iter().rposition(known).map_or(0, |last| last + 1);
+        let stretch = at + begin..at + begin + length;
+        let verdict = judge(length, &before);
+        if verdict == Verdict::Pause {
+            scan.pauses.push(stretch);
+        } else {
+            values[stretch].iter().copied().filter(known).for_each(|value| remember(&mut before, value));
+        }
+        match rest.get(empty) {
+            Some(load) => remember(&mut before, *load),
+            None => scan.newest = Newest { length, verdict },
+        }
+        at += empty + 1;
+    }
+    scan
+}
+
+fn remember(before: &mut VecDeque<f32>, value: f32) {
+    if before.len() == BEFORE {
+        before.pop_front();
+    }
+    before.push_back(value);
+}
+
+/// What a stretch of so many steps is after this load: a pause, if usually (in half of the steps) so much came that too much is missing.
+fn judge(length: usize, before: &VecDeque<f32>) -> Verdict {
+    let usually = |load: f32| before.iter().filter(|value| **value >= load).count() * 2 > before.len();
+    if length == 0 || !usually(LEAST_LOAD) {
+        return Verdict::Load;
+    }
+    let is_long = length >= SHORTEST && usually(LEAST_LOAD.max(MISSED / length as f32));
+    if is_long { Verdict::Pause } else { Verdict::Undecided }
+}
+
+/// The longest of these stretches that came at equal distances; 0 if none did. `first` is where the load begins, `now` the end.
+fn usual(stretches: &[Range<usize>], first: usize, now: usize) -> usize {
+    let lengths = stretches.iter().map(ExactSizeIterator::len);
+    let is_usual = |length: &usize| {
+        let is_alike = |other: &&Range<usize>| {
+            let (shorter, longer) = (other.len().min(*length), other.len().max(*length));
+            longer as f64 <= ALIKE * shorter as f64
+        };
+        let begins: Vec<usize> = stretches.iter().filter(is_alike).map(|stretch| stretch.start).collect();
+        are_regular(&begins, first, now)
+    };
+    lengths.filter(is_usual).max().unwrap_or(0)
+}
+
+fn are_regular(begins: &[usize], first: usize, now: usize) -> bool {
+    let are_even = |one: usize, other: usize| (one.abs_diff(other) as f64) <= (UNEVEN * one.max(other) as f64).max(1.0);
+    if let [one, two] = begins {
+        // Of two nothing is known but that the load began not long before them, and that a third is not overdue.
+        let distance = (1.0 + UNEVEN) * (two - one) as f64;
+        return one.saturating_sub(first) as f64 <= distance && now.saturating_sub(*two) as f64 <= distance;
+    }
+    begins.windows(3).any(|three| are_even(three[1] - three[0], three[2] - three[1]))
+}
