@@ -16,6 +16,7 @@ mod run;
 mod schedule;
 mod sender;
 pub mod service;
+mod status_class;
 mod trace;
 mod trust;
 mod wire;
@@ -25,11 +26,14 @@ pub use heads::Heads;
 pub use live::{Progress, Totals, Trouble};
 pub use plan::{
     Class, Figure, Group, InvalidPart, InvalidPlan, InvalidThreshold, Outcome, Overrides, Part, Plan, Politeness,
-    Request, Threshold, Times,
+    Request, Statistic, Threshold, Times,
 };
 pub use profile::{Profile, Shape};
-pub use record::{Cause, Coarse, Counts, End, Fine, Missed, NotAlike, Record, Sample, Spread, Step, StepTally, Tally};
+pub use record::{
+    Cause, Coarse, Counts, End, Fine, Latencies, Missed, NotAlike, Record, Sample, Spread, Step, StepTally, Tally,
+};
 pub use report::{CannotMerge, Ended, InvalidReport, Judged, Reading, Report, Unit, Verdict};
 pub use run::{NotConstant, NotStarted, Run};
 pub use schedule::{Arrivals, Schedule};
 pub use sender::Observer;
+pub use status_class::StatusClass;

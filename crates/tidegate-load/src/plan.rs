@@ -24,7 +24,7 @@ pub(crate) use clients::{MOST_GROUPS, is_name};
 pub use overrides::Overrides;
 pub use part::{InvalidPart, Part};
 pub use request::Request;
-pub use thresholds::{Figure, InvalidThreshold, Outcome, Threshold};
+pub use thresholds::{Figure, InvalidThreshold, Outcome, Statistic, Threshold};
 
 use crate::profile::Profile;
 use crate::schedule::{Arrivals, Schedule};

@@ -5,9 +5,11 @@
 //! counted, and so is what a stop left unfinished.
 
 mod counts;
+mod latencies;
 mod spread;
 
 pub use counts::{Cause, Counts, End, Missed};
+pub use latencies::Latencies;
 pub(crate) use spread::rank;
 pub use spread::{Coarse, Fine, Spread};
 
@@ -59,8 +61,8 @@ pub struct Record {
 pub struct Tally {
     /// How they ended.
     pub counts: Counts,
-    /// From the intended time to the end, of those that were answered or timed out.
-    pub latency: Fine,
+    /// From the intended time to the end, of those that were answered or timed out, by class of the status.
+    pub latency: Latencies,
     /// From sending to the end, of the same.
     pub service: Fine,
 }
@@ -93,7 +95,7 @@ impl Tally {
     fn note(&mut self, sample: &Sample) {
         self.counts.note(sample.end);
         if has_waited(sample.end) {
-            self.latency.note(sample.finished.saturating_sub(sample.intended));
+            self.latency.note(sample.end, sample.finished.saturating_sub(sample.intended));
             self.service.note(sample.finished.saturating_sub(sample.sent));
         }
     }

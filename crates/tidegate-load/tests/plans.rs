@@ -377,7 +377,7 @@ fn a_mistake_is_told_once() {
 
 #[test]
 fn a_result_is_no_plan() {
-    let result = json!({"format": "tidegate-load-result/1", "valid": true, "plan": {}, "record": {}});
+    let result = json!({"format": "tidegate-load-result/2", "valid": true, "plan": {}, "record": {}});
     assert_eq!(faults(&result), "this is a result of `load run`, not a plan");
 }
 

@@ -1,7 +1,9 @@
-//! What a run must keep to: `p99<50ms`, `errors<1%`.
+//! What a run must keep to: `p99<50ms`, `p99{2xx}<50ms`, `errors<1%`.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::status_class::StatusClass;
 
 /// A bound on one figure of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,16 +22,23 @@ pub struct Threshold {
 /// A figure of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
-    /// Latency from the intended time, at this percentile.
-    Latency(f64),
-    /// Its mean.
-    MeanLatency,
-    /// Its highest.
-    MaxLatency,
+    /// Latency from the intended time: of responses of this class, or of all that were answered or timed out.
+    Latency(Statistic, Option<StatusClass>),
     /// The share of requests that ended so.
     Share(Outcome),
     /// Requests sent, a second.
     Rate,
+}
+
+/// What of many latencies is bounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// So many of a hundred are not above it.
+    Percentile(f64),
+    /// The mean.
+    Mean,
+    /// The highest.
+    Max,
 }
 
 /// How a request that was due ended.
@@ -54,8 +63,9 @@ impl fmt::Display for InvalidThreshold {
         write!(
             f,
             "{:?} is no threshold; write a figure, `<` or `>`, and a bound: p99<50ms (also p50 to p99.99, avg, max; s, ms or us), \
-             errors<1% (also success, rate_limited, missed; with its %), rps>100",
-            self.0
+             p99{{2xx}}<50ms (of responses of one class: {}), errors<1% (also success, rate_limited, missed; with its %), rps>100",
+            self.0,
+            StatusClass::ALL.map(StatusClass::name).join(", ")
         )
     }
 }
@@ -93,24 +103,39 @@ fn parse(text: &str) -> Option<Threshold> {
     let (bound, is_inclusive) = rest.strip_prefix('=').map_or((rest, false), |rest| (rest, true));
     let bound = bound.trim();
     let figure = match name {
-        "avg" | "mean" => Figure::MeanLatency,
-        "max" => Figure::MaxLatency,
         "rps" | "rate" => Figure::Rate,
         "success" => Figure::Share(Outcome::Success),
         "rate_limited" => Figure::Share(Outcome::RateLimited),
         "errors" => Figure::Share(Outcome::Error),
         "missed" => Figure::Share(Outcome::Missed),
-        _ => {
-            let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
-            Figure::Latency((0.0..=100.0).contains(&percent).then_some(percent)?)
-        }
+        _ => latency(name)?,
     };
     let bound = match figure {
-        Figure::Latency(_) | Figure::MeanLatency | Figure::MaxLatency => seconds(bound)?,
+        Figure::Latency(..) => seconds(bound)?,
         Figure::Share(_) => share(bound)?,
         Figure::Rate => number(bound)?,
     };
     Some(Threshold { text: text.to_owned(), figure, is_upper: text.as_bytes()[at] == b'<', is_inclusive, bound })
+}
+
+/// `p99`, `avg{2xx}`
+fn latency(name: &str) -> Option<Figure> {
+    let (name, class) = match name.split_once('{') {
+        None => (name, None),
+        Some((name, rest)) => {
+            let class = rest.strip_suffix('}')?.trim();
+            (name.trim_end(), StatusClass::ALL.into_iter().find(|known| known.name() == class).map(Some)?)
+        }
+    };
+    let statistic = match name {
+        "avg" | "mean" => Statistic::Mean,
+        "max" => Statistic::Max,
+        _ => {
+            let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
+            Statistic::Percentile((0.0..=100.0).contains(&percent).then_some(percent)?)
+        }
+    };
+    Some(Figure::Latency(statistic, class))
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -144,11 +169,20 @@ mod tests {
     #[test]
     fn thresholds_are_read() {
         for (text, figure, is_upper, bound) in [
-            ("p99<50ms", Figure::Latency(99.0), true, 0.05),
-            ("p99.9 <= 1.5s", Figure::Latency(99.9), true, 1.5),
-            ("p50<800us", Figure::Latency(50.0), true, 0.0008),
-            ("avg < 2ms", Figure::MeanLatency, true, 0.002),
-            ("max<3s", Figure::MaxLatency, true, 3.0),
+            ("p99<50ms", Figure::Latency(Statistic::Percentile(99.0), None), true, 0.05),
+            ("p99.9 <= 1.5s", Figure::Latency(Statistic::Percentile(99.9), None), true, 1.5),
+            ("p50<800us", Figure::Latency(Statistic::Percentile(50.0), None), true, 0.0008),
+            ("avg < 2ms", Figure::Latency(Statistic::Mean, None), true, 0.002),
+            ("max<3s", Figure::Latency(Statistic::Max, None), true, 3.0),
+            ("p99{2xx}<50ms", Figure::Latency(Statistic::Percentile(99.0), Some(StatusClass::Success)), true, 0.05),
+            (
+                "p50 { 5xx } < 2s",
+                Figure::Latency(Statistic::Percentile(50.0), Some(StatusClass::ServerError)),
+                true,
+                2.0,
+            ),
+            ("max{rejected}<3s", Figure::Latency(Statistic::Max, Some(StatusClass::Rejected)), true, 3.0),
+            ("mean{4xx}>1s", Figure::Latency(Statistic::Mean, Some(StatusClass::ClientError)), false, 1.0),
             ("errors<1%", Figure::Share(Outcome::Error), true, 0.01),
             ("rate_limited<5 %", Figure::Share(Outcome::RateLimited), true, 0.05),
             ("errors<=0", Figure::Share(Outcome::Error), true, 0.0),
@@ -187,6 +221,15 @@ mod tests {
             "rps>many",
             "rps>NaN",
             "latency<1s",
+            "p99{}<1s",
+            "p99{200}<1s",
+            "p99{2xx<1s",
+            "p99}2xx{<1s",
+            "p99{2xx}{5xx}<1s",
+            "{2xx}<1s",
+            "errors{2xx}<1%",
+            "rps{2xx}>1",
+            "p99<1s{2xx}",
             "p99=1s",
             "p99<==1s",
         ] {

@@ -11,10 +11,11 @@ use tidegate_serve::Utc;
 use super::judged::Judged;
 use super::numbers::seconds;
 use super::percentiles::{Percentiles, Reading};
-use super::verdict::PERCENTS;
+use super::verdict::{PERCENTS, is_mostly_rejected};
 use super::{Ended, Report};
 use crate::plan::Class;
 use crate::record::{Counts, Fine, Tally};
+use crate::status_class::StatusClass;
 use series::Moment;
 
 /// Everything but what is needed to go on counting.
@@ -36,7 +37,9 @@ pub(super) struct Figures<'a> {
     requests: Requests,
     offered_per_second: f64,
     achieved_per_second: f64,
+    mostly_rejected: bool,
     latency_seconds: Times,
+    latency_by_status_seconds: ByStatus,
     service_seconds: Times,
     lag_seconds: Lag,
     retries: Retries,
@@ -51,7 +54,12 @@ pub(super) struct Figures<'a> {
 }
 
 /// What a file says that it is.
-pub(super) const FORMAT: &str = "tidegate-load-result/1";
+pub(super) const FORMAT: &str = "tidegate-load-result/2";
+/// What files of earlier versions say, which are read too: they do not tell latencies of different statuses apart.
+pub(super) const EARLIER_FORMAT: &str = "tidegate-load-result/1";
+
+/// Latencies by class of the status, of classes that occurred; nothing if it is not known which are whose.
+type ByStatus = Option<BTreeMap<&'static str, Times>>;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -137,6 +145,7 @@ impl Lag {
 struct Outcomes {
     requests: Requests,
     latency_seconds: Times,
+    latency_by_status_seconds: ByStatus,
     service_seconds: Times,
 }
 
@@ -207,7 +216,9 @@ impl Report {
             requests: outcomes.requests,
             offered_per_second: self.rate(tally.counts.due()),
             achieved_per_second: self.rate(tally.counts.sent()),
+            mostly_rejected: is_mostly_rejected(&tally.counts),
             latency_seconds: outcomes.latency_seconds,
+            latency_by_status_seconds: outcomes.latency_by_status_seconds,
             service_seconds: outcomes.service_seconds,
             lag_seconds: Lag::new(&self.record.lag),
             retries: self.retries(&self.record.all_retries()),
@@ -224,9 +235,17 @@ impl Report {
 
     fn outcomes(&self, tally: &Tally) -> Outcomes {
         let (counts, timeout) = (&tally.counts, self.setting.timeout);
+        let latency = tally.latency.all();
+        let by_status = StatusClass::ALL.into_iter().map(|class| Some((class, tally.latency.of(class)?)));
+        let by_status = by_status.collect::<Option<Vec<_>>>().map(|classes| {
+            let times = |known: &Fine| Times::new(&Percentiles::of_class(known, counts), known.len());
+            let occurred = classes.into_iter().filter(|(_, known)| !known.is_empty());
+            occurred.map(|(class, known)| (class.name(), times(known))).collect()
+        });
         Outcomes {
             requests: Requests::new(counts),
-            latency_seconds: Times::new(&Percentiles::latency(&tally.latency, counts, timeout), tally.latency.len()),
+            latency_seconds: Times::new(&Percentiles::latency(&latency, counts, timeout), latency.len()),
+            latency_by_status_seconds: by_status,
             service_seconds: Times::new(&Percentiles::service(&tally.service, counts, timeout), tally.service.len()),
         }
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Report;
-use super::figures::FORMAT;
+use super::figures::{EARLIER_FORMAT, FORMAT};
 use super::instance::LONGEST_ID;
 use super::setting::{LONGEST_TARGET, Setting};
 use crate::plan::{Class, MOST_GROUPS, Threshold, is_name};
@@ -120,8 +120,9 @@ impl Report {
             return Err(invalid(format!("it is longer than {} MiB", Self::MOST_BYTES >> 20)));
         }
         let document: Document = serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
-        if document.format != FORMAT {
-            return Err(invalid(format!("its format is {:?}; {FORMAT:?} can be read", document.format)));
+        if ![FORMAT, EARLIER_FORMAT].contains(&document.format.as_str()) {
+            let found = &document.format;
+            return Err(invalid(format!("its format is {found:?}; {FORMAT:?} and {EARLIER_FORMAT:?} can be read")));
         }
         if !document.plan.0.is_object() {
             return Err(invalid("`plan` is no object"));

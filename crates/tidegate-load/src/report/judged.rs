@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::Report;
 use super::numbers::float;
 use super::percentiles::{Percentiles, Reading};
-use crate::plan::{Figure, Outcome, Threshold};
+use crate::plan::{Figure, Outcome, Statistic, Threshold};
+use crate::status_class::StatusClass;
 
 /// What a value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,16 +42,23 @@ impl Report {
     pub fn thresholds(&self) -> Vec<Judged> {
         let tally = self.record.all();
         let counts = &tally.counts;
-        let latency = Percentiles::latency(&tally.latency, counts, self.setting.timeout);
+        let all = tally.latency.all();
+        // Nothing where it is not known which latencies are of the class.
+        let latency = |of: Option<StatusClass>| match of {
+            None => Some(Percentiles::latency(&all, counts, self.setting.timeout)),
+            Some(class) => tally.latency.of(class).map(|known| Percentiles::of_class(known, counts)),
+        };
         // What was unfinished at a stop has no outcome.
         let ended = counts.due() - counts.unfinished;
         let share = |count: u64| (ended > 0).then(|| exactly(float(count) / float(ended)));
         let is_whole = self.missing_parts().is_none();
         let judge = |threshold: &Threshold| {
             let value = match threshold.figure {
-                Figure::Latency(percent) => latency.at(percent),
-                Figure::MeanLatency => latency.mean(),
-                Figure::MaxLatency => latency.max(),
+                Figure::Latency(statistic, of) => latency(of).and_then(|latency| match statistic {
+                    Statistic::Percentile(percent) => latency.at(percent),
+                    Statistic::Mean => latency.mean(),
+                    Statistic::Max => latency.max(),
+                }),
                 Figure::Share(Outcome::Success) => share(counts.success()),
                 Figure::Share(Outcome::RateLimited) => share(counts.rate_limited()),
                 Figure::Share(Outcome::Error) => share(counts.errors()),
@@ -64,7 +72,7 @@ impl Report {
                 is_at_least: value.is_some_and(|at| at.is_at_least),
                 holds: (is_whole || threshold.figure != Figure::Rate).then_some(holds),
                 unit: match threshold.figure {
-                    Figure::Latency(_) | Figure::MeanLatency | Figure::MaxLatency => Unit::Seconds,
+                    Figure::Latency(..) => Unit::Seconds,
                     Figure::Share(_) => Unit::Share,
                     Figure::Rate => Unit::PerSecond,
                 },

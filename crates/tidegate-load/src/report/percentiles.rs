@@ -33,6 +33,12 @@ impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
         Self { unknown: counts.missed() + counts.unfinished, ..Self::service(known, counts, timeout) }
     }
 
+    /// From when requests were due, of responses of one class: what was never sent, or not answered before a stop, might have been one of
+    /// them, and is slower than all others here too. Whoever timed out got no response of any class.
+    pub(super) fn of_class(known: &'a Spread<C, DIGITS>, counts: &Counts) -> Self {
+        Self { known, unknown: counts.missed() + counts.unfinished, timeout: None, longest: u64::MAX }
+    }
+
     /// From when requests were sent.
     pub(super) fn service(known: &'a Spread<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
         let timeout = (counts.timed_out() > 0).then_some(timeout.as_micros() as u64);

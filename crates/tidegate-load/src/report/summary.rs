@@ -13,6 +13,7 @@ use super::verdict::PERCENTS;
 use super::{Judged, Report, Unit};
 use crate::plan::Class;
 use crate::record::{Counts, StepTally, Tally};
+use crate::status_class::StatusClass;
 use page::{Ink, Page, cells, cut, padded};
 
 /// The most groups, statuses, runs and such that are told one by one.
@@ -102,15 +103,19 @@ impl Report {
         let (counts, timeout) = (&tally.counts, self.setting.timeout);
         let names = ["mean"].into_iter().chain(PERCENTS.map(|(name, _)| name)).chain(["max"]);
         page.line(Ink::Bold, &format!("{:<18}{}", "Latency", cells(names)));
-        let rows = [
-            ("from when due", Percentiles::latency(&tally.latency, counts, timeout)),
-            ("from when sent", Percentiles::service(&tally.service, counts, timeout)),
-        ];
-        for (name, times) in rows {
+        let mut row = |name: &str, times: &Percentiles<'_, u64, 3>| {
             let percentiles = PERCENTS.map(|(_, percent)| times.at(percent));
             let all = [times.mean()].into_iter().chain(percentiles).chain([times.max()]);
             page.plain(&format!("  {name:<16}{}", cells(all.map(told))));
+        };
+        let latency = tally.latency.all();
+        row("from when due", &Percentiles::latency(&latency, counts, timeout));
+        let classes = StatusClass::ALL.into_iter().filter_map(|class| Some((class, tally.latency.of(class)?)));
+        // Where all are of one class, its row would be the same once more.
+        for (class, known) in classes.filter(|(_, known)| !known.is_empty() && known.len() < latency.len()) {
+            row(&format!("  of {}", class.name()), &Percentiles::of_class(known, counts));
         }
+        row("from when sent", &Percentiles::service(&tally.service, counts, timeout));
         let lag = &self.record.lag;
         let lags = PERCENTS.map(|(_, percent)| lag.percentile(percent));
         let lags = lags.into_iter().chain([lag.max()]).map(|micros| time(seconds(micros)));
@@ -142,7 +147,8 @@ impl Report {
 
     fn group_cells(&self, tally: &Tally) -> String {
         let counts = &tally.counts;
-        let latency = Percentiles::latency(&tally.latency, counts, self.setting.timeout);
+        let latency = tally.latency.all();
+        let latency = Percentiles::latency(&latency, counts, self.setting.timeout);
         let due = counts.due();
         cells([
             grouped(due),

@@ -10,6 +10,7 @@ use super::numbers::{seconds, share, time};
 use super::percentiles::{Percentiles, Reading};
 use super::{Ended, Report};
 use crate::plan::{Plan, Times};
+use crate::record::Counts;
 
 /// The percentiles that reports tell.
 pub(super) const PERCENTS: [(&str, f64); 5] =
@@ -88,7 +89,22 @@ impl Report {
             let (timeouts, timeout) = (of_all(counts.timed_out()), time(setting.timeout.as_secs_f64()));
             told.push(format!("{timeouts} without an answer within {timeout}; counted with the time waited"));
         }
-        let latency = Percentiles::latency(&tally.latency, counts, setting.timeout);
+        if is_mostly_rejected(counts) {
+            let (rejected, answered) = (grouped(counts.rate_limited()), grouped(counts.answered()));
+            let part = share(counts.rate_limited(), counts.answered());
+            told.push(format!(
+                "most responses are rejections: {rejected} of {answered} ({part}) are 429, so latencies of all responses are mostly theirs; \
+                 a threshold such as p99{{2xx}}<250ms counts one class of responses"
+            ));
+        }
+        if !tally.latency.are_split() {
+            let unknown = requests(tally.latency.unknown().len());
+            told.push(format!(
+                "latencies by status are not known: {unknown} from a result of an earlier version, which did not keep them apart"
+            ));
+        }
+        let all = tally.latency.all();
+        let latency = Percentiles::latency(&all, counts, setting.timeout);
         let bound =
             |(name, percent): (&'static str, f64)| latency.at(percent).filter(|at| at.is_at_least).map(|at| (name, at));
         let bounds: Vec<(&str, Reading)> = PERCENTS.into_iter().filter_map(bound).collect();
@@ -135,6 +151,11 @@ impl Report {
             format!("{missing} of the plan's {of} parts {are} not here: the load was more than these figures tell")
         })
     }
+}
+
+/// Whether more than half of all responses are 429: figures of all responses then say little about the service.
+pub(super) fn is_mostly_rejected(counts: &Counts) -> bool {
+    counts.rate_limited() > counts.answered() / 2
 }
 
 /// Tells of a trace that was over before the test was: the rates are over the whole time.

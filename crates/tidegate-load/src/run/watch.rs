@@ -146,10 +146,11 @@ fn tell_end(report: &Report, elapsed: Duration, log: &Log) {
     let all = report.record().all();
     let seconds = elapsed.as_secs_f64();
     let counts = &all.counts;
-    let latency = if all.latency.is_empty() {
+    let latency = all.latency.all();
+    let latency = if latency.is_empty() {
         "no answer".to_owned()
     } else {
-        let (mean, p95) = (all.latency.mean() / 1e3, all.latency.percentile(95.0) as f64 / 1e3);
+        let (mean, p95) = (latency.mean() / 1e3, latency.percentile(95.0) as f64 / 1e3);
         format!("avg latency {mean:.1}ms, p95 {p95:.1}ms")
     };
     let totals = format!(

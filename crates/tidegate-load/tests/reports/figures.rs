@@ -22,7 +22,7 @@ fn a_file_tells_everything_by_name() {
     run.record.give_up(2);
     let file = written(&run.report());
     for (pointer, expected) in [
-        ("/format", json!("tidegate-load-result/1")),
+        ("/format", json!("tidegate-load-result/2")),
         ("/version", json!(env!("CARGO_PKG_VERSION"))),
         ("/valid", json!(true)),
         ("/testId", json!("a1")),

@@ -35,7 +35,7 @@ fn what_is_no_result_is_refused_with_a_reason() {
     let good = written(&report_of(None, 0..1_000));
     assert!(Report::read(good.to_string().as_bytes()).is_ok(), "however it is laid out");
     for (pointer, value, expected) in [
-        ("/format", json!("tidegate-load-result/2"), "its format is \"tidegate-load-result/2\""),
+        ("/format", json!("tidegate-load-result/3"), "its format is \"tidegate-load-result/3\""),
         ("/plan", json!([]), "`plan` is no object"),
         ("/plan", json!(vec![0; 40_000]), "`plan` has too many values"),
         ("/record", json!(null), "invalid type: null"),
@@ -61,11 +61,21 @@ fn what_is_no_result_is_refused_with_a_reason() {
         ("/record/groups/0/requests/counts/statuses/0/0", json!(70_000), "expected u16"),
         ("/record/groups/0/requests/counts/failures/0/0", json!("bad luck"), "unknown cause"),
         ("/record/groups/0/requests/counts/noRoom", json!(999), "its steps and of its groups differ"),
-        ("/record/groups/0/requests/latency/0/0", json!(0), "not in their order"),
-        ("/record/groups/0/requests/latency/0/0", json!(5_000_000_000_u64), "more than an hour"),
-        ("/record/groups/0/requests/latency/0/1", json!(0), "never occurred"),
-        ("/record/groups/0/requests/latency/0/1", json!(u64::MAX), "more or fewer times"),
-        ("/record/groups/0/requests/latency", json!([[5, 1], [4, 1]]), "not in their order"),
+        ("/record/groups/0/requests/latencies/0/times/0/0", json!(0), "not in their order"),
+        ("/record/groups/0/requests/latencies/0/times/0/0", json!(5_000_000_000_u64), "more than an hour"),
+        ("/record/groups/0/requests/latencies/0/times/0/1", json!(0), "never occurred"),
+        ("/record/groups/0/requests/latencies/0/times/0/1", json!(u64::MAX), "more or fewer times"),
+        ("/record/groups/0/requests/latencies/0/times", json!([[5, 1], [4, 1]]), "not in their order"),
+        ("/record/groups/0/requests/latencies/0/of", json!("5xx"), "more or fewer times"),
+        ("/record/groups/0/requests/latencies/0/of", json!("9xx"), "unknown status class"),
+        ("/record/groups/0/requests/latencies", json!([]), "more or fewer times"),
+        (
+            "/record/groups/0/requests/latencies",
+            json!(vec![json!({"of": "2xx", "times": []}); 8]),
+            "more than 7 entries",
+        ),
+        ("/record/groups/0/requests/latency", json!([[5, 1]]), "more or fewer times"),
+        ("/record/groups/0/requests/latency", json!([[5, u64::MAX]]), "more or fewer times"),
         ("/record/groups/0/requests/service", json!([]), "more or fewer times"),
         (
             "/record/groups/0/retries/counts/givenUp",

@@ -7,6 +7,7 @@ mod merging;
 mod notes;
 mod percentiles;
 mod run;
+mod status_classes;
 mod summaries;
 mod thresholds;
 mod verdicts;

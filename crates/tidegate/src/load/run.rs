@@ -36,7 +36,7 @@ use crate::service::{self, Format};
 #[command(after_help = "Example: tidegate load run plan.json --json result.json\n\n\
     plan.json: {\"limiterUrl\": \"http://127.0.0.1:8082/api/test\", \"duration\": 30,\n            \
     \"profile\": {\"type\": \"constant\", \"params\": {\"rps\": 200}},\n            \
-    \"thresholds\": [\"p99<50ms\", \"errors<1%\"]}")]
+    \"thresholds\": [\"p99{2xx}<50ms\", \"errors<1%\"]}")]
 pub(crate) struct Arguments {
     /// The plan, a JSON file [default: what CONFIG_FILE names]
     #[arg(value_name = "PLAN")]
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// Begin at this time, in seconds since 1970, so that several instances begin together
     #[arg(long, value_name = "TIME", value_parser = number, allow_negative_numbers = true)]
     start_at: Option<f64>,
-    /// Something that must hold, besides the plan's own: p99<50ms, errors<1%, rate_limited<5%
+    /// Something that must hold, besides the plan's own: p99<50ms, p99{2xx}<50ms, errors<1%, rate_limited<5%
     #[arg(long, value_name = "EXPRESSION")]
     threshold: Vec<String>,
     /// Trust the authorities in this PEM file instead of the system's

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::MOST_PAIRS;
 use super::bounded::at_most;
-use crate::record::{Cause, Coarse, Counts, Fine, MOST_REQUESTS, StepTally, Tally};
+use crate::record::{Cause, Coarse, Counts, Fine, Latencies, MOST_REQUESTS, StepTally, Tally};
+use crate::status_class::StatusClass;
 
 /// Leaves out what is usual.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -34,10 +35,25 @@ struct CountsText {
 #[serde(deny_unknown_fields)]
 pub(super) struct TallyText {
     counts: CountsText,
-    #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
+    /// Those whose status is not known: all, in files of the first format.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
     latency: Vec<(u64, u64)>,
+    /// By class of the status; in files of the first format there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<_, _, MOST_PARTS>")]
+    latencies: Vec<PartText>,
     #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
     service: Vec<(u64, u64)>,
+}
+
+/// Each class of statuses, and timeouts.
+const MOST_PARTS: usize = StatusClass::ALL.len() + 1;
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct PartText {
+    of: String,
+    #[serde(deserialize_with = "at_most::<_, _, MOST_PAIRS>")]
+    times: Vec<(u64, u64)>,
 }
 
 /// A step's tally as it is written.
@@ -64,8 +80,10 @@ impl StepTallyText {
 impl TallyText {
     pub(super) fn tally(&self) -> Result<Tally, &'static str> {
         let counts = self.counts.counts()?;
-        let (latency, service) = (Fine::from_pairs(&self.latency)?, Fine::from_pairs(&self.service)?);
-        fits(&counts, latency.len())?;
+        let (unknown, service) = (Fine::from_pairs(&self.latency)?, Fine::from_pairs(&self.service)?);
+        let part = |part: &PartText| Ok((part.of.clone(), Fine::from_pairs(&part.times)?));
+        let parts = self.latencies.iter().map(part).collect::<Result<Vec<_>, &'static str>>()?;
+        let latency = Latencies::from_parts(parts, &unknown, &counts)?;
         fits(&counts, service.len())?;
         Ok(Tally { counts, latency, service })
     }
@@ -117,8 +135,13 @@ impl From<&Counts> for CountsText {
 
 impl From<&Tally> for TallyText {
     fn from(tally: &Tally) -> Self {
-        let (latency, service) = (tally.latency.pairs().collect(), tally.service.pairs().collect());
-        Self { counts: (&tally.counts).into(), latency, service }
+        let part = |(of, part): (&str, &Fine)| PartText { of: of.to_owned(), times: part.pairs().collect() };
+        Self {
+            counts: (&tally.counts).into(),
+            latency: tally.latency.unknown().pairs().collect(),
+            latencies: tally.latency.parts().map(part).collect(),
+            service: tally.service.pairs().collect(),
+        }
     }
 }
 

@@ -29,6 +29,34 @@ fn thresholds_decide_the_exit_code() {
     assert_eq!((added.code, added.result["thresholds"].as_array().map(Vec::len)), (99, Some(3)));
 }
 
+/// A gateway that rejected nearly everything passed `p50<300ms`, though what it let through took longer: rejections are quick, and were counted
+/// like responses of the service.
+#[test]
+fn a_threshold_may_be_of_responses_of_one_class() {
+    let served = std::sync::atomic::AtomicUsize::new(0);
+    let target = Upstream::behaving(move |_, stream| {
+        // One of ten is served, slowly.
+        let is_served = served.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(10);
+        if is_served {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        let status = if is_served { "200 OK" } else { "429 Too Many Requests" };
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+        std::io::Write::write_all(stream, answer.as_bytes()).is_ok()
+    });
+    let plan = constant(url(&target), 50, 1.0);
+    let ran = run(&with(plan, "thresholds", json!(["p50<20s", "p50{2xx}<300ms", "p50{rejected}<20s", "max{5xx}<20s"])));
+    assert_eq!(ran.code, 99, "{}{}", ran.stdout, ran.stderr);
+    let holds: Vec<_> = (0..4).map(|place| ran.result["thresholds"][place]["holds"].as_bool()).collect();
+    assert_eq!(holds, [Some(true), Some(false), Some(true), Some(false)], "{}", ran.stdout);
+    assert_eq!(ran.result["mostlyRejected"], true);
+    let classes = &ran.result["latencyByStatusSeconds"];
+    assert_eq!((&classes["2xx"]["count"], &classes["rejected"]["count"]), (&json!(5), &json!(45)), "{classes}");
+    for told in ["note  most responses are rejections: 45 of 50", "    of 2xx", "    of rejected"] {
+        assert!(ran.stdout.contains(told), "{told}\n{}", ran.stdout);
+    }
+}
+
 #[test]
 fn a_bad_plan_is_exit_2_with_all_that_is_wrong() {
     let ran = run(

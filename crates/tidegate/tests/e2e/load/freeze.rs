@@ -19,9 +19,10 @@ fn is_stopped(pid: u32) -> bool {
 
 /// How many of the recorded latencies are at least `seconds`, by the raw record: pairs of microseconds and a count.
 fn at_least(result: &Value, seconds: f64) -> u64 {
-    let pairs = result["record"]["groups"][0]["requests"]["latency"].as_array().expect("pairs");
+    let parts = result["record"]["groups"][0]["requests"]["latencies"].as_array().expect("parts");
+    let pairs = parts.iter().flat_map(|part| part["times"].as_array().expect("pairs"));
     let pair = |pair: &Value| (pair[0].as_u64().expect("microseconds"), pair[1].as_u64().expect("a count"));
-    pairs.iter().map(pair).filter(|(micros, _)| *micros >= (seconds * 1e6) as u64).map(|(_, count)| count).sum()
+    pairs.map(pair).filter(|(micros, _)| *micros >= (seconds * 1e6) as u64).map(|(_, count)| count).sum()
 }
 
 /// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`; one more or less, since

@@ -43,6 +43,20 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON")
 }
 
+/// What an earlier version wrote is merged as ever. What it did not keep, latencies by status, is said to be unknown.
+#[test]
+fn a_result_of_an_earlier_version_can_be_merged() {
+    let directory = Directory::new();
+    let out = directory.0.join("all.json");
+    let earlier = include_str!("../../../../tidegate-load/tests/reports/of-version-1.json");
+    let outcome = merge(&directory, &[earlier.to_owned()], &["--json", out.to_str().expect("text")]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+    assert!(outcome.out.contains("note  latencies by status are not known: 20 requests"), "{}", outcome.out);
+    let (before, after): (Value, Value) = (serde_json::from_str(earlier).expect("JSON"), read(&out));
+    assert_eq!(after["latencySeconds"], before["latencySeconds"]);
+    assert!(after["latencyByStatusSeconds"].is_null() && after["mostlyRejected"] == true, "{after}");
+}
+
 #[test]
 fn results_are_told_together_and_written_if_asked() {
     let directory = Directory::new();
