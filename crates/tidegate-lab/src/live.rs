@@ -23,9 +23,9 @@ use tidegate_serve::Log;
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{GatewayCost, Outcome, Variant, burst_of, whole};
-use crate::scenario::{OnFailure, Scenario};
-use watch::Watch;
+use crate::run::{Exempt, GatewayCost, Instead, Outcome, Variant, burst_of, whole};
+use crate::scenario::Scenario;
+use watch::{Found, Watch};
 
 pub use load_service::LoadService;
 pub use moment::Moment;
@@ -99,7 +99,7 @@ pub fn run(
     watch.end(&platform);
     drop(platform);
     let ended = std::mem::take(&mut *ended.lock().unwrap_or_else(PoisonError::into_inner));
-    let outcome = outcome(scenario, variant, ended, watch, cpu_seconds);
+    let outcome = outcome(scenario, variant, ended, watch.finish(), cpu_seconds);
     Ok(Live {
         outcome,
         fault: is_invalid(&report).or_else(|| is_stopped.load(Relaxed).then(|| "stopped before its end".to_owned())),
@@ -128,12 +128,11 @@ fn outcome(
     scenario: &Scenario,
     variant: Variant,
     mut ended: Vec<(Sample, u64)>,
-    watch: Watch,
+    mut found: Found,
     cpu_seconds: Option<f64>,
 ) -> Outcome {
     let mut observation = Observation::new(scenario.duration(), &scenario.plan.clients);
     let mut refusals = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are allowed");
-    let mut found = watch.finish();
     // As the gateway has decided, which is about when they were sent.
     ended.sort_by_key(|(sample, _)| sample.sent);
     let mut oracle = Oracle::new(scenario.limit.window).with_tolerance(TOLERANCE);
@@ -143,9 +142,13 @@ fn outcome(
         Some(algorithm) => burst_of(algorithm, scenario.limit.burst),
         None => 0.0,
     };
+    let instead = Instead::of(scenario.on_failure).filter(|_| variant.algorithm.is_some());
+    let open = found.open.iter().filter_map(|span| Some(Exempt::new(span.start, span.end, instead?)));
+    let mut exempt: Vec<Exempt> = open.collect();
     for (sample, client) in &mut ended {
-        let is_limited = !found.open.iter().any(|span| span.contains(&sample.sent));
-        if scenario.on_failure == OnFailure::Closed && !is_limited && sample.end == End::Answered(503) {
+        let place = found.open.iter().position(|span| span.contains(&sample.sent));
+        let exempt = place.and_then(|place| exempt.get_mut(place));
+        if instead == Some(Instead::RefusesAll) && exempt.is_some() && sample.end == End::Answered(503) {
             // The gateway's own word, for want of Redis.
             sample.end = End::Answered(429);
         }
@@ -160,7 +163,9 @@ fn outcome(
         {
             outage.note(is_refused);
         }
-        if variant.algorithm.is_some() && is_limited {
+        if let Some(exempt) = exempt {
+            exempt.note(is_refused);
+        } else if variant.algorithm.is_some() {
             let (rate, changed) = found.allowed(sample.sent, scenario);
             let key = if scenario.limit.is_per_client { (sample.group as u64) << 40 | *client } else { 0 };
             let (came, quota) = (nanos(sample.sent), whole(rate * scenario.limit.window));
@@ -179,6 +184,7 @@ fn outcome(
         levels: found.levels.finished(seconds, step),
         events: found.events,
         outage: found.outage,
+        exempt,
         predictions: found.predictions,
         gateway: cpu_seconds.map(|cpu_seconds| GatewayCost { cpu_seconds, refusal_p99 }),
     }
@@ -186,4 +192,49 @@ fn outcome(
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three times the limit all the time, every request admitted; the gateway knows from second 2 to 3 that Redis is away.
+    fn outcome_with(on_failure: &str) -> Outcome {
+        let text = format!(
+            "duration: 5\nstore: redis\non_failure: {on_failure}\nlimit: {{rate: 100, window: 1}}\ntarget: {{service_time: 1ms}}\n\
+             load: {{profile: {{type: constant, params: {{rps: 300}}}}}}\nfaults: [{{at: 2, for: 1, what: redis_killed}}]\n"
+        );
+        let scenario = Scenario::read("away", &text).unwrap_or_else(|error| panic!("{error}"));
+        let variant = Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: false };
+        let mut found = Watch::new(&scenario, variant, Duration::ZERO).finish();
+        found.open = vec![Duration::from_secs(2)..Duration::from_secs(3)];
+        let sample = |number: u32| {
+            let at = Duration::from_secs(1) * number / 300;
+            let finished = at + Duration::from_millis(1);
+            (Sample { group: 0, intended: at, sent: at, finished, end: End::Answered(200) }, 0)
+        };
+        outcome(&scenario, variant, (0..1_500).map(sample).collect(), found, None)
+    }
+
+    #[test]
+    fn only_the_time_in_which_nothing_is_limited_is_exempt() {
+        let open = outcome_with("open");
+        let judged = open.judged.expect("a limit");
+        assert_eq!(
+            open.exempt,
+            [Exempt { from: 2.0, until: 3.0, instead: Instead::AdmitsAll, admitted: 300, refused: 0 }]
+        );
+        assert_eq!(judged.admitted, 1_200);
+        // Of the six hundred before it and of those after it only the first hundred were not too many, and a few for times that are measured.
+        assert!((990..=1_000).contains(&judged.over), "{judged:?}");
+    }
+
+    /// Limits that are kept in memory while Redis is away are limits.
+    #[test]
+    fn what_is_limited_in_memory_meanwhile_is_scored() {
+        let local = outcome_with("local");
+        let judged = local.judged.expect("a limit");
+        assert_eq!((local.exempt.len(), judged.admitted), (0, 1_500));
+        assert!((1_390..=1_400).contains(&judged.over), "{judged:?}");
+    }
 }

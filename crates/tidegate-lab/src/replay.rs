@@ -7,6 +7,7 @@ mod comparison;
 mod csv;
 mod fields;
 mod json;
+mod limits_yaml;
 mod line;
 mod log;
 mod moments;
@@ -34,7 +35,7 @@ pub use line::{BadLine, Line};
 pub use log::{Bad, Format, Log, ReadSoFar};
 pub use order::Request;
 pub use rows::Rows;
-pub use suggestion::{Suggested, Suggestion, suggest};
+pub use suggestion::{Suggested, Suggestion, printable, suggest};
 
 use comparison::Comparison;
 use order::Order;

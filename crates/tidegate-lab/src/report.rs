@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidegate_load::Class;
 
 use crate::observation::{Observation, Row, count};
-use crate::run::{Outcome, Variant};
+use crate::run::{Exempt, Instead, Outcome, Variant};
 use crate::scenario::{Expectation, Scenario};
 use crate::scores::{FORMULAS, Scores, peaks};
 
@@ -77,6 +77,8 @@ pub struct Run {
     pub expectations: Vec<Checked>,
     /// What is wrong with the run itself, so that its figures prove nothing.
     pub fault: Option<String>,
+    /// What must be known to read its figures, a sentence each.
+    pub notes: Vec<String>,
     value: Value,
 }
 
@@ -108,13 +110,14 @@ impl Run {
         };
         let expectations: Vec<Checked> = scenario.expectations.iter().filter(applies).map(checked).collect();
         let value = value_of(scenario, variant, outcome, &scores);
-        Self { variant, scores: Some(scores), expectations, fault, value }
+        let notes = outcome.exempt.iter().map(Exempt::sentence).collect();
+        Self { variant, scores: Some(scores), expectations, fault, notes, value }
     }
 
     /// One that was not made.
     pub fn skipped(scenario: &Scenario, variant: Variant, why: String) -> Self {
         let value = json!({ "numbers": numbers(scenario, variant) });
-        Self { variant, scores: None, expectations: Vec::new(), fault: Some(why), value }
+        Self { variant, scores: None, expectations: Vec::new(), fault: Some(why), notes: Vec::new(), value }
     }
 
     /// `passed`, `failed`, `invalid` or `skipped`.
@@ -134,6 +137,7 @@ impl Run {
         run["adaptation"] = self.variant.adaptation.into();
         run["status"] = self.status().into();
         run["reason"] = self.fault.clone().into();
+        run["notes"] = self.notes.clone().into();
         let checked = |checked: &Checked| {
             let comparison = checked.expectation.comparison;
             let value = checked.value.map(|value| comparison.figure.shown(value));
@@ -273,9 +277,31 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
             "cpuSeconds": rounded(gateway.cpu_seconds), "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)), "refusalP99": gateway.refusal_p99,
         })),
         "series": series(&outcome.observation, outcome),
+        "exempt": outcome.exempt.iter().map(exempt).collect::<Vec<_>>(),
         "peaks": peaks(scenario, outcome).iter().map(peak).collect::<Vec<_>>(),
         "events": outcome.events.iter().map(event).collect::<Vec<_>>(),
     })
+}
+
+fn exempt(exempt: &Exempt) -> Value {
+    json!({
+        "from": rounded(exempt.from), "until": rounded(exempt.until), "reason": exempt.instead.reason(),
+        "label": match exempt.instead {
+            Instead::AdmitsAll => "no limit, not scored",
+            Instead::RefusesAll => "all refused, not scored",
+        },
+        "admitted": exempt.admitted, "refused": exempt.refused,
+    })
+}
+
+/// The limit by step; none where all of a step was without one.
+fn limits(observation: &Observation, outcome: &Outcome) -> Vec<Option<f64>> {
+    let limits = outcome.levels.limit.iter().enumerate();
+    let limits = limits.map(|(place, limit)| {
+        let begins = count(place as u64 * observation.step);
+        limit.filter(|_| outcome.unlimited_share(begins, begins + observation.seconds_of(place)) < 1.0)
+    });
+    limits.collect()
 }
 
 fn series(observation: &Observation, outcome: &Outcome) -> Value {
@@ -300,7 +326,7 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
         "good": rate(&|row| row.all().good),
         "errors": rate(&|row| row.all().target_errors + row.all().errors),
         "offeredByAttackers": attackers.then(|| rate(&|row| row.attackers.offered)),
-        "limit": levels.limit,
+        "limit": limits(observation, outcome),
         "forecast": forecast(|band| band.middle),
         "forecastLow": forecast(|band| band.low),
         "forecastHigh": forecast(|band| band.high),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tidegate_policy::Algorithm;
+use tidegate_serve::grouped;
 
 use crate::observation::Observation;
 use crate::oracle::Judged;
-use crate::scenario::Scenario;
+use crate::scenario::{OnFailure, Scenario};
 
 /// Which of a scenario's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// What became of requests while Redis was away; none where it never was.
     pub outage: Option<Outage>,
+    /// When no limit could be judged, in the order of time.
+    pub exempt: Vec<Exempt>,
     /// What was expected at which second, by adaptation.
     pub predictions: Vec<Prediction>,
     /// What the gateway itself took; only live.
@@ -221,6 +224,92 @@ impl Outage {
     /// The limit is in force again, so long after Redis' return.
     pub fn returned(&mut self, after: Duration) {
         self.limiting_back = Some(self.limiting_back.map_or(after, |longest| longest.max(after)));
+    }
+}
+
+/// A time in which the gateway knew that Redis was away and did what it was told to do then instead of limiting: its decisions are not held
+/// against the limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exempt {
+    /// In seconds from the start of the load.
+    pub from: f64,
+    /// The same.
+    pub until: f64,
+    /// What the gateway did instead.
+    pub instead: Instead,
+    /// Requests that were admitted then.
+    pub admitted: u64,
+    /// Requests that were refused then.
+    pub refused: u64,
+}
+
+/// What a gateway does instead of limiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// It admits everything.
+    AdmitsAll,
+    /// It refuses everything.
+    RefusesAll,
+}
+
+impl Instead {
+    /// What a gateway that is told so does while Redis is away; none if it goes on limiting.
+    pub fn of(on_failure: OnFailure) -> Option<Self> {
+        match on_failure {
+            OnFailure::Open => Some(Self::AdmitsAll),
+            OnFailure::Closed => Some(Self::RefusesAll),
+            OnFailure::Local => None,
+        }
+    }
+
+    /// Why decisions are not scored.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::AdmitsAll => "Redis was away and on_failure is open, so no limit was enforced",
+            Self::RefusesAll => "Redis was away and on_failure is closed, so every request was refused",
+        }
+    }
+}
+
+impl Exempt {
+    /// One that begins, of which nothing is known yet.
+    pub(crate) fn new(from: Duration, until: Duration, instead: Instead) -> Self {
+        Self { from: from.as_secs_f64(), until: until.as_secs_f64(), instead, admitted: 0, refused: 0 }
+    }
+
+    /// A request of this time was decided.
+    pub(crate) fn note(&mut self, is_refused: bool) {
+        *if is_refused { &mut self.refused } else { &mut self.admitted } += 1;
+    }
+
+    /// For people.
+    pub fn sentence(&self) -> String {
+        let (count, done) = match self.instead {
+            Instead::AdmitsAll => (self.admitted, "admitted"),
+            Instead::RefusesAll => (self.refused, "refused"),
+        };
+        format!(
+            "Not scored: {:.1} s to {:.1} s. {}; {} {} {done} then.",
+            self.from,
+            self.until,
+            self.instead.reason(),
+            grouped(count),
+            if count == 1 { "request was" } else { "requests were" },
+        )
+    }
+}
+
+impl Outcome {
+    /// What part of a time, in seconds, was without any limit, by design.
+    pub(crate) fn unlimited_share(&self, from: f64, until: f64) -> f64 {
+        let open = self.exempt.iter().filter(|exempt| exempt.instead == Instead::AdmitsAll);
+        let seconds: f64 = open.map(|exempt| (exempt.until.min(until) - exempt.from.max(from)).max(0.0)).sum();
+        if until > from { (seconds / (until - from)).min(1.0) } else { 0.0 }
+    }
+
+    /// Requests that were admitted while there was no limit.
+    pub(crate) fn admitted_unlimited(&self) -> u64 {
+        self.exempt.iter().map(|exempt| exempt.admitted).sum()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::run::{Outcome, Prediction};
 use crate::scenario::{Fault, Figure, Scenario};
 
 /// How figures are computed, for whoever reads a report.
-pub const FORMULAS: [(&str, &str); 12] = [
+pub const FORMULAS: [(&str, &str); 13] = [
     (
         "protection",
         "100 × (1 − target errors) × (1 − over-admitted) × in time × use. In time: admitted requests that were answered well within the scenario's objective, as a \
@@ -24,6 +24,12 @@ pub const FORMULAS: [(&str, &str); 12] = [
     (
         "over-admitted",
         "requests admitted although the window before them was full by the exact definition, or beyond the burst that a bucket may have on top ÷ admitted",
+    ),
+    (
+        "not scored",
+        "while the gateway knows that Redis is away, on_failure open admits and closed refuses every request, by design. Such a time is listed with its run, and marked in \
+                    its charts. Its requests count neither as over- nor as under-admitted, and in no window; without a limit the use counts them up to the capacity. What \
+                    comes before and after is scored, and with on_failure local everything is.",
     ),
     ("under-admitted", "requests refused although the window before them had room by the exact definition ÷ offered"),
     ("refused", "answers of 429 ÷ offered; by honest clients and attackers apart"),
@@ -149,8 +155,12 @@ impl Scores {
         for (place, row) in observation.rows.iter().enumerate() {
             let (offered, seconds) = (count(row.all().offered), observation.seconds_of(place));
             let limit = outcome.levels.limit.get(place).copied().flatten().unwrap_or(f64::INFINITY);
-            could += offered.min(scenario.target.capacity() * seconds);
-            allowed += offered.min(scenario.target.capacity().min(limit) * seconds);
+            let capacity = scenario.target.capacity();
+            could += offered.min(capacity * seconds);
+            let begins = count(place as u64 * observation.step);
+            let unlimited = outcome.unlimited_share(begins, begins + seconds);
+            let rate = capacity.min(limit) * (1.0 - unlimited) + capacity * unlimited;
+            allowed += offered.min(rate * seconds);
         }
         if scenario.limit.is_per_client && outcome.judged.is_some() {
             allowed = allowed.min(observation.allowed_each(scenario.limit.rate));
@@ -158,7 +168,8 @@ impl Scores {
         // A second is a fixed window's idea of a limit: where an exact one lets less in, that is what could have been let in.
         if let Some(judged) = outcome.judged.filter(|judged| judged.admitted > 0) {
             let exact = count(judged.admitted - judged.over + judged.under) / count(judged.admitted);
-            allowed = allowed.min(exact * count(all.admitted()));
+            let unlimited = outcome.admitted_unlimited().min(all.admitted());
+            allowed = allowed.min(exact * count(all.admitted() - unlimited) + count(unlimited));
         }
         let share = |whole: f64| (whole > 0.0).then(|| (count(all.good) / whole).min(1.0));
         let in_time = in_time(outcome, scenario.objective);

@@ -12,8 +12,8 @@ use tidegate_policy::{Algorithm, Cost, Decision, Keyed, Rule, Timestamp};
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{Event, EventKind, Levels, Outcome, Variant, burst_of, whole};
-use crate::scenario::{FaultKind, LimitSetting, OnFailure, Scenario};
+use crate::run::{Event, EventKind, Instead, Levels, Outcome, Variant, burst_of, whole};
+use crate::scenario::{FaultKind, LimitSetting, Scenario};
 use crate::target::{Faults, Station};
 use events::{Events, What};
 use outage::Outages;
@@ -179,7 +179,7 @@ impl<'a> Simulation<'a> {
             What::FaultBegins(place) => self.fault(now, place, true),
             What::FaultEnds(place) => self.fault(now, place, false),
             What::RedisIsAway => {
-                self.outages.begin();
+                self.outages.begin(now);
                 self.tell(now, EventKind::FailOpen, "Redis connection lost".to_owned());
             }
             What::RedisIsBack { forgets } => {
@@ -211,12 +211,10 @@ impl<'a> Simulation<'a> {
     fn decide(&mut self, now: u64, who: (usize, u64)) -> Option<u64> {
         let Some(limit) = &mut self.limit else { return Some(0) };
         let (key, quota) = (limit.key(who), limit.allowed(now));
-        if self.outages.is_on() {
-            match self.scenario.on_failure {
-                OnFailure::Open => return Some(0),
-                OnFailure::Closed => return None,
-                OnFailure::Local => {}
-            }
+        match self.outages.instead() {
+            Some(Instead::AdmitsAll) => return Some(0),
+            Some(Instead::RefusesAll) => return None,
+            None => {}
         }
         match limit.check(key, now) {
             Decision::Admit { wait, .. } => {
@@ -380,12 +378,14 @@ impl<'a> Simulation<'a> {
         }
         let predictions = self.pilot.map(Pilot::into_predictions).unwrap_or_default();
         let levels = self.levels.finished(length, self.observation.step as usize);
+        let (outage, exempt) = self.outages.found(self.scenario.duration());
         Outcome {
             observation: self.observation,
             judged: self.limit.map(|_| self.oracle.found),
             levels,
             events: self.told,
-            outage: self.outages.found(),
+            outage,
+            exempt,
             predictions,
             gateway: None,
         }

@@ -265,6 +265,55 @@ fn while_redis_is_away_the_failure_mode_decides() {
     assert_eq!(scores.limiting_back, None, "within the gateway's patience");
 }
 
+/// In the demo's outage 319 requests a second were admitted at a limit of 240, and the report said that nothing was over-admitted: while the
+/// store hangs nothing is limited, as the gateway is told, and nothing said that these seconds are not scored.
+#[test]
+fn what_is_not_limited_by_design_is_told_and_all_else_is_scored() {
+    let report = report_of(&DEMO, None).to_json();
+    let outage = report["scenarios"].as_array().expect("scenarios").iter().find(|it| it["name"] == "outage");
+    let run = &outage.expect("it is part of the demo")["runs"][0];
+    let exempt = run["exempt"].as_array().expect("a list");
+    assert_eq!(exempt.len(), 1, "{exempt:?}");
+    let (from, until) = (exempt[0]["from"].as_f64().expect("seconds"), exempt[0]["until"].as_f64().expect("seconds"));
+    // It hangs from 4 to 8 s; that is noticed after a moment, and so is its return.
+    assert!((4.0..4.1).contains(&from) && (8.0..9.0).contains(&until), "{exempt:?}");
+    assert!(exempt[0]["reason"].as_str().is_some_and(|why| why.contains("no limit was enforced")), "{exempt:?}");
+    let note = run["notes"][0].as_str().expect("a note");
+    assert!(note.starts_with("Not scored: 4.0 s to 8.5 s. Redis was away and on_failure is open"), "{note}");
+    let at = |name: &str, second: usize| run["series"][name][second].as_f64();
+    for second in 0..20 {
+        let (admitted, limit) = (at("admitted", second).expect("a rate"), at("limit", second));
+        let is_exempt = (second as f64) < until && second as f64 + 1.0 > from;
+        // With a bucket's burst on top.
+        assert!(is_exempt || limit.is_some_and(|limit| admitted <= limit + 48.0), "{second}: {admitted} at {limit:?}");
+        assert_eq!(limit.is_none(), (5..8).contains(&second), "there is no limit in {second}");
+    }
+}
+
+/// Before and after an outage a limit is judged as ever: here Redis forgets the counts, so the window of its return has too many.
+#[test]
+fn what_comes_right_after_an_outage_is_scored() {
+    let more =
+        |mode: &str| format!("store: redis\non_failure: {mode}\nfaults: [{{at: 1, for: 1.25, what: redis_killed}}]\n");
+    for (mode, is_exempt) in [("open", true), ("closed", true), ("local", false)] {
+        let scenario = small(&more(mode));
+        let outcome = simulate(&scenario, of(Algorithm::FixedWindow));
+        let judged = outcome.judged.expect("there is a limit");
+        assert_eq!(outcome.exempt.len(), usize::from(is_exempt), "{mode}");
+        let all = outcome.observation.total().all();
+        let not_judged: u64 = outcome.exempt.iter().map(|exempt| exempt.admitted).sum();
+        assert_eq!(judged.admitted + not_judged, all.admitted(), "{mode}: each is judged, or told as exempt");
+        let span = outcome.exempt.first().map(|exempt| (exempt.from, exempt.until));
+        assert_eq!(span, is_exempt.then_some((1.0, 2.75)), "{mode}");
+        let scores = Scores::of(&scenario, &outcome);
+        assert!(scores.protection.is_some_and(|protection| protection <= 100.0), "{mode}: {scores:?}");
+    }
+    // The log that is the limit's very definition has nothing to be blamed for, but for what a restarted Redis has forgotten.
+    let forgetful = small("store: redis\nfaults: [{at: 1, for: 0.1, what: redis_killed}]\n");
+    let outcome = simulate(&forgetful, of(Algorithm::SlidingLog));
+    assert_eq!(outcome.judged.expect("a limit").over, 0, "what was admitted without a limit is held against nobody");
+}
+
 #[test]
 fn the_page_carries_the_report_and_nothing_of_it_can_break_out() {
     let mut scenario = small("");

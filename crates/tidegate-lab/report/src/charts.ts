@@ -4,7 +4,7 @@ import "uplot/dist/uPlot.min.css";
 import { el } from "./dom";
 import type { Num } from "./json";
 import { Legend } from "./legend";
-import { color, labelRows, labelSpace, marks } from "./marks";
+import { color, labelRows, labels, labelSpace, marks } from "./marks";
 import { onLook } from "./theme";
 import { named, type Line, type Plot, type Timeline } from "./timeline";
 import { values } from "./values";
@@ -48,7 +48,7 @@ export interface Charts {
 }
 
 export function charts(timeline: Timeline, view: View): Charts {
-  const { start, step, length, end, longest, faults, events } = timeline;
+  const { start, step, length, end, longest, faults, exempt, events } = timeline;
   const time = [...Array.from({ length }, (_, i) => start + i * step), end];
   const all = timeline.plots.filter((plot) => plot.lines.length > 0);
   const drawn: uPlot[] = [];
@@ -74,7 +74,8 @@ export function charts(timeline: Timeline, view: View): Charts {
     const from0 = start + index * step;
     const here = events.filter((event) => event.at >= from0 && event.at < from0 + step).map((event) => event.text);
     const lasting = faults.filter((fault) => fault.at < from0 + step && (fault.until ?? Infinity) > from0).map((fault) => fault.label);
-    now.textContent = [`at ${timeline.moment(from0)}`, ...lasting, ...here].join(" · ");
+    const unscored = exempt.filter((one) => one.from < from0 + step && one.until > from0).map((one) => one.label);
+    now.textContent = [`at ${timeline.moment(from0)}`, ...lasting, ...unscored, ...here].join(" · ");
     slider.value = String(index);
     slider.setAttribute("aria-valuetext", [now.textContent, ...legends.map((legend) => legend.spoken(index))].join("; "));
     for (const u of drawn) if (u !== from) u.setCursor({ left: u.valToPos(middle(timeline, index), "x"), top: 0 }, false);
@@ -107,8 +108,8 @@ export function charts(timeline: Timeline, view: View): Charts {
       ],
     };
     const width = Math.max(200, host.clientWidth);
-    const top = plot === all[0] ? labelSpace(labelRows(faults, events, (width - AXIS) / longest)) : 6;
-    return new uPlot({ ...options(plot, timeline, top), plugins: [marks(faults, events, plot === all[0])], width, height: plot.height + top, hooks }, [time, ...columns(plot, timeline.of)], host);
+    const top = plot === all[0] ? labelSpace(labelRows(labels(faults, exempt), events, (width - AXIS) / longest)) : 6;
+    return new uPlot({ ...options(plot, timeline, top), plugins: [marks(faults, exempt, events, plot === all[0])], width, height: plot.height + top, hooks }, [time, ...columns(plot, timeline.of)], host);
   };
 
   const resized = new ResizeObserver((entries) => {

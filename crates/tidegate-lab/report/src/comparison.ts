@@ -30,6 +30,9 @@ export const COLUMNS: readonly Column[] = [
   { key: "recoverySeconds", name: "Recovery", about: "time from the end of a peak or fault until all is as before", value: (run) => run.scores.recoverySeconds, show: format.duration, better: "low" },
 ];
 
+/** Why a run may have admitted more than its limit and have nothing over-admitted. */
+const EXEMPT = "some seconds are not scored, since nothing is limited then by design; a run's notes and its charts say which";
+
 /** A goodput that looks full, and errors that do not look like it. */
 const [FULL, SOME] = [0.995, 0.005];
 
@@ -85,7 +88,7 @@ export function comparison(scenario: Scenario): Child {
 function remarks(runs: Run[]): Child {
   const limited = runs.filter((run) => run.algorithm !== null);
   const full = runs.some(({ scores }) => (scores.goodput ?? 0) >= FULL && (scores.targetErrorShare ?? 0) >= SOME);
-  const list = [limited.some(isMeant) && MEANT, full && "goodput can be full beside target errors: it is good answers over the smaller of the offered load and the target's capacity, and errors are what came on top"];
+  const list = [limited.some(isMeant) && MEANT, runs.some((run) => run.exempt.length > 0) && EXEMPT, full && "goodput can be full beside target errors: it is good answers over the smaller of the offered load and the target's capacity, and errors are what came on top"];
   return list.map((remark) => remark && el("p", { class: "remark" }, `${format.sentence(remark)}.`));
 }
 

@@ -52,6 +52,13 @@ export interface Fault {
   label: string;
 }
 
+/** A time of a run that is not scored, since nothing is limited then by design. */
+export interface Exempt {
+  from: number;
+  until: number;
+  label: string;
+}
+
 export interface Run {
   /** Unique in the page, fit for an element's id. */
   anchor: string;
@@ -68,6 +75,7 @@ export interface Run {
   gateway: { cpuSeconds: Num; cpuPerRequest: Num; refusalP99: Num } | null;
   series: Series;
   notes: string[];
+  exempt: Exempt[];
   peaks: Peak[];
   events: { at: number; kind: string; text: string }[];
 }
@@ -184,6 +192,10 @@ function readRun(raw: Raw, unique: (name: string) => string): Run {
     gateway,
     series: readSeries(raw.series),
     notes: texts(raw.notes),
+    exempt: objects(raw.exempt).flatMap((exempt) => {
+      const [from, until] = [num(exempt.from), num(exempt.until)];
+      return from === null || until === null ? [] : [{ from, until, label: text(exempt.label) || "not scored" }];
+    }),
     peaks: objects(raw.peaks).map((peak) => ({
       ...numbers(["at", "until", "offered", "limitBefore", "limitDuring", "predicted", "actual", "targetP95", "targetErrors"], peak),
       action: text(peak.action),

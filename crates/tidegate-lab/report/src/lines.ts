@@ -37,6 +37,7 @@ export function timeline(run: Run, scenario: Scenario): Timeline {
     axis: { values: (_u, splits) => splits.map(moment), size: 26, incrs: TICKS },
     right: 16,
     faults: scenario.faults,
+    exempt: run.exempt,
     events: run.events,
   };
 }

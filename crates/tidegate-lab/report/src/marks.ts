@@ -1,6 +1,6 @@
-/** Faults as shaded spans and events as numbered marks, drawn on the charts' canvas. */
+/** Faults as shaded spans, what is not scored as hatched ones, and events as numbered marks, drawn on the charts' canvas. */
 import uPlot from "uplot";
-import type { Fault, Run } from "./data";
+import type { Exempt, Fault, Run } from "./data";
 
 /** Height of a row of labels above the plot, in CSS pixels. */
 const ROW = 17;
@@ -8,8 +8,14 @@ const FONT = "11px system-ui, sans-serif";
 
 export const color = (property: string): string => getComputedStyle(document.documentElement).getPropertyValue(property).trim();
 
-/** Rows of labels above the first chart: a second one for faults if their labels would run into each other, and one for events. */
-export function labelRows(faults: Fault[], events: Run["events"], pixelsPerSecond: number): number {
+/** A span of time with a name. */
+type Span = Pick<Fault, "at" | "until" | "label">;
+
+/** All spans that have a label above the first chart. */
+export const labels = (faults: Fault[], exempt: Exempt[]): Span[] => [...faults, ...exempt.map(({ from, until, label }) => ({ at: from, until, label }))].sort((a, b) => a.at - b.at);
+
+/** Rows of labels above the first chart: a second one for spans if their labels would run into each other, and one for events. */
+export function labelRows(faults: Span[], events: Run["events"], pixelsPerSecond: number): number {
   const sorted = [...faults].sort((a, b) => a.at - b.at);
   const crowded = sorted.some((fault, i) => i > 0 && (fault.at - (sorted[i - 1]?.at ?? 0)) * pixelsPerSecond < 12 + 7 * (sorted[i - 1]?.label.length ?? 0));
   return (faults.length > 0 ? (crowded ? 2 : 1) : 0) + (events.length > 0 ? 1 : 0);
@@ -17,16 +23,17 @@ export function labelRows(faults: Fault[], events: Run["events"], pixelsPerSecon
 
 export const labelSpace = (rows: number): number => rows * ROW + 4;
 
-export function marks(faults: Fault[], events: Run["events"], labelled: boolean): uPlot.Plugin {
+export function marks(faults: Fault[], exempt: Exempt[], events: Run["events"], labelled: boolean): uPlot.Plugin {
   return {
     hooks: {
       drawClear: (u: uPlot) => {
         shade(u, faults);
+        hatch(u, exempt);
         lines(u, events);
       },
       draw: (u: uPlot) => {
         if (!labelled) return;
-        faultLabels(u, faults, events.length > 0 ? ROW : 0);
+        spanLabels(u, labels(faults, exempt), events.length > 0 ? ROW : 0);
         if (events.length > 0) eventNumbers(u, events, u.bbox.top - ROW * 0.5 * uPlot.pxRatio);
       },
     },
@@ -43,7 +50,7 @@ function clipped(u: uPlot, draw: () => void): void {
   ctx.restore();
 }
 
-const span = (u: uPlot, fault: Fault): [number, number] => {
+const span = (u: uPlot, fault: Span): [number, number] => {
   const from = u.valToPos(fault.at, "x", true);
   const end = fault.until === null ? u.bbox.left + u.bbox.width : u.valToPos(fault.until, "x", true);
   return [from, Math.max(end, from + uPlot.pxRatio)];
@@ -60,6 +67,30 @@ function shade(u: uPlot, faults: Fault[]): void {
       u.ctx.fillRect(end - uPlot.pxRatio, u.bbox.top, uPlot.pxRatio, u.bbox.height);
     }
   });
+}
+
+/** Slanted lines: what is not scored is told from a fault without its colour. */
+function hatch(u: uPlot, exempt: Exempt[]): void {
+  const { ctx, bbox } = u;
+  const { pxRatio } = uPlot;
+  for (const { from, until, label } of exempt) {
+    const [begins, ends] = span(u, { at: from, until, label });
+    // Whatever the data say, no more lines than there is room for.
+    const [left, right] = [Math.max(begins, bbox.left), Math.min(ends, bbox.left + bbox.width)];
+    clipped(u, () => {
+      ctx.beginPath();
+      ctx.rect(left, bbox.top, right - left, bbox.height);
+      ctx.clip();
+      ctx.strokeStyle = color("--exempt");
+      ctx.lineWidth = pxRatio;
+      ctx.beginPath();
+      for (let x = left - bbox.height; x < right; x += 8 * pxRatio) {
+        ctx.moveTo(x, bbox.top + bbox.height);
+        ctx.lineTo(x + bbox.height, bbox.top);
+      }
+      ctx.stroke();
+    });
+  }
 }
 
 function lines(u: uPlot, events: Run["events"]): void {
@@ -85,8 +116,8 @@ function write(u: uPlot): void {
   ctx.textAlign = "left";
 }
 
-/** Labels start where their fault does, and go to a second row where they would run into the one before; so far above the plot. */
-function faultLabels(u: uPlot, faults: Fault[], above: number): void {
+/** Labels start where their span does, and go to a second row where they would run into the one before; so far above the plot. */
+function spanLabels(u: uPlot, spans: Span[], above: number): void {
   const { ctx, bbox } = u;
   const { pxRatio } = uPlot;
   ctx.save();
@@ -94,7 +125,7 @@ function faultLabels(u: uPlot, faults: Fault[], above: number): void {
   ctx.fillStyle = color("--fault-ink");
   const ends = [-Infinity, -Infinity];
   const right = bbox.left + bbox.width;
-  for (const fault of [...faults].sort((a, b) => a.at - b.at)) {
+  for (const fault of spans) {
     const [from, end] = span(u, fault);
     if (end < bbox.left || from > right) continue;
     const width = ctx.measureText(fault.label).width;

@@ -1,6 +1,6 @@
 /** What charts over time are drawn of: values by step, the plots that show them, and what happened meanwhile. */
 import type uPlot from "uplot";
-import type { Fault, Run } from "./data";
+import type { Exempt, Fault, Run } from "./data";
 import type { Num } from "./json";
 
 export interface Timeline {
@@ -21,6 +21,7 @@ export interface Timeline {
   /** Room at the right, for half of the last tick's label. */
   right: number;
   faults: Fault[];
+  exempt: Exempt[];
   events: Run["events"];
 }
 

@@ -60,10 +60,10 @@ export function windows(report: Report): HTMLElement | null {
 }
 
 function row(name: string | null, marks: Mark[], scenarios: Scenario[], end: number): HTMLElement {
-  const over = name !== null && marks.some(({ run }) => isOver(run));
-  // Where one is over, what is meant to be above says nothing.
-  const telling = over ? marks.filter(({ run }) => isOver(run)) : marks;
-  const worst = telling.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst ? mark : most), null);
+  // The figure is that of the mark furthest to the right, whoever's that is: text and plot must say the same.
+  const worst = highest(marks);
+  const worstOver = name === null ? null : highest(marks.filter(({ run }) => isOver(run)));
+  const over = worst !== null && worst === worstOver;
   const meant = worst !== null && isMeant(worst.run);
   return el(
     "tr",
@@ -76,12 +76,16 @@ function row(name: string | null, marks: Mark[], scenarios: Scenario[], end: num
       { class: "where" },
       worst === null
         ? ""
-        : name !== null && !over
+        : name !== null && worstOver === null
           ? meant ? "nothing over-admitted" : "never over the limit"
-          : el("a", { href: `#${worst.run.anchor}` }, name === null ? worst.scenario.name : `${worst.scenario.name}, adaptation ${worst.run.adaptation ? "on" : "off"}`),
+          : [place(worst), worstOver !== null && !over && [", nothing over-admitted; over the limit: ", format.times(worstOver.worst), " in ", place(worstOver)]],
     ),
   );
 }
+
+const highest = (marks: Mark[]): Mark | null => marks.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst ? mark : most), null);
+
+const place = ({ scenario, run }: Mark): HTMLElement => el("a", { href: `#${run.anchor}` }, run.algorithm === null ? scenario.name : `${scenario.name}, adaptation ${run.adaptation ? "on" : "off"}`);
 
 function strip(marks: Mark[], scenarios: Scenario[], end: number): SVGElement {
   const height = 30;

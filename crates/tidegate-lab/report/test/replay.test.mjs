@@ -165,6 +165,19 @@ describe("the replay", () => {
       assert.equal(await tab.evaluate(() => navigator.clipboard.readText()), yaml);
     }));
 
+  /* The terminal said that the numbers fit one client alone, and how to leave it out; the page did not. */
+  test("says beside a suggestion what to bear in mind", { skip: !replay.suggestion?.notes?.length }, () =>
+    visit(path, {}, async (tab) => {
+      const list = tab.locator("#suggestion ~ .notes li");
+      assert.deepEqual(await list.allInnerTexts(), replay.suggestion.notes);
+    }));
+
+  test("says nothing where there is nothing to bear in mind", () => {
+    const data = replaySample();
+    delete data.suggestion.notes;
+    return visit(page("replay-no-notes.html", data), {}, async (tab) => assert.equal(await tab.locator("#suggestion ~ .notes").count(), 0));
+  });
+
   laws(path);
 });
 

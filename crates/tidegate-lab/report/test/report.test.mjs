@@ -261,6 +261,57 @@ describe("whatever the data are", () => {
     });
   });
 
+  /* The row of the sliding window said 1.5× beside a mark at 1.995×: the text was of the worst run that was over its limit, the plot of all. */
+  test("the worst window that is told is the mark furthest to the right, also where a burst is above what was over-admitted", () => {
+    const data = sample();
+    const sliding = data.scenarios.flatMap((scenario) => scenario.runs).filter((run) => run.algorithm === "sliding" && run.status !== "skipped");
+    for (const run of sliding) Object.assign(run.scores, { worstWindow: 1, overAdmitted: 0 });
+    Object.assign(sliding.find((run) => run.id === "outage/sliding/off").scores, { worstWindow: 1.495, overAdmitted: 0.12 });
+    Object.assign(sliding.find((run) => run.id === "spikes/sliding/on").scores, { worstWindow: 1.995, overAdmitted: 0 });
+    return visit(page("worst.html", data), {}, async (tab) => {
+      const rows = new Map(await all(tab, ".windows tbody tr", (row) => {
+        const at = (element, name) => parseFloat(element.getAttribute(name));
+        const marks = [...row.querySelectorAll(".strip > svg")].map((mark) => at(mark, "x"));
+        return [row.cells[0].textContent, { plotted: Math.max(...marks) / at(row.querySelector("line.allowed"), "x1"), told: row.cells[2].textContent, over: row.cells[2].classList.contains("over"), where: row.cells[3].textContent }];
+      }));
+      for (const [name, { plotted, told }] of rows) if (name !== "No limit" && plotted > 0) assertShows(told.replace("×", ""), plotted, name);
+      const { told, over, where } = rows.get("Sliding window");
+      assert.deepEqual([told, over, where], ["2×", false, "spikes, adaptation on, nothing over-admitted; over the limit: 1.5× in outage, adaptation off"]);
+    });
+  });
+
+  test("what is not scored is said in the notes, marked in the charts, and told at its seconds", () => {
+    const data = sample();
+    const id = "outage/token/off";
+    const { exempt: [exempt], notes } = data.scenarios.flatMap((scenario) => scenario.runs).find((run) => run.id === id);
+    const bare = replaced(data, (value) => value);
+    for (const run of bare.scenarios.flatMap((scenario) => scenario.runs)) delete run.exempt;
+    const look = async (name, of, body) => {
+      let pixels;
+      await visit(page(name, of), {}, async (tab) => {
+        const shown = await openRun(tab, id);
+        pixels = await shown.locator("[data-chart=traffic] canvas").first().evaluate((canvas) => canvas.toDataURL());
+        await body(tab, shown);
+      });
+      return pixels;
+    };
+    return (async () => {
+      const marked = await look("exempt.html", data, async (tab, shown) => {
+        assert.ok((await shown.locator(".notes").innerText()).includes(notes[0]), "in words");
+        await shown.locator(".cursor input").fill(String(Math.floor(exempt.from)));
+        assert.match(await shown.locator(".now").innerText(), /no limit, not scored/);
+        for (const second of [Math.floor(exempt.from) - 1, Math.ceil(exempt.until)]) {
+          await shown.locator(".cursor input").fill(String(second));
+          assert.doesNotMatch(await shown.locator(".now").innerText(), /not scored/, `second ${second} is scored`);
+        }
+        assert.match(await tab.locator("[data-scenario=outage] .remark").allInnerTexts().then((list) => list.join(" ")), /Some seconds are not scored/);
+        assert.doesNotMatch(await tab.locator("[data-scenario=normal]").innerText(), /not scored/);
+      });
+      const unmarked = await look("not-exempt.html", bare, async () => {});
+      assert.notEqual(marked, unmarked, "it is to be seen");
+    })();
+  });
+
   test("figures that puzzle have a hint: a full goodput beside errors, what a request costs at rest", () => {
     const data = sample();
     Object.assign(data.scenarios[0].runs[0].scores, { goodput: 1, targetErrorShare: 0.1915 });

@@ -44,7 +44,7 @@ impl Replay {
                 "onlySecondRefuses": found.only_second_refuses,
                 "bothRefuse": found.both_refuse,
             })),
-            "suggestion": suggestion.map(Suggestion::to_json),
+            "suggestion": suggestion.map(|suggestion| suggestion.to_json(self)),
         })
     }
 
@@ -109,7 +109,7 @@ impl Replay {
 }
 
 impl Suggestion {
-    fn to_json(&self) -> Value {
+    fn to_json(&self, found: &Replay) -> Value {
         let limit = |suggested: &super::Suggested| {
             json!({
                 "name": suggested.limit.name,
@@ -128,6 +128,7 @@ impl Suggestion {
             "lacking": self.lacking,
             "untold": self.untold,
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
+            "notes": self.notes(found),
             "yaml": self.yaml(),
         })
     }

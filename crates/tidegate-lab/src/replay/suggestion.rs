@@ -7,14 +7,19 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
-use tidegate_gateway::config::Settings;
+use tidegate_gateway::config::model::{Config, Limit, Numbers, TierNumbers};
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::config::rates::Shape;
+use tidegate_gateway::config::span::Span;
+use tidegate_gateway::config::{Settings, default_limit};
 use tidegate_gateway::{LimitFacts, Rehearsal};
 use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};
+use tidegate_serve::grouped;
 use tidegate_store::Key;
 
-use super::{Policy, Reading, Recording, Replay, replay_with};
+use super::{Policy, Reading, Recording, Replay, limits_yaml, replay_with};
+use crate::observation::ratio;
+use crate::scenario::shown_share;
 
 /// How many scales are tried in one reading.
 const TRIED: u32 = 8;
@@ -40,6 +45,8 @@ pub struct Suggestion {
     pub lacking: u64,
     /// Limits of requests in flight, of which a log without durations tells nothing.
     pub untold: Vec<String>,
+    /// All limits of the configuration, as they would be written: those for which nothing is proposed too.
+    section: BTreeMap<String, Limit>,
 }
 
 /// What is proposed for a limit.
@@ -69,7 +76,7 @@ pub fn suggest(
         if is_stopped.load(Relaxed) {
             return Ok(None);
         }
-        let suggestion = Suggestion::of(share, &found, &replay);
+        let suggestion = Suggestion::of(share, &policy.config, &found, &replay);
         if suggestion.refused_share <= share || round == ROUNDS {
             return Ok(Some(suggestion));
         }
@@ -111,7 +118,7 @@ struct FoundAlone {
 }
 
 impl Suggestion {
-    fn of(share: f64, found: &[FoundAlone], replay: &Replay) -> Self {
+    fn of(share: f64, config: &Config, found: &[FoundAlone], replay: &Replay) -> Self {
         let replayed = &replay.policies[0];
         let limits = found.iter().filter_map(|FoundAlone { limit, numbers, .. }| {
             let place = replayed.limits.iter().position(|known| known.name == limit.name)?;
@@ -122,45 +129,110 @@ impl Suggestion {
         let untold = replayed.limits.iter().filter(is_untold).map(|limit| limit.name.clone());
         // Limits that only watch are to refuse no more than others.
         let refused = replayed.totals.refused + replayed.totals.watched;
-        let refused_share = crate::observation::ratio(refused, replay.requests);
-        let lacking = replayed.totals.lacking;
-        Self { share, refused_share, limits: limits.collect(), lacking, untold: untold.collect() }
+        let refused_share = ratio(refused, replay.requests);
+        let (lacking, limits): (_, Vec<Suggested>) = (replayed.totals.lacking, limits.collect());
+        let section = changed(config, &limits);
+        Self { share, refused_share, limits, lacking, untold: untold.collect(), section }
     }
 
-    /// As the part of a configuration that it changes.
+    /// The `limits` section of the configuration with the numbers proposed and every other setting as it is, to be put in its place. Empty if
+    /// nothing is proposed.
     pub fn yaml(&self) -> String {
-        let mut text = String::from("limits:\n");
-        let (tiers, bases): (Vec<_>, Vec<_>) = self.limits.iter().partition(|limit| limit.limit.tier_of.is_some());
-        let mut names: Vec<&str> = bases.iter().map(|base| base.limit.name.as_str()).collect();
-        names.extend(tiers.iter().filter_map(|tier| tier.limit.tier_of.as_ref()).map(|(base, _)| base.as_str()));
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            let _infallible = writeln!(text, "  {name}:");
-            let own = bases.iter().find(|base| base.limit.name == name);
-            text.extend(own.map(|own| lines(&own.numbers, 4)));
-            let of_it = |tier: &&&Suggested| tier.limit.tier_of.as_ref().is_some_and(|(base, _)| base == name);
-            for (place, tier) in tiers.iter().filter(of_it).enumerate() {
-                if place == 0 {
-                    text.push_str("    tiers:\n");
-                }
-                let name = tier.limit.tier_of.as_ref().map_or("", |(_, tier)| tier);
-                let _infallible = write!(text, "      {name}:\n{}", lines(&tier.numbers, 8));
-            }
+        if self.limits.is_empty() {
+            return String::new();
         }
-        text
+        let is_of =
+            |limit: &LimitFacts, name: &str| limit.tier_of.as_ref().map_or(&limit.name, |(base, _)| base) == name;
+        limits_yaml::section(&self.section, |name| self.limits.iter().any(|suggested| is_of(&suggested.limit, name)))
+    }
+
+    /// What to bear in mind before the numbers are put in force, a sentence each.
+    pub fn notes(&self, found: &Replay) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.refused_share > self.share {
+            notes.push("That is more than was asked for; no better ones were found.".to_owned());
+        }
+        if self.lacking > 0 {
+            let count = grouped(self.lacking);
+            notes
+                .push(format!("Besides, {count} would be refused whatever the numbers: a limit's key can't be built."));
+        }
+        if !self.untold.is_empty() {
+            let names = self.untold.join(", ");
+            notes.push(format!("Left out, for the log does not tell how long requests took: {names}."));
+        }
+        notes.extend(single_client(found));
+        notes
     }
 }
 
-/// Numbers as lines of YAML, which for words and numbers are those of JSON.
-fn lines(numbers: &LimitNumbers, indent: usize) -> String {
-    let Ok(Value::Object(fields)) = serde_json::to_value(numbers.relevant()) else { return String::new() };
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let mut text = String::new();
-    for (field, value) in &fields {
-        let _infallible = writeln!(text, "{:indent$}{field}: {}", "", word(value));
+/// Numbers that fit one client alone are mostly not what is wanted.
+fn single_client(found: &Replay) -> Option<String> {
+    let policy = found.policies.first()?;
+    let refused = policy.totals.refused + policy.totals.lacking;
+    let (client, told) = found.clients.most_refused(0, 1).into_iter().next()?;
+    let count = told.refused(0).count;
+    if count <= refused / 2 || found.lacks.contains(&"client") {
+        return None;
     }
-    text
+    let (part, whose, name) = (shown_share(ratio(count, refused)), printable(client), &policy.name);
+    let mut text =
+        format!("{part} of what {name} refuses as it is are requests of {whose}, which these numbers fit too");
+    // What could be taken for more than a name is not for copying.
+    if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
+        let _infallible = write!(text, "; --without {client} leaves it out");
+    }
+    text.push('.');
+    Some(text)
+}
+
+/// What a log holds may be anything: nothing of it may move the cursor, or be longer than a line.
+pub fn printable(text: &str) -> String {
+    let short = text.chars().take(40);
+    short.map(|character| if character.is_control() { '?' } else { character }).collect()
+}
+
+/// All limits as they are written, with other numbers for some.
+fn changed(config: &Config, suggested: &[Suggested]) -> BTreeMap<String, Limit> {
+    let usual = || BTreeMap::from([("default".to_owned(), default_limit())]);
+    let mut limits = config.limits.clone().unwrap_or_else(usual);
+    for Suggested { limit, numbers, .. } in suggested {
+        let (from, to) = (limit.numbers.relevant(), numbers.relevant());
+        match &limit.tier_of {
+            None => {
+                if let Some(Limit { limit, window, capacity, fill_rate, hold, .. }) = limits.get_mut(&limit.name) {
+                    change([limit, capacity], [window, hold], fill_rate, &from, &to);
+                }
+            }
+            Some((base, tier)) => {
+                let tier = limits.get_mut(base).and_then(|limit| limit.tiers.get_mut(tier));
+                if let Some(TierNumbers::Numbers(Numbers { limit, window, capacity, fill_rate, hold, .. })) = tier {
+                    change([limit, capacity], [window, hold], fill_rate, &from, &to);
+                }
+            }
+        }
+    }
+    limits
+}
+
+/// Sets numbers that are others now; the rest stays as it is written.
+fn change(
+    [limit, capacity]: [&mut Option<u64>; 2],
+    [window, hold]: [&mut Option<Span>; 2],
+    fill_rate: &mut Option<f64>,
+    from: &Numbers,
+    to: &Numbers,
+) {
+    fn set<T: Copy + PartialEq>(written: &mut Option<T>, from: Option<T>, to: Option<T>) {
+        if from != to {
+            *written = to;
+        }
+    }
+    set(limit, from.limit, to.limit);
+    set(capacity, from.capacity, to.capacity);
+    set(window, from.window, to.window);
+    set(hold, from.hold, to.hold);
+    set(fill_rate, from.fill_rate, to.fill_rate);
 }
 
 /// Numbers as JSON.

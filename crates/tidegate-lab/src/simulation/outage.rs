@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::events::{Events, What};
 use super::nanos;
-use crate::run::Outage;
+use crate::run::{Exempt, Instead, Outage};
 use crate::scenario::{Fault, FaultKind, Scenario};
 
 /// A gateway waits so long for Redis' answer; three late ones in a row, and it counts as away.
@@ -20,6 +20,10 @@ pub(super) struct Outages {
     back_at: Option<u64>,
     spans: Vec<(u64, u64)>,
     found: Outage,
+    /// What the gateway does meanwhile; none if it goes on limiting.
+    instead: Option<Instead>,
+    /// When it did.
+    exempt: Vec<Exempt>,
 }
 
 impl Outages {
@@ -27,7 +31,8 @@ impl Outages {
         let is_shared = is_limited && scenario.store.is_shared();
         let of_redis = scenario.faults.iter().filter(|fault| is_felt(fault.kind));
         let spans = of_redis.map(|fault| (nanos(fault.at), nanos(fault.until))).collect();
-        Self { is_shared, is_on: false, back_at: None, spans, found: Outage::default() }
+        let instead = Instead::of(scenario.on_failure);
+        Self { is_shared, is_on: false, back_at: None, spans, found: Outage::default(), instead, exempt: Vec::new() }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -49,12 +54,27 @@ impl Outages {
         }
     }
 
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, now: u64) {
         self.is_on = true;
+        let now = Duration::from_nanos(now);
+        // Until when is said at its end.
+        self.exempt.extend(self.instead.map(|instead| Exempt::new(now, Duration::MAX, instead)));
+    }
+
+    /// What the gateway does instead of limiting, with a request that is decided now.
+    pub(super) fn instead(&mut self) -> Option<Instead> {
+        let instead = self.instead.filter(|_| self.is_on)?;
+        if let Some(exempt) = self.exempt.last_mut() {
+            exempt.note(instead == Instead::RefusesAll);
+        }
+        Some(instead)
     }
 
     pub(super) fn end(&mut self, now: u64) {
         self.is_on = false;
+        if let Some(exempt) = self.exempt.last_mut() {
+            exempt.until = Duration::from_nanos(now).as_secs_f64();
+        }
         if let Some(back_at) = self.back_at.take() {
             self.found.returned(Duration::from_nanos(now - back_at));
         }
@@ -67,8 +87,14 @@ impl Outages {
         }
     }
 
-    pub(super) fn found(self) -> Option<Outage> {
-        (self.is_shared && !self.spans.is_empty()).then_some(self.found)
+    /// What was seen of it in a run that lasted so long.
+    pub(super) fn found(self, duration: Duration) -> (Option<Outage>, Vec<Exempt>) {
+        let outage = (self.is_shared && !self.spans.is_empty()).then_some(self.found);
+        let mut exempt = self.exempt;
+        for exempt in &mut exempt {
+            exempt.until = exempt.until.min(duration.as_secs_f64());
+        }
+        (outage, exempt)
     }
 }
 

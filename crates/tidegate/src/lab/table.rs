@@ -59,6 +59,9 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
             let came = checked.value.map_or_else(|| "nothing".to_owned(), |value| comparison.figure.shown(value));
             let _infallible = writeln!(page, "    {}", painted(RED, &format!("expected {comparison}, came {came}")));
         }
+        for note in run.notes.iter().filter(|_| is_valid) {
+            let _infallible = writeln!(page, "    {note}");
+        }
         if let Some(fault) = &run.fault {
             let _infallible = writeln!(page, "    {}", painted(RED, fault));
         }

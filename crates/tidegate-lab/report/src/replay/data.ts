@@ -81,6 +81,8 @@ export interface Suggestion {
   share: Num;
   refusedShare: Num;
   limits: { name: string; key: string; from: Numbers; to: Numbers; asked: Num; refused: Num; share: Num }[];
+  /** What to bear in mind before they are put in force. */
+  notes: string[];
   yaml: string;
 }
 
@@ -165,6 +167,7 @@ function readSuggestion(raw: Raw): Suggestion {
     share: num(raw.share),
     refusedShare: num(raw.refusedShare),
     limits: objects(raw.limits).map((limit) => ({ name: text(limit.name), key: text(limit.key), from: readNumbers(limit.from), to: readNumbers(limit.to), ...numbers(["asked", "refused", "share"], limit) })),
+    notes: texts(raw.notes),
     yaml: text(raw.yaml),
   };
 }

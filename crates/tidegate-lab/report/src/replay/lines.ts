@@ -29,6 +29,7 @@ export function timeline(replay: Replay): Timeline {
     axis: time ? calendarAxis() : { size: 26, values: (_u, splits) => splits.map((split) => (Number.isInteger(split) && split < length ? format.count(split + 1) : "")) },
     right: 34,
     faults: [],
+    exempt: [],
     events: [],
   };
 }

@@ -23,7 +23,8 @@ export function suggestionView(suggestion: Suggestion): HTMLElement {
     el("h2", { id: "suggestion" }, "Suggestion"),
     el("p", { class: "lead" }, lead(suggestion)),
     rows.length === 0 ? el("p", { class: "lead" }, "No limit needs other numbers.") : scrolling("Suggestion", table(HEADS, rows, { class: "suggestion" })),
-    suggestion.yaml !== "" && copyable(suggestion.yaml, "YAML"),
+    suggestion.notes.length > 0 && el("ul", { class: "notes", "aria-label": "Before you use them" }, suggestion.notes.map((note) => el("li", {}, note))),
+    suggestion.yaml !== "" && [el("p", { class: "lead" }, "All limits of the configuration, to be put in place of its section:"), copyable(suggestion.yaml, "YAML")],
   );
 }
 

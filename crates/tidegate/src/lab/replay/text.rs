@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_lab::replay::{Replay, Replayed, Suggestion};
+use tidegate_lab::replay::{Replay, Replayed, Suggestion, printable};
 use tidegate_lab::scenario::shown_share;
 use tidegate_serve::{Utc, grouped};
 
@@ -230,12 +230,6 @@ fn clients(found: &Replay, place: usize, policy: &Replayed) -> String {
     page
 }
 
-/// What a log holds may be anything: nothing of it may move the cursor, or be longer than a line.
-fn printable(text: &str) -> String {
-    let short: String = text.chars().take(40).collect();
-    short.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
-}
-
 /// What is proposed, for the first policy.
 pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
     let Some(policy) = found.policies.first() else { return String::new() };
@@ -243,41 +237,16 @@ pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
     if suggestion.limits.is_empty() {
         return format!("\nThere is nothing to propose for {name}: no limit was asked about any request.\n");
     }
-    let mut page = format!("\nTo refuse at most {} of them, in {name}:\n\n", shown_share(suggestion.share));
-    for line in suggestion.yaml().lines() {
-        let _infallible = writeln!(page, "  {line}");
-    }
+    let mut page = format!(
+        "\nTo refuse at most {} of them, put this in place of `limits` in {name}:\n\n",
+        shown_share(suggestion.share)
+    );
+    // Not indented, so that it can be pasted.
+    page.push_str(&suggestion.yaml());
     let _infallible =
         writeln!(page, "\n  With these {} would have been refused.", shown_share(suggestion.refused_share));
-    if suggestion.refused_share > suggestion.share {
-        page.push_str("  That is more than was asked for; no better ones were found.\n");
+    for note in suggestion.notes(found) {
+        let _infallible = writeln!(page, "  {note}");
     }
-    if suggestion.lacking > 0 {
-        let count = grouped(suggestion.lacking);
-        let _infallible =
-            writeln!(page, "  Besides, {count} would be refused whatever the numbers: a limit's key can't be built.");
-    }
-    if !suggestion.untold.is_empty() {
-        let names = suggestion.untold.join(", ");
-        let _infallible = writeln!(page, "  Left out, for the log does not tell how long requests took: {names}.");
-    }
-    page.push_str(&hint(found, policy));
     page
-}
-
-/// Numbers that fit one client alone are mostly not what is wanted.
-fn hint(found: &Replay, policy: &Replayed) -> String {
-    let refused = policy.totals.refused + policy.totals.lacking;
-    let most = found.clients.most_refused(0, 1);
-    let told = most.first().filter(|(_, told)| told.refused(0).count > refused / 2);
-    let Some((client, told)) = told.filter(|_| !found.lacks.contains(&"client")) else { return String::new() };
-    let (part, whose, name) = (share(told.refused(0).count, refused), printable(client), &policy.name);
-    let mut text =
-        format!("  {part} of what {name} refuses as it is are requests of {whose}, which these numbers fit too");
-    // What could be taken for more than a name is not for copying.
-    if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
-        let _infallible = write!(text, "; --without {client} leaves it out");
-    }
-    text.push_str(".\n");
-    text
 }

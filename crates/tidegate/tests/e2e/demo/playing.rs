@@ -118,12 +118,21 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     for expected in ["Redis hangs", "Redis connection lost", "Redis reconnected", "forecaster killed"] {
         assert!(events.iter().any(|event| event["text"] == expected), "{expected}: {events:?}");
     }
-    assert_limits_are_of_their_seconds(run);
+    let exempt: Vec<(f64, f64)> = run["exempt"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|exempt| Some((exempt["from"].as_f64()?, exempt["until"].as_f64()?)))
+        .collect();
+    assert!(exempt.iter().any(|(from, until)| *from < 8.0 && *until > 4.0), "nothing is limited from 4 to 8 s: {run}");
+    let told = run["notes"][0].as_str().expect("a note");
+    assert!(told.starts_with("Not scored: ") && told.contains("so no limit was enforced"), "{told}");
+    assert_limits_are_of_their_seconds(run, &exempt);
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
 
-/// The limit of each second is the one that events have put in force by its end.
-fn assert_limits_are_of_their_seconds(run: &Value) {
+/// The limit of each second is the one that events have put in force by its end; there is none where all of the second was without.
+fn assert_limits_are_of_their_seconds(run: &Value, exempt: &[(f64, f64)]) {
     let change = |event: &Value| {
         let text = event["text"].as_str()?;
         let is_done = ["applied", "capped", "reverted", "lowered", "released"].iter().any(|it| text.starts_with(it));
@@ -135,7 +144,11 @@ fn assert_limits_are_of_their_seconds(run: &Value) {
     let limits = run["series"]["limit"].as_array().expect("limits");
     for (end, limit) in (1_u32..).zip(limits) {
         let expected = changes.iter().rfind(|(at, _)| *at < f64::from(end)).map_or(200.0, |(_, rate)| *rate);
-        let limit = limit.as_f64().expect("a limit");
+        let is_exempt = |(from, until): &(f64, f64)| *from <= f64::from(end) - 1.0 && *until >= f64::from(end);
+        let Some(limit) = limit.as_f64() else {
+            assert!(exempt.iter().any(is_exempt), "no limit until {end} s, but for {exempt:?}");
+            continue;
+        };
         assert!((limit - expected).abs() < 0.1, "{limit} until {end} s, {expected} expected: {changes:?}");
     }
 }

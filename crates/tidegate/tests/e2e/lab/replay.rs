@@ -274,13 +274,72 @@ fn numbers_are_proposed_that_refuse_no_more_than_a_share() {
         assert!(outcome.out.contains("To refuse at most") && outcome.out.contains("  per-ip:\n"), "{}", outcome.out);
         // What is proposed can be put into the file as it is, and does what was said.
         let yaml = format!("{}common_limits: [per-ip, all]\n", suggestion["yaml"].as_str().expect("text"));
-        let yaml = yaml.replace("  per-ip:\n", "  per-ip:\n    key: ip\n");
         let again = Directory::new();
         let (_, replayed) = replayed(&again, &log, &yaml, &[]);
         let totals = &replayed["policies"][0]["totals"];
         let refused = totals["refused"].as_f64().expect("a count") / totals["requests"].as_f64().expect("a count");
         assert!((refused - suggestion["refusedShare"].as_f64().expect("a share")).abs() < 1e-9, "{share}: {totals}");
     }
+}
+
+/// What was proposed had numbers alone: pasted, a limit for each client became one for all of them, without tiers and with another status.
+#[test]
+fn what_is_proposed_pastes_with_every_setting_that_a_limit_has() {
+    let before = "common_limits: [all, per-user, busy]\n";
+    let limits = "limits:\n  \
+        per-user: {algorithm: fixed, limit: 1, window: 5, key: 'user+header:x-tenant', missing: ip, status: 503, soft: 1, cost: 2, max_keys: 50, \
+            dry_run: true, tiers: {gold: unlimited, silver: {limit: 2, window: 5}, 'no': {algorithm: token, capacity: 2, fillRate: 1}}}\n  \
+        all: {algorithm: token, capacity: 2, fill_rate: 0.5, state: memory, hold: 1m}\n  \
+        busy: {algorithm: concurrency, limit: 9, key: provider}\n  \
+        'on': {algorithm: gcra, burst: 3, fill_rate: 9, key: ip}\n";
+    let after = "upstreams: {app: {url: 'http://127.0.0.1:1'}}\nroutes: [{prefix: /never, limits: ['on'], upstream: app}, {upstream: app}]\n\
+        identity: {trusted_headers: {user: x-user, tier: x-tier}}\ntrusted_proxies: [10.0.0.0/8]\n";
+    let mut log = String::from("time,user,tier,client\n");
+    for second in 0..20 {
+        for (user, tier) in [("ann", ""), ("bob", "silver"), ("cat", "no"), ("dan", "gold")] {
+            (0..6).for_each(|number| {
+                let _infallible = writeln!(log, "{}.{number}00,{user},{tier},10.0.0.9", 1_768_840_200 + second);
+            });
+        }
+    }
+    let directory = Directory::new();
+    let (outcome, report) = replayed(&directory, &log, &format!("{before}{limits}{after}"), &["--suggest", "0"]);
+    let yaml = report["suggestion"]["yaml"].as_str().expect("text");
+    assert!(outcome.out.contains(yaml), "what is copied from the terminal is the same:\n{}", outcome.out);
+    let pasted = directory.file("pasted.yaml", &format!("{before}{yaml}{after}"));
+    let checked = tidegate_testkit::command::run(&["check", &text(&pasted)], &[]);
+    assert!(checked.code == 0 && checked.out.contains("pasted.yaml: ok"), "{checked:?}\n{yaml}");
+    let settings = |text: &str| {
+        let config = tidegate_gateway::config::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        serde_json::to_value(config.limits.expect("limits")).expect("JSON")
+    };
+    let (mut is, mut was) = (settings(yaml), settings(limits));
+    let raised: Vec<&str> =
+        ["/per-user/limit", "/per-user/tiers/silver/limit", "/per-user/tiers/no/capacity", "/all/capacity"]
+            .into_iter()
+            .filter(|number| is.pointer(number).and_then(Value::as_u64) > was.pointer(number).and_then(Value::as_u64))
+            .collect();
+    assert_eq!(raised.len(), 4, "{raised:?}\n{yaml}");
+    // All else is as it was.
+    for limits in [&mut is, &mut was] {
+        for number in raised.iter().chain(&["/per-user/tiers/no/fillRate", "/all/fill_rate"]) {
+            *limits.pointer_mut(number).unwrap_or_else(|| panic!("{number} is gone\n{yaml}")) = Value::Null;
+        }
+    }
+    assert_eq!(is, was, "{yaml}");
+    assert!(yaml.contains("\n  \"on\": # unchanged\n") && yaml.contains("\n  busy: # unchanged\n"), "{yaml}");
+}
+
+/// A caveat of the terminal is one of the page, too.
+#[test]
+fn what_to_bear_in_mind_of_a_proposal_is_in_the_report() {
+    let directory = Directory::new();
+    let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0"]);
+    let notes = report["suggestion"]["notes"].as_array().expect("notes");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let note = notes[0].as_str().expect("text");
+    assert!(note.contains("10.0.0.1, which these numbers fit too; --without 10.0.0.1"), "{note}");
+    assert!(outcome.out.contains(note), "{}", outcome.out);
 }
 
 #[test]

@@ -40,6 +40,32 @@ fn all_scenarios_are_told_as_tables_as_json_and_as_a_page() {
     assert!(json(&directory) == json(&again), "the same seed, the same report");
 }
 
+/// While Redis is away and the gateway is told to let everything pass, more is admitted than the limit says, and nothing is over-admitted:
+/// which seconds that concerns is told wherever the figures are.
+#[test]
+fn seconds_that_are_not_scored_are_told() {
+    let directory = Directory::new();
+    let outcome = lab(&["simulate", "outage", "--algorithm", "token", "--out", &text(&directory.0)]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let told = "    Not scored: 6.0 s to 10.5 s. Redis was away and on_failure is open, so no limit was enforced; 1,800 requests were admitted then.";
+    assert!(outcome.out.lines().any(|line| line == told), "{}", outcome.out);
+    let report = report(&directory.0);
+    let run = &report["scenarios"][0]["runs"][0];
+    let spans: Vec<(f64, f64)> = run["exempt"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|exempt| Some((exempt["from"].as_f64()?, exempt["until"].as_f64()?)))
+        .collect();
+    assert_eq!(spans, [(6.0, 10.5), (15.02, 19.5)]);
+    assert_eq!(run["notes"].as_array().map(Vec::len), Some(2));
+    assert!(
+        run["series"]["limit"][7].is_null() && run["series"]["limit"][10].is_number(),
+        "{}",
+        run["series"]["limit"]
+    );
+}
+
 #[test]
 fn names_seeds_and_algorithms_choose() {
     let directory = Directory::new();
