@@ -1,10 +1,14 @@
 //! Which requests a route is for.
 
+mod coverage;
+
 use std::borrow::Cow;
 
 use http::Method;
 
 use crate::config::model;
+
+pub(crate) use coverage::{Hidden, hidden};
 
 /// Which requests a route is for.
 #[derive(Clone, Debug)]

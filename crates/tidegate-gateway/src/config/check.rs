@@ -234,7 +234,7 @@ impl Settings {
         let limits = with_statuses(limits, &upstreams, config);
         check_use(config, &limits, &places, problems);
         let adaptive = check_adaptive(config, &limits, problems);
-        let doubts = doubts(config, &limits, admin_listen);
+        let doubts = doubts(config, &limits, &routes, &identity.tiers(), admin_listen);
         Some(Self {
             listeners,
             workers,

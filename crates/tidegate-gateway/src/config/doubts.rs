@@ -1,16 +1,24 @@
 //! What can be meant but hardly is: settings that have no effect, or one that nobody wants. They are told, and used as they stand.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
 
-use super::check::LimitSettings;
+use super::check::{LimitSettings, RouteSettings};
 use super::model::{Config, Missing, Route};
 use super::secret::Secret;
 use super::{Problem, model};
+use crate::routes::{Hidden, Matcher, hidden};
 
-/// Everything doubtful in a configuration that has been found good.
-pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Option<SocketAddr>) -> Vec<Problem> {
+/// Everything doubtful in a configuration that has been found good. `known_tiers`: those of API keys, and the default one.
+pub(super) fn doubts(
+    config: &Config,
+    limits: &[LimitSettings],
+    routes: &[RouteSettings],
+    known_tiers: &BTreeSet<&str>,
+    admin_listen: Option<SocketAddr>,
+) -> Vec<Problem> {
     let mut doubts = Vec::new();
     let mut doubt = |path: String, message: &str| doubts.push(Problem { path, message: message.to_owned() });
 
@@ -39,9 +47,13 @@ pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Op
         }
     }
     for (name, limit) in config.limits.iter().flatten() {
-        if !limit.tiers.is_empty() && !knows_callers {
-            let message = "are of no use: `identity` names no way to know a caller's tier";
-            doubt(format!("limits.{name}.tiers"), message);
+        for tier in limit.tiers.keys().filter(|tier| !may_occur(tier, config, known_tiers)) {
+            let known: Vec<&str> = known_tiers.iter().copied().collect();
+            let message = format!(
+                "no caller has this tier; those that `identity` gives (API keys, tokens, trusted headers, `default_tier`): {}",
+                known.join(", ")
+            );
+            doubt(format!("limits.{name}.tiers.{tier}"), &message);
         }
     }
     for name in config.upstreams.keys() {
@@ -70,10 +82,9 @@ pub(super) fn doubts(config: &Config, limits: &[LimitSettings], admin_listen: Op
     if identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
         doubt("identity.trusted_headers".to_owned(), "are believed from `trusted_proxies` alone, and there are none");
     }
-    if let Some(first) = config.routes.iter().position(takes_everything) {
-        for later in first + 1..config.routes.len() {
-            doubt(format!("routes[{later}]"), &format!("is never reached: routes[{first}] takes every request"));
-        }
+    let matchers: Vec<&Matcher> = routes.iter().map(|route| &route.matcher).collect();
+    for Hidden { route, by } in hidden(&matchers) {
+        doubt(format!("routes[{route}]"), &never_reached(&by));
     }
     let has_token = config.admin.token.is_some() || config.admin.token_file.is_some();
     if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && !has_token && !config.admin.open {
@@ -97,10 +108,26 @@ fn never_admits(limit: &LimitSettings) -> bool {
     matches!(rule.decide(&unused, limit.cost, Timestamp::default()), Decision::Refuse { retry_after: None, .. })
 }
 
-fn takes_everything(route: &Route) -> bool {
-    let Route { host, path, prefix, pattern, methods, .. } = route;
-    let all_paths = prefix.as_deref().is_none_or(|prefix| prefix == "/");
-    host.is_none() && path.is_none() && pattern.is_none() && methods.is_empty() && all_paths
+/// Whether a caller can have this tier. Tokens and proxies may name any.
+fn may_occur(tier: &str, config: &Config, known_tiers: &BTreeSet<&str>) -> bool {
+    let identity = &config.identity;
+    let names_any = identity.jwt.is_some() || identity.trusted_headers.as_ref().is_some_and(|it| it.tier.is_some());
+    names_any || known_tiers.contains(tier)
+}
+
+/// Why a route is never reached, and what to do about it.
+fn never_reached(by: &[usize]) -> String {
+    let names: Vec<String> = by.iter().map(|place| format!("routes[{place}]")).collect();
+    match &names[..] {
+        [] => "is never reached: paths are matched in their normal form, without empty, `.` and `..` segments, parameters (`;`) and \
+               backslashes"
+            .to_owned(),
+        [one] => format!("is never reached: {one} takes every request that it matches; put the narrower route first"),
+        [most @ .., last] => format!(
+            "is never reached: {} and {last} together take every request that it matches; put the narrower route first",
+            most.join(", ")
+        ),
+    }
 }
 
 fn secrets(config: &Config) -> Vec<(String, &Secret)> {

@@ -14,6 +14,7 @@ mod environment;
 mod evasion;
 mod examples;
 mod gate;
+mod hidden_routes;
 mod identity;
 mod keys;
 mod levels;
