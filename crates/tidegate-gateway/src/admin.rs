@@ -1,5 +1,6 @@
 //! The gateway's own endpoints: limits, reload, health, metrics.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub(crate) async fn answer(
         return actuator(gateway, path, &request.method, request_id);
     }
     if let Err((status, detail)) = may_change(&gateway.plan().site, client, request) {
-        let mut reply = rejected(status, "not_allowed", detail, request_id);
+        let mut reply = rejected(status, "not_allowed", &detail, request_id);
         if status == StatusCode::UNAUTHORIZED {
             reply.lines.add("www-authenticate", "Bearer");
         }
@@ -284,41 +285,44 @@ fn json(value: &Value) -> Reply {
 }
 
 /// Whether whoever asks may see and change limits.
-fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, &'static str)> {
+fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, Cow<'static, str>)> {
     if let Some(token) = &site.admin_token {
         let given = request.fields.get("authorization").and_then(bearer);
         return if given.is_some_and(|given| is_same(given, token.as_bytes())) {
             Ok(())
         } else {
-            Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token"))
+            Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token".into()))
         };
     }
+    let forbidden = |detail: &'static str| Err((StatusCode::FORBIDDEN, detail.into()));
     // A page in a browser must not be able to change limits on behalf of whoever looks at it.
     let is_browser = |name: &str| request.fields.has(name);
     let from_elsewhere =
         request.fields.get("sec-fetch-site").is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
     if from_elsewhere || is_browser("origin") {
-        return Err((StatusCode::FORBIDDEN, "pages in a browser can't use this without the admin token"));
+        return forbidden("pages in a browser can't use this without the admin token");
     }
     if site.admin_open {
         return Ok(());
     }
-    if origin::is_forwarded(request) {
-        let detail = "a proxy has sent this on, so that anyone may have asked for it: configure `admin.token` \
-                      (or open it to everyone by ADMIN_OPEN=true)";
-        return Err((StatusCode::FORBIDDEN, detail));
+    if let Some(sign) = origin::proxy_sign(request) {
+        let detail = format!(
+            "{sign} shows that a proxy sent this request, so anyone may have asked for it: configure `admin.token`, or a \
+             listener of their own for these endpoints (`admin.listen`) and ask it directly (or open them to everyone by \
+             ADMIN_OPEN=true)"
+        );
+        return Err((StatusCode::FORBIDDEN, detail.into()));
     }
     let is_loopback = client.listener.ip().is_loopback();
     if is_loopback && !origin::is_for_this_machine(request) {
-        let detail = "ask for localhost or the listener's address (Host), or configure `admin.token`";
-        return Err((StatusCode::FORBIDDEN, detail));
+        return forbidden("ask for localhost or the listener's address (Host), or configure `admin.token`");
     }
     if site.admin_apart || is_loopback {
         return Ok(());
     }
-    let detail =
-        "this listener is not on the loopback: configure `admin.token` or `admin.listen` (or set ADMIN_OPEN=true)";
-    Err((StatusCode::FORBIDDEN, detail))
+    forbidden(
+        "this listener is not on the loopback: configure `admin.token` or `admin.listen` (or set ADMIN_OPEN=true)",
+    )
 }
 
 /// Compares in a time that tells nothing of where they differ.

@@ -1,13 +1,77 @@
-//! Where a request for the gateway's own endpoints comes from, as far as it tells.
+//! Where a request for the gateway's own endpoints comes from, as far as its headers show.
 
+use http::Version;
 use tidegate_serve::is_loopback;
 
 use crate::fields::text;
 use crate::request_head::RequestHead;
 
-/// Whether a proxy says that it sent this on: then whoever connected is not who asks.
-pub(crate) fn is_forwarded(request: &RequestHead) -> bool {
-    ["forwarded", "via", "x-forwarded-for"].iter().any(|name| request.fields.has(name))
+/// Headers that proxies add and that clients have no reason to send. One is enough: a proxy may be configured to add any of them and
+/// no other. Each entry has a well-known sender.
+const PROXY_HEADERS: [&str; 22] = [
+    "cdn-loop",             // RFC 8586: CDNs, against loops
+    "client-ip",            // Apache and PHP guides; Akamai, F5
+    "forwarded",            // RFC 7239
+    "front-end-https",      // Microsoft's reverse proxies
+    "proxy-client-ip",      // WebLogic's plugin for Apache
+    "proxy-connection",     // old clients of forward proxies
+    "remote-addr",          // nginx guides: `proxy_set_header REMOTE-ADDR $remote_addr`
+    "remote-host",          // the same
+    "surrogate-capability", // Edge Architecture: surrogates such as Varnish and Akamai
+    "true-client-ip",       // Akamai, Cloudflare Enterprise
+    "via",                  // RFC 9110 §7.6.3
+    "wl-proxy-client-ip",   // WebLogic's plugin for Apache
+    "x-client-ip",          // Azure, Heroku, many guides
+    "x-cluster-client-ip",  // Rackspace, Zeus and Riverbed balancers
+    "x-nginx-proxy",        // nginx guides: `proxy_set_header X-NginX-Proxy true`
+    "x-real-host",          // nginx guides, beside X-Real-IP
+    "x-real-ip",            // nginx guides, Traefik, ingress-nginx
+    "x-real-port",          // nginx guides, beside X-Real-IP
+    "x-remote-addr",        // nginx and HAProxy guides
+    "x-remote-ip",          // the same
+    "x-rewrite-url",        // IIS with URL Rewrite
+    "x-scheme",             // ingress-nginx
+];
+
+/// The same by how names begin, for families that grow.
+const PROXY_FAMILIES: [&str; 24] = [
+    "akamai-",        // Akamai
+    "ali-",           // Alibaba CDN: Ali-CDN-Real-IP, Ali-Swift-*
+    "cf-",            // Cloudflare: CF-Connecting-IP, CF-Ray, CF-Visitor
+    "cloudfront-",    // Amazon CloudFront: CloudFront-Viewer-Address
+    "fastly-",        // Fastly: Fastly-Client-IP, Fastly-FF
+    "fly-",           // Fly.io: Fly-Client-IP
+    "incap-",         // Imperva: Incap-Client-IP
+    "x-akamai-",      // Akamai
+    "x-amz-cf-",      // Amazon CloudFront: X-Amz-Cf-Id
+    "x-amzn-",        // AWS load balancers and API Gateway: X-Amzn-Trace-Id
+    "x-appengine-",   // Google App Engine: X-Appengine-User-IP
+    "x-arr-",         // IIS Application Request Routing
+    "x-azure-",       // Azure Front Door: X-Azure-ClientIP, X-Azure-SocketIP
+    "x-cloud-trace-", // Google's load balancers
+    "x-envoy-",       // Envoy, Istio: X-Envoy-External-Address
+    "x-fd-",          // Azure Front Door: X-FD-HealthProbe
+    "x-forwarded",    // X-Forwarded-For, -Host, -Port, -Prefix, -Proto, -Server, -Client-Cert, X-Forwarded
+    "x-nf-",          // Netlify: X-NF-Client-Connection-IP
+    "x-original-",    // X-Original-Forwarded-For, -Host, -Method, -URI, -URL
+    "x-originating-", // X-Originating-IP
+    "x-proxy",        // X-ProxyUser-Ip (Google services), X-Proxy-*
+    "x-sucuri-",      // Sucuri: X-Sucuri-ClientIP
+    "x-varnish",      // Varnish
+    "x-vercel-",      // Vercel: X-Vercel-Forwarded-For
+];
+
+/// What shows that a proxy sent this request: then whoever connected is not who asks.
+pub(crate) fn proxy_sign(request: &RequestHead) -> Option<String> {
+    let name = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
+    let is_of_proxy = |name: &String| {
+        PROXY_HEADERS.contains(&name.as_str()) || PROXY_FAMILIES.iter().any(|family| name.starts_with(family))
+    };
+    let header = request.fields.iter().map(|(field, _)| name(field)).find(is_of_proxy);
+    header.map(|header| format!("the header `{header}`")).or_else(|| {
+        // nginx speaks it to upstreams unless told otherwise, and tools that people ask with have not for decades.
+        (request.version == Version::HTTP_10).then(|| "HTTP/1.0, which proxies speak,".to_owned())
+    })
 }
 
 /// Whether the host it asks for is this machine. A page whose own name has been made to lead here would ask for that name.
@@ -16,4 +80,79 @@ pub(crate) fn is_for_this_machine(request: &RequestHead) -> bool {
     let host = request.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
     // No browser leaves it out.
     host.is_empty() || is_loopback(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+    use super::*;
+    use crate::fields::Fields;
+
+    fn sign(version: Version, headers: &[&str]) -> Option<String> {
+        let mut map = HeaderMap::new();
+        for name in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            map.insert(name, HeaderValue::from_static("198.51.100.1"));
+        }
+        let uri = "/config/limits".parse().expect("a target");
+        proxy_sign(&RequestHead { method: Method::GET, uri, version, fields: Fields::from(&map) })
+    }
+
+    #[test]
+    fn every_header_that_proxies_add_shows_one() {
+        for header in PROXY_HEADERS {
+            assert_eq!(sign(Version::HTTP_11, &["host", header]), Some(format!("the header `{header}`")));
+        }
+        for header in [
+            "X-Forwarded",
+            "X-Forwarded-Proto",
+            "X-Forwarded-Client-Cert",
+            "X-Original-Host",
+            "X-Envoy-External-Address",
+            "CF-Ray",
+            "Fly-Client-IP",
+            "X-Azure-ClientIP",
+            "X-ProxyUser-Ip",
+            "Fastly-Client-IP",
+            "X-Amzn-Trace-Id",
+        ] {
+            assert!(sign(Version::HTTP_2, &[header]).is_some(), "{header}");
+        }
+        assert!(sign(Version::HTTP_10, &["host", "connection"]).is_some(), "nginx's `proxy_pass` alone");
+    }
+
+    #[test]
+    fn what_clients_send_by_themselves_shows_none() {
+        let usual = [
+            "accept",
+            "accept-encoding",
+            "authorization",
+            "cache-control",
+            "connection",
+            "content-length",
+            "content-type",
+            "cookie",
+            "expect",
+            "host",
+            "if-match",
+            "priority",
+            "sec-fetch-site",
+            "te",
+            "traceparent",
+            "user-agent",
+            "x-request-id",
+            "x-requested-with",
+        ];
+        assert_eq!(sign(Version::HTTP_11, &usual), None);
+        assert_eq!(sign(Version::HTTP_2, &usual), None);
+    }
+
+    /// A list that is in order shows at once what is there already.
+    #[test]
+    fn the_lists_are_in_order_and_in_lower_case() {
+        assert!(PROXY_HEADERS.is_sorted() && PROXY_FAMILIES.is_sorted());
+        let is_lower = |name: &&str| !name.bytes().any(|byte| byte.is_ascii_uppercase());
+        assert!(PROXY_HEADERS.iter().chain(&PROXY_FAMILIES).all(is_lower));
+    }
 }

@@ -120,6 +120,42 @@ fn an_ipv6_client_is_its_first_64_bits() {
     assert_eq!(status_for(&gateway, "2001:db8:1:3::1"), 200);
 }
 
+/// Clients of an IPv6-only network reach IPv4 servers, and IPv4 clients reach IPv6-only ones, through a NAT64: all of them had one account,
+/// that of `64:ff9b::/64`.
+#[test]
+fn clients_behind_a_nat64_are_told_apart() {
+    let upstream = Upstream::start();
+    let gateway = by_ip(&upstream, "[127.0.0.1]");
+    for prefix in ["64:ff9b::", "::"] {
+        for number in 1..=5 {
+            let client =
+                if prefix == "::" { format!("::198.51.100.{number}") } else { format!("64:ff9b::203.0.113.{number}") };
+            assert_eq!((status_for(&gateway, &client), status_for(&gateway, &client)), (200, 429), "{client}");
+        }
+    }
+    for same in ["203.0.113.1", "[64:ff9b::cb00:7102]:443", "::ffff:203.0.113.3", "198.51.100.5"] {
+        assert_eq!(status_for(&gateway, same), 429, "{same}: the same client, written in another way");
+    }
+    // Neither stands for an IPv4 address, and both have the same first 64 bits.
+    assert_eq!((status_for(&gateway, "::1"), status_for(&gateway, "::")), (200, 429));
+}
+
+/// Who is trusted is a matter of the address that connected, not of one within it.
+#[test]
+fn an_address_is_not_trusted_for_the_sake_of_one_within_it() {
+    let upstream = Upstream::start();
+    let gateway = by_ip(&upstream, "[127.0.0.1, 10.0.0.0/8]");
+    // A proxy in 10.0.0.0/8 would be passed over, and its client counted.
+    for (number, not_trusted) in ["64:ff9b::10.0.0.1", "::10.0.0.2"].into_iter().enumerate() {
+        assert_eq!(status_for(&gateway, &format!("203.0.113.{number}, {not_trusted}")), 200);
+        assert_eq!(status_for(&gateway, &format!("198.51.100.{number}, {not_trusted}")), 429, "{not_trusted}");
+    }
+    let listed = by_ip(&upstream, "[127.0.0.1, \"64:ff9b::10.0.0.0/104\"]");
+    assert_eq!(status_for(&listed, "203.0.113.1, 64:ff9b::10.0.0.1"), 200);
+    assert_eq!(status_for(&listed, "198.51.100.1, 64:ff9b::10.0.0.1"), 200);
+    assert_eq!(upstream.last().header("x-forwarded-for"), Some("198.51.100.1, 64:ff9b::10.0.0.1, 127.0.0.1"));
+}
+
 /// A listener for both families sees IPv4 clients as mapped addresses.
 #[test]
 fn on_a_listener_for_both_families_a_mapped_peer_is_an_ipv4_peer() {

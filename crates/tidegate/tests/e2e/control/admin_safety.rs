@@ -226,6 +226,72 @@ fn what_a_proxy_has_sent_on_needs_the_token_on_the_loopback_too() {
     assert_eq!(ask(guarded.address, GUARDED[1], &[("Authorization", &bearer), forwarded[0]]).status, 200);
 }
 
+/// nginx with `proxy_pass` connects from the loopback and sends `Host` anew, so that the only sign of it may be `X-Real-IP`, or whatever
+/// else it was told to add. `/config/limits` could be changed from outside then.
+#[test]
+fn every_header_that_proxies_add_is_a_sign_of_a_proxy() {
+    let upstream = Upstream::start();
+    for admin in ["", "admin: {listen: \"127.0.0.1:0\"}"] {
+        let gateway = with_admin(&upstream, admin);
+        let address = gateway.admin.unwrap_or(gateway.address);
+        for header in [
+            "X-Real-IP",
+            "x-real-ip",
+            "CF-Connecting-IP",
+            "CF-Ray",
+            "CDN-Loop",
+            "True-Client-IP",
+            "X-Forwarded-Proto",
+            "X-Forwarded-Host",
+            "X-Forwarded-Port",
+            "X-Forwarded",
+            "X-Client-IP",
+            "X-Cluster-Client-IP",
+            "Fastly-Client-IP",
+            "Fly-Client-IP",
+            "X-Azure-ClientIP",
+            "X-ProxyUser-Ip",
+            "X-Original-URI",
+            "X-Original-Forwarded-For",
+            "X-Envoy-External-Address",
+            "X-Amzn-Trace-Id",
+        ] {
+            let answer = ask(address, GUARDED[1], &[(header, "198.51.100.1")]);
+            assert_eq!(answer.status, 403, "{header}");
+            let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+            for word in [&*header.to_lowercase(), "proxy", "admin.token", "admin.listen"] {
+                assert!(detail.contains(word), "{detail}");
+            }
+        }
+        assert_eq!(
+            request(address, "GET", "/config/limits", &[], b"").json()["limit"],
+            1_000_000,
+            "nothing has changed"
+        );
+        let harmless = [("X-Request-Id", "7"), ("X-Requested-With", "curl"), ("Traceparent", "00-1-2-01")];
+        assert_eq!(ask(address, GUARDED[1], &harmless).status, 200);
+    }
+}
+
+/// Without any header of its own nginx still shows itself: it speaks HTTP/1.0 unless told otherwise.
+#[test]
+fn http_1_0_is_a_sign_of_a_proxy() {
+    let upstream = Upstream::start();
+    let gateway = with_admin(&upstream, "");
+    let ask = |head: &str| {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!(
+            "{head}Host: 127.0.0.1:8082\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{GOOD}",
+            GOOD.len()
+        ));
+        client.answer()
+    };
+    let answer = ask("POST /config/limits HTTP/1.0\r\n");
+    assert_eq!(answer.status, 403);
+    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("HTTP/1.0")), "{}", answer.text());
+    assert_eq!(ask("POST /config/limits HTTP/1.1\r\n").status, 200);
+}
+
 /// A page whose name leads to 127.0.0.1 (DNS rebinding) is of the same origin as far as the browser knows, and sends no `Origin` with GET.
 #[test]
 fn on_the_loopback_only_who_asks_for_this_machine_is_answered() {
