@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
+use crate::client::Client;
 use crate::ending::{Ending, Line};
 use crate::sweep::Deadline;
 use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
@@ -124,6 +125,16 @@ pub(crate) struct Moving {
     write_timeout: Duration,
     /// The last piece: the answer is whole when it has gone.
     line: Option<Box<Line>>,
+    /// Whose connection is not idle until it has gone.
+    client: Option<Arc<Client>>,
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        if let Some(client) = &self.client {
+            client.piece_gone();
+        }
+    }
 }
 
 impl Buf for Moving {
@@ -159,15 +170,19 @@ impl http_body::Body for Body {
         let frame = std::task::ready!(body.poll_piece(cx));
         let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
         let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
-        let (mut write_timeout, mut line) = (Duration::ZERO, None);
+        let (mut write_timeout, mut line, mut client) = (Duration::ZERO, None, None);
         if let Some(ending) = &mut body.ending {
+            client = Some(Arc::clone(ending.client())).filter(|_| has_data);
             // From here on it is the client that does not take what there is.
             write_timeout = ending.write_timeout();
             body.stall.iter().for_each(|stall| stall.set(write_timeout));
             ending.is_whole = has_ended && !has_data;
             line = if has_ended && has_data { ending.line() } else { None };
         }
-        let moving = |bytes| Moving { bytes, stall: body.stall.clone(), write_timeout, line };
+        if let Some(client) = &client {
+            client.piece_taken();
+        }
+        let moving = |bytes| Moving { bytes, stall: body.stall.clone(), write_timeout, line, client };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(moving))))
     }
 

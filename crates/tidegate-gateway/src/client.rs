@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::model::Connections;
 use crate::forwarded;
-use crate::sweep::Deadline;
+use crate::sweep::{Deadline, Waiting};
 
 /// A client's connection, as its requests see it.
 pub(crate) struct Client {
@@ -29,6 +29,8 @@ pub(crate) struct Client {
     idle_timeout: Duration,
     /// Requests under way.
     active: AtomicU32,
+    /// Pieces of responses that HTTP/2 has taken and not yet sent.
+    unsent: AtomicU32,
     /// A head has begun to arrive.
     in_head: AtomicBool,
     /// The client takes nothing of what is written.
@@ -45,8 +47,10 @@ impl Client {
         deadline: Arc<Deadline>,
         connections: &Connections,
     ) -> Self {
-        let idle_timeout = connections.idle_timeout.get();
-        deadline.set(idle_timeout);
+        let (head_timeout, idle_timeout) = (connections.head_timeout.get(), connections.idle_timeout.get());
+        // Who speaks HTTP/2 has said something already.
+        let first = if is_h2 { idle_timeout } else { idle_timeout.min(head_timeout) };
+        deadline.set_for(Waiting::First, first);
         let peer = peer.to_canonical();
         Self {
             peer,
@@ -58,9 +62,10 @@ impl Client {
             is_admin,
             deadline,
             write_timeout: connections.write_timeout.get(),
-            head_timeout: connections.head_timeout.get(),
+            head_timeout,
             idle_timeout,
             active: AtomicU32::new(0),
+            unsent: AtomicU32::new(0),
             in_head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
         }
@@ -85,13 +90,33 @@ impl Client {
     /// What the connection waits for decides how long it may: for a request under way there is a deadline where it waits.
     fn set_deadline(&self) {
         if self.blocked.load(Ordering::Relaxed) {
-            self.deadline.set(self.write_timeout);
+            self.deadline.set_for(Waiting::Taking, self.write_timeout);
         } else if self.active.load(Ordering::Relaxed) > 0 {
             self.deadline.clear();
         } else if self.in_head.load(Ordering::Relaxed) {
-            self.deadline.set(self.head_timeout);
+            self.deadline.set_for(Waiting::Head, self.head_timeout);
+        } else if self.unsent.load(Ordering::Relaxed) > 0 {
+            self.deadline.set_for(Waiting::Work, self.idle_timeout);
         } else {
-            self.deadline.set(self.idle_timeout);
+            self.deadline.set_for(Waiting::Next, self.idle_timeout);
+        }
+    }
+
+    /// A request has come over HTTP/2, and will begin in a task of its own: until then, too, the connection is not idle.
+    pub(crate) fn request_came(&self) {
+        self.deadline.set_for(Waiting::Work, self.idle_timeout);
+    }
+
+    /// HTTP/2 has taken a piece of a response, to send it when the client lets it.
+    pub(crate) fn piece_taken(&self) {
+        self.unsent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has been sent, or never will be.
+    pub(crate) fn piece_gone(&self) {
+        let was_last = self.unsent.fetch_sub(1, Ordering::Relaxed) == 1;
+        if was_last && self.is_idle() {
+            self.set_deadline();
         }
     }
 

@@ -55,6 +55,10 @@ impl Ending {
         })
     }
 
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
     pub(crate) fn write_timeout(&self) -> Duration {
         self.client.write_timeout
     }

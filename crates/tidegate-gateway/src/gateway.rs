@@ -19,6 +19,7 @@ use crate::control::Control;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, StoreState};
 use crate::plan::Plan;
+use crate::room::Room;
 use crate::upstream::Trouble;
 
 /// How often a line tells of what happens often.
@@ -41,6 +42,12 @@ pub(crate) struct Gateway {
     hurried: AtomicBool,
     refusals: Aggregate,
     troubles: Aggregate,
+    /// Connections that were closed to make room.
+    evictions: Aggregate,
+    /// How often there was no room, and nobody to close.
+    full: Aggregate,
+    /// How often nobody could be accepted.
+    not_accepted: Aggregate,
     floods: Aggregate,
     /// Errors of the access log, and how many of them have been noted.
     log_errors: Aggregate,
@@ -76,6 +83,9 @@ impl Gateway {
             hurried: AtomicBool::new(false),
             refusals: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
+            evictions: Aggregate::new(SUMMARY_EVERY, now),
+            full: Aggregate::new(SUMMARY_EVERY, now),
+            not_accepted: Aggregate::new(SUMMARY_EVERY, now),
             floods: Aggregate::new(SUMMARY_EVERY, now),
             log_errors: Aggregate::new(SUMMARY_EVERY, now),
             noted_log_errors: AtomicU64::new(0),
@@ -149,6 +159,37 @@ impl Gateway {
         }
     }
 
+    /// A client's connection was closed to make room for another.
+    pub(crate) fn note_eviction(&self, room: &Room) {
+        if let Some(count) = self.evictions.note(Instant::now()) {
+            let closed = if count == 1 { "1 idle connection".to_owned() } else { format!("{count} idle connections") };
+            let (most, bound) = (room.most, &room.bound);
+            self.log.warn(
+                "Gateway",
+                format_args!("closed {closed} to let new clients in: all {most} connections are taken ({bound})"),
+            );
+        }
+    }
+
+    /// A client must wait, for all connections have requests under way.
+    pub(crate) fn note_full(&self, room: &Room) {
+        if self.full.note(Instant::now()).is_some() {
+            let (most, bound) = (room.most, &room.bound);
+            self.log.warn(
+                "Gateway",
+                format_args!("new clients wait: all {most} connections are taken, and none is idle ({bound})"),
+            );
+        }
+    }
+
+    /// Nobody could be accepted.
+    pub(crate) fn note_not_accepted(&self, error: &std::io::Error) {
+        if let Some(count) = self.not_accepted.note(Instant::now()) {
+            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+            self.log.error("Gateway", format_args!("no more connections can be accepted: {error}{times}"));
+        }
+    }
+
     /// An HTTP/2 connection is closed because of a flood: counted, and a line now and then.
     pub(crate) fn note_flood(&self, flood: Flood, peer: IpAddr) {
         self.metrics.flooded(flood);
@@ -185,6 +226,9 @@ impl Gateway {
         }
         if let Some(count) = rest(&self.troubles) {
             self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
+        }
+        if let Some(count) = rest(&self.evictions) {
+            self.log.warn("Gateway", format_args!("closed {count} more idle connections to let new clients in"));
         }
         if let Some(count) = rest(&self.floods) {
             self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: too many frames"));

@@ -174,6 +174,7 @@ impl Passage<'_> {
             client_timeout: connections.body_timeout.get(),
             max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
             interim,
+            free_a_file: &|| self.worker.free_a_file(),
         };
         self.ending.upstream = Some(Arc::clone(upstream));
         let started = Instant::now();
@@ -218,7 +219,7 @@ impl Passage<'_> {
     }
 
     fn fail(&mut self, upstream: &Upstream, trouble: &Trouble) -> Reply {
-        if let (Trouble::Full, Some(admission)) = (trouble, &mut self.ending.admission) {
+        if let (true, Some(admission)) = (trouble.is_ours(), &mut self.ending.admission) {
             // The gateway itself refuses: what was taken comes back.
             admission.not_sent();
         }
@@ -227,7 +228,7 @@ impl Passage<'_> {
             self.worker.gateway.note_trouble(&upstream.settings.name, trouble, self.id.as_str());
         }
         let mut reply = refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str());
-        if let Some(admission) = self.ending.admission.as_ref().filter(|_| !matches!(trouble, Trouble::Full)) {
+        if let Some(admission) = self.ending.admission.as_ref().filter(|_| !trouble.is_ours()) {
             refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
         }
         reply

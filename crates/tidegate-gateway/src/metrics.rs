@@ -15,6 +15,7 @@ use crate::config::numbers::figure;
 use crate::gateway::SUMMARY_EVERY;
 use crate::h2::Flood;
 use crate::plan::Plan;
+use crate::sweep::{Ended, Waiting};
 use crate::upstream::Trouble;
 
 /// Upper bounds of latencies, in microseconds.
@@ -29,6 +30,9 @@ const FINENESS: u32 = 4;
 const LONG_ANSWER: Duration = Duration::from_secs(5);
 /// Statuses that are told from the start, as 0: the rate of what appears with its first event never has that event.
 const USUAL_STATUSES: [usize; 6] = [200, 429, 500, 502, 503, 504];
+
+/// Why connections are closed: for want of room, or because what was waited for did not come in time.
+const CLOSED: [&str; 4] = ["evicted", "head_timeout", "idle_timeout", "write_timeout"];
 
 /// All that is counted.
 pub(crate) struct Metrics {
@@ -45,6 +49,10 @@ pub(crate) struct Metrics {
     /// Where the event log goes.
     events: Option<Sink>,
     pub(crate) connections: AtomicI64,
+    /// How many there may be.
+    pub(crate) most_connections: AtomicU64,
+    /// Connections that were ended before their clients did, in the order of [`CLOSED`].
+    closed: [Counter; CLOSED.len()],
     pub(crate) bad_requests: Counter,
     /// In the order of [`Flood::ALL`].
     floods: [Counter; Flood::ALL.len()],
@@ -198,6 +206,8 @@ impl Metrics {
             process: Process::new(),
             events,
             connections: AtomicI64::new(0),
+            most_connections: AtomicU64::new(0),
+            closed: Default::default(),
             bad_requests: Counter::new(),
             floods: Default::default(),
             reloads: Counter::new(),
@@ -208,6 +218,19 @@ impl Metrics {
 
     pub(crate) fn worker(&self, worker: usize) -> &WorkerMetrics {
         &self.shards[worker].0
+    }
+
+    /// A connection was ended before its client did.
+    pub(crate) fn closed(&self, ended: Ended) {
+        let reason = match ended {
+            Ended::Evicted => 0,
+            Ended::Late(Waiting::First | Waiting::Head) => 1,
+            Ended::Late(Waiting::Next) => 2,
+            Ended::Late(Waiting::Taking) => 3,
+            // The gateway stops.
+            Ended::Late(Waiting::Work) => return,
+        };
+        self.closed[reason].inc();
     }
 
     /// An HTTP/2 connection is closed because of a flood.
@@ -317,6 +340,16 @@ impl Metrics {
         let positive = |count: i64| u64::try_from(count).unwrap_or(0);
         page.family("tidegate_connections", "Client connections that are open.", Kind::Gauge)
             .sample(&[], positive(self.connections.load(Ordering::Relaxed)));
+        page.family("tidegate_connections_max", "Client connections that may be open at once.", Kind::Gauge)
+            .sample(&[], self.most_connections.load(Ordering::Relaxed));
+        let mut closed = page.family(
+            "tidegate_connections_closed_total",
+            "Client connections that the gateway closed before their clients did, by reason.",
+            Kind::Counter,
+        );
+        for (reason, count) in CLOSED.into_iter().zip(&self.closed) {
+            closed.sample(&[("reason", reason)], count.get());
+        }
         page.family("tidegate_requests_in_flight", "Requests that are being answered.", Kind::Gauge)
             .sample(&[], positive(in_flight));
         page.family("tidegate_bad_requests_total", "Connections ended because what came was not HTTP.", Kind::Counter)

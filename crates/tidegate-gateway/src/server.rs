@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,27 +15,36 @@ use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 pub(crate) use connection::FIRST_WORDS;
 
 use crate::access_log::AccessLog;
 use crate::adapt::{self, Adaptation};
-use crate::client::Client;
 use crate::config::model::Connections;
 use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, NotChanged, Source, tell_doubts};
+use crate::file_budget::{FileBudget, FileNeeds, is_out_of_files};
 use crate::gateway::{Gateway, observer};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::request_id::Ids;
-use crate::sweep::{Sweep, TICK};
+use crate::room::Room;
+use crate::sweep::{Ended, Sweep, TICK};
 
 /// How long what is given back to Redis is waited for at the end.
 const LAST_RETURNS: Duration = Duration::from_secs(3);
 
+/// Files that are open at the start, where the system does not say.
+const OPEN_AT_START: u64 = 32;
+
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
+
+/// How long nobody is accepted after an error that would come again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+/// So many connections are enough where nobody has asked for a number.
+const MANY_CLIENTS: usize = 1_000;
 
 /// Threads of a worker that wait for name servers.
 const LOOKUP_THREADS: usize = 8;
@@ -97,37 +106,38 @@ pub(crate) struct Worker {
     /// What `Date` says.
     date: Mutex<[u8; 29]>,
     /// Room for connections, shared by all workers.
-    room: Arc<Semaphore>,
-    /// Those who are connected to the admin listener, the oldest first.
-    operators: Mutex<Vec<Weak<Client>>>,
+    room: Arc<Room>,
 }
 
 impl Worker {
-    fn new(index: usize, gateway: &Arc<Gateway>, room: &Arc<Semaphore>) -> Arc<Self> {
+    fn new(index: usize, gateway: &Arc<Gateway>, sweep: &Arc<Sweep>, room: &Arc<Room>) -> Arc<Self> {
         Arc::new(Self {
             index,
             gateway: Arc::clone(gateway),
-            sweep: Sweep::new(),
+            sweep: Arc::clone(sweep),
             ids: Ids::new(RandomState::new().hash_one(index)),
             open: AtomicUsize::new(0),
             date: Mutex::new(Utc::now().http_date()),
             room: Arc::clone(room),
-            operators: Mutex::default(),
         })
     }
 
-    fn remember(&self, operator: &Arc<Client>) {
-        let mut operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
-        operators.retain(|operator| operator.strong_count() > 0);
-        operators.push(Arc::downgrade(operator));
+    /// A place for a client that has connected.
+    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        self.room.enter(|| self.gateway.note_full(&self.room)).await
     }
 
-    /// Makes room at the admin listener: whoever only holds a connection must not keep out who has something to ask.
-    fn send_an_idle_one_away(&self) {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = operators.iter().filter_map(Weak::upgrade).find(|operator| operator.is_idle());
-        if let Some(idle) = idle {
-            idle.deadline.end();
+    /// Closes something that can be spared, so that another file can be opened. False if there is nothing.
+    pub(crate) fn free_a_file(&self) -> bool {
+        let plan = self.gateway.plan();
+        plan.site.upstreams.iter().any(|upstream| upstream.close_one_idle()) || self.room.evict()
+    }
+
+    /// A connection was ended before its client did.
+    fn ended(&self, ended: Ended, is_admin: bool) {
+        self.gateway.metrics.closed(ended);
+        if ended == Ended::Evicted && !is_admin {
+            self.gateway.note_eviction(&self.room);
         }
     }
 
@@ -247,10 +257,14 @@ impl Server {
 
     /// Serves until `shutdown`, and then until all requests under way have ended or their time is up.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<(), NotStarted> {
-        let (room, to_the_end) = (Arc::new(Semaphore::new(self.connections.max)), ShutdownHandle::new());
+        let (budget, limit) = self.file_budget();
+        let sweeps: Vec<Arc<Sweep>> = (0..self.workers).map(|_| Sweep::new()).collect();
+        let (room, to_the_end) =
+            (Room::new(budget.clients, self.bound(&budget, limit), &sweeps), ShutdownHandle::new());
+        self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
-        for index in 0..self.workers {
-            let worker = Worker::new(index, &self.gateway, &room);
+        for (index, sweep) in sweeps.iter().enumerate() {
+            let worker = Worker::new(index, &self.gateway, sweep, &room);
             let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
             // Taken here: an order to stop may come before the thread does anything, and clients before that.
             let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
@@ -267,7 +281,9 @@ impl Server {
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.
-            let worker = Worker::new(self.workers, &self.gateway, &Arc::new(Semaphore::new(ADMIN_CONNECTIONS)));
+            let sweep = Sweep::new();
+            let room = Room::new(budget.admin, "of `admin.listen`".to_owned(), std::slice::from_ref(&sweep));
+            let worker = Worker::new(self.workers, &self.gateway, &sweep, &room);
             let owner = Arc::clone(&worker);
             tokio::spawn(Arc::clone(&worker.sweep).run(move |_| owner.set_date()));
             // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
@@ -293,6 +309,45 @@ impl Server {
             log.sink.flush(Duration::from_secs(2));
         }
         Ok(())
+    }
+}
+
+impl Server {
+    /// How many connections there may be, and how many files may be open.
+    fn file_budget(&self) -> (FileBudget, usize) {
+        let plan = self.gateway.plan();
+        let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.settings.max_connections);
+        let limit = usize::try_from(tidegate_serve::most_open_files()).unwrap_or(usize::MAX);
+        let needs = FileNeeds {
+            limit,
+            open: usize::try_from(tidegate_serve::open_files().unwrap_or(OPEN_AT_START)).unwrap_or(usize::MAX),
+            workers: self.workers,
+            listeners: self.listeners.len(),
+            upstream_connections: upstreams.fold(0, usize::saturating_add),
+            has_redis: self.gateway.store().is_some(),
+            admin: if self.admin.is_some() { ADMIN_CONNECTIONS } else { 0 },
+        };
+        (needs.budget(self.connections.max), limit)
+    }
+
+    /// What bounds the number of clients. If that is not the configuration, it is reported.
+    fn bound(&self, budget: &FileBudget, limit: usize) -> String {
+        let (clients, max) = (budget.clients, self.connections.max);
+        if clients >= max {
+            return format!("`connections.max` is {max}");
+        }
+        let lowered = format!(
+            "connections.max: lowered from {max} to {clients}, because the process may have only {limit} files open \
+             (RLIMIT_NOFILE) and each client may need a second one for its upstream; raise the limit (`ulimit -n`, \
+             `LimitNOFILE=` of systemd, `--ulimit nofile=` of Docker) or lower `connections.max`"
+        );
+        // The default is only a bound: where many fit, nothing is amiss.
+        if max == Connections::default().max && clients >= MANY_CLIENTS {
+            self.gateway.log.info("Gateway", lowered);
+        } else {
+            self.gateway.log.warn("Gateway", lowered);
+        }
+        format!("`connections.max` is {max}, but the process may have only {limit} files open")
     }
 }
 
@@ -471,25 +526,28 @@ async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut shutdown: S
         match accepted {
             Ok(accepted) => {
                 // While there is no room nobody else is accepted: they wait in the kernel's queue.
-                if listener.is_admin && worker.room.available_permits() == 0 {
-                    worker.send_an_idle_one_away();
-                }
                 let room = tokio::select! {
                     biased;
-                    room = Arc::clone(&worker.room).acquire_owned() => room,
+                    room = worker.enter() => room,
                     () = shutdown.wanted() => {
                         waiting.push(accepted);
                         break;
                     }
                 };
-                let Ok(room) = room else { return };
+                let Some(room) = room else { return };
                 welcome(&worker, &listener, accepted, room);
             }
             Err(error) if is_clients(&error) => {}
             Err(error) => {
-                worker.gateway.log.error("Gateway", format_args!("no more connections can be accepted: {error}"));
+                worker.gateway.note_not_accepted(&error);
+                let mut pause = ACCEPT_PAUSE;
+                if is_out_of_files(&error) {
+                    // What is closed now is gone in a moment; where there is nothing to close, some request may just end.
+                    worker.free_a_file();
+                    pause = TICK;
+                }
                 tokio::select! {
-                    () = tokio::time::sleep(Duration::from_millis(500)) => {}
+                    () = tokio::time::sleep(pause) => {}
                     () = shutdown.wanted() => break,
                 }
             }
@@ -498,7 +556,7 @@ async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut shutdown: S
     // Whoever is in the queue when the order to stop comes is still served, as soon as there is room. Those who come later are refused.
     waiting.extend(queued(socket));
     for accepted in waiting {
-        let Ok(room) = Arc::clone(&worker.room).acquire_owned().await else { return };
+        let Some(room) = worker.enter().await else { return };
         welcome(&worker, &listener, accepted, room);
     }
 }

@@ -1,7 +1,7 @@
 //! Deadlines: one coarse sweep a worker instead of a timer a request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -11,12 +11,55 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 /// No deadline.
-const NONE: u64 = u64::MAX;
+const NONE: u64 = u64::MAX >> WAITING_BITS;
+/// A deadline's last bits say what is waited for.
+const WAITING_BITS: u32 = 3;
+/// In their place: closed for want of room. Whatever is set later undoes it.
+const EVICTED: u64 = NONE << WAITING_BITS | 7;
+
+/// What is waited for until a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Whatever must not be cut short: a request under way, an upstream.
+    Work = 0,
+    /// The first byte of a client's first request.
+    First = 1,
+    /// Another request of a client that has asked before.
+    Next = 2,
+    /// The rest of a request's head, or of a TLS handshake.
+    Head = 3,
+    /// A client, to take what is written.
+    Taking = 4,
+}
+
+impl Waiting {
+    fn of(state: u64) -> Self {
+        match state & ((1 << WAITING_BITS) - 1) {
+            1 => Self::First,
+            2 => Self::Next,
+            3 => Self::Head,
+            4 => Self::Taking,
+            _ => Self::Work,
+        }
+    }
+}
+
+/// Why a connection was ended before its client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// For want of room.
+    Evicted,
+    /// What was waited for did not come in time.
+    Late(Waiting),
+}
 
 /// A deadline of something that waits: it is woken when its time has come, and then sees that it [has](Self::has_passed).
 pub(crate) struct Deadline {
     now_millis: Arc<AtomicU64>,
-    at_millis: AtomicU64,
+    /// When it is, and what is waited for. In one, so that another thread evicts a connection only while it still waits for the same.
+    state: AtomicU64,
+    /// When it was set.
+    since_millis: AtomicU64,
     passed: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
@@ -24,14 +67,21 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Sets the deadline, counted from now. One that has passed meanwhile, and that nobody has seen yet, counts no more.
     pub(crate) fn set(&self, after: Duration) {
+        self.set_for(Waiting::Work, after);
+    }
+
+    /// The same, with what is waited for.
+    pub(crate) fn set_for(&self, waiting: Waiting, after: Duration) {
         self.passed.store(false, Ordering::Relaxed);
-        let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NONE / 2);
-        self.at_millis.store(self.now_millis.load(Ordering::Relaxed).saturating_add(after), Ordering::Relaxed);
+        let (now, after) = (self.now_millis.load(Ordering::Relaxed), (after + TICK).as_millis());
+        let at = now.saturating_add(u64::try_from(after).unwrap_or(NONE)).min(NONE - 1);
+        self.since_millis.store(now, Ordering::Relaxed);
+        self.state.store(at << WAITING_BITS | waiting as u64, Ordering::Relaxed);
     }
 
     /// Sets it anew, if there is one that has not passed.
     pub(crate) fn postpone(&self, after: Duration) {
-        if self.at_millis.load(Ordering::Relaxed) != NONE {
+        if self.at_millis() != NONE {
             self.set(after);
         }
     }
@@ -39,17 +89,35 @@ impl Deadline {
     /// Takes the deadline away.
     pub(crate) fn clear(&self) {
         self.passed.store(false, Ordering::Relaxed);
-        self.at_millis.store(NONE, Ordering::Relaxed);
+        self.state.store(NONE << WAITING_BITS, Ordering::Relaxed);
     }
 
-    /// Whether its time has come.
+    fn at_millis(&self) -> u64 {
+        self.state.load(Ordering::Relaxed) >> WAITING_BITS
+    }
+
+    /// Whether its time has come, or it was evicted.
     pub(crate) fn has_passed(&self) -> bool {
-        self.passed.load(Ordering::Relaxed)
+        self.passed.load(Ordering::Relaxed) || self.is_evicted()
     }
 
-    /// The same, and forgets it.
+    /// Whether its time has come, and forgets it.
     pub(crate) fn take_passed(&self) -> bool {
-        self.has_passed() && self.passed.swap(false, Ordering::Relaxed)
+        self.passed.load(Ordering::Relaxed) && self.passed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the connection is to make room for another.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == EVICTED
+    }
+
+    /// What it is that did not come in time, if so.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        if self.is_evicted() {
+            return Some(Ended::Evicted);
+        }
+        let is_late = self.passed.load(Ordering::Relaxed);
+        is_late.then(|| Ended::Late(Waiting::of(self.state.load(Ordering::Relaxed))))
     }
 
     /// Whom to wake.
@@ -60,8 +128,9 @@ impl Deadline {
         }
     }
 
-    /// Ends it now, as if its time had come.
-    pub(crate) fn end(&self) {
+    /// Its time has come. What was waited for stays to be seen.
+    fn pass(&self) {
+        self.state.fetch_or(NONE << WAITING_BITS, Ordering::Relaxed);
         self.passed.store(true, Ordering::Relaxed);
         self.wake();
     }
@@ -71,6 +140,28 @@ impl Deadline {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+/// A connection that waits for its client, as it was when somebody looked.
+pub(crate) struct Idler {
+    pub(crate) waiting: Waiting,
+    pub(crate) waited: Duration,
+    state: u64,
+    deadline: Weak<Deadline>,
+}
+
+impl Idler {
+    /// Ends the connection, if it still waits as it did. Its own thread may find at the same moment that a request has come: then that
+    /// request is served, and this has no effect.
+    pub(crate) fn evict(&self) -> bool {
+        let Some(deadline) = self.deadline.upgrade() else { return false };
+        let evicted =
+            deadline.state.compare_exchange(self.state, EVICTED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if evicted {
+            deadline.wake();
+        }
+        evicted
     }
 }
 
@@ -90,7 +181,8 @@ impl Sweep {
     pub(crate) fn deadline(&self) -> Arc<Deadline> {
         let deadline = Arc::new(Deadline {
             now_millis: Arc::clone(&self.now_millis),
-            at_millis: AtomicU64::new(NONE),
+            state: AtomicU64::new(NONE << WAITING_BITS),
+            since_millis: AtomicU64::new(0),
             passed: AtomicBool::new(false),
             waker: Mutex::default(),
         });
@@ -103,6 +195,22 @@ impl Sweep {
         self.now_millis.load(Ordering::Relaxed)
     }
 
+    /// All connections that wait for their clients: a walk like the one at each tick.
+    pub(crate) fn idlers(&self, found: &mut Vec<Idler>) {
+        let now = self.now_millis();
+        for deadline in &*self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) {
+            let state = deadline.state.load(Ordering::Relaxed);
+            let waiting = Waiting::of(state);
+            let is_client = matches!(waiting, Waiting::First | Waiting::Next | Waiting::Head);
+            // One that nobody else holds belongs to a connection that has ended; one that has passed is about to.
+            if is_client && state >> WAITING_BITS != NONE && Arc::strong_count(deadline) > 1 {
+                let waited = now.saturating_sub(deadline.since_millis.load(Ordering::Relaxed));
+                let (waited, deadline) = (Duration::from_millis(waited), Arc::downgrade(deadline));
+                found.push(Idler { waiting, waited, state, deadline });
+            }
+        }
+    }
+
     /// Sweeps for ever, and calls `each` at every tick; about once a second with `true`.
     pub(crate) async fn run(self: Arc<Self>, mut each: impl FnMut(bool)) {
         let mut ticks = interval(TICK);
@@ -111,22 +219,21 @@ impl Sweep {
         loop {
             ticks.tick().await;
             let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NONE - 1);
-            self.now_millis.store(now, Ordering::Relaxed);
             self.sweep(now);
             count = count.wrapping_add(1);
             each(count.is_multiple_of(50));
         }
     }
 
-    fn sweep(&self, now: u64) {
+    pub(crate) fn sweep(&self, now: u64) {
+        self.now_millis.store(now, Ordering::Relaxed);
         let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
         deadlines.retain(|deadline| {
             if Arc::strong_count(deadline) == 1 {
                 return false;
             }
-            if deadline.at_millis.load(Ordering::Relaxed) <= now {
-                deadline.clear();
-                deadline.end();
+            if deadline.at_millis() <= now {
+                deadline.pass();
             }
             true
         });
@@ -156,8 +263,65 @@ mod tests {
         deadline.clear();
         assert!(!deadline.has_passed());
         deadline.set(Duration::ZERO);
-        sweep.sweep(1_000);
+        sweep.sweep(2_000);
+        assert!(deadline.has_passed());
         deadline.set(Duration::from_secs(10));
         assert!(!deadline.has_passed());
+    }
+
+    fn idler(sweep: &Sweep) -> Option<Idler> {
+        let mut found = Vec::new();
+        sweep.idlers(&mut found);
+        found.pop()
+    }
+
+    #[test]
+    fn only_what_waits_for_its_client_can_be_evicted() {
+        let sweep = Sweep::new();
+        let deadline = sweep.deadline();
+        assert!(idler(&sweep).is_none(), "it waits for nothing");
+        for (waiting, is_idle) in [
+            (Waiting::Work, false),
+            (Waiting::First, true),
+            (Waiting::Next, true),
+            (Waiting::Head, true),
+            (Waiting::Taking, false),
+        ] {
+            deadline.set_for(waiting, Duration::from_secs(10));
+            let found = idler(&sweep);
+            assert_eq!(found.is_some(), is_idle, "{waiting:?}");
+            if let Some(found) = found {
+                assert_eq!(found.waiting, waiting);
+                assert!(found.evict() && deadline.has_passed() && !found.evict(), "once");
+                assert_eq!(deadline.ended(), Some(Ended::Evicted));
+                assert!(idler(&sweep).is_none(), "it is about to end");
+            }
+        }
+        deadline.set_for(Waiting::Next, Duration::ZERO);
+        sweep.sweep(1_000);
+        assert_eq!(deadline.ended(), Some(Ended::Late(Waiting::Next)));
+        assert!(idler(&sweep).is_none(), "it is about to end");
+        deadline.set_for(Waiting::Next, Duration::ZERO);
+        drop(deadline);
+        assert!(idler(&sweep).is_none(), "it has ended");
+    }
+
+    /// Eviction comes from another thread. Whatever its own thread did since somebody looked wins: a request that came is served.
+    #[test]
+    fn a_connection_that_has_moved_on_is_not_evicted() {
+        let sweep = Sweep::new();
+        let deadline = sweep.deadline();
+        let waits = || deadline.set_for(Waiting::Next, Duration::from_secs(10));
+        waits();
+        let found = idler(&sweep).expect("it waits");
+        deadline.clear();
+        assert!(!found.evict() && !deadline.has_passed(), "a request began");
+        sweep.sweep(40);
+        waits();
+        assert!(!found.evict() && !deadline.has_passed(), "and ended: it has not waited for long");
+        let found = idler(&sweep).expect("it waits");
+        assert!(found.evict());
+        deadline.clear();
+        assert!(!deadline.has_passed(), "a request began before the connection saw that it should end");
     }
 }

@@ -53,7 +53,7 @@ pub use histogram::{Buckets, Histogram, HistogramSnapshot};
 pub use http_url::HttpUrl;
 pub use log::{Log, LogFormat, LogLevel};
 pub use loopback::is_loopback;
-pub use open_files::{OpenFiles, raise_open_files};
+pub use open_files::{OpenFiles, most_open_files, open_files, raise_open_files};
 pub use problem::Problem;
 pub use process::{Process, host_name, system_name};
 pub use shard::{Counter, Shard};

@@ -1,5 +1,4 @@
 use std::fs;
-use std::io;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
@@ -45,7 +44,7 @@ impl Process {
         if let Some(stat) = fs::read_to_string("/proc/self/stat").ok().and_then(|text| Stat::parse(&text)) {
             self.write_stat(&stat, page);
         }
-        if let Ok(open_files) = open_files() {
+        if let Ok(open_files) = crate::open_files() {
             let help = "Number of open file descriptors.";
             page.family("process_open_fds", help, Kind::Gauge).sample(&[], open_files);
             if let Some(most) = getrlimit(Resource::Nofile).current {
@@ -100,14 +99,6 @@ impl Stat {
 
 fn boot_seconds(proc_stat: &str) -> Option<u64> {
     proc_stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
-}
-
-fn open_files() -> io::Result<u64> {
-    // Since Linux 6.2 the directory's size is their number; else they are counted, without the one that counts.
-    match fs::metadata("/proc/self/fd")?.len() {
-        0 => Ok(fs::read_dir("/proc/self/fd")?.count().saturating_sub(1) as u64),
-        open => Ok(open),
-    }
 }
 
 #[cfg(test)]

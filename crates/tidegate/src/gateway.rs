@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::environment;
 use crate::orders::{CUT_OFF, Orders};
-use crate::service::{Format, open_many_files};
+use crate::service::{Format, raise_files};
 
 /// Run the gateway: a reverse proxy that limits
 ///
@@ -126,7 +126,8 @@ fn log_level(level: model::LogLevel) -> LogLevel {
 
 /// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.
 async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
-    open_many_files("Gateway", &log);
+    // If these are too few for the connections that it should have, it says so itself.
+    raise_files("Gateway", &log);
     let again = move || arguments.read().map_err(|error| InvalidConfig::Syntax(format!("{error:#}")));
     let server = Server::bind(settings, Box::new(again), log.clone()).await?;
     // Before anyone is told that it is ready: whoever is, may signal.

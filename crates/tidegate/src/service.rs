@@ -142,13 +142,20 @@ where
     }
 }
 
-/// Lets the process have as many sockets as it may.
+/// Lets the process have as many sockets as it may. Few of them are reported.
 pub(crate) fn open_many_files(component: &str, log: &Log) {
+    if let Some(most) = raise_files(component, log).filter(|most| *most < 4_096) {
+        log.warn(component, format_args!("only {most} files can be open at once"));
+    }
+}
+
+/// Lets the process have as many files open as it may, and says how many those are.
+pub(crate) fn raise_files(component: &str, log: &Log) -> Option<u64> {
     match raise_open_files() {
-        Ok(files) if files.now < 4_096 => {
-            log.warn(component, format_args!("only {} files can be open at once", files.now));
+        Ok(files) => Some(files.now),
+        Err(error) => {
+            log.warn(component, format_args!("the number of open files can't be raised: {error}"));
+            None
         }
-        Ok(_) => {}
-        Err(error) => log.warn(component, format_args!("the number of open files can't be raised: {error}")),
     }
 }

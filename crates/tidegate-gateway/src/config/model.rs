@@ -82,7 +82,8 @@ pub struct ServerTls {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Connections {
-    /// Connections held at once; further ones wait in the kernel's queue. Default: 20000.
+    /// Connections held at once. For a new client beyond it, an idle connection is closed; where there is none, the client waits. Fewer are
+    /// held if the limit of open files does not allow as many. Default: 20000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max: usize,
     /// Bytes of a request's head (HTTP/1.1: line and headers; HTTP/2: header list). From 8192 to 1 MiB. Default: 32768.
@@ -96,13 +97,13 @@ pub struct Connections {
     pub max_streams: u32,
     /// Bytes of a request body; above it 413. Default: no bound, bodies are streamed.
     pub max_body_bytes: Option<u64>,
-    /// From the first byte of a head to its last, and for a TLS handshake. Default: 10 s.
+    /// From the first byte of a head to its last, for a TLS handshake, and for the first byte of a new connection. Default: 10 s.
     pub head_timeout: Span,
     /// The longest pause in a request's body. Default: 30 s.
     pub body_timeout: Span,
     /// The longest a client may take no byte of an answer. Default: 30 s.
     pub write_timeout: Span,
-    /// A kept connection without requests. Default: 75 s.
+    /// A connection without requests that has had one; also the most for one that has not. Default: 75 s.
     pub idle_timeout: Span,
     /// An upgraded connection (WebSocket) without a byte either way. Default: 10 min.
     pub upgrade_timeout: Span,

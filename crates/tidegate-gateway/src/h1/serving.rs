@@ -57,6 +57,8 @@ pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: St
             After::Gone => return true,
             After::Upgrade(upgrade) => {
                 let (upstream, held) = *upgrade;
+                // From here on the tunnel has a deadline of its own.
+                client.deadline.clear();
                 if let Some((stream, unread)) = connection.shared.into_parts() {
                     let idle = bounds.upgrade_timeout.get();
                     tunnel::run(stream, unread, *upstream, idle).await;
@@ -300,6 +302,8 @@ impl Connection<'_> {
 
     /// Closes our side when our last answer has been written.
     async fn close(self) {
+        // It ends by itself within a moment: it is not idle.
+        self.client.deadline.clear();
         if let Some((stream, _unread)) = self.shared.into_parts() {
             linger(stream).await;
         }

@@ -30,7 +30,7 @@ use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::request_body::{H2Body, RequestBody};
 use crate::stream::Stream;
-use crate::sweep::Deadline;
+use crate::sweep::{Deadline, Ended, Waiting};
 
 /// How long a connection whose time is up has for its last words.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -41,42 +41,64 @@ const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
+    let (deadline, counted) = (worker.sweep.deadline(), Counted::new(&worker.gateway));
+    serve_until(worker, listener, tcp, peer, &deadline).await;
+    drop(counted);
+    if let Some(ended) = deadline.ended() {
+        worker.ended(ended, listener.is_admin);
+    }
+}
+
+async fn serve_until(
+    worker: &Arc<Worker>,
+    listener: &Listener,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    deadline: &Arc<Deadline>,
+) {
     // A connection that is already gone shows itself when it is read.
     let _set = tcp.set_nodelay(true);
     // Not the plan: a connection may outlive many, and must not keep what is in them.
     let connections = &worker.gateway.plan().site.connections.clone();
     let tls = listener.tls.load_full();
     let is_tls = tls.is_some();
-    let deadline = worker.sweep.deadline();
-    let opened = match tls {
-        Some(config) => {
-            deadline.set(connections.head_timeout.get());
-            let handshake = Box::pin(TlsAcceptor::from(config).accept(tcp));
-            in_time(worker, &deadline, handshake).await.map(|tls| {
-                let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-                (Stream::Tls(Box::new(tls.into())), is_h2)
-            })
-        }
-        None if listener.h2c => {
-            deadline.set(connections.idle_timeout.get());
-            in_time(worker, &deadline, pin!(sniff(tcp, &deadline, connections.head_timeout.get()))).await
-        }
-        None => Some((Stream::Plain(tcp), false)),
-    };
-    let Some((stream, is_h2)) = opened else { return };
+    let Some((stream, is_h2)) = open(worker, listener, tcp, tls, deadline, connections).await else { return };
+    let deadline = Arc::clone(deadline);
     let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
-    let client = Counted::new(Arc::clone(&worker.gateway), Arc::new(client));
-    if listener.is_admin {
-        worker.remember(&client.client);
-    }
+    let client = Arc::new(client);
     let is_http = if is_h2 {
-        Box::pin(serve_h2(worker, &client.client, stream, connections)).await
+        Box::pin(serve_h2(worker, &client, stream, connections)).await
     } else {
-        h1::serve(worker, &client.client, stream, connections).await
+        h1::serve(worker, &client, stream, connections).await
     };
     if !is_http {
         worker.gateway.metrics.bad_requests.inc();
     }
+}
+
+/// Finds out what a connection speaks: TLS or not, and whether HTTP/2. None if it ends before that is known.
+async fn open(
+    worker: &Worker,
+    listener: &Listener,
+    tcp: TcpStream,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    deadline: &Deadline,
+    connections: &Connections,
+) -> Option<(Stream, bool)> {
+    let head_timeout = connections.head_timeout.get();
+    deadline.set_for(Waiting::First, head_timeout.min(connections.idle_timeout.get()));
+    let Some(config) = tls else {
+        if !listener.h2c {
+            return Some((Stream::Plain(tcp), false));
+        }
+        return in_time(worker, deadline, pin!(sniff(tcp, deadline, head_timeout))).await;
+    };
+    // Who says nothing at all has not begun a handshake.
+    in_time(worker, deadline, pin!(tcp.readable())).await?;
+    deadline.set_for(Waiting::Head, head_timeout);
+    let tls = in_time(worker, deadline, Box::pin(TlsAcceptor::from(config).accept(tcp))).await?;
+    let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+    Some((Stream::Tls(Box::new(tls.into())), is_h2))
 }
 
 /// What comes before the first request, unless its time is up. When the gateway stops there is only a moment left.
@@ -102,22 +124,19 @@ async fn in_time<T>(
     .await
 }
 
-/// A client in the gauge of connections.
-struct Counted {
-    gateway: Arc<Gateway>,
-    client: Arc<Client>,
-}
+/// A connection in the gauge of connections.
+struct Counted(Arc<Gateway>);
 
 impl Counted {
-    fn new(gateway: Arc<Gateway>, client: Arc<Client>) -> Self {
+    fn new(gateway: &Arc<Gateway>) -> Self {
         gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
-        Self { gateway, client }
+        Self(Arc::clone(gateway))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.gateway.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.metrics.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -134,7 +153,7 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if is_first {
-            deadline.set(head_timeout);
+            deadline.set_for(Waiting::Head, head_timeout);
         }
     }
 }
@@ -143,6 +162,7 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
     let tally: Arc<Tally> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
+        client.request_came();
         tally.request_came();
         let (worker, client) = (Arc::clone(worker), Arc::clone(client));
         let (parts, body) = request.into_parts();
@@ -167,11 +187,15 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     let (mut leaving, mut has_been_late) = (false, false);
     let ended = poll_fn(|cx| {
         client.deadline.watch(cx);
+        let late = client.deadline.ended().filter(|late| *late != Ended::Evicted);
         let is_late = client.deadline.take_passed();
         if is_late && std::mem::replace(&mut has_been_late, true) {
             return Poll::Ready(Ok(()));
         }
-        if is_late {
+        if let Some(late) = late {
+            // What has not asked for anything yet is idle, too: a connection is more than its first bytes here.
+            let late = if late == Ended::Late(Waiting::First) { Ended::Late(Waiting::Next) } else { late };
+            worker.ended(late, client.is_admin);
             // It is told how far we have come before it ends (RFC 9113 §6.8).
             client.deadline.set(FAREWELL);
         }
@@ -183,7 +207,14 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
             }
         }
         tally.turn_begins();
-        connection.as_mut().poll(cx)
+        let polled = connection.as_mut().poll(cx);
+        // A request that has just come is served. Otherwise nothing is under way: it can end here.
+        if polled.is_pending() && client.deadline.is_evicted() {
+            connection.as_mut().graceful_shutdown();
+            let _told = connection.as_mut().poll(cx);
+            return Poll::Ready(Ok(()));
+        }
+        polled
     });
     let ended = ended.await;
     drop(connection);

@@ -12,9 +12,10 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::{Trouble, Upstream};
+use super::{Local, Trouble, Upstream};
+use crate::file_budget::is_out_of_files;
 use crate::stream::Stream;
-use crate::sweep::{Deadline, Sweep};
+use crate::sweep::Deadline;
 use crate::tls::ClientTls;
 
 /// What a read asks for at first; more when a body fills it.
@@ -22,6 +23,9 @@ const FIRST_READ: usize = 8 * 1024;
 const LARGEST_READ: usize = 32 * 1024;
 /// The least time an address has, of those that a name may have many of.
 const LEAST_SHARE: Duration = Duration::from_millis(200);
+
+/// How long what was closed has until another file is opened in its place.
+const FILE_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A connection to an upstream.
 pub(crate) struct Connection {
@@ -58,12 +62,12 @@ impl Drop for Place {
 
 impl Connection {
     /// A new connection, TLS included, within the upstream's time for it.
-    pub(crate) async fn open(upstream: &Upstream, worker: usize, sweep: &Arc<Sweep>) -> Result<Self, Trouble> {
-        let settings = &upstream.settings;
+    pub(super) async fn open(upstream: &Upstream, local: &Local<'_>) -> Result<Self, Trouble> {
+        let (settings, sweep) = (&upstream.settings, local.sweep);
         let place = || Place::take(&upstream.pools.open, settings.max_connections);
         // A connection that nobody uses is no reason to refuse, whichever worker keeps it.
         let place = place().or_else(|| upstream.close_one_idle().then(place).flatten()).ok_or(Trouble::Full)?;
-        let stream = connect(upstream, worker, sweep).await?;
+        let stream = connect(upstream, local).await?;
         Ok(Self {
             stream,
             read: BytesMut::new(),
@@ -109,16 +113,32 @@ impl Connection {
     }
 }
 
+/// Connects to an upstream. Where no more files can be opened, something that can be spared is closed first: the upstream is well.
+async fn connect(upstream: &Upstream, local: &Local<'_>) -> Result<Stream, Trouble> {
+    let until = Instant::now() + upstream.settings.connect_timeout;
+    loop {
+        match attempt_once(upstream, local, until).await {
+            Err(Trouble::Connect(error)) if is_out_of_files(&error) => {
+                (local.free_a_file)();
+                if Instant::now() + FILE_PATIENCE >= until {
+                    return Err(Trouble::OutOfFiles);
+                }
+                tokio::time::sleep(FILE_PATIENCE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Finds the upstream and connects to it.
-async fn connect(upstream: &Upstream, worker: usize, sweep: &Arc<Sweep>) -> Result<Stream, Trouble> {
+async fn attempt_once(upstream: &Upstream, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
     let settings = &upstream.settings;
-    let until = Instant::now() + settings.connect_timeout;
     let addresses = if let Ok(ip) = settings.host.parse::<IpAddr>() {
         Arc::from([SocketAddr::new(ip, settings.port)])
     } else {
-        let (sweep, host) = (Arc::clone(sweep), (settings.host.to_string(), settings.port));
+        let (sweep, host) = (Arc::clone(local.sweep), (settings.host.to_string(), settings.port));
         let resolve = || async { lookup_host(host).await.map(Iterator::collect) };
-        let finding = upstream.pools.lookups[worker].get(move || sweep.now_millis(), resolve);
+        let finding = upstream.pools.lookups[local.worker].get(move || sweep.now_millis(), resolve);
         timeout_at(until, finding).await.map_err(|_| Trouble::ConnectTimeout)?.map_err(Trouble::Connect)?
     };
     connect_to(&addresses, settings.tls.as_ref(), until).await
@@ -137,6 +157,8 @@ pub(crate) async fn connect_to(
         let share = left / u32::try_from(others).unwrap_or(u32::MAX);
         match timeout(share.max(LEAST_SHARE).min(left), attempt(*address, tls)).await {
             Ok(Ok(stream)) => return Ok(stream),
+            // The next would have none, either.
+            Ok(Err(error)) if is_out_of_files(&error) => return Err(Trouble::Connect(error)),
             Ok(Err(error)) => failed = Trouble::Connect(error),
             Err(_) => failed = Trouble::ConnectTimeout,
         }

@@ -37,6 +37,8 @@ pub(crate) struct Local<'a> {
     pub(crate) max_body: u64,
     /// The way for interim answers to the client, if it can have any.
     pub(crate) interim: Option<Interim>,
+    /// Closes something that can be spared, where no more files can be opened. False if there is nothing.
+    pub(crate) free_a_file: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// An upstream's answer.
@@ -71,7 +73,7 @@ pub(crate) async fn send(
         let connection = match upstream.idle_connection(local.worker) {
             Some(connection) => connection,
             // Boxed, as other things that happen now and then: otherwise each request would carry their room with it.
-            None => Box::pin(Connection::open(upstream, local.worker, local.sweep)).await?,
+            None => Box::pin(Connection::open(upstream, local)).await?,
         };
         sending();
         // A kept connection may be closed by the other side in this very moment. What changes nothing can be sent again.

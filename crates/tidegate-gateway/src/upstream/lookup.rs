@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::file_budget::is_out_of_files;
+
 /// How long the answer holds for those who come after.
 const HOLDS_MILLIS: u64 = 1_000;
 
@@ -15,8 +17,25 @@ pub(crate) struct Lookup(Mutex<Option<watch::Receiver<Option<Found>>>>);
 
 /// What the name server said, and when.
 struct Found {
-    addresses: Result<Arc<[SocketAddr]>, (io::ErrorKind, String)>,
+    addresses: Result<Arc<[SocketAddr]>, Failure>,
     at_millis: u64,
+}
+
+/// An error for all who wait.
+struct Failure {
+    code: Option<i32>,
+    kind: io::ErrorKind,
+    reason: String,
+}
+
+impl Failure {
+    fn new(error: &io::Error) -> Self {
+        Self { code: error.raw_os_error(), kind: error.kind(), reason: error.to_string() }
+    }
+
+    fn error(&self) -> io::Error {
+        self.code.map_or_else(|| io::Error::new(self.kind, self.reason.clone()), io::Error::from_raw_os_error)
+    }
 }
 
 impl Lookup {
@@ -34,7 +53,7 @@ impl Lookup {
         let found = found.wait_for(Option::is_some).await.map_err(|_| io::ErrorKind::Interrupted)?;
         match found.as_ref().map(|found| &found.addresses) {
             Some(Ok(addresses)) => Ok(Arc::clone(addresses)),
-            Some(Err((kind, reason))) => Err(io::Error::new(*kind, reason.clone())),
+            Some(Err(failure)) => Err(failure.error()),
             None => Err(io::ErrorKind::Interrupted.into()),
         }
     }
@@ -50,6 +69,8 @@ impl Lookup {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last {
             let is_fit = match &*last.borrow() {
+                // Nobody was asked where no file could be opened for it.
+                Some(Found { addresses: Err(failure), .. }) if is_out_of_files(&failure.error()) => false,
                 Some(found) => now_millis().saturating_sub(found.at_millis) < HOLDS_MILLIS,
                 // Still under way, unless it died.
                 None => last.has_changed().is_ok(),
@@ -62,7 +83,7 @@ impl Lookup {
         let resolving = resolve();
         // A task of its own: whoever asked first may leave, the others still wait for it.
         tokio::spawn(async move {
-            let addresses = resolving.await.map(Into::into).map_err(|error| (error.kind(), error.to_string()));
+            let addresses = resolving.await.map(Into::into).map_err(|error| Failure::new(&error));
             tell.send_replace(Some(Found { addresses, at_millis: now_millis() }));
         });
         *last = Some(told.clone());

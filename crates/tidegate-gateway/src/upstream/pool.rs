@@ -90,7 +90,7 @@ impl Upstream {
     }
 
     /// Closes an idle connection of any worker, if there is one.
-    pub(super) fn close_one_idle(&self) -> bool {
+    pub(crate) fn close_one_idle(&self) -> bool {
         self.pools.idle.iter().any(|pool| {
             let idle = pool.idle().pop();
             idle.is_some()
@@ -108,7 +108,7 @@ impl Upstream {
     /// No answer came.
     pub(crate) fn failed(&self, trouble: &Trouble) {
         // A full upstream is no failing one.
-        if !matches!(trouble, Trouble::Full) {
+        if !trouble.is_ours() {
             self.stats.failing.store(true, Ordering::Relaxed);
         }
         self.stats.metrics.failed(trouble.word());

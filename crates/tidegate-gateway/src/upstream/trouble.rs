@@ -8,6 +8,8 @@ use http::StatusCode;
 pub(crate) enum Trouble {
     /// All connections that are allowed are in use.
     Full,
+    /// No more files can be opened here.
+    OutOfFiles,
     /// No connection came about.
     Connect(io::Error),
     ConnectTimeout,
@@ -33,7 +35,7 @@ impl Trouble {
     /// The status it is answered with.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::OutOfFiles => StatusCode::SERVICE_UNAVAILABLE,
             Self::Connect(_) | Self::Closed | Self::Broken(_) | Self::BadAnswer(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::AnswerTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -46,6 +48,7 @@ impl Trouble {
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Full => "upstream_full",
+            Self::OutOfFiles => "out_of_files",
             Self::Connect(_) => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::Closed => "closed_early",
@@ -71,6 +74,11 @@ impl Trouble {
         "body_timeout",
     ];
 
+    /// Whether the gateway itself has no room for the request: nothing was sent.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self, Self::Full | Self::OutOfFiles)
+    }
+
     /// Whether it is the client's doing.
     pub(crate) fn is_clients(&self) -> bool {
         matches!(self, Self::ClientTimeout | Self::ClientBody | Self::TooLarge)
@@ -81,6 +89,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("all connections to the upstream are in use"),
+            Self::OutOfFiles => f.write_str("the gateway has no file left to open for a connection to the upstream"),
             Self::Connect(error) => write!(f, "the upstream can't be reached: {}", cause(error)),
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it answered"),

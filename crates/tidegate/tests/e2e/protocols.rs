@@ -1,12 +1,15 @@
 //! HTTP/2, TLS, upgrades, long bodies and many connections, as clients and upstreams see them.
 
+mod crowding;
 mod depot;
+mod few_files;
 mod footprint;
 mod h2_attacks;
 mod h2_floods;
 mod h2_malformed;
 mod http2;
 mod idle;
+mod open_files;
 mod own_answers;
 mod pattern;
 mod session;

@@ -264,18 +264,26 @@ fn too_large_a_body_is_a_413_and_no_request() {
     assert_eq!(gateway.metric("tidegate_upstream_failures_total{service=\"app\",reason=\"body_too_large\"}"), None);
 }
 
+/// Idle ones would be closed for those who wait.
 #[test]
 fn connections_beyond_the_most_wait_until_one_ends() {
-    let upstream = Upstream::start();
-    let gateway = with_connections(upstream.address, "max: 3");
+    let origin = Origin::new();
+    let gateway = with_connections(origin.address, "max: 3");
     let mut open: Vec<Client> = (0..3).map(|_| Client::connect(gateway.address)).collect();
+    let mut visits = Vec::new();
     for client in &mut open {
-        assert_eq!(client.request("GET", "/", &[], b"").text(), "OK");
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut visit = origin.accept();
+        visit.head();
+        visits.push(visit);
     }
     let mut waiting = Client::connect(gateway.address);
     waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(is_unanswered(&mut waiting));
     open.pop().expect("there are three").close();
+    let mut visit = origin.accept();
+    visit.head();
+    visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK");
     assert_eq!(waiting.answer().text(), "OK");
 }
 

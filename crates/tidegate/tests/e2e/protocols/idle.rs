@@ -1,37 +1,18 @@
 //! Connections that are open and ask for nothing.
 
-use std::fs;
-use std::process::Command;
 use std::time::Instant;
 
 use crate::protocols::footprint::Footprint;
+use crate::protocols::open_files::raise_open_files;
 use tidegate_testkit::{Client, Gateway, Upstream, wait_until};
 
 /// What is wanted, and what is kept for everything else that this process opens meanwhile.
 const WANTED: usize = 10_000;
 const RESERVE: usize = 500;
 
-/// Lets this process open as many files as the system allows, and says how many those are.
-fn raise_open_files() -> usize {
-    let limits = || {
-        let text = fs::read_to_string("/proc/self/limits").expect("limits");
-        let line = text.lines().find(|line| line.starts_with("Max open files")).expect("a limit").to_owned();
-        let number = |word: &str| if word == "unlimited" { usize::MAX } else { word.parse().expect("a number") };
-        let words: Vec<&str> = line["Max open files".len()..].split_whitespace().collect();
-        (number(words[0]), number(words[1]))
-    };
-    let (soft, hard) = limits();
-    if soft < (WANTED + RESERVE).min(hard) {
-        let wanted = format!("--nofile={0}:{1}", (WANTED + RESERVE).min(hard), hard);
-        // Where there is no such program, what is allowed now must do.
-        let _raised = Command::new("prlimit").arg(format!("--pid={}", std::process::id())).arg(wanted).status();
-    }
-    limits().0
-}
-
 #[test]
 fn ten_thousand_idle_connections_are_held() {
-    let allowed = raise_open_files();
+    let allowed = raise_open_files(WANTED + RESERVE);
     let count = WANTED.min(allowed.saturating_sub(RESERVE));
     if count < WANTED {
         eprintln!("only {allowed} files may be open here: {count} connections instead of {WANTED}");
@@ -39,7 +20,7 @@ fn ten_thousand_idle_connections_are_held() {
     let upstream = Upstream::start();
     let mut gateway = Gateway::start(&format!(
         "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n\
-         connections: {{idle_timeout: 10m}}\n",
+         connections: {{head_timeout: 10m, idle_timeout: 10m}}\n",
         upstream.address
     ));
     assert_eq!(gateway.get("/").status, 200);

@@ -1,0 +1,230 @@
+//! Room for connections: how many there may be at once, and which is closed when a new client finds no room.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::sweep::{Idler, Sweep, TICK, Waiting};
+
+/// How long a client may be silent after it has connected before its connection may be closed: a first packet that was lost is sent again
+/// within that time. Until then, others wait.
+const SILENT: Duration = Duration::from_secs(1);
+/// How long the rest of a head may take before its connection may be closed. Within it, others wait.
+const SLOW_HEAD: Duration = Duration::from_secs(1);
+/// Of the connections that could be closed, so many (or an eighth, if that is more) are remembered for those who come next.
+const LEAST_REMEMBERED: usize = 256;
+
+/// Room for connections, shared by all who serve them.
+pub(crate) struct Room {
+    pub(crate) most: usize,
+    /// Why there are not more, and what to do about it.
+    pub(crate) bound: String,
+    places: Arc<Semaphore>,
+    sweeps: Box<[Arc<Sweep>]>,
+    candidates: Mutex<Candidates>,
+}
+
+#[derive(Default)]
+struct Candidates {
+    /// Those that could be closed when they were last looked for; the next to go comes last.
+    idlers: Vec<Idler>,
+    looked_at: Option<Instant>,
+}
+
+impl Room {
+    /// Room for `most` connections, whose deadlines are in `sweeps`.
+    pub(crate) fn new(most: usize, bound: String, sweeps: &[Arc<Sweep>]) -> Arc<Self> {
+        let (places, candidates) = (Arc::new(Semaphore::new(most)), Mutex::default());
+        Arc::new(Self { most, bound, places, sweeps: sweeps.into(), candidates })
+    }
+
+    /// A place for a connection; while there is none, others are asked to leave. `full` is called each time nobody can be.
+    pub(crate) async fn enter(&self, mut full: impl FnMut()) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        let mut entering = pin!(Arc::clone(&self.places).acquire_owned());
+        loop {
+            if !self.evict() {
+                full();
+            }
+            // Whoever leaves needs a moment to do so, and may find that a request has come instead.
+            if let Ok(place) = timeout(TICK, entering.as_mut()).await {
+                return place.ok();
+            }
+        }
+    }
+
+    /// Closes the connection that can best be spared, never one with a request under way. False if there is none.
+    ///
+    /// Candidates are looked for once a tick at most, by a walk along all connections such as each tick takes anyway, and then used one
+    /// after the other: what has moved on since is passed over. So an eviction costs little however many connections there are.
+    pub(crate) fn evict(&self) -> bool {
+        let mut candidates = self.candidates.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            while let Some(idler) = candidates.idlers.pop() {
+                if idler.evict() {
+                    return true;
+                }
+            }
+            let now = Instant::now();
+            if candidates.looked_at.is_some_and(|at| now.saturating_duration_since(at) < TICK) {
+                return false;
+            }
+            *candidates = Candidates { idlers: self.look(), looked_at: Some(now) };
+            if candidates.idlers.is_empty() {
+                return false;
+            }
+        }
+    }
+
+    fn look(&self) -> Vec<Idler> {
+        let mut idlers = Vec::new();
+        self.sweeps.iter().for_each(|sweep| sweep.idlers(&mut idlers));
+        idlers.retain(|idler| rank(idler).is_some());
+        let remembered = LEAST_REMEMBERED.max(idlers.len() / 8);
+        let order = |idler: &Idler| (rank(idler), std::cmp::Reverse(idler.waited));
+        if idlers.len() > remembered {
+            idlers.select_nth_unstable_by_key(remembered, order);
+            idlers.truncate(remembered);
+            idlers.shrink_to_fit();
+        }
+        idlers.sort_unstable_by_key(|idler| std::cmp::Reverse(order(idler)));
+        idlers
+    }
+}
+
+/// Which connections go first: those of the lowest rank, and of these the one that has waited longest. None if it must stay.
+fn rank(idler: &Idler) -> Option<u8> {
+    match idler.waiting {
+        // Whoever floods us with silent connections must not push out clients that ask now and then.
+        Waiting::First if idler.waited >= SILENT => Some(0),
+        Waiting::Next => Some(1),
+        Waiting::Head if idler.waited >= SLOW_HEAD => Some(2),
+        Waiting::First | Waiting::Head | Waiting::Taking | Waiting::Work => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::Deadline;
+
+    const LATER: Duration = Duration::from_secs(3_600);
+
+    /// Connections of two workers, and the time.
+    struct House {
+        room: Arc<Room>,
+        sweeps: [Arc<Sweep>; 2],
+        now_millis: u64,
+    }
+
+    impl House {
+        fn new() -> Self {
+            let sweeps = [Sweep::new(), Sweep::new()];
+            Self { room: Room::new(1, String::new(), &sweeps), sweeps, now_millis: 0 }
+        }
+
+        fn opens(&self, worker: usize, waiting: Waiting) -> Arc<Deadline> {
+            let deadline = self.sweeps[worker].deadline();
+            deadline.set_for(waiting, LATER);
+            deadline
+        }
+
+        fn passes(&mut self, millis: u64) {
+            self.now_millis += millis;
+            self.sweeps.iter().for_each(|sweep| sweep.sweep(self.now_millis));
+        }
+
+        /// Which of these is closed next, if any. Candidates are looked for anew.
+        fn next(&self, connections: &[&Arc<Deadline>]) -> Option<usize> {
+            *self.room.candidates.lock().expect("no panic") = Candidates::default();
+            let before: Vec<bool> = connections.iter().map(|deadline| deadline.is_evicted()).collect();
+            let evicted = self.room.evict();
+            let found = connections.iter().zip(before).position(|(deadline, was)| deadline.is_evicted() && !was);
+            assert_eq!(evicted, found.is_some());
+            found
+        }
+    }
+
+    #[test]
+    fn whoever_has_waited_longest_goes_first_whichever_worker_has_it() {
+        let mut house = House::new();
+        let oldest = house.opens(0, Waiting::Next);
+        house.passes(10);
+        let used = house.opens(1, Waiting::Next);
+        house.passes(10);
+        let newest = house.opens(1, Waiting::Next);
+        house.passes(10);
+        used.set_for(Waiting::Next, LATER);
+        house.passes(10);
+        let all = [&oldest, &newest, &used];
+        assert_eq!([house.next(&all), house.next(&all), house.next(&all)], [Some(0), Some(1), Some(2)]);
+        assert_eq!(house.next(&all), None);
+    }
+
+    #[test]
+    fn a_request_under_way_is_never_cut_short() {
+        let mut house = House::new();
+        let (work, taking) = (house.opens(0, Waiting::Work), house.opens(1, Waiting::Taking));
+        house.passes(1_000_000);
+        assert_eq!(house.next(&[&work, &taking]), None);
+    }
+
+    #[test]
+    fn a_client_that_has_just_connected_has_a_moment_to_ask() {
+        let mut house = House::new();
+        let new = house.opens(0, Waiting::First);
+        house.passes(999);
+        assert_eq!(house.next(&[&new]), None);
+        house.passes(1);
+        assert_eq!(house.next(&[&new]), Some(0));
+    }
+
+    #[test]
+    fn who_never_asked_goes_before_who_asked_and_a_slow_head_comes_last() {
+        let mut house = House::new();
+        let (head, idle) = (house.opens(0, Waiting::Head), house.opens(0, Waiting::Next));
+        house.passes(1_000);
+        let (silent, newer) = (house.opens(0, Waiting::First), house.opens(1, Waiting::Head));
+        house.passes(999);
+        let all = [&head, &idle, &silent, &newer];
+        assert_eq!(house.next(&all), Some(1), "who has just connected has a moment to ask");
+        idle.set_for(Waiting::Next, LATER);
+        house.passes(1);
+        let order: Vec<_> = std::iter::from_fn(|| house.next(&all)).collect();
+        assert_eq!(order, [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn of_many_connections_those_that_have_waited_longest_go_in_their_order() {
+        let mut house = House::new();
+        let mut all = Vec::new();
+        for number in 0..4_000 {
+            all.push(house.opens(number % 2, Waiting::Next));
+            house.passes(20);
+        }
+        // One look is enough for an eighth of them.
+        for number in 0..500 {
+            assert!(house.room.evict());
+            assert!(all[number].is_evicted() && !all[number + 1].is_evicted(), "{number}");
+        }
+    }
+
+    /// With all connections busy, each new client that waits would otherwise have them all looked at again and again.
+    #[test]
+    fn a_look_in_vain_is_not_repeated_at_once() {
+        let mut house = House::new();
+        let connection = house.opens(0, Waiting::Work);
+        assert!(!house.room.evict());
+        connection.set_for(Waiting::Next, LATER);
+        house.passes(20);
+        *house.room.candidates.lock().expect("no panic") =
+            Candidates { idlers: Vec::new(), looked_at: Some(Instant::now() + LATER) };
+        assert!(!house.room.evict());
+        assert_eq!(house.next(&[&connection]), Some(0));
+    }
+}

@@ -1,0 +1,22 @@
+//! How many files this process may have open.
+
+use std::fs;
+use std::process::Command;
+
+/// Lets this process open `wanted` files, or as many as the system allows, and says how many those are.
+pub(crate) fn raise_open_files(wanted: usize) -> usize {
+    let limits = || {
+        let text = fs::read_to_string("/proc/self/limits").expect("limits");
+        let line = text.lines().find(|line| line.starts_with("Max open files")).expect("a limit").to_owned();
+        let number = |word: &str| if word == "unlimited" { usize::MAX } else { word.parse().expect("a number") };
+        let words: Vec<&str> = line["Max open files".len()..].split_whitespace().collect();
+        (number(words[0]), number(words[1]))
+    };
+    let (soft, hard) = limits();
+    if soft < wanted.min(hard) {
+        let wanted = format!("--nofile={0}:{1}", wanted.min(hard), hard);
+        // Where there is no such program, what is allowed now must do.
+        let _raised = Command::new("prlimit").arg(format!("--pid={}", std::process::id())).arg(wanted).status();
+    }
+    limits().0
+}
