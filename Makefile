@@ -18,8 +18,10 @@ setup-bench: ## install what the benchmarks need besides (nginx, wrk, hey, valgr
 check: ## the fast inner loop: compile and lint
 	cargo clippy --workspace --all-targets -- -D warnings
 
-# Most tests wait for sockets and processes: many run at once. Those that send a load in time have the machine nearly to themselves.
-LIVE := adaptation:: demo:: lab::live:: load::freeze::
+# Most tests wait for sockets and processes: many run at once. Those that send a load in time run a few at once, and those that a busy machine
+# upsets one after the other, with nothing beside them.
+LIVE := adaptation:: demo:: lab::live::
+ALONE := load::freeze:: h2_attacks::readers_that_do_not_read
 # Tests that judge times where TIDEGATE_TIMINGS is set. Those of adaptation are `make adapt`.
 TIMED := shared::outage:: shared::followed:: adaptive::council:: target::overload:: lab::live::
 
@@ -28,7 +30,8 @@ test: setup ## the one test command: format, lint, all tests, the report in a br
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
-	cargo test --workspace -- --test-threads 8 $(LIVE:%=--skip %)
+	cargo test --workspace -- --test-threads 8 $(LIVE:%=--skip %) $(ALONE:%=--skip %)
+	cargo test --workspace --test e2e -- --test-threads 1 $(ALONE)
 	$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live check-report check-deployment
 
 # Each of these waits more than it works, and none of them judges times.
