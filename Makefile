@@ -20,10 +20,10 @@ check: ## the fast inner loop: compile and lint
 
 # Most tests wait for sockets and processes: many run at once. Those that send a load in time run a few at once, and those that a busy machine
 # upsets one after the other, with nothing beside them.
-LIVE := adaptation:: demo:: lab::live::
+LIVE := adaptation:: demo::playing:: demo::terminal:: lab::live::
 ALONE := load::freeze:: h2_attacks::readers_that_do_not_read
 # Tests that judge times where TIDEGATE_TIMINGS is set. Those of adaptation are `make adapt`.
-TIMED := shared::outage:: shared::followed:: adaptive::council:: target::overload:: lab::live::
+TIMED := shared::outage:: shared::followed:: adaptive::answers:: adaptive::council:: target::overload:: lab::live::
 
 .PHONY: test
 test: setup ## the one test command: format, lint, all tests, the report in a browser, the deployment, doc tests
@@ -91,7 +91,7 @@ steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: n
 soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB, a minute of overload
 	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
 	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test e2e -- protocols::streaming
-	TIDEGATE_OVERLOAD_SECONDS=60 cargo test -p tidegate --test e2e -- --nocapture target::overload::ten_times
+	TIDEGATE_OVERLOAD_SECONDS=60 TIDEGATE_TIMINGS=1 cargo test -p tidegate --test e2e -- --nocapture target::overload::ten_times
 
 .PHONY: timings
 timings: setup ## what tests say of time, judged: recovery, budgets, live runs beside simulated ones; wants a quiet machine

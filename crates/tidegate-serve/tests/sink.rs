@@ -103,10 +103,15 @@ fn a_file_that_cannot_be_opened_is_an_error_at_once() {
 #[test]
 fn a_full_pipe_blocks_nobody_and_every_line_is_written_or_counted() {
     let (mut reader, writer) = io::pipe().expect("a pipe");
-    let sink = Sink::stream(writer, 1_000).expect("a sink");
-    for _ in 0..100_000 {
-        sink.send([b'x'; 99]);
-    }
+    let sink = Arc::new(Sink::stream(writer, 1_000).expect("a sink"));
+    let ((sent, is_sent), sender) = (mpsc::channel(), Arc::clone(&sink));
+    thread::spawn(move || {
+        for _ in 0..100_000 {
+            sender.send([b'x'; 99]);
+        }
+        sent.send(())
+    });
+    is_sent.recv_timeout(LONG).expect("nobody reads the pipe, and no send waits for that");
     let dropped = sink.dropped();
     assert!(dropped > 90_000, "a pipe, a batch under way and the buffer hold a few thousand lines: {dropped}");
     assert!(!sink.flush(Duration::from_millis(10)), "nobody reads");

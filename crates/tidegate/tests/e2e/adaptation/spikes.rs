@@ -84,12 +84,16 @@ fn is_filled_and_never_more(setting: Setting, platform: &Platform, ran: &Ran) {
     assert!(!are_judged() || share >= 0.95, "{share}");
     let at_once = if setting.is_window { BASE } else { AT_ONCE };
     let most = (setting.capacity * setting.spike() + at_once) * (SPIKES - LEARNT_FROM);
-    assert!(goodput <= most * 102 / 100, "{goodput} is more than {most}, which the ceiling allows");
+    let is_within = goodput <= most * 102 / 100;
+    assert!(is_within || !are_judged(), "{goodput} is more than {most}, which the ceiling allows");
+    let (all, length) = (ran.requests("success"), setting.period * SPIKES);
+    let most = setting.capacity * (length + 1) + at_once;
+    assert!(all <= most, "{all} in {length} s are more than {most}, which the ceiling allows");
     is_free_of_errors(ran, platform);
 }
 
 /// Nothing failed; or next to nothing, where other work on the machine may hold a target up for longer than its queue lasts.
-fn is_free_of_errors(ran: &Ran, platform: &Platform) {
+pub(super) fn is_free_of_errors(ran: &Ran, platform: &Platform) {
     let most = if are_judged() { 0 } else { ran.requests("success") / 100 };
     let (errors, of_target) = (ran.requests("errors"), platform.target_errors());
     assert!(errors <= most && of_target <= most as f64, "{errors} errors, {of_target} of the target; {most} at most");
@@ -106,6 +110,7 @@ fn normal_load_fares_as_without_adaptation() {
     let (with, without) = (adapted.requests("success"), fixed.requests("success"));
     println!("normal load: {with} answered with adaptation, {without} without");
     println!("  p95 of the target {:.1} ms, {:.1} ms without", p95(&adapted) * 1e3, p95(&fixed) * 1e3);
-    assert!(with * 100 >= without * 99, "{with} with adaptation, {without} without");
-    assert_eq!((adapted.requests("rateLimited"), adapted.requests("errors")), (0, 0));
+    assert!(with * 100 >= without * 99 || !are_judged(), "{with} with adaptation, {without} without");
+    assert_eq!(adapted.requests("rateLimited"), 0);
+    is_free_of_errors(&adapted, &platforms[0]);
 }

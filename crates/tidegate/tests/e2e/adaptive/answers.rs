@@ -6,6 +6,7 @@ use crate::adaptive::forecaster::Forecaster;
 use crate::adaptive::setting::{
     HUNDRED, entries, fixed, gateway, limit, requests, send, updates, wait_for_entry, wait_for_limit, wait_for_verdict,
 };
+use tidegate_testkit::timing::are_judged;
 use tidegate_testkit::{Upstream, wait_until};
 
 #[test]
@@ -150,8 +151,9 @@ fn steps_come_at_their_times_and_the_operators_numbers_return_in_the_end() {
     let reverted = wait_for_verdict(&gateway, "reverted");
     for (entry, after) in [(&first, 0.5), (&second, 1.75), (&reverted, 3.0)] {
         let late = entry["timestamp"].as_f64().expect("a time") - asked - after;
-        // The bound is for a machine that does other things too; what is promised is a tenth of a second.
-        assert!((0.0..0.5).contains(&late), "{late} s late: {entry}");
+        assert!(late >= 0.0, "{late} s late: {entry}");
+        // A tenth of a second is promised; the rest allows for other work on the machine.
+        assert!(late < 0.5 || !are_judged(), "{late} s late: {entry}");
     }
     assert_eq!((&reverted["from"]["limit"], &reverted["to"]["limit"]), (&json!(200), &json!(100)));
     wait_until("the operator's numbers are in force", || limit(&gateway)["set_by"] == "file");

@@ -111,7 +111,8 @@ fn a_body_that_moves_may_take_longer_than_a_pause() {
 #[test]
 fn a_silent_connection_is_ended() {
     let upstream = Upstream::start();
-    let gateway = with_connections(upstream.address, "idle_timeout: 300ms");
+    // A head timeout of an hour: it must not be what ends the connection without a request.
+    let gateway = with_connections(upstream.address, "idle_timeout: 300ms, head_timeout: 1h");
     let (mut never, mut once) = (Client::connect(gateway.address), Client::connect(gateway.address));
     assert_eq!(once.request("GET", "/", &[], b"").text(), "OK");
     assert!(never.is_closed() && once.is_closed());

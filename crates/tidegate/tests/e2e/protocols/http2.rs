@@ -654,9 +654,10 @@ fn idle_connections_do_not_keep_it_from_stopping() {
 /// Who has connected and asked for nothing has no request under way, whatever the listener waits for: a preface, a handshake, leave.
 #[test]
 fn silent_connections_do_not_keep_it_from_stopping() {
+    const PATIENT: &str = "connections: {head_timeout: 1h, idle_timeout: 1h}\n";
     let upstream = Upstream::start();
-    let mut secured = Secured::before(upstream.address, PLENTY, "");
-    let mut gateway = clear(upstream.address, PLENTY, "");
+    let mut secured = Secured::before(upstream.address, PLENTY, PATIENT);
+    let mut gateway = clear(upstream.address, PLENTY, PATIENT);
     let silent = [Client::connect(gateway.address), Client::connect(secured.gateway.address)];
     assert_eq!(gateway.get("/").status, 200, "those before it have been accepted");
     let mut deaf = Wire::connect(gateway.address);

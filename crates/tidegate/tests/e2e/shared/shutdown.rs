@@ -83,6 +83,7 @@ fn new_connections_are_refused_while_others_end() {
     wait_until("new connections are refused", || {
         connect().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     });
+    assert!(!held.has_response(), "the gateway still serves a request while it refuses new connections");
     upstream.let_go();
     assert_eq!(held.answer().status, 200);
     assert!(ends_well(&mut gateway));

@@ -111,7 +111,9 @@ fn ten_times_its_capacity_is_borne_and_leaves_no_trace() {
     );
     assert_eq!(other, 0, "nothing but 200 and 503");
     let offered = ok + refused;
-    assert!(offered >= 10 * CAPACITY * length.as_secs(), "{offered} were no overload of ten times the capacity");
+    assert!(refused > ok, "{refused} rejected and {ok} served are no overload");
+    let is_tenfold = offered >= 10 * CAPACITY * length.as_secs();
+    assert!(is_tenfold || !timing::are_judged(), "{offered} were no overload of ten times the capacity");
     assert!(ok <= CAPACITY * (took + 1) + 20, "{ok} are more than it can do");
     assert!(most_memory < memory_before + (32 << 20), "{most_memory} bytes, and {memory_before} before");
     wait_for_standing(&target, 0.0, 0.0);
