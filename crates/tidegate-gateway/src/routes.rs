@@ -47,7 +47,9 @@ enum Segment {
 impl Matcher {
     /// The matcher of a route, or which field is wrong and why.
     pub(crate) fn new(route: &model::Route) -> Result<Self, (&'static str, String)> {
-        let host = match route.host.as_deref().map(str::to_ascii_lowercase) {
+        // As in requests, a dot at the end makes no difference.
+        let host = route.host.as_deref().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase());
+        let host = match host {
             None => Host::Any,
             Some(host) if host.contains(['/', ':']) || host.is_empty() => {
                 return Err((
@@ -342,6 +344,15 @@ mod tests {
         assert!(!matcher.matches(b"api.example.com", &Method::POST, "/"));
     }
 
+    /// Requests are matched by their hosts without it: such a route was never reached.
+    #[test]
+    fn a_dot_at_the_end_of_a_host_makes_no_difference() {
+        for host in ["Example.com.", "*.com."] {
+            let matcher = matcher(&model::Route { host: Some(host.into()), ..Default::default() });
+            assert!(matcher.matches(b"example.com", &Method::GET, "/"), "{host}");
+        }
+    }
+
     #[test]
     fn a_wrong_matcher_is_refused_with_its_field() {
         let route = |change: fn(&mut model::Route)| {
@@ -351,6 +362,7 @@ mod tests {
         };
         assert_eq!(route(|r| r.host = Some("a:80".into())), "host");
         assert_eq!(route(|r| r.host = Some("*x".into())), "host");
+        assert_eq!(route(|r| r.host = Some(".".into())), "host");
         assert_eq!(route(|r| r.host = Some("a*b.com".into())), "host");
         assert_eq!(route(|r| r.host = Some("*.a*.com".into())), "host");
         assert_eq!(route(|r| r.path = Some("x".into())), "path");

@@ -49,10 +49,7 @@ pub(super) fn doubts(
     for (name, limit) in config.limits.iter().flatten() {
         for tier in limit.tiers.keys().filter(|tier| !may_occur(tier, config, known_tiers)) {
             let known: Vec<&str> = known_tiers.iter().copied().collect();
-            let message = format!(
-                "no caller has this tier; those that `identity` gives (API keys, tokens, trusted headers, `default_tier`): {}",
-                known.join(", ")
-            );
+            let message = format!("no identity source gives this tier; known tiers: {}", known.join(", "));
             doubt(format!("limits.{name}.tiers.{tier}"), &message);
         }
     }
@@ -63,6 +60,10 @@ pub(super) fn doubts(
         }
     }
     for (place, route) in config.routes.iter().enumerate() {
+        if route.methods.iter().any(|method| method.eq_ignore_ascii_case("CONNECT")) {
+            let message = "CONNECT requests never reach a route: the gateway rejects them with 501";
+            doubt(format!("routes[{place}].methods"), message);
+        }
         for (field, path) in [("path", &route.path), ("prefix", &route.prefix), ("pattern", &route.pattern)] {
             let Some(path) = path else { continue };
             if config.admin.listen.is_none() && crate::admin::is_local(path) {
@@ -84,7 +85,9 @@ pub(super) fn doubts(
     }
     let matchers: Vec<&Matcher> = routes.iter().map(|route| &route.matcher).collect();
     for Hidden { route, by } in hidden(&matchers) {
-        doubt(format!("routes[{route}]"), &never_reached(&by));
+        // Two routes of which each hides the other match the same.
+        let is_same = |other: &usize| !hidden(&[matchers[route], matchers[*other]]).is_empty();
+        doubt(format!("routes[{route}]"), &never_reached(&by, by.iter().any(is_same)));
     }
     let has_token = config.admin.token.is_some() || config.admin.token_file.is_some();
     if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && !has_token && !config.admin.open {
@@ -111,17 +114,19 @@ fn never_admits(limit: &LimitSettings) -> bool {
 /// Whether a caller can have this tier. Tokens and proxies may name any.
 fn may_occur(tier: &str, config: &Config, known_tiers: &BTreeSet<&str>) -> bool {
     let identity = &config.identity;
-    let names_any = identity.jwt.is_some() || identity.trusted_headers.as_ref().is_some_and(|it| it.tier.is_some());
+    let has_tier_header = identity.trusted_headers.as_ref().is_some_and(|headers| headers.tier.is_some());
+    let names_any = identity.jwt.is_some() || has_tier_header && !config.trusted_proxies.is_empty();
     names_any || known_tiers.contains(tier)
 }
 
-/// Why a route is never reached, and what to do about it.
-fn never_reached(by: &[usize]) -> String {
+/// Why a route is never reached, and what to do about it. `is_same`: the earlier route matches nothing else.
+fn never_reached(by: &[usize], is_same: bool) -> String {
     let names: Vec<String> = by.iter().map(|place| format!("routes[{place}]")).collect();
     match &names[..] {
         [] => "is never reached: paths are matched in their normal form, without empty, `.` and `..` segments, parameters (`;`) and \
                backslashes"
             .to_owned(),
+        [one] if is_same => format!("is never reached: {one} matches the same requests; remove one of them"),
         [one] => format!("is never reached: {one} takes every request that it matches; put the narrower route first"),
         [most @ .., last] => format!(
             "is never reached: {} and {last} together take every request that it matches; put the narrower route first",

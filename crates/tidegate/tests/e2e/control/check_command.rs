@@ -87,7 +87,7 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
         (limit("key: clientId, missing: refuse"), "limits.default.key", "every request is refused"),
         (limit("key: \"header:x-client\""), "limits.default.key", "whoever is refused takes another"),
         (limit("key: endpoint+method"), "limits.default.key", "whoever is refused takes another"),
-        (limit("tiers: {pro: unlimited}"), "limits.default.tiers.pro", "no caller has this tier"),
+        (limit("tiers: {pro: unlimited}"), "limits.default.tiers.pro", "no identity source gives this tier"),
         (
             "upstreams: {a: {url: \"http://h\"}, b: {url: \"http://h\"}}\nroutes: [{upstream: a}]\n".to_owned(),
             "upstreams.b",

@@ -72,24 +72,48 @@ fn routes_may_be_hidden_by_several_or_by_their_own_path() {
     );
 }
 
+/// It was advised to put the narrower of two equal routes first.
+#[test]
+fn of_equal_routes_one_should_go() {
+    for routes in [
+        "[{prefix: /api}, {prefix: /api/}]",
+        "[{host: a.example, path: /x}, {host: A.example., path: /x/}]",
+        "[{methods: [GET]}, {methods: [GET, HEAD]}]",
+    ] {
+        let warning = "routes[1]: is never reached: routes[0] matches the same requests; remove one of them";
+        assert_eq!(warnings(&format!("routes: {routes}\n")), [warning], "{routes}");
+    }
+}
+
+#[test]
+fn a_route_for_connect_is_a_warning() {
+    let found = warnings("routes: [{methods: [connect], path: /a}, {methods: [GET, CONNECT]}, {}]\n");
+    assert_eq!(
+        found,
+        [0, 1].map(|place| format!(
+            "routes[{place}].methods: CONNECT requests never reach a route: the gateway rejects them with 501"
+        ))
+    );
+}
+
 #[test]
 fn a_tier_that_no_caller_has_is_a_warning() {
     let tiers = "limits: {default: {algorithm: fixed, limit: 5, window: 1, tiers: {gold: unlimited, anonymous: {limit: 1, window: 1}}}}\n";
     let keys = "identity: {api_keys: {keys: [{key: a-key, user: ann, tier: golden}, {key: b-key, user: bob}]}}\n";
-    let told = warnings(&format!("{tiers}{keys}"));
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("limits.default.tiers.gold: no caller has this tier; "), "{told:?}");
-    assert!(told[0].ends_with(": anonymous, golden"), "{told:?}");
+    let warning = "limits.default.tiers.gold: no identity source gives this tier; known tiers: anonymous, golden";
+    assert_eq!(warnings(&format!("{tiers}{keys}")), [warning]);
     for identity in [
         "identity: {default_tier: gold}\n",
         "identity: {api_keys: {keys: [{key: a-key, user: ann, tier: gold}]}}\n",
         "identity: {jwt: {secret: 0123456789abcdef0123456789abcdef}}\n",
         "identity: {trusted_headers: {tier: x-tier}}\ntrusted_proxies: [10.0.0.1]\n",
     ] {
-        let told: Vec<String> =
+        let found: Vec<String> =
             warnings(&format!("{tiers}{identity}")).into_iter().filter(|it| it.contains("tiers.gold")).collect();
-        assert_eq!(told, Vec::<String>::new(), "{identity}");
+        assert_eq!(found, Vec::<String>::new(), "{identity}");
     }
+    let of_nobody = warnings(&format!("{tiers}identity: {{trusted_headers: {{tier: x-tier}}}}\n"));
+    assert!(of_nobody.iter().any(|warning| warning.contains("tiers.gold")), "no proxy is trusted: {of_nobody:?}");
     let only_users =
         warnings(&format!("{tiers}identity: {{trusted_headers: {{user: x-user}}}}\ntrusted_proxies: [10.0.0.1]\n"));
     assert!(only_users.len() == 1 && only_users[0].contains("tiers.gold"), "{only_users:?}");
