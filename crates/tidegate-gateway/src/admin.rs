@@ -307,9 +307,9 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     }
     if let Some(sign) = origin::proxy_sign(request) {
         let detail = format!(
-            "{sign} shows that a proxy sent this request, so anyone may have asked for it: configure `admin.token`, or a \
-             listener of their own for these endpoints (`admin.listen`) and ask it directly (or open them to everyone by \
-             ADMIN_OPEN=true)"
+            "{sign} shows that a proxy sent this request, so it may come from anyone: configure `admin.token`, or a \
+             separate admin listener (`admin.listen`) and send requests to it directly (or set ADMIN_OPEN=true to allow \
+             everyone)"
         );
         return Err((StatusCode::FORBIDDEN, detail.into()));
     }

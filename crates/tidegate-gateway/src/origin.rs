@@ -8,9 +8,10 @@ use crate::request_head::RequestHead;
 
 /// Headers that proxies add and that clients have no reason to send. One is enough: a proxy may be configured to add any of them and
 /// no other. Each entry has a well-known sender.
-const PROXY_HEADERS: [&str; 22] = [
-    "cdn-loop",             // RFC 8586: CDNs, against loops
+const PROXY_HEADERS: [&str; 26] = [
     "client-ip",            // Apache and PHP guides; Akamai, F5
+    "do-connecting-ip",     // DigitalOcean App Platform
+    "eo-connecting-ip",     // Tencent EdgeOne
     "forwarded",            // RFC 7239
     "front-end-https",      // Microsoft's reverse proxies
     "proxy-client-ip",      // WebLogic's plugin for Apache
@@ -21,7 +22,9 @@ const PROXY_HEADERS: [&str; 22] = [
     "true-client-ip",       // Akamai, Cloudflare Enterprise
     "via",                  // RFC 9110 §7.6.3
     "wl-proxy-client-ip",   // WebLogic's plugin for Apache
+    "x-bluecoat-via",       // Blue Coat (Symantec) proxies
     "x-client-ip",          // Azure, Heroku, many guides
+    "x-clientip",           // the same in other spelling
     "x-cluster-client-ip",  // Rackspace, Zeus and Riverbed balancers
     "x-nginx-proxy",        // nginx guides: `proxy_set_header X-NginX-Proxy true`
     "x-real-host",          // nginx guides, beside X-Real-IP
@@ -29,39 +32,45 @@ const PROXY_HEADERS: [&str; 22] = [
     "x-real-port",          // nginx guides, beside X-Real-IP
     "x-remote-addr",        // nginx and HAProxy guides
     "x-remote-ip",          // the same
+    "x-request-start",      // Heroku, New Relic's guides for nginx and HAProxy
     "x-rewrite-url",        // IIS with URL Rewrite
     "x-scheme",             // ingress-nginx
 ];
 
 /// The same by how names begin, for families that grow.
-const PROXY_FAMILIES: [&str; 24] = [
-    "akamai-",        // Akamai
-    "ali-",           // Alibaba CDN: Ali-CDN-Real-IP, Ali-Swift-*
-    "cf-",            // Cloudflare: CF-Connecting-IP, CF-Ray, CF-Visitor
-    "cloudfront-",    // Amazon CloudFront: CloudFront-Viewer-Address
-    "fastly-",        // Fastly: Fastly-Client-IP, Fastly-FF
-    "fly-",           // Fly.io: Fly-Client-IP
-    "incap-",         // Imperva: Incap-Client-IP
-    "x-akamai-",      // Akamai
-    "x-amz-cf-",      // Amazon CloudFront: X-Amz-Cf-Id
-    "x-amzn-",        // AWS load balancers and API Gateway: X-Amzn-Trace-Id
-    "x-appengine-",   // Google App Engine: X-Appengine-User-IP
-    "x-arr-",         // IIS Application Request Routing
-    "x-azure-",       // Azure Front Door: X-Azure-ClientIP, X-Azure-SocketIP
-    "x-cloud-trace-", // Google's load balancers
-    "x-envoy-",       // Envoy, Istio: X-Envoy-External-Address
-    "x-fd-",          // Azure Front Door: X-FD-HealthProbe
-    "x-forwarded",    // X-Forwarded-For, -Host, -Port, -Prefix, -Proto, -Server, -Client-Cert, X-Forwarded
-    "x-nf-",          // Netlify: X-NF-Client-Connection-IP
-    "x-original-",    // X-Original-Forwarded-For, -Host, -Method, -URI, -URL
-    "x-originating-", // X-Originating-IP
-    "x-proxy",        // X-ProxyUser-Ip (Google services), X-Proxy-*
-    "x-sucuri-",      // Sucuri: X-Sucuri-ClientIP
-    "x-varnish",      // Varnish
-    "x-vercel-",      // Vercel: X-Vercel-Forwarded-For
+const PROXY_FAMILIES: [&str; 29] = [
+    "akamai-",         // Akamai
+    "ali-",            // Alibaba CDN: Ali-CDN-Real-IP, Ali-Swift-*
+    "cdn-",            // CDN-Loop (RFC 8586); Azion, Bunny and others: CDN-Connecting-IP, CDN-RequestId
+    "cf-",             // Cloudflare: CF-Connecting-IP, CF-Ray, CF-Visitor
+    "cloudfront-",     // Amazon CloudFront: CloudFront-Viewer-Address
+    "fastly-",         // Fastly: Fastly-Client-IP, Fastly-FF
+    "fly-",            // Fly.io: Fly-Client-IP
+    "incap-",          // Imperva: Incap-Client-IP
+    "x-akamai-",       // Akamai
+    "x-amz-cf-",       // Amazon CloudFront: X-Amz-Cf-Id
+    "x-amzn-",         // AWS load balancers and API Gateway: X-Amzn-Trace-Id
+    "x-appengine-",    // Google App Engine: X-Appengine-User-IP
+    "x-arr-",          // IIS Application Request Routing
+    "x-auth-request-", // oauth2-proxy: X-Auth-Request-User
+    "x-azure-",        // Azure Front Door: X-Azure-ClientIP, X-Azure-SocketIP
+    "x-cloud-trace-",  // Google's load balancers
+    "x-envoy-",        // Envoy, Istio: X-Envoy-External-Address
+    "x-fd-",           // Azure Front Door: X-FD-HealthProbe
+    "x-forwarded",     // X-Forwarded-For, -Host, -Port, -Prefix, -Proto, -Server, -Client-Cert, X-Forwarded
+    "x-goog-iap-",     // Google Identity-Aware Proxy: X-Goog-IAP-JWT-Assertion
+    "x-kong-",         // Kong: X-Kong-Request-Id
+    "x-nf-",           // Netlify: X-NF-Client-Connection-IP
+    "x-original-",     // X-Original-Forwarded-For, -Host, -Method, -URI, -URL
+    "x-originating-",  // X-Originating-IP
+    "x-proxy",         // X-ProxyUser-Ip (Google services), X-Proxy-*
+    "x-ssl-client-",   // nginx and HAProxy guides: X-SSL-Client-Verify, -DN
+    "x-sucuri-",       // Sucuri: X-Sucuri-ClientIP
+    "x-varnish",       // Varnish
+    "x-vercel-",       // Vercel: X-Vercel-Forwarded-For
 ];
 
-/// What shows that a proxy sent this request: then whoever connected is not who asks.
+/// What shows that a proxy sent this request: then the address that connected is not the client's.
 pub(crate) fn proxy_sign(request: &RequestHead) -> Option<String> {
     let name = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
     let is_of_proxy = |name: &String| {
@@ -69,7 +78,7 @@ pub(crate) fn proxy_sign(request: &RequestHead) -> Option<String> {
     };
     let header = request.fields.iter().map(|(field, _)| name(field)).find(is_of_proxy);
     header.map(|header| format!("the header `{header}`")).or_else(|| {
-        // nginx speaks it to upstreams unless told otherwise, and tools that people ask with have not for decades.
+        // nginx before 1.29.7 speaks it to upstreams unless configured otherwise. Command-line clients have not for decades.
         (request.version == Version::HTTP_10).then(|| "HTTP/1.0, which proxies speak,".to_owned())
     })
 }
@@ -116,10 +125,19 @@ mod tests {
             "X-ProxyUser-Ip",
             "Fastly-Client-IP",
             "X-Amzn-Trace-Id",
+            "CDN-Loop",
+            "CDN-Connecting-IP",
+            "X-Goog-IAP-JWT-Assertion",
+            "X-Kong-Request-Id",
+            "X-Auth-Request-Email",
+            "X-SSL-Client-DN",
         ] {
             assert!(sign(Version::HTTP_2, &[header]).is_some(), "{header}");
         }
-        assert!(sign(Version::HTTP_10, &["host", "connection"]).is_some(), "nginx's `proxy_pass` alone");
+        assert!(
+            sign(Version::HTTP_10, &["host", "connection"]).is_some(),
+            "`proxy_pass` alone, of nginx before 1.29.7"
+        );
     }
 
     #[test]
