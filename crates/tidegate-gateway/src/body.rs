@@ -151,6 +151,9 @@ impl Buf for Moving {
         if let Some(stall) = &self.stall {
             stall.postpone(self.write_timeout);
         }
+        if let Some(client) = &self.client {
+            client.piece_moved();
+        }
         if let (Some(line), true) = (&mut self.line, self.bytes.is_empty()) {
             line.is_whole = true;
         }

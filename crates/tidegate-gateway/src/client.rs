@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::config::model::Connections;
@@ -11,7 +11,7 @@ use crate::sweep::{Deadline, Waiting};
 
 /// A client's connection, as its requests see it.
 pub(crate) struct Client {
-    /// Whoever connected; IPv4-mapped addresses as IPv4.
+    /// The address that connected; IPv4-mapped addresses as IPv4.
     pub(crate) peer: IpAddr,
     /// The peer as text, for `X-Forwarded-For` …
     pub(crate) peer_text: Box<str>,
@@ -27,7 +27,7 @@ pub(crate) struct Client {
     pub(crate) write_timeout: Duration,
     head_timeout: Duration,
     idle_timeout: Duration,
-    /// Requests under way.
+    /// Requests under way, and those of HTTP/2 that have come and not begun.
     active: AtomicU32,
     /// Pieces of responses that HTTP/2 has taken and not yet sent.
     unsent: AtomicU32,
@@ -35,6 +35,8 @@ pub(crate) struct Client {
     in_head: AtomicBool,
     /// The client takes nothing of what is written.
     blocked: AtomicBool,
+    /// Since when it has taken nothing of what waits for it, in the worker's milliseconds.
+    taken_millis: AtomicU64,
 }
 
 impl Client {
@@ -48,7 +50,7 @@ impl Client {
         connections: &Connections,
     ) -> Self {
         let (head_timeout, idle_timeout) = (connections.head_timeout.get(), connections.idle_timeout.get());
-        // Who speaks HTTP/2 has said something already.
+        // A client that speaks HTTP/2 has sent something already.
         let first = if is_h2 { idle_timeout } else { idle_timeout.min(head_timeout) };
         deadline.set_for(Waiting::First, first);
         let peer = peer.to_canonical();
@@ -68,6 +70,7 @@ impl Client {
             unsent: AtomicU32::new(0),
             in_head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
+            taken_millis: AtomicU64::new(0),
         }
     }
 
@@ -90,26 +93,46 @@ impl Client {
     /// What the connection waits for decides how long it may: for a request under way there is a deadline where it waits.
     fn set_deadline(&self) {
         if self.blocked.load(Ordering::Relaxed) {
-            self.deadline.set_for(Waiting::Taking, self.write_timeout);
+            self.set_taking();
         } else if self.active.load(Ordering::Relaxed) > 0 {
             self.deadline.clear();
         } else if self.in_head.load(Ordering::Relaxed) {
             self.deadline.set_for(Waiting::Head, self.head_timeout);
         } else if self.unsent.load(Ordering::Relaxed) > 0 {
-            self.deadline.set_for(Waiting::Work, self.idle_timeout);
+            self.set_taking();
         } else {
             self.deadline.set_for(Waiting::Next, self.idle_timeout);
         }
     }
 
+    /// Not from now: only a byte that moves gains time.
+    fn set_taking(&self) {
+        self.deadline.set_since(self.taken_millis.load(Ordering::Relaxed), Waiting::Taking, self.write_timeout);
+    }
+
+    fn note_taken(&self) {
+        self.taken_millis.store(self.deadline.now_millis(), Ordering::Relaxed);
+    }
+
     /// A request has come over HTTP/2, and will begin in a task of its own: until then, too, the connection is not idle.
-    pub(crate) fn request_came(&self) {
-        self.deadline.set_for(Waiting::Work, self.idle_timeout);
+    pub(crate) fn request_came(self: &Arc<Self>) -> Arrival {
+        self.request_began();
+        Arrival(Arc::clone(self))
     }
 
     /// HTTP/2 has taken a piece of a response, to send it when the client lets it.
     pub(crate) fn piece_taken(&self) {
-        self.unsent.fetch_add(1, Ordering::Relaxed);
+        if self.unsent.fetch_add(1, Ordering::Relaxed) == 0 && !self.blocked.load(Ordering::Relaxed) {
+            self.note_taken();
+        }
+    }
+
+    /// Some bytes of a piece have been sent.
+    pub(crate) fn piece_moved(&self) {
+        self.note_taken();
+        if self.is_idle() {
+            self.set_deadline();
+        }
     }
 
     /// It has been sent, or never will be.
@@ -139,7 +162,93 @@ impl Client {
         // Only when it turns: a client that takes nothing gains no time by what is waiting for it.
         if blocked != self.blocked.load(Ordering::Relaxed) {
             self.blocked.store(blocked, Ordering::Relaxed);
+            self.note_taken();
             self.set_deadline();
         }
+    }
+}
+
+/// A request that has come over HTTP/2: its connection is not idle as long as this is held.
+pub(crate) struct Arrival(Arc<Client>);
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.0.request_ended();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{Ended, Sweep};
+
+    const WRITE_TIMEOUT_MILLIS: u64 = 30_000;
+
+    /// An HTTP/2 connection with the default timeouts.
+    fn connected() -> (Arc<Sweep>, Arc<Client>) {
+        let (sweep, address) = (Sweep::new(), SocketAddr::from(([127, 0, 0, 1], 80)));
+        let client = Client::new(address.ip(), address, false, true, false, sweep.deadline(), &Connections::default());
+        (sweep, Arc::new(client))
+    }
+
+    fn is_idle(sweep: &Sweep) -> bool {
+        let mut idlers = Vec::new();
+        sweep.idlers(&mut idlers);
+        !idlers.is_empty()
+    }
+
+    /// Between its arrival and its beginning, the end of another stream made the connection idle: an eviction then dropped the request.
+    #[test]
+    fn a_request_that_has_come_keeps_its_connection_from_being_idle() {
+        let (sweep, client) = connected();
+        client.request_began();
+        let arrival = client.request_came();
+        client.request_ended();
+        assert!(!is_idle(&sweep) && !client.is_idle());
+        client.request_began();
+        drop(arrival);
+        assert!(!is_idle(&sweep), "it is under way");
+        client.request_ended();
+        assert!(is_idle(&sweep));
+        drop(client.request_came());
+        assert!(is_idle(&sweep), "it was given up before it began");
+    }
+
+    /// A response that waits for the client's window had all of `idle_timeout`, and more with each request besides.
+    #[test]
+    fn only_a_byte_that_moves_gives_a_waiting_response_more_time() {
+        let (sweep, client) = connected();
+        let late = Some(Ended::Late(Waiting::Taking));
+        client.request_began();
+        client.piece_taken();
+        client.request_ended();
+        assert!(!is_idle(&sweep), "a response is under way");
+        sweep.sweep(WRITE_TIMEOUT_MILLIS - 1_000);
+        client.request_began();
+        client.request_ended();
+        client.has_written(false);
+        client.has_read();
+        sweep.sweep(WRITE_TIMEOUT_MILLIS + 100);
+        assert_eq!(client.deadline.ended(), late);
+
+        client.piece_moved();
+        sweep.sweep(2 * WRITE_TIMEOUT_MILLIS);
+        assert_eq!(client.deadline.ended(), None);
+        sweep.sweep(2 * WRITE_TIMEOUT_MILLIS + 200);
+        assert_eq!(client.deadline.ended(), late);
+        client.piece_gone();
+        assert!(is_idle(&sweep));
+    }
+
+    /// The same for a client that reads nothing at all: requests gain it no time.
+    #[test]
+    fn requests_give_a_client_that_reads_nothing_no_more_time() {
+        let (sweep, client) = connected();
+        client.has_written(true);
+        sweep.sweep(WRITE_TIMEOUT_MILLIS - 1_000);
+        client.request_began();
+        client.request_ended();
+        sweep.sweep(WRITE_TIMEOUT_MILLIS + 100);
+        assert_eq!(client.deadline.ended(), Some(Ended::Late(Waiting::Taking)));
     }
 }

@@ -1,17 +1,21 @@
-//! How many clients may be connected at once without using up the files (sockets among them) that the process may have open.
+//! How many clients may be connected at once without using up the file descriptors (sockets among them) that the process may have open.
 
 use std::io;
 
-/// What a worker's runtime holds: its poll, the handles to wake it and to hear of signals.
-const OF_A_WORKER: usize = 8;
+/// What a worker's runtime holds: its poll (twice), and the handles to wake it and to receive signals.
+const OF_A_WORKER: usize = 4;
 /// For what is opened now and then: configuration and certificates that are read anew, logs that are reopened, name servers, a forecaster.
 const SPARE: usize = 16;
 /// For connections to Redis that are made anew beside those there are, such as after an outage.
 const OF_REDIS: usize = 8;
-/// The admin listener may have this part of all files.
+/// The admin listener may have this part of all descriptors.
 const ADMIN_PART: usize = 16;
+/// Of so many clients, the end of one may be watched by a second descriptor.
+const CLIENTS_PER_WATCH: usize = 8;
+/// Clients have at least this part of all descriptors, as long as there is more.
+const CLIENTS_PART: usize = 4;
 
-/// What the process needs files for.
+/// What the process needs descriptors for.
 pub(crate) struct FileNeeds {
     /// How many may be open at once.
     pub(crate) limit: usize,
@@ -26,10 +30,13 @@ pub(crate) struct FileNeeds {
     pub(crate) admin: usize,
 }
 
-/// Who may have how many connections.
+/// Who may have how many descriptors.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileBudget {
     pub(crate) clients: usize,
+    /// For second descriptors of clients, by which their leaving is seen while nothing is read of them.
+    pub(crate) watches: usize,
+    pub(crate) upstreams: usize,
     pub(crate) admin: usize,
 }
 
@@ -43,12 +50,18 @@ impl FileNeeds {
         let of_redis = if self.has_redis { OF_REDIS } else { 0 };
         let taken = [self.open, of_workers, of_redis, admin, SPARE].into_iter().fold(0, usize::saturating_add);
         let left = self.limit.saturating_sub(taken);
-        let clients = left - self.upstream_connections.min(left / 2);
-        FileBudget { clients: clients.clamp(1, wanted.max(1)), admin }
+        let of_clients = left - self.upstream_connections.min(left / 2);
+        let part = self.limit / CLIENTS_PART;
+        let least = if left > part { part } else { 1 };
+        let clients = of_clients - of_clients / (CLIENTS_PER_WATCH + 1);
+        let clients = clients.max(least).clamp(1, wanted.max(1));
+        let left = left.saturating_sub(clients);
+        let watches = (clients / CLIENTS_PER_WATCH).min(left / 2);
+        FileBudget { clients, watches, upstreams: (left - watches).max(1), admin }
     }
 }
 
-/// Whether the process, or the system, has no more files to open: others must be closed first.
+/// Whether the process, or the system, can open no more descriptors: others must be closed first.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -69,36 +82,73 @@ mod tests {
         admin: 0,
     };
 
+    fn clients(needs: &FileNeeds) -> usize {
+        needs.budget(20_000).clients
+    }
+
     #[test]
-    fn clients_leave_as_many_files_for_upstreams_as_they_have_themselves() {
-        for (limit, clients) in [(256, 104), (1_024, 488), (8_192, 4_072), (16_384, 12_240), (1_000_000, 20_000)] {
+    fn clients_leave_as_many_descriptors_for_upstreams_as_they_have_themselves() {
+        for (limit, clients, watches, upstreams) in [
+            (256, 96, 12, 108),
+            (1_024, 438, 54, 492),
+            (8_192, 3_624, 453, 4_075),
+            (16_384, 10_888, 1_361, 4_095),
+            (1_000_000, 20_000, 2_500, 977_460),
+        ] {
             let budget = FileNeeds { limit, ..NEEDS }.budget(20_000);
-            assert_eq!(budget, FileBudget { clients, admin: 0 }, "{limit}");
+            assert_eq!(budget, FileBudget { clients, watches, upstreams, admin: 0 }, "{limit}");
         }
         assert_eq!(NEEDS.budget(50).clients, 50, "fewer are wanted");
         assert_eq!(FileNeeds { limit: usize::MAX, ..NEEDS }.budget(10_000_000).clients, 10_000_000);
     }
 
     #[test]
-    fn upstreams_keep_no_more_than_they_may_have() {
-        assert_eq!(FileNeeds { upstream_connections: 10, ..NEEDS }.budget(20_000).clients, 198);
+    fn clients_have_what_upstreams_can_never_use() {
+        let budget = FileNeeds { upstream_connections: 10, ..NEEDS }.budget(20_000);
+        assert_eq!((budget.clients, budget.upstreams), (184, 16));
+    }
+
+    /// Together they are never more than there are.
+    #[test]
+    fn nothing_is_given_twice() {
+        for limit in (64..5_000).step_by(7) {
+            for (workers, upstream_connections, admin) in [(1, 4_096, 0), (2, 10, 64), (8, 500, 64), (128, 4_096, 64)] {
+                let needs = FileNeeds { limit, workers, upstream_connections, admin, ..NEEDS };
+                let budget = needs.budget(20_000);
+                let taken = 12 + workers * 6 + SPARE + budget.admin;
+                let given = budget.clients + budget.watches + budget.upstreams;
+                assert!(given + taken <= limit.max(taken + 2), "{limit}, {workers} workers: {budget:?}");
+            }
+        }
     }
 
     #[test]
     fn whatever_else_is_open_is_left_out() {
-        assert_eq!(FileNeeds { open: 112, ..NEEDS }.budget(20_000).clients, 54);
-        assert_eq!(FileNeeds { workers: 4, ..NEEDS }.budget(20_000).clients, 94);
-        assert_eq!(FileNeeds { has_redis: true, ..NEEDS }.budget(20_000).clients, 100);
-        assert_eq!(FileNeeds { admin: 64, ..NEEDS }.budget(20_000), FileBudget { clients: 96, admin: 16 });
+        assert_eq!(clients(&FileNeeds { open: 112, ..NEEDS }), 64, "a quarter");
+        assert_eq!(clients(&FileNeeds { open: 52, ..NEEDS }), 79);
+        assert_eq!(clients(&FileNeeds { workers: 4, ..NEEDS }), 91);
+        assert_eq!(clients(&FileNeeds { has_redis: true, ..NEEDS }), 93);
+        let with_admin = FileNeeds { admin: 64, ..NEEDS }.budget(20_000);
+        assert_eq!((with_admin.clients, with_admin.admin), (89, 16));
         assert_eq!(FileNeeds { admin: 64, limit: 4_096, ..NEEDS }.budget(20_000).admin, 64);
     }
 
-    /// It then does what it can: whoever is idle makes room.
+    /// With 8 descriptors a worker, 128 workers left one client of 1,024 descriptors.
+    #[test]
+    fn many_workers_leave_room_for_clients() {
+        let with = |workers| FileNeeds { limit: 1_024, workers, ..NEEDS };
+        for (workers, clients, upstreams) in [(64, 272, 306), (96, 256, 132), (128, 102, 114)] {
+            let budget = with(workers).budget(20_000);
+            assert_eq!((budget.clients, budget.upstreams), (clients, upstreams), "{workers}");
+        }
+    }
+
+    /// It then does what it can: idle connections make room.
     #[test]
     fn one_client_is_always_let_in() {
-        for limit in [0, 1, 32, 48, 50] {
+        for limit in [0, 1, 32, 40] {
             let budget = FileNeeds { limit, admin: 64, ..NEEDS }.budget(20_000);
-            assert_eq!((budget.clients, budget.admin >= 1), (1, true), "{limit}");
+            assert_eq!((budget.clients, budget.upstreams, budget.admin >= 1), (1, 1, true), "{limit}");
         }
     }
 

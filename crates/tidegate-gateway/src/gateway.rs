@@ -20,6 +20,7 @@ use crate::h2::Flood;
 use crate::metrics::{Metrics, StoreState};
 use crate::plan::Plan;
 use crate::room::Room;
+use crate::sweep::Shortage;
 use crate::upstream::Trouble;
 
 /// How often a line tells of what happens often.
@@ -42,8 +43,10 @@ pub(crate) struct Gateway {
     hurried: AtomicBool,
     refusals: Aggregate,
     troubles: Aggregate,
-    /// Connections that were closed to make room.
+    /// Connections that were closed to make room, …
     evictions: Aggregate,
+    /// … and those that were closed to free file descriptors.
+    evictions_for_descriptors: Aggregate,
     /// How often there was no room, and nobody to close.
     full: Aggregate,
     /// How often nobody could be accepted.
@@ -84,6 +87,7 @@ impl Gateway {
             refusals: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
             evictions: Aggregate::new(SUMMARY_EVERY, now),
+            evictions_for_descriptors: Aggregate::new(SUMMARY_EVERY, now),
             full: Aggregate::new(SUMMARY_EVERY, now),
             not_accepted: Aggregate::new(SUMMARY_EVERY, now),
             floods: Aggregate::new(SUMMARY_EVERY, now),
@@ -159,26 +163,29 @@ impl Gateway {
         }
     }
 
-    /// A client's connection was closed to make room for another.
-    pub(crate) fn note_eviction(&self, room: &Room) {
-        if let Some(count) = self.evictions.note(Instant::now()) {
-            let closed = if count == 1 { "1 idle connection".to_owned() } else { format!("{count} idle connections") };
-            let (most, bound) = (room.most, &room.bound);
-            self.log.warn(
-                "Gateway",
-                format_args!("closed {closed} to let new clients in: all {most} connections are taken ({bound})"),
-            );
+    /// A client's idle connection was closed for another.
+    pub(crate) fn note_eviction(&self, shortage: Shortage, room: &Room) {
+        let aggregate = match shortage {
+            Shortage::Places => &self.evictions,
+            Shortage::Descriptors => &self.evictions_for_descriptors,
+        };
+        let Some(count) = aggregate.note(Instant::now()) else { return };
+        let closed = if count == 1 { "1 idle connection".to_owned() } else { format!("{count} idle connections") };
+        match shortage {
+            Shortage::Places => {
+                let taken = &room.taken;
+                self.log.warn("Gateway", format_args!("closed {closed} to let new clients in: {taken}"));
+            }
+            Shortage::Descriptors => {
+                self.log.warn("Gateway", format_args!("closed {closed} to free file descriptors: none was left"));
+            }
         }
     }
 
     /// A client must wait, for all connections have requests under way.
     pub(crate) fn note_full(&self, room: &Room) {
         if self.full.note(Instant::now()).is_some() {
-            let (most, bound) = (room.most, &room.bound);
-            self.log.warn(
-                "Gateway",
-                format_args!("new clients wait: all {most} connections are taken, and none is idle ({bound})"),
-            );
+            self.log.warn("Gateway", format_args!("new clients wait: {}, and none is idle", room.taken));
         }
     }
 
@@ -229,6 +236,9 @@ impl Gateway {
         }
         if let Some(count) = rest(&self.evictions) {
             self.log.warn("Gateway", format_args!("closed {count} more idle connections to let new clients in"));
+        }
+        if let Some(count) = rest(&self.evictions_for_descriptors) {
+            self.log.warn("Gateway", format_args!("closed {count} more idle connections to free file descriptors"));
         }
         if let Some(count) = rest(&self.floods) {
             self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: too many frames"));

@@ -174,6 +174,8 @@ impl Passage<'_> {
             client_timeout: connections.body_timeout.get(),
             max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
             interim,
+            descriptors: &self.worker.descriptors,
+            close_idle: &|| self.worker.close_idle_upstream(),
             free_a_file: &|| self.worker.free_a_file(),
         };
         self.ending.upstream = Some(Arc::clone(upstream));

@@ -223,11 +223,11 @@ impl Metrics {
     /// A connection was ended before its client did.
     pub(crate) fn closed(&self, ended: Ended) {
         let reason = match ended {
-            Ended::Evicted => 0,
+            Ended::Evicted(_) => 0,
             Ended::Late(Waiting::First | Waiting::Head) => 1,
             Ended::Late(Waiting::Next) => 2,
             Ended::Late(Waiting::Taking) => 3,
-            // The gateway stops.
+            // The gateway stops, or the connection has had time for its last words.
             Ended::Late(Waiting::Work) => return,
         };
         self.closed[reason].inc();
@@ -340,7 +340,7 @@ impl Metrics {
         let positive = |count: i64| u64::try_from(count).unwrap_or(0);
         page.family("tidegate_connections", "Client connections that are open.", Kind::Gauge)
             .sample(&[], positive(self.connections.load(Ordering::Relaxed)));
-        page.family("tidegate_connections_max", "Client connections that may be open at once.", Kind::Gauge)
+        page.family("tidegate_connections_max", "Maximum number of open client connections.", Kind::Gauge)
             .sample(&[], self.most_connections.load(Ordering::Relaxed));
         let mut closed = page.family(
             "tidegate_connections_closed_total",

@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::sweep::{Idler, Sweep, TICK, Waiting};
+use crate::sweep::{Idler, Shortage, Sweep, TICK, Waiting};
 
 /// How long a client may be silent after it has connected before its connection may be closed: a first packet that was lost is sent again
 /// within that time. Until then, others wait.
 const SILENT: Duration = Duration::from_secs(1);
 /// How long the rest of a head may take before its connection may be closed. Within it, others wait.
 const SLOW_HEAD: Duration = Duration::from_secs(1);
-/// Of the connections that could be closed, so many (or an eighth, if that is more) are remembered for those who come next.
+/// Of the connections that could be closed, so many (or an eighth, if that is more) are remembered for those who come next, …
 const LEAST_REMEMBERED: usize = 256;
+/// … and for so long: others may have become silent since, and go first.
+const REMEMBERED_FOR: Duration = Duration::from_secs(1);
 
 /// Room for connections, shared by all who serve them.
 pub(crate) struct Room {
-    pub(crate) most: usize,
-    /// Why there are not more, and what to do about it.
-    pub(crate) bound: String,
+    /// What the log says when it is full: how many connections are taken, and why there are not more.
+    pub(crate) taken: String,
     places: Arc<Semaphore>,
     sweeps: Box<[Arc<Sweep>]>,
     candidates: Mutex<Candidates>,
@@ -34,56 +35,84 @@ struct Candidates {
     looked_at: Option<Instant>,
 }
 
+impl Candidates {
+    fn age(&self, now: Instant) -> Option<Duration> {
+        self.looked_at.map(|at| now.saturating_duration_since(at))
+    }
+}
+
+/// What came of the search for a connection to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// One is asked to leave.
+    Asked,
+    /// Some are about to end, or will be idle for long enough in a moment.
+    NotYet,
+    /// All have requests under way.
+    AllBusy,
+}
+
 impl Room {
     /// Room for `most` connections, whose deadlines are in `sweeps`.
-    pub(crate) fn new(most: usize, bound: String, sweeps: &[Arc<Sweep>]) -> Arc<Self> {
+    pub(crate) fn new(most: usize, taken: String, sweeps: &[Arc<Sweep>]) -> Arc<Self> {
         let (places, candidates) = (Arc::new(Semaphore::new(most)), Mutex::default());
-        Arc::new(Self { most, bound, places, sweeps: sweeps.into(), candidates })
+        Arc::new(Self { taken, places, sweeps: sweeps.into(), candidates })
     }
 
-    /// A place for a connection; while there is none, others are asked to leave. `full` is called each time nobody can be.
+    /// A place for a connection; while there is none, others are asked to leave. `full` is called each time all are found busy.
     pub(crate) async fn enter(&self, mut full: impl FnMut()) -> Option<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Some(place);
         }
         let mut entering = pin!(Arc::clone(&self.places).acquire_owned());
         loop {
-            if !self.evict() {
+            if self.evict(Shortage::Places) == Eviction::AllBusy {
                 full();
             }
-            // Whoever leaves needs a moment to do so, and may find that a request has come instead.
+            // To leave takes a moment, and a request may come instead.
             if let Ok(place) = timeout(TICK, entering.as_mut()).await {
                 return place.ok();
             }
         }
     }
 
-    /// Closes the connection that can best be spared, never one with a request under way. False if there is none.
+    /// Closes the connection that can best be spared, never one with a request under way.
     ///
     /// Candidates are looked for once a tick at most, by a walk along all connections such as each tick takes anyway, and then used one
     /// after the other: what has moved on since is passed over. So an eviction costs little however many connections there are.
-    pub(crate) fn evict(&self) -> bool {
+    pub(crate) fn evict(&self, shortage: Shortage) -> Eviction {
+        self.evict_at(Instant::now(), shortage)
+    }
+
+    fn evict_at(&self, now: Instant, shortage: Shortage) -> Eviction {
         let mut candidates = self.candidates.lock().unwrap_or_else(PoisonError::into_inner);
+        if candidates.age(now).is_some_and(|age| age >= REMEMBERED_FOR) {
+            candidates.idlers.clear();
+        }
         loop {
             while let Some(idler) = candidates.idlers.pop() {
-                if idler.evict() {
-                    return true;
+                if idler.evict(shortage) {
+                    return Eviction::Asked;
                 }
             }
-            let now = Instant::now();
-            if candidates.looked_at.is_some_and(|at| now.saturating_duration_since(at) < TICK) {
-                return false;
+            if candidates.age(now).is_some_and(|age| age < TICK) {
+                return Eviction::NotYet;
             }
-            *candidates = Candidates { idlers: self.look(), looked_at: Some(now) };
+            let (idlers, are_all_busy) = self.look();
+            *candidates = Candidates { idlers, looked_at: Some(now) };
             if candidates.idlers.is_empty() {
-                return false;
+                return if are_all_busy { Eviction::AllBusy } else { Eviction::NotYet };
             }
         }
     }
 
-    fn look(&self) -> Vec<Idler> {
-        let mut idlers = Vec::new();
-        self.sweeps.iter().for_each(|sweep| sweep.idlers(&mut idlers));
+    /// The connections that can be closed, and whether all others have requests under way.
+    fn look(&self) -> (Vec<Idler>, bool) {
+        let (mut idlers, mut are_some_ending) = (Vec::new(), false);
+        for sweep in &self.sweeps {
+            are_some_ending |= sweep.idlers(&mut idlers);
+        }
+        let are_all_busy = idlers.is_empty() && !are_some_ending;
         idlers.retain(|idler| rank(idler).is_some());
         let remembered = LEAST_REMEMBERED.max(idlers.len() / 8);
         let order = |idler: &Idler| (rank(idler), std::cmp::Reverse(idler.waited));
@@ -93,14 +122,14 @@ impl Room {
             idlers.shrink_to_fit();
         }
         idlers.sort_unstable_by_key(|idler| std::cmp::Reverse(order(idler)));
-        idlers
+        (idlers, are_all_busy)
     }
 }
 
 /// Which connections go first: those of the lowest rank, and of these the one that has waited longest. None if it must stay.
 fn rank(idler: &Idler) -> Option<u8> {
     match idler.waiting {
-        // Whoever floods us with silent connections must not push out clients that ask now and then.
+        // A flood of silent connections must not push out clients that ask now and then.
         Waiting::First if idler.waited >= SILENT => Some(0),
         Waiting::Next => Some(1),
         Waiting::Head if idler.waited >= SLOW_HEAD => Some(2),
@@ -143,7 +172,7 @@ mod tests {
         fn next(&self, connections: &[&Arc<Deadline>]) -> Option<usize> {
             *self.room.candidates.lock().expect("no panic") = Candidates::default();
             let before: Vec<bool> = connections.iter().map(|deadline| deadline.is_evicted()).collect();
-            let evicted = self.room.evict();
+            let evicted = self.room.evict(Shortage::Places) == Eviction::Asked;
             let found = connections.iter().zip(before).position(|(deadline, was)| deadline.is_evicted() && !was);
             assert_eq!(evicted, found.is_some());
             found
@@ -151,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_waited_longest_goes_first_whichever_worker_has_it() {
+    fn the_longest_idle_goes_first_whichever_worker_has_it() {
         let mut house = House::new();
         let oldest = house.opens(0, Waiting::Next);
         house.passes(10);
@@ -209,7 +238,7 @@ mod tests {
         }
         // One look is enough for an eighth of them.
         for number in 0..500 {
-            assert!(house.room.evict());
+            assert_eq!(house.room.evict(Shortage::Places), Eviction::Asked);
             assert!(all[number].is_evicted() && !all[number + 1].is_evicted(), "{number}");
         }
     }
@@ -219,12 +248,40 @@ mod tests {
     fn a_look_in_vain_is_not_repeated_at_once() {
         let mut house = House::new();
         let connection = house.opens(0, Waiting::Work);
-        assert!(!house.room.evict());
+        let now = Instant::now();
+        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::AllBusy);
         connection.set_for(Waiting::Next, LATER);
         house.passes(20);
-        *house.room.candidates.lock().expect("no panic") =
-            Candidates { idlers: Vec::new(), looked_at: Some(Instant::now() + LATER) };
-        assert!(!house.room.evict());
-        assert_eq!(house.next(&[&connection]), Some(0));
+        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::NotYet);
+        assert_eq!(house.room.evict_at(now + TICK, Shortage::Places), Eviction::Asked);
+    }
+
+    /// A list of some minutes ago had only clients that ask now and then: they were closed before the silent ones that had come since.
+    #[test]
+    fn who_has_become_silent_since_the_last_look_goes_first() {
+        let mut house = House::new();
+        let kept = [(); 3].map(|()| house.opens(0, Waiting::Next));
+        house.passes(20);
+        let now = Instant::now();
+        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::Asked);
+        let silent = house.opens(1, Waiting::First);
+        house.passes(1_000);
+        assert_eq!(house.room.evict_at(now + REMEMBERED_FOR, Shortage::Places), Eviction::Asked);
+        assert!(silent.is_evicted());
+        assert_eq!(kept.iter().filter(|kept| kept.is_evicted()).count(), 1);
+    }
+
+    /// The log said that no connection was idle while the last idle one was leaving, or while silent ones had some time left.
+    #[test]
+    fn all_are_busy_only_if_none_is_idle_or_about_to_end() {
+        let mut house = House::new();
+        let (_busy, silent) = (house.opens(0, Waiting::Work), house.opens(1, Waiting::First));
+        let (now, later) = (Instant::now(), |ticks| TICK * ticks);
+        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::NotYet, "it may still ask");
+        house.passes(1_000);
+        assert_eq!(house.room.evict_at(now + later(1), Shortage::Places), Eviction::Asked);
+        assert_eq!(house.room.evict_at(now + later(2), Shortage::Places), Eviction::NotYet, "it is leaving");
+        drop(silent);
+        assert_eq!(house.room.evict_at(now + later(3), Shortage::Places), Eviction::AllBusy);
     }
 }

@@ -30,12 +30,14 @@ use crate::gateway::{Gateway, observer};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::request_id::Ids;
 use crate::room::Room;
-use crate::sweep::{Ended, Sweep, TICK};
+use crate::stream;
+use crate::sweep::{Ended, Shortage, Sweep, TICK};
+use crate::upstream::Descriptors;
 
 /// How long what is given back to Redis is waited for at the end.
 const LAST_RETURNS: Duration = Duration::from_secs(3);
 
-/// Files that are open at the start, where the system does not say.
+/// File descriptors that are open at the start, where the system does not say.
 const OPEN_AT_START: u64 = 32;
 
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
@@ -107,10 +109,18 @@ pub(crate) struct Worker {
     date: Mutex<[u8; 29]>,
     /// Room for connections, shared by all workers.
     room: Arc<Room>,
+    /// What connections to upstreams take theirs from, shared by all workers.
+    pub(crate) descriptors: Arc<Descriptors>,
 }
 
 impl Worker {
-    fn new(index: usize, gateway: &Arc<Gateway>, sweep: &Arc<Sweep>, room: &Arc<Room>) -> Arc<Self> {
+    fn new(
+        index: usize,
+        gateway: &Arc<Gateway>,
+        sweep: &Arc<Sweep>,
+        room: &Arc<Room>,
+        descriptors: &Arc<Descriptors>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             index,
             gateway: Arc::clone(gateway),
@@ -119,6 +129,7 @@ impl Worker {
             open: AtomicUsize::new(0),
             date: Mutex::new(Utc::now().http_date()),
             room: Arc::clone(room),
+            descriptors: Arc::clone(descriptors),
         })
     }
 
@@ -127,17 +138,26 @@ impl Worker {
         self.room.enter(|| self.gateway.note_full(&self.room)).await
     }
 
-    /// Closes something that can be spared, so that another file can be opened. False if there is nothing.
-    pub(crate) fn free_a_file(&self) -> bool {
-        let plan = self.gateway.plan();
-        plan.site.upstreams.iter().any(|upstream| upstream.close_one_idle()) || self.room.evict()
+    /// Closes something that can be spared, so that another file descriptor can be opened.
+    pub(crate) fn free_a_file(&self) {
+        if !self.close_idle_upstream() {
+            self.room.evict(Shortage::Descriptors);
+        }
+    }
+
+    /// Closes an idle connection to any upstream, of any worker. False if there is none.
+    pub(crate) fn close_idle_upstream(&self) -> bool {
+        self.gateway.plan().site.upstreams.iter().any(|upstream| upstream.close_one_idle())
     }
 
     /// A connection was ended before its client did.
     fn ended(&self, ended: Ended, is_admin: bool) {
+        if is_admin {
+            return;
+        }
         self.gateway.metrics.closed(ended);
-        if ended == Ended::Evicted && !is_admin {
-            self.gateway.note_eviction(&self.room);
+        if let Ended::Evicted(shortage) = ended {
+            self.gateway.note_eviction(shortage, &self.room);
         }
     }
 
@@ -258,13 +278,15 @@ impl Server {
     /// Serves until `shutdown`, and then until all requests under way have ended or their time is up.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<(), NotStarted> {
         let (budget, limit) = self.file_budget();
+        stream::bound_ends(budget.watches);
+        let (descriptors, to_the_end) = (Descriptors::new(budget.upstreams), ShutdownHandle::new());
         let sweeps: Vec<Arc<Sweep>> = (0..self.workers).map(|_| Sweep::new()).collect();
-        let (room, to_the_end) =
-            (Room::new(budget.clients, self.bound(&budget, limit), &sweeps), ShutdownHandle::new());
+        let taken = format!("all {} connections are taken ({})", budget.clients, self.bound(&budget, limit));
+        let room = Room::new(budget.clients, taken, &sweeps);
         self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
         for (index, sweep) in sweeps.iter().enumerate() {
-            let worker = Worker::new(index, &self.gateway, sweep, &room);
+            let worker = Worker::new(index, &self.gateway, sweep, &room, &descriptors);
             let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
             // Taken here: an order to stop may come before the thread does anything, and clients before that.
             let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
@@ -282,8 +304,9 @@ impl Server {
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.
             let sweep = Sweep::new();
-            let room = Room::new(budget.admin, "of `admin.listen`".to_owned(), std::slice::from_ref(&sweep));
-            let worker = Worker::new(self.workers, &self.gateway, &sweep, &room);
+            let taken = format!("all {} connections to `admin.listen` are taken", budget.admin);
+            let room = Room::new(budget.admin, taken, std::slice::from_ref(&sweep));
+            let worker = Worker::new(self.workers, &self.gateway, &sweep, &room, &descriptors);
             let owner = Arc::clone(&worker);
             tokio::spawn(Arc::clone(&worker.sweep).run(move |_| owner.set_date()));
             // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
@@ -313,7 +336,7 @@ impl Server {
 }
 
 impl Server {
-    /// How many connections there may be, and how many files may be open.
+    /// How many connections there may be, and how many file descriptors.
     fn file_budget(&self) -> (FileBudget, usize) {
         let plan = self.gateway.plan();
         let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.settings.max_connections);
@@ -337,9 +360,9 @@ impl Server {
             return format!("`connections.max` is {max}");
         }
         let lowered = format!(
-            "connections.max: lowered from {max} to {clients}, because the process may have only {limit} files open \
-             (RLIMIT_NOFILE) and each client may need a second one for its upstream; raise the limit (`ulimit -n`, \
-             `LimitNOFILE=` of systemd, `--ulimit nofile=` of Docker) or lower `connections.max`"
+            "connections.max: lowered from {max} to {clients}, because the process may have only {limit} file \
+             descriptors open (RLIMIT_NOFILE) and each client may need a second one for its upstream; raise the limit \
+             (`ulimit -n`, `LimitNOFILE=` of systemd, `--ulimit nofile=` of Docker) or lower `connections.max`"
         );
         // The default is only a bound: where many fit, nothing is amiss.
         if max == Connections::default().max && clients >= MANY_CLIENTS {
@@ -347,7 +370,7 @@ impl Server {
         } else {
             self.gateway.log.warn("Gateway", lowered);
         }
-        format!("`connections.max` is {max}, but the process may have only {limit} files open")
+        format!("`connections.max` is {max}, but the process may have only {limit} file descriptors open")
     }
 }
 

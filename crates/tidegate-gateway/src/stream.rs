@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, In
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsStream;
+
+use crate::h2_leave::Leaving;
 
 /// How long a connection that has been closed is still read, so that the client can read our last answer (RFC 9112 §9.6), …
 const LINGER: Duration = Duration::from_secs(1);
@@ -24,6 +27,8 @@ pub(crate) enum Stream {
     /// What was read to find out what is spoken comes first.
     Prefixed(Bytes, TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// An HTTP/2 client's, whichever it is.
+    Http2(Box<Leaving>),
 }
 
 impl Stream {
@@ -31,6 +36,7 @@ impl Stream {
         match self {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
+            Self::Http2(leaving) => leaving.stream().tcp(),
         }
     }
 
@@ -39,9 +45,10 @@ impl Stream {
         self.tcp().as_fd().try_clone_to_owned().map(Into::into)
     }
 
-    /// Something to see its end by, while nothing is read of it. An error if descriptors have run out.
+    /// Something to see its end by, while nothing is read of it. An error if there are too many already, or descriptors have run out.
     pub(crate) fn end(&self) -> io::Result<End> {
-        self.handle().and_then(TcpStream::from_std).map(End)
+        let place = EndPlace::take().ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(End { tcp: self.handle().and_then(TcpStream::from_std)?, _place: place })
     }
 }
 
@@ -75,18 +82,47 @@ pub(crate) async fn hold(mut stream: Stream) {
 
 /// The end of a connection, as its socket tells it: also while bytes that nobody wants yet lie before it. A handle of its own, so that
 /// what it is told is not taken from whoever reads.
-pub(crate) struct End(TcpStream);
+pub(crate) struct End {
+    tcp: TcpStream,
+    _place: EndPlace,
+}
+
+/// How many ends are watched, and how many may be: each is one more descriptor of the process, for a connection that has one.
+static ENDS: AtomicUsize = AtomicUsize::new(0);
+static MOST_ENDS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Bounds how many ends the process watches. Beyond it, a client's leaving is seen when something is read or written.
+pub(crate) fn bound_ends(most: usize) {
+    MOST_ENDS.store(most, Ordering::Relaxed);
+}
+
+/// One of the ends that may be watched.
+struct EndPlace;
+
+impl EndPlace {
+    fn take() -> Option<Self> {
+        let most = MOST_ENDS.load(Ordering::Relaxed);
+        let room = |ends| (ends < most).then_some(ends + 1);
+        ENDS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok().map(|_| Self)
+    }
+}
+
+impl Drop for EndPlace {
+    fn drop(&mut self) {
+        ENDS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl End {
     /// Whether the other side has gone. Otherwise the task is woken when it does.
     pub(crate) fn poll_has_come(&self, cx: &mut Context<'_>) -> bool {
-        while let Poll::Ready(ready) = self.0.poll_read_ready(cx) {
-            let told = pin!(self.0.ready(Interest::READABLE)).poll(cx);
+        while let Poll::Ready(ready) = self.tcp.poll_read_ready(cx) {
+            let told = pin!(self.tcp.ready(Interest::READABLE)).poll(cx);
             if ready.is_err() || matches!(told, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
                 return true;
             }
             // More bytes, which stay where they are: only the word of them is taken.
-            let _forgotten = self.0.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            let _forgotten = self.tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
         false
     }
@@ -104,6 +140,7 @@ impl AsyncRead for Stream {
                 Poll::Ready(Ok(()))
             }
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Self::Http2(leaving) => leaving.poll_read(cx, buf),
         }
     }
 }
@@ -113,6 +150,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => Pin::new(tcp).poll_write(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+            Self::Http2(leaving) => leaving.stream_mut().poll_write(cx, buf),
         }
     }
 
@@ -120,6 +158,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Http2(leaving) => leaving.stream_mut().poll_flush(cx),
         }
     }
 
@@ -127,6 +166,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Self::Http2(leaving) => leaving.stream_mut().poll_shutdown(cx),
         }
     }
 }

@@ -14,8 +14,6 @@ pub(crate) const TICK: Duration = Duration::from_millis(20);
 const NONE: u64 = u64::MAX >> WAITING_BITS;
 /// A deadline's last bits say what is waited for.
 const WAITING_BITS: u32 = 3;
-/// In their place: closed for want of room. Whatever is set later undoes it.
-const EVICTED: u64 = NONE << WAITING_BITS | 7;
 
 /// What is waited for until a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +42,27 @@ impl Waiting {
     }
 }
 
+/// What is short when an idle connection is closed for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Connections that clients may have.
+    Places = 6,
+    /// Descriptors that the process may have open.
+    Descriptors = 7,
+}
+
+impl Shortage {
+    /// The state of a connection that is closed for it. Whatever is set later undoes it.
+    fn state(self) -> u64 {
+        NONE << WAITING_BITS | self as u64
+    }
+}
+
 /// Why a connection was ended before its client did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// For want of room.
-    Evicted,
+    /// To make room for another.
+    Evicted(Shortage),
     /// What was waited for did not come in time.
     Late(Waiting),
 }
@@ -72,11 +86,17 @@ impl Deadline {
 
     /// The same, with what is waited for.
     pub(crate) fn set_for(&self, waiting: Waiting, after: Duration) {
+        self.set_since(self.now_millis(), waiting, after);
+    }
+
+    /// The same, counted from an earlier [time](Self::now_millis).
+    pub(crate) fn set_since(&self, since_millis: u64, waiting: Waiting, after: Duration) {
         self.passed.store(false, Ordering::Relaxed);
-        let (now, after) = (self.now_millis.load(Ordering::Relaxed), (after + TICK).as_millis());
-        let at = now.saturating_add(u64::try_from(after).unwrap_or(NONE)).min(NONE - 1);
-        self.since_millis.store(now, Ordering::Relaxed);
-        self.state.store(at << WAITING_BITS | waiting as u64, Ordering::Relaxed);
+        let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NONE);
+        let at = since_millis.saturating_add(after).min(NONE - 1);
+        self.since_millis.store(since_millis, Ordering::Relaxed);
+        // Another thread that sees this state must not see an earlier `since_millis`.
+        self.state.store(at << WAITING_BITS | waiting as u64, Ordering::Release);
     }
 
     /// Sets it anew, if there is one that has not passed.
@@ -90,6 +110,11 @@ impl Deadline {
     pub(crate) fn clear(&self) {
         self.passed.store(false, Ordering::Relaxed);
         self.state.store(NONE << WAITING_BITS, Ordering::Relaxed);
+    }
+
+    /// The worker's milliseconds, as of the last tick.
+    pub(crate) fn now_millis(&self) -> u64 {
+        self.now_millis.load(Ordering::Relaxed)
     }
 
     fn at_millis(&self) -> u64 {
@@ -108,13 +133,18 @@ impl Deadline {
 
     /// Whether the connection is to make room for another.
     pub(crate) fn is_evicted(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == EVICTED
+        self.evicted_for().is_some()
+    }
+
+    fn evicted_for(&self) -> Option<Shortage> {
+        let state = self.state.load(Ordering::Relaxed);
+        [Shortage::Places, Shortage::Descriptors].into_iter().find(|shortage| shortage.state() == state)
     }
 
     /// What it is that did not come in time, if so.
     pub(crate) fn ended(&self) -> Option<Ended> {
-        if self.is_evicted() {
-            return Some(Ended::Evicted);
+        if let Some(shortage) = self.evicted_for() {
+            return Some(Ended::Evicted(shortage));
         }
         let is_late = self.passed.load(Ordering::Relaxed);
         is_late.then(|| Ended::Late(Waiting::of(self.state.load(Ordering::Relaxed))))
@@ -154,10 +184,10 @@ pub(crate) struct Idler {
 impl Idler {
     /// Ends the connection, if it still waits as it did. Its own thread may find at the same moment that a request has come: then that
     /// request is served, and this has no effect.
-    pub(crate) fn evict(&self) -> bool {
+    pub(crate) fn evict(&self, shortage: Shortage) -> bool {
         let Some(deadline) = self.deadline.upgrade() else { return false };
-        let evicted =
-            deadline.state.compare_exchange(self.state, EVICTED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let (from, to) = (self.state, shortage.state());
+        let evicted = deadline.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if evicted {
             deadline.wake();
         }
@@ -195,20 +225,25 @@ impl Sweep {
         self.now_millis.load(Ordering::Relaxed)
     }
 
-    /// All connections that wait for their clients: a walk like the one at each tick.
-    pub(crate) fn idlers(&self, found: &mut Vec<Idler>) {
-        let now = self.now_millis();
+    /// All connections that wait for their clients: a walk like the one at each tick. True if others are about to end.
+    pub(crate) fn idlers(&self, found: &mut Vec<Idler>) -> bool {
+        let (now, mut are_some_ending) = (self.now_millis(), false);
         for deadline in &*self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) {
-            let state = deadline.state.load(Ordering::Relaxed);
+            // One that nobody else holds belongs to a connection that has ended.
+            if Arc::strong_count(deadline) == 1 {
+                continue;
+            }
+            let state = deadline.state.load(Ordering::Acquire);
             let waiting = Waiting::of(state);
-            let is_client = matches!(waiting, Waiting::First | Waiting::Next | Waiting::Head);
-            // One that nobody else holds belongs to a connection that has ended; one that has passed is about to.
-            if is_client && state >> WAITING_BITS != NONE && Arc::strong_count(deadline) > 1 {
+            if state >> WAITING_BITS == NONE {
+                are_some_ending |= deadline.ended().is_some();
+            } else if matches!(waiting, Waiting::First | Waiting::Next | Waiting::Head) {
                 let waited = now.saturating_sub(deadline.since_millis.load(Ordering::Relaxed));
                 let (waited, deadline) = (Duration::from_millis(waited), Arc::downgrade(deadline));
                 found.push(Idler { waiting, waited, state, deadline });
             }
         }
+        are_some_ending
     }
 
     /// Sweeps for ever, and calls `each` at every tick; about once a second with `true`.
@@ -292,8 +327,9 @@ mod tests {
             assert_eq!(found.is_some(), is_idle, "{waiting:?}");
             if let Some(found) = found {
                 assert_eq!(found.waiting, waiting);
-                assert!(found.evict() && deadline.has_passed() && !found.evict(), "once");
-                assert_eq!(deadline.ended(), Some(Ended::Evicted));
+                assert!(found.evict(Shortage::Descriptors) && deadline.has_passed(), "{waiting:?}");
+                assert!(!found.evict(Shortage::Places), "once");
+                assert_eq!(deadline.ended(), Some(Ended::Evicted(Shortage::Descriptors)));
                 assert!(idler(&sweep).is_none(), "it is about to end");
             }
         }
@@ -315,12 +351,12 @@ mod tests {
         waits();
         let found = idler(&sweep).expect("it waits");
         deadline.clear();
-        assert!(!found.evict() && !deadline.has_passed(), "a request began");
+        assert!(!found.evict(Shortage::Places) && !deadline.has_passed(), "a request began");
         sweep.sweep(40);
         waits();
-        assert!(!found.evict() && !deadline.has_passed(), "and ended: it has not waited for long");
+        assert!(!found.evict(Shortage::Places) && !deadline.has_passed(), "and ended: it has not waited for long");
         let found = idler(&sweep).expect("it waits");
-        assert!(found.evict());
+        assert!(found.evict(Shortage::Places));
         deadline.clear();
         assert!(!deadline.has_passed(), "a request began before the connection saw that it should end");
     }

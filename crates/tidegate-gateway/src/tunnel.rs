@@ -16,7 +16,8 @@ use crate::upstream::Connection;
 
 /// Joins the client's connection with the upstream's, until both have ended or nothing has moved for `idle`.
 pub(crate) async fn run(client: Stream, unread: BytesMut, upstream: Connection, idle: Duration) {
-    let (stream, from_upstream, deadline, place) = upstream.into_parts();
+    // Given up after the connections, which are dropped before it.
+    let (stream, from_upstream, deadline, _place) = upstream.into_parts();
     deadline.set(idle);
     let mut client = Side { stream: client, unread, deadline: Arc::clone(&deadline), idle };
     let mut upstream = Side { stream, unread: from_upstream, deadline: Arc::clone(&deadline), idle };
@@ -27,7 +28,6 @@ pub(crate) async fn run(client: Stream, unread: BytesMut, upstream: Connection, 
         if deadline.has_passed() { Poll::Ready(()) } else { copying.as_mut().poll(cx).map(|_ended| ()) }
     })
     .await;
-    drop(place);
 }
 
 /// One side of a tunnel: whatever moves gains time.

@@ -149,12 +149,12 @@ pub(crate) fn open_many_files(component: &str, log: &Log) {
     }
 }
 
-/// Lets the process have as many files open as it may, and says how many those are.
+/// Lets the process have as many file descriptors open as it may, and says how many those are.
 pub(crate) fn raise_files(component: &str, log: &Log) -> Option<u64> {
     match raise_open_files() {
         Ok(files) => Some(files.now),
         Err(error) => {
-            log.warn(component, format_args!("the number of open files can't be raised: {error}"));
+            log.warn(component, format_args!("the limit of open file descriptors can't be raised: {error}"));
             None
         }
     }

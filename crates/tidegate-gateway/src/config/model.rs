@@ -83,7 +83,7 @@ pub struct ServerTls {
 #[serde(deny_unknown_fields, default)]
 pub struct Connections {
     /// Connections held at once. For a new client beyond it, an idle connection is closed; where there is none, the client waits. Fewer are
-    /// held if the limit of open files does not allow as many. Default: 20000.
+    /// held if the process may not have enough file descriptors open. Default: 20000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max: usize,
     /// Bytes of a request's head (HTTP/1.1: line and headers; HTTP/2: header list). From 8192 to 1 MiB. Default: 32768.
@@ -103,7 +103,7 @@ pub struct Connections {
     pub body_timeout: Span,
     /// The longest a client may take no byte of an answer. Default: 30 s.
     pub write_timeout: Span,
-    /// A connection without requests that has had one; also the most for one that has not. Default: 75 s.
+    /// How long a connection may stay open between requests. Also caps the wait for a first request. Default: 75 s.
     pub idle_timeout: Span,
     /// An upgraded connection (WebSocket) without a byte either way. Default: 10 min.
     pub upgrade_timeout: Span,

@@ -170,7 +170,7 @@ impl Io {
             }
         }
         if !self.is_closed {
-            // Without a descriptor for it, it is seen when there is room again.
+            // Without a descriptor for it, it is seen when one is free again, or when something is read or written.
             self.end = self.end.take().or_else(|| self.stream.end().ok().map(Box::new));
             self.is_closed = self.end.as_ref().is_some_and(|end| end.poll_has_come(cx));
         }

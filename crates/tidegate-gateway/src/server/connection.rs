@@ -26,6 +26,7 @@ use crate::config::model::Connections;
 use crate::gateway::Gateway;
 use crate::h1;
 use crate::h2::{ClientIo, Fault, PREFACE, Tally};
+use crate::h2_leave::{LeaveOrder, Leaving};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::request_body::{H2Body, RequestBody};
@@ -41,7 +42,8 @@ const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
-    let (deadline, counted) = (worker.sweep.deadline(), Counted::new(&worker.gateway));
+    // The admin listener has room of its own, which the metrics of clients' connections leave out.
+    let (deadline, counted) = (worker.sweep.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
     serve_until(worker, listener, tcp, peer, &deadline).await;
     drop(counted);
     if let Some(ended) = deadline.ended() {
@@ -124,7 +126,7 @@ async fn in_time<T>(
     .await
 }
 
-/// A connection in the gauge of connections.
+/// A client's connection in the gauge of connections.
 struct Counted(Arc<Gateway>);
 
 impl Counted {
@@ -162,14 +164,14 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
     let tally: Arc<Tally> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
-        client.request_came();
+        let arrival = client.request_came();
         tally.request_came();
         let (worker, client) = (Arc::clone(worker), Arc::clone(client));
         let (parts, body) = request.into_parts();
         async move {
-            Ok::<_, Infallible>(
-                handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await.into_response(),
-            )
+            let reply = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
+            drop(arrival);
+            Ok::<_, Infallible>(reply.into_response())
         }
     });
     let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.sweep)));
@@ -181,13 +183,15 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(4 * 1024 * 1024)
         .max_send_buf_size(64 * 1024);
+    let leave = LeaveOrder::default();
+    let stream = Stream::Http2(Box::new(Leaving::new(stream, leave.clone())));
     let (io, mut given_back) = ClientIo::new(stream, Arc::clone(client), Arc::clone(&worker.sweep), Arc::clone(&tally));
     // Boxed: what it holds is dropped before the last words are said.
     let mut connection = Box::pin(builder.serve_connection(io, service));
     let (mut leaving, mut has_been_late) = (false, false);
     let ended = poll_fn(|cx| {
         client.deadline.watch(cx);
-        let late = client.deadline.ended().filter(|late| *late != Ended::Evicted);
+        let late = client.deadline.ended().filter(|ended| matches!(ended, Ended::Late(_)));
         let is_late = client.deadline.take_passed();
         if is_late && std::mem::replace(&mut has_been_late, true) {
             return Poll::Ready(Ok(()));
@@ -202,7 +206,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         if (is_late || worker.gateway.is_draining()) && !std::mem::replace(&mut leaving, true) {
             connection.as_mut().graceful_shutdown();
             if !is_late && client.is_idle() {
-                // Whoever neither asks nor takes leave is not waited for.
+                // A client that neither asks nor closes is not waited for.
                 client.deadline.set(FIRST_WORDS);
             }
         }
@@ -210,8 +214,9 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         let polled = connection.as_mut().poll(cx);
         // A request that has just come is served. Otherwise nothing is under way: it can end here.
         if polled.is_pending() && client.deadline.is_evicted() {
-            connection.as_mut().graceful_shutdown();
-            let _told = connection.as_mut().poll(cx);
+            // Not hyper's graceful shutdown: without a round trip, that names no last request.
+            leave.give();
+            let _left = connection.as_mut().poll(cx);
             return Poll::Ready(Ok(()));
         }
         polled

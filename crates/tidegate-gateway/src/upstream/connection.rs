@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
+use super::descriptors::Descriptor;
 use super::{Local, Trouble, Upstream};
 use crate::file_budget::is_out_of_files;
 use crate::stream::Stream;
@@ -24,7 +25,7 @@ const LARGEST_READ: usize = 32 * 1024;
 /// The least time an address has, of those that a name may have many of.
 const LEAST_SHARE: Duration = Duration::from_millis(200);
 
-/// How long what was closed has until another file is opened in its place.
+/// How long what was closed has until another descriptor is opened in its place.
 const FILE_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A connection to an upstream.
@@ -41,6 +42,8 @@ pub(crate) struct Connection {
     pub(super) deadline: Arc<Deadline>,
     /// Given up with the connection.
     place: Place,
+    /// The same: after `stream`, which is closed first.
+    descriptor: Descriptor,
 }
 
 /// One of the connections an upstream may have.
@@ -67,7 +70,9 @@ impl Connection {
         let place = || Place::take(&upstream.pools.open, settings.max_connections);
         // A connection that nobody uses is no reason to refuse, whichever worker keeps it.
         let place = place().or_else(|| upstream.close_one_idle().then(place).flatten()).ok_or(Trouble::Full)?;
-        let stream = connect(upstream, local).await?;
+        let until = Instant::now() + settings.connect_timeout;
+        let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
+        let stream = connect(upstream, local, until).await?;
         Ok(Self {
             stream,
             read: BytesMut::new(),
@@ -76,6 +81,7 @@ impl Connection {
             idle_since: 0,
             deadline: sweep.deadline(),
             place,
+            descriptor,
         })
     }
 
@@ -84,6 +90,11 @@ impl Connection {
         let mut byte = [0; 1];
         let mut cx = Context::from_waker(Waker::noop());
         self.read.is_empty() && Pin::new(&mut self.stream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    }
+
+    /// Whether another request waits until a connection is closed.
+    pub(super) fn is_descriptor_wanted(&self) -> bool {
+        self.descriptor.is_wanted()
     }
 
     /// Makes it fit to be kept.
@@ -109,13 +120,12 @@ impl Connection {
 
     /// The bare connection and what was read of it, for an upgrade.
     pub(crate) fn into_parts(self) -> (Stream, BytesMut, Arc<Deadline>, impl Send) {
-        (self.stream, self.read, self.deadline, self.place)
+        (self.stream, self.read, self.deadline, (self.place, self.descriptor))
     }
 }
 
-/// Connects to an upstream. Where no more files can be opened, something that can be spared is closed first: the upstream is well.
-async fn connect(upstream: &Upstream, local: &Local<'_>) -> Result<Stream, Trouble> {
-    let until = Instant::now() + upstream.settings.connect_timeout;
+/// Connects to an upstream. Where the system opens no more descriptors, something that can be spared is closed first: the upstream is well.
+async fn connect(upstream: &Upstream, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
     loop {
         match attempt_once(upstream, local, until).await {
             Err(Trouble::Connect(error)) if is_out_of_files(&error) => {

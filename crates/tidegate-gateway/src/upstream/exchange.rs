@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite;
 
 use super::chunks::{Chunked, Piece, write_end, write_size};
 use super::head::{AnswerHead, BodyLength, Framing, Traits, take_answer};
-use super::{Connection, Trouble, Upstream};
+use super::{Connection, Descriptors, Trouble, Upstream};
 use crate::fields::Fields;
 use crate::h1::Interim;
 use crate::request_body::{Broken, RequestBody};
@@ -37,8 +37,12 @@ pub(crate) struct Local<'a> {
     pub(crate) max_body: u64,
     /// The way for interim answers to the client, if it can have any.
     pub(crate) interim: Option<Interim>,
-    /// Closes something that can be spared, where no more files can be opened. False if there is nothing.
-    pub(crate) free_a_file: &'a (dyn Fn() -> bool + Sync),
+    /// What new connections take theirs from.
+    pub(crate) descriptors: &'a Arc<Descriptors>,
+    /// Closes an idle connection to any upstream. False if there is none.
+    pub(crate) close_idle: &'a (dyn Fn() -> bool + Sync),
+    /// Closes something that can be spared, where the system opens no more descriptors.
+    pub(crate) free_a_file: &'a (dyn Fn() + Sync),
 }
 
 /// An upstream's answer.

@@ -69,7 +69,7 @@ impl Lookup {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last {
             let is_fit = match &*last.borrow() {
-                // Nobody was asked where no file could be opened for it.
+                // No name server was asked where no file descriptor could be opened for it.
                 Some(Found { addresses: Err(failure), .. }) if is_out_of_files(&failure.error()) => false,
                 Some(found) => now_millis().saturating_sub(found.at_millis) < HOLDS_MILLIS,
                 // Still under way, unless it died.

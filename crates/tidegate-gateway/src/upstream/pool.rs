@@ -84,7 +84,8 @@ impl Upstream {
     pub(super) fn keep(&self, worker: usize, mut connection: Connection, now: u64) {
         connection.rest(now);
         let mut idle = self.pools.idle[worker].idle();
-        if idle.len() < self.settings.max_idle && !self.pools.closed.load(Ordering::SeqCst) {
+        let is_closed = self.pools.closed.load(Ordering::SeqCst) || connection.is_descriptor_wanted();
+        if idle.len() < self.settings.max_idle && !is_closed {
             idle.push(connection);
         }
     }

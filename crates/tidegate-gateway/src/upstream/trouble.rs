@@ -8,7 +8,7 @@ use http::StatusCode;
 pub(crate) enum Trouble {
     /// All connections that are allowed are in use.
     Full,
-    /// No more files can be opened here.
+    /// No more file descriptors can be opened here.
     OutOfFiles,
     /// No connection came about.
     Connect(io::Error),
@@ -62,9 +62,10 @@ impl Trouble {
         }
     }
 
-    /// The words of all that an upstream can do to a request.
-    pub(crate) const OF_UPSTREAMS: [&'static str; 8] = [
+    /// The words of all that can keep an upstream from answering a request, without those that are the client's doing.
+    pub(crate) const OF_UPSTREAMS: [&'static str; 9] = [
         "upstream_full",
+        "out_of_files",
         "connect_failed",
         "connect_timeout",
         "closed_early",
@@ -89,7 +90,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("all connections to the upstream are in use"),
-            Self::OutOfFiles => f.write_str("the gateway has no file left to open for a connection to the upstream"),
+            Self::OutOfFiles => f.write_str("the gateway has no file descriptor left for a connection to the upstream"),
             Self::Connect(error) => write!(f, "the upstream can't be reached: {}", cause(error)),
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it answered"),
@@ -110,3 +111,31 @@ pub(crate) fn cause(error: &io::Error) -> String {
 }
 
 impl std::error::Error for Trouble {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rate of a series that appears with its first event never has that event.
+    #[test]
+    fn what_is_not_the_clients_doing_is_a_series_from_the_start() {
+        let error = || io::Error::from(io::ErrorKind::Other);
+        let all = [
+            Trouble::Full,
+            Trouble::OutOfFiles,
+            Trouble::Connect(error()),
+            Trouble::ConnectTimeout,
+            Trouble::Closed,
+            Trouble::Broken(error()),
+            Trouble::BadAnswer(""),
+            Trouble::AnswerTimeout,
+            Trouble::BodyTimeout,
+            Trouble::ClientTimeout,
+            Trouble::ClientBody,
+            Trouble::TooLarge,
+        ];
+        for trouble in all {
+            assert_eq!(Trouble::OF_UPSTREAMS.contains(&trouble.word()), !trouble.is_clients(), "{trouble}");
+        }
+    }
+}

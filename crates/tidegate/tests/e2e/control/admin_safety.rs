@@ -273,7 +273,7 @@ fn every_header_that_proxies_add_is_a_sign_of_a_proxy() {
     }
 }
 
-/// Without any header of its own nginx still shows itself: it speaks HTTP/1.0 unless told otherwise.
+/// Without any header of its own nginx before 1.29.7 still shows itself: it speaks HTTP/1.0 unless configured otherwise.
 #[test]
 fn http_1_0_is_a_sign_of_a_proxy() {
     let upstream = Upstream::start();
@@ -311,7 +311,8 @@ fn on_the_loopback_only_who_asks_for_this_machine_is_answered() {
     assert_eq!(ask(open.address, GUARDED[0], &[("Host", "gateway.example")]).status, 200);
 }
 
-/// The listener has room for 64: whoever holds connections and asks nothing must not keep operators out.
+/// The listener has room for 64: clients that hold connections and send nothing must not keep operators out. None of these are connections of
+/// clients, as the metrics count them.
 #[test]
 fn idle_connections_do_not_keep_operators_out() {
     let upstream = Upstream::start();
@@ -321,6 +322,8 @@ fn idle_connections_do_not_keep_operators_out() {
     for _ in 0..3 {
         assert_eq!(request(admin, "GET", "/config/limits", &[], b"").status, 200);
     }
+    assert_eq!(gateway.metric("tidegate_connections"), Some(0.0));
+    assert_eq!(gateway.metric("tidegate_connections_closed_total{reason=\"evicted\"}"), Some(0.0));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! How many files this process may have open.
+//! How many file descriptors this process may have open.
 
 use std::fs;
 use std::process::Command;
 
-/// Lets this process open `wanted` files, or as many as the system allows, and says how many those are.
+/// Lets this process open `wanted` descriptors, or as many as the system allows, and says how many those are.
 pub(crate) fn raise_open_files(wanted: usize) -> usize {
     let limits = || {
         let text = fs::read_to_string("/proc/self/limits").expect("limits");

@@ -1,0 +1,99 @@
+//! The file descriptors that connections to upstreams may have, all workers and all upstreams together. Clients, Redis, the admin listener
+//! and logs have the others: however many requests there are, those are never used up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// The file descriptors that connections to upstreams may have.
+pub(crate) struct Descriptors {
+    free: Semaphore,
+    /// Requests that wait for one.
+    waiting: AtomicUsize,
+}
+
+impl Descriptors {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { free: Semaphore::new(most.min(Semaphore::MAX_PERMITS)), waiting: AtomicUsize::new(0) })
+    }
+
+    /// One for a new connection. If none is free, `close_idle` closes a connection that nobody uses; then those come first that have waited
+    /// longest. None if the time is up.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        until: Instant,
+        close_idle: impl FnOnce() -> bool,
+    ) -> Option<Descriptor> {
+        let permit = match self.free.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = Waiting::new(&self.waiting);
+                close_idle();
+                timeout_at(until, self.free.acquire()).await.ok()?.ok()?
+            }
+        };
+        permit.forget();
+        Some(Descriptor(Arc::clone(self)))
+    }
+}
+
+/// Counts a request that waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A connection's share of them, free again when it is dropped.
+pub(crate) struct Descriptor(Arc<Descriptors>);
+
+impl Descriptor {
+    /// Whether a request waits for one: then a connection that is done is closed, not kept.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.0.waiting.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.0.free.add_permits(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(3_600)
+    }
+
+    #[tokio::test]
+    async fn the_last_one_is_waited_for_until_it_is_free_again() {
+        let descriptors = Descriptors::new(1);
+        let first = descriptors.take(later(), || unreachable!("one is free")).await.expect("one is free");
+        assert!(!first.is_wanted());
+        assert!(descriptors.take(Instant::now(), || false).await.is_none(), "its time is up");
+        assert!(!first.is_wanted(), "nobody waits any more");
+        let (waiting, mut freed) = (Arc::clone(&descriptors), Some(first));
+        let take = waiting.take(later(), || {
+            // What is idle is closed.
+            assert!(freed.as_ref().is_some_and(Descriptor::is_wanted));
+            freed.take().is_some()
+        });
+        assert!(take.await.is_some());
+    }
+}
