@@ -26,13 +26,12 @@ impl Descriptors {
         until: Instant,
         close_idle: impl FnOnce() -> bool,
     ) -> Option<Descriptor> {
-        let permit = match self.free.try_acquire() {
-            Ok(permit) => permit,
-            Err(_) => {
-                let _waiting = Waiting::new(&self.waiting);
-                close_idle();
-                timeout_at(until, self.free.acquire()).await.ok()?.ok()?
-            }
+        let permit = if let Ok(permit) = self.free.try_acquire() {
+            permit
+        } else {
+            let _waiting = Waiting::new(&self.waiting);
+            close_idle();
+            timeout_at(until, self.free.acquire()).await.ok()?.ok()?
         };
         permit.forget();
         Some(Descriptor(Arc::clone(self)))
