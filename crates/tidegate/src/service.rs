@@ -145,7 +145,7 @@ where
 /// Lets the process have as many sockets as it may. Few of them are reported.
 pub(crate) fn open_many_files(component: &str, log: &Log) {
     if let Some(most) = raise_files(component, log).filter(|most| *most < 4_096) {
-        log.warn(component, format_args!("only {most} files can be open at once"));
+        log.warn(component, format_args!("only {most} file descriptors can be open at once"));
     }
 }
 

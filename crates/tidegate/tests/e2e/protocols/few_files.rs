@@ -1,13 +1,14 @@
 //! A process that may have few file descriptors open, sockets among them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::protocols::open_files::raise_open_files;
+use crate::protocols::open_files::{allow_open_files, raise_open_files};
 use crate::protocols::session;
 use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Client, Directory, Gateway, OK, Upstream, binary, request, wait_until};
@@ -202,6 +203,29 @@ fn even_very_few_files_serve_one_client_after_the_other() {
         assert_eq!(client.request("GET", "/", &[], b"").status, 200, "client {number}");
         clients.push(client);
     }
+}
+
+/// The log said that all connections were taken, where the system had no descriptor left.
+#[test]
+fn the_log_says_what_idle_connections_were_closed_for() {
+    let upstream = Upstream::start();
+    let gateway = with_files(256, upstream.address, "");
+    let kept = || {
+        let mut client = Client::connect(gateway.address);
+        assert_eq!(client.request("GET", "/", &[], b"").status, 200);
+        client
+    };
+    let _idle: Vec<Client> = (0..10).map(|_| kept()).collect();
+    let open = fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("it runs").count();
+    if !allow_open_files(gateway.pid(), open, 256) {
+        eprintln!("the limit of a process can't be changed here");
+        return;
+    }
+    let _new: Vec<Client> = (0..5).map(|_| kept()).collect();
+    let line = gateway.wait_for_line("to free file descriptors");
+    assert!(line.contains("WARN") && line.contains("closed "), "{line}");
+    let lines = gateway.lines();
+    assert!(!lines.iter().any(|line| line.contains("to let new clients in")), "{lines:#?}");
 }
 
 #[test]

@@ -14,9 +14,14 @@ pub(crate) fn raise_open_files(wanted: usize) -> usize {
     };
     let (soft, hard) = limits();
     if soft < wanted.min(hard) {
-        let wanted = format!("--nofile={0}:{1}", wanted.min(hard), hard);
         // Where there is no such program, what is allowed now must do.
-        let _raised = Command::new("prlimit").arg(format!("--pid={}", std::process::id())).arg(wanted).status();
+        allow_open_files(std::process::id(), wanted.min(hard), hard);
     }
     limits().0
+}
+
+/// Sets how many descriptors a process may have open. False if that is not possible here.
+pub(crate) fn allow_open_files(pid: u32, soft: usize, hard: usize) -> bool {
+    let limits = format!("--nofile={soft}:{hard}");
+    Command::new("prlimit").arg(format!("--pid={pid}")).arg(limits).status().is_ok_and(|status| status.success())
 }
