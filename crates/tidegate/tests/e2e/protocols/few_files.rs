@@ -22,13 +22,19 @@ fn with_files(files: usize, upstream: SocketAddr, more: &str) -> Gateway {
 
 /// The same, with so much time for a connection to the upstream.
 fn with_patience(files: usize, upstream: SocketAddr, connect_timeout: &str, more: &str) -> Gateway {
+    launch(
+        files,
+        &format!("upstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: {connect_timeout}}}}}\n{more}\n"),
+    )
+}
+
+fn launch(files: usize, config: &str) -> Gateway {
     let directory = Directory::new();
     let config = directory.file(
         "gateway.yaml",
         &format!(
-            "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nworkers: 2\nupstreams: \
-             {{app: {{url: \"http://{upstream}\", connect_timeout: {connect_timeout}}}}}\n\
-             limits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n{more}\n"
+            "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nworkers: 2\n\
+             limits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n{config}"
         ),
     );
     let mut command = Command::new("/bin/sh");
@@ -121,6 +127,11 @@ fn held() -> (Upstream, impl Fn()) {
     (upstream, open)
 }
 
+/// How many requests have come to it.
+fn received(upstream: &Upstream) -> f64 {
+    f64::from(u32::try_from(upstream.count()).expect("not so many"))
+}
+
 /// Requests over HTTP/2 took every descriptor: the admin listener could accept nobody, and Redis could not be reached anew.
 #[test]
 fn requests_leave_the_descriptors_of_redis_and_the_admin_listener() {
@@ -140,8 +151,7 @@ fn requests_leave_the_descriptors_of_redis_and_the_admin_listener() {
             }
         }
         let held = tokio::task::block_in_place(|| {
-            let count = |count: usize| f64::from(u32::try_from(count).expect("not so many"));
-            let is_settled = || number(OUT_OF_FILES) >= 200.0 - count(upstream.count());
+            let is_settled = || number(OUT_OF_FILES) >= 200.0 - received(&upstream);
             wait_until("each is at the upstream or has been given up", is_settled);
             let held = upstream.count();
             // Eight for Redis, and sixteen for whatever is opened now and then.
@@ -163,6 +173,32 @@ fn requests_leave_the_descriptors_of_redis_and_the_admin_listener() {
     });
     let lines = gateway.lines();
     assert!(!lines.iter().any(|line| line.contains("can be accepted")), "{lines:#?}");
+}
+
+/// Connections that nobody uses don't let a request wait, whichever upstream and worker they belong to.
+#[test]
+fn idle_connections_to_one_upstream_make_room_for_another() {
+    let ((one, open), other) = (held(), Upstream::start());
+    let upstream = |name, address| format!("{name}: {{url: \"http://{address}\", connect_timeout: 1s}}");
+    let upstreams = [upstream("one", one.address), upstream("other", other.address)].join(", ");
+    let routes = "[{prefix: /other, upstream: other}, {upstream: one}]";
+    let gateway = launch(64, &format!("upstreams: {{{upstreams}}}\nroutes: {routes}\n"));
+    let given_up = OUT_OF_FILES.replace("app", "one");
+    session::run(async {
+        let session = session::h2c(gateway.address).await;
+        let mut requests = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            let mut session = session.clone();
+            requests.spawn(async move { session::ask(&mut session, session::get("/")).await.status.as_u16() });
+        }
+        // All that upstreams may have are taken, and nobody waits any more.
+        let is_settled = || gateway.metric(&given_up) >= Some(40.0 - received(&one));
+        tokio::task::block_in_place(|| wait_until("the others have waited in vain", is_settled));
+        open();
+        requests.join_all().await;
+    });
+    assert_eq!(gateway.get("/other").status, 200);
+    assert_eq!(gateway.get("/").status, 200);
 }
 
 /// A client that sends ahead while its request is under way had a third descriptor, by which its leaving is seen.
