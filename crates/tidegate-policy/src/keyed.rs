@@ -149,13 +149,14 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         self.lock(hash).update(&self.hasher, hash, key, now, f)
     }
 
-    /// Hands the state of every key to `f`, as [`update`](Self::update) does that of one.
-    ///
-    /// Requests go on meanwhile, each before or after its own key's turn.
-    pub fn update_all(&self, mut f: impl FnMut(&mut L::State)) {
-        for shard in &self.shards {
-            lock(&shard.0).update_all(&mut f);
-        }
+    /// The same for a key that is there. One that is not stays away.
+    pub fn update_known<Q, R>(&self, key: &Q, f: impl FnOnce(&mut L::State) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        self.lock(hash).update_known(hash, key, f)
     }
 
     /// Sets other numbers, for all keys: what they used stays used ([`Limiter::adopt`]). Another algorithm (of a [`Rule`](crate::Rule))

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use tidegate_policy::{Cost, Decision, Limiter, Receipt, Timestamp};
 
+use crate::StoreConfig;
+
 /// How much a process may take in advance, and for how long.
 ///
 /// What is taken and not spent is lost to the others until it is returned or its time is over: the limit is under-used by at most `tokens`
@@ -29,8 +31,10 @@ impl Default for LeaseTerms {
 }
 
 /// How long a refusal is repeated without asking Redis again, if it lasts that long. Redis may forget counts that would have lasted for
-/// days: somebody deletes them, or empties it. No call takes longer, so an answer is never too old already when it comes.
+/// days: somebody deletes them, or empties it.
 const REFUSAL_KNOWN: Duration = Duration::from_secs(60);
+// No call takes longer, so an answer is never too old already when it comes.
+const _: () = assert!(StoreConfig::BUDGET.end().as_nanos() <= REFUSAL_KNOWN.as_nanos());
 
 /// The holder's side of leases, as a limiter: it admits what it has in hand. What it lacks it asks for; a refusal that means
 /// "ask first" has a `retry_after` of zero.
@@ -58,10 +62,7 @@ pub struct LeaseState {
     /// What is left in Redis, and when it would all be there again, as of the last answer.
     left: u64,
     reset_at: u64,
-    /// A request of this cost was refused until then (`None`: for ever).
-    refused: Option<(u32, Option<u64>)>,
-    /// Until when that is believed without asking again.
-    refused_known_until: u64,
+    refused: Option<Refusal>,
     /// Somebody is asking, by this id; until then, nobody else does.
     asking: u64,
     asking_until: u64,
@@ -69,6 +70,19 @@ pub struct LeaseState {
     returnable_until: u64,
     /// Marks receipts whose tokens are spent, but not yet reported to Redis as such.
     mark: u32,
+}
+
+/// What Redis has refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refusal {
+    /// What the request cost.
+    cost: u32,
+    /// When it ends; `None`: never.
+    end: Option<u64>,
+    /// Until when it is repeated without asking again.
+    known_until: u64,
+    /// The connection over which it was heard.
+    epoch: u32,
 }
 
 /// A question to Redis about one key.
@@ -109,6 +123,8 @@ pub struct Grant {
     pub retry_after: Option<Duration>,
     /// Redis' clock, in microseconds.
     pub at: u64,
+    /// The connection over which it was asked for: they are counted.
+    pub epoch: u32,
 }
 
 fn after(now: Timestamp, span: Duration) -> u64 {
@@ -201,9 +217,13 @@ impl LeaseState {
         self.reset_at = after(asked_at, grant.reset_after);
         self.refused = match grant.retry_after {
             Some(Duration::ZERO) => None,
-            retry_after => Some((ask.cost, retry_after.map(|span| after(asked_at, span)))),
+            retry_after => Some(Refusal {
+                cost: ask.cost,
+                end: retry_after.map(|span| after(asked_at, span)),
+                known_until: after(asked_at, REFUSAL_KNOWN),
+                epoch: grant.epoch,
+            }),
         };
-        self.refused_known_until = after(asked_at, REFUSAL_KNOWN);
         (self.asking, self.asking_until) = (0, 0);
     }
 
@@ -215,17 +235,15 @@ impl LeaseState {
         }
     }
 
-    /// Redis may not remember why it has refused: it is asked again. What is in hand stays there, for Redis may remember that.
-    pub fn forget_refusal(&mut self) {
-        self.refused = None;
+    /// Drops a refusal that was heard over another connection than this: a Redis that was away may not remember it. What is in hand
+    /// stays there, for Redis may remember that. Returns whether there was one.
+    pub fn drop_stale_refusal(&mut self, epoch: u32) -> bool {
+        self.refused.take_if(|refusal| refusal.epoch != epoch).is_some()
     }
 
-    /// The refusal that needs no question at `now`: what it was for, and when it ends.
-    fn known_refusal(&self, now: Timestamp) -> Option<(u32, Option<u64>)> {
-        self.refused.filter(|(_, end)| {
-            let end = end.map_or(self.refused_known_until, |end| end.min(self.refused_known_until));
-            now.as_nanos() < end
-        })
+    /// The refusal that needs no question at `now`.
+    fn known_refusal(&self, now: Timestamp) -> Option<Refusal> {
+        self.refused.filter(|refusal| now.as_nanos() < refusal.known_until.min(refusal.end.unwrap_or(u64::MAX)))
     }
 }
 
@@ -242,8 +260,7 @@ impl Limiter for Lease {
         // Refused for less is refused for more, at least as long.
         let retry_after = match state.known_refusal(now) {
             _ if u64::from(cost.get()) > self.capacity => None,
-            Some((refused, None)) if cost.get() >= refused => None,
-            Some((refused, Some(end))) if cost.get() >= refused => Some(until(now, end)),
+            Some(refusal) if cost.get() >= refusal.cost => refusal.end.map(|end| until(now, end)),
             _ => Some(Duration::ZERO),
         };
         Decision::Refuse { retry_after, remaining: u64::from(in_hand) + state.left, reset_after }
@@ -287,7 +304,7 @@ mod tests {
         let mut state = LeaseState::default();
         let ask = state.ask(1, Timestamp::from_nanos(0), &TERMS, 1, Duration::from_secs(1)).expect("nobody is asking");
         let (granted, kept, span, left, reset_after, at) = (0, false, Duration::ZERO, 0, Duration::ZERO, 0);
-        let grant = Grant { granted, kept, span, left, reset_after, retry_after, at };
+        let grant = Grant { granted, kept, span, left, reset_after, retry_after, at, epoch: 3 };
         state.answer(&ask, &grant, Timestamp::from_nanos(0), &TERMS);
         state
     }
@@ -317,11 +334,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_is_forgotten_is_a_question_and_what_is_in_hand_stays() {
+    fn a_refusal_over_an_earlier_connection_is_a_question_and_what_is_in_hand_stays() {
         let now = Timestamp::from_nanos(0);
         let mut state = refused(None);
         (state.held, state.deadline) = (3, u64::MAX);
-        state.forget_refusal();
+        let before = state.clone();
+        assert!(!state.drop_stale_refusal(3));
+        assert_eq!(state, before, "it was heard over this connection");
+        assert!(state.drop_stale_refusal(4));
+        assert!(!state.drop_stale_refusal(4), "it is gone");
         let lease = Lease { capacity: 5 };
         assert!(lease.decide(&state, Cost::new(3).expect("a cost"), now).is_admitted());
         assert_eq!(lease.decide(&state, Cost::new(4).expect("a cost"), now).retry_after(), Some(Duration::ZERO));

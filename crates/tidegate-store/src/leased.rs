@@ -45,8 +45,13 @@ impl Inner {
         let levels: Vec<&SharedLevel<'_>> = levels.iter().collect();
         let mut taken = FromLeases::new(&levels, now);
         let admitted = check_all(&mut taken.levels, now).is_ok();
-        if !admitted && (!lacking(&levels, &taken.levels).is_empty() || !self.is_refusal_known(&levels)) {
-            return None;
+        if !admitted {
+            // While Redis is away the failure mode decides. That is seen first: a connection made since has another epoch.
+            let is_lacking = !lacking(&levels, &taken.levels).is_empty();
+            if is_lacking || self.link.is_down() || self.drop_stale_refusals(&levels) {
+                return None;
+            }
+            self.link.probe_if_silent();
         }
         let local = if admitted { tickets(levels.iter().copied(), &mut taken.levels, true) } else { Vec::new() };
         self.stock_up(&local, now);
@@ -54,12 +59,14 @@ impl Inner {
         Some(Verdict::new(Source::Shared, decisions, Charged { local, exact: Vec::new() }))
     }
 
-    /// Whether what is remembered of these levels may be repeated: not while Redis is away, when the failure mode decides, nor if it has been
-    /// away since.
-    fn is_refusal_known(&self, levels: &[&SharedLevel<'_>]) -> bool {
+    /// Drops what these levels remember over an earlier connection: a Redis that was away may have come back empty. Returns whether there
+    /// was anything.
+    fn drop_stale_refusals(&self, levels: &[&SharedLevel<'_>]) -> bool {
         let epoch = self.link.epoch();
-        let is_known = |known: bool, level: &&SharedLevel<'_>| !level.limit.forget_refusals_before(epoch) && known;
-        !self.link.is_down() && levels.iter().fold(true, is_known)
+        let drop_stale = |level: &&&SharedLevel<'_>| {
+            level.limit.leases().update_known(&level.key, |state| state.drop_stale_refusal(epoch)) == Some(true)
+        };
+        levels.iter().filter(drop_stale).count() > 0
     }
 
     /// Levels that are leased are decided from what is in hand; exact ones go with them, in one call. All or nothing: what was taken from
@@ -105,10 +112,10 @@ impl Inner {
             }
             let lacking = lacking(levels, asked);
             let Some(first) = lacking.first() else {
-                if self.is_refusal_known(levels) {
-                    return Ok(false);
+                if self.drop_stale_refusals(levels) {
+                    continue; // they are questions now
                 }
-                continue; // what was remembered is forgotten by now
+                return Ok(false);
             };
             let turn = self.turns.of(levels[*first].key).notified();
             tokio::pin!(turn);
@@ -174,9 +181,10 @@ impl Inner {
             algorithms.push(numbers.algorithm);
         }
         let script = self.scripts.get(Task::Lease, &algorithms);
+        let epoch = self.link.epoch(); // before the question: a connection made meanwhile is another
         let reply = self.link.run(&script, &keys, &args, 1 + questions.len() * REPLY).await?;
         let at = u64::try_from(reply[0]).unwrap_or(0);
-        Ok(reply[1..].chunks_exact(REPLY).map(|answer| grant(answer, at)).collect())
+        Ok(reply[1..].chunks_exact(REPLY).map(|answer| grant(answer, at, epoch)).collect())
     }
 }
 
@@ -202,7 +210,7 @@ fn is_question(decision: &Decision) -> bool {
     matches!(decision, Decision::Refuse { retry_after: Some(Duration::ZERO), .. })
 }
 
-fn grant(answer: &[i64], at: u64) -> Grant {
+fn grant(answer: &[i64], at: u64, epoch: u32) -> Grant {
     Grant {
         granted: u32::try_from(answer[0]).unwrap_or(0),
         kept: answer[1] == 1,
@@ -211,5 +219,6 @@ fn grant(answer: &[i64], at: u64) -> Grant {
         reset_after: micros(answer[4]),
         retry_after: (answer[5] >= 0).then(|| micros(answer[5])),
         at,
+        epoch,
     }
 }

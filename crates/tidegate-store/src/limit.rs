@@ -1,10 +1,9 @@
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tidegate_policy::{Cost, Keyed, Rule, Timestamp};
 
-use crate::lease::{Lease, LeaseState};
+use crate::lease::Lease;
 use crate::numbers::Numbers;
 use crate::{Key, Name, Unshareable};
 
@@ -46,8 +45,6 @@ struct Shared {
     /// Decides while Redis is away, where the failure mode says so. It is kept from one outage to the next.
     local: Keyed<Key, Rule>,
     leases: Keyed<Key, Lease>,
-    /// The connection over which the refusals that are remembered there were heard.
-    refusals_epoch: AtomicU32,
 }
 
 /// One of the limits of a request: which, on whose account, at what cost.
@@ -78,7 +75,6 @@ impl SharedLimit {
             numbers: RwLock::new(numbers),
             local: Keyed::new(rule, max_keys),
             leases: Keyed::new(Lease { capacity: numbers.capacity() }, max_keys),
-            refusals_epoch: AtomicU32::new(0),
         })))
     }
 
@@ -132,17 +128,6 @@ impl SharedLimit {
 
     pub(crate) fn leases(&self) -> &Keyed<Key, Lease> {
         &self.0.leases
-    }
-
-    /// Forgets refusals that were heard over an earlier connection than this: a Redis that was away may have come back empty. Returns
-    /// whether there may have been any.
-    pub(crate) fn forget_refusals_before(&self, epoch: u32) -> bool {
-        if self.0.refusals_epoch.load(Ordering::Relaxed) == epoch {
-            return false;
-        }
-        self.0.leases.update_all(LeaseState::forget_refusal);
-        self.0.refusals_epoch.store(epoch, Ordering::Relaxed);
-        true
     }
 
     /// The Redis keys of one account: they carry the limit's name and algorithm, never its numbers.

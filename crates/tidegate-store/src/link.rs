@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -95,6 +95,8 @@ impl NoAnswer {
 const LATE_ANSWERS_TO_GO_DOWN: u32 = 3;
 /// After so many answers in a row that were errors, it is seen whether Redis refuses everything.
 const ERRORS_TO_DOUBT: u32 = 3;
+/// When Redis has not answered for so long, a refusal that is repeated without asking it starts a probe.
+const SILENCE_TO_PROBE: Duration = Duration::from_secs(1);
 /// What requests do, on a key of our own: a script that reads the clock and the key, and writes it.
 pub(crate) const PROBE: &str = "redis.call('TIME')
 redis.call('GET', KEYS[1])
@@ -127,8 +129,11 @@ pub(crate) struct Link {
     late: AtomicU32,
     /// Answers in a row that were errors.
     errors: AtomicU32,
-    /// Somebody is looking whether Redis refuses everything.
-    doubting: AtomicBool,
+    /// Somebody is looking whether Redis answers, and takes writes.
+    probing: AtomicBool,
+    /// When a call was last answered, in milliseconds since `opened`.
+    heard_at: AtomicU64,
+    opened: Instant,
     /// Counts connections, so that what happens on an old one is not held against the new one.
     epoch: AtomicU32,
 }
@@ -148,7 +153,9 @@ impl Link {
             gone: Notify::new(),
             late: AtomicU32::new(0),
             errors: AtomicU32::new(0),
-            doubting: AtomicBool::new(false),
+            probing: AtomicBool::new(false),
+            heard_at: AtomicU64::new(0),
+            opened: Instant::now(),
             epoch: AtomicU32::new(0),
         });
         match link.connect().await {
@@ -163,12 +170,26 @@ impl Link {
     }
 
     pub(crate) fn is_down(&self) -> bool {
-        self.down.load(Ordering::Relaxed)
+        self.down.load(Ordering::Acquire)
     }
 
-    /// Counts connections after the first: what was learnt over another one may no longer be so.
+    /// Counts connections after the first: what was learnt over another one may no longer be so. Read it after
+    /// [`is_down`](Self::is_down): then it is that of the connection which is up, or of a later one.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// To be called where a refusal is repeated without asking Redis. It may have stopped answering, and nothing else would notice: if
+    /// it has been silent, it is probed.
+    pub(crate) fn probe_if_silent(self: &Arc<Self>) {
+        let heard_at = Duration::from_millis(self.heard_at.load(Ordering::Relaxed));
+        if self.opened.elapsed().saturating_sub(heard_at) > SILENCE_TO_PROBE {
+            self.start_probe(self.epoch());
+        }
+    }
+
+    fn note_heard(&self) {
+        self.heard_at.store(u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     pub(crate) fn tell(&self, event: StoreEvent<'_>) {
@@ -194,11 +215,9 @@ impl Link {
             }
             Err(no_answer) => {
                 match &no_answer {
-                    NoAnswer::Late if counts_up_to(&self.late, LATE_ANSWERS_TO_GO_DOWN) => {
-                        self.go_down(&late_text(self.budget), epoch);
-                    }
-                    NoAnswer::Refused(_) if counts_up_to(&self.errors, ERRORS_TO_DOUBT) => self.doubt(epoch),
-                    _ => {}
+                    NoAnswer::Late => self.note_late(epoch),
+                    NoAnswer::Refused(_) if counts_up_to(&self.errors, ERRORS_TO_DOUBT) => self.start_probe(epoch),
+                    NoAnswer::Refused(_) | NoAnswer::Lost | NoAnswer::Away => {}
                 }
                 Err(no_answer)
             }
@@ -233,6 +252,7 @@ impl Link {
         let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
         match answer {
             Ok(Ok(answer)) => {
+                self.note_heard();
                 tell(None);
                 Ok(answer)
             }
@@ -251,23 +271,39 @@ impl Link {
         }
     }
 
-    /// One error after the other: either somebody's data stands under our keys, which is their requests' trouble alone, or Redis refuses
-    /// everything (it is full, it can't persist, we lost a permission), and then it is as good as away. A key of our own tells.
-    fn doubt(self: &Arc<Self>, epoch: u32) {
-        if self.doubting.swap(true, Ordering::Relaxed) {
-            return;
+    fn note_late(self: &Arc<Self>, epoch: u32) {
+        if counts_up_to(&self.late, LATE_ANSWERS_TO_GO_DOWN) {
+            self.go_down(&late_text(self.budget), epoch);
         }
-        let link = Arc::clone(self);
-        self.runtime.spawn(async move {
-            let connection = link.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(mut connection) = connection
-                // No answer at all is for those to judge who wait for theirs.
-                && let Ok(Err(error)) = timeout(link.budget, link.try_out(&mut connection)).await
-            {
-                link.go_down(&error.to_string(), epoch);
+    }
+
+    /// Probes Redis in the background, if nobody does so yet.
+    fn start_probe(self: &Arc<Self>, epoch: u32) {
+        if !self.probing.swap(true, Ordering::Relaxed) {
+            let link = Arc::clone(self);
+            self.runtime.spawn(async move {
+                link.probe(epoch).await;
+                link.probing.store(false, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Does on a key of our own what requests do on theirs. After errors that shows whether somebody's data stands under our keys, which is
+    /// their requests' trouble alone, or Redis refuses everything (it is full, it can't persist, we lost a permission) and is as good as
+    /// away. A late answer counts as one to a request does; then it is asked again, until there are enough of them.
+    async fn probe(self: &Arc<Self>, epoch: u32) {
+        for _ in 0..LATE_ANSWERS_TO_GO_DOWN {
+            let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let Some(mut connection) = connection else { return };
+            match timeout(self.budget, self.try_out(&mut connection)).await {
+                Ok(Ok(_)) => {
+                    self.late.store(0, Ordering::Relaxed);
+                    return self.note_heard();
+                }
+                Ok(Err(error)) => return self.go_down(&error.to_string(), epoch),
+                Err(_) => self.note_late(epoch),
             }
-            link.doubting.store(false, Ordering::Relaxed);
-        });
+        }
     }
 
     /// `epoch` is that of the connection on which it was noticed.
@@ -319,8 +355,9 @@ async fn reconnect(link: Weak<Link>, there: fn(Duration) -> StoreEvent<'static>)
                 link.set(Some(connection));
                 link.late.store(0, Ordering::Relaxed);
                 link.errors.store(0, Ordering::Relaxed);
+                link.note_heard();
                 link.epoch.fetch_add(1, Ordering::Relaxed);
-                link.down.store(false, Ordering::Relaxed);
+                link.down.store(false, Ordering::Release); // where this is seen, the new epoch is seen too
                 (link.observer)(there(since.elapsed()));
                 return;
             }

@@ -132,10 +132,12 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
         }
     }
 
-    pub(super) fn update_all(&mut self, f: &mut impl FnMut(&mut L::State)) {
-        for entry in &mut self.table {
-            f(&mut entry.state);
-        }
+    pub(super) fn update_known<Q, R>(&mut self, hash: u64, key: &Q, f: impl FnOnce(&mut L::State) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.table.find_mut(hash, |entry| entry.key.borrow() == key).map(|entry| f(&mut entry.state))
     }
 
     pub(super) fn change(&mut self, limiter: L, now: Timestamp) {

@@ -100,6 +100,7 @@ impl Ledger {
             reset_after: Duration::from_micros(reply[5] as u64),
             retry_after: u64::try_from(reply[6]).ok().map(Duration::from_micros),
             at: reply[0] as u64,
+            epoch: 0,
         }
     }
 }

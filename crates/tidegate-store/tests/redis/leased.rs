@@ -288,6 +288,63 @@ async fn a_limit_that_is_used_up_when_redis_dies_follows_the_mode_and_works_anew
     }
 }
 
+/// A frozen Redis keeps its connections, and a refusal from memory asks nobody: nobody noticed, and a used-up limit refused for a minute.
+#[tokio::test]
+async fn a_limit_that_is_used_up_when_redis_freezes_follows_the_mode_and_refuses_when_it_goes_on() {
+    let server = Server::start();
+    let mut used_up = Vec::new();
+    for mode in MODES {
+        for rule in leasable_rules(5) {
+            let budget = Duration::from_secs(2);
+            let config = StoreConfig { on_failure: mode, budget, ..patient(&server.url()) };
+            let store = Store::connect(config).await.expect("sensible settings");
+            let limit = limit(&store, &format!("{mode:?}"), rule, Sharing::Leased);
+            assert_eq!(admitted(&store, &limit, "ann", 7).await, 5, "{mode:?} {rule:?}");
+            used_up.push((mode, rule, store, limit));
+        }
+    }
+    server.freeze(true);
+    until("all have given it up", async || {
+        for (_, _, store, limit) in used_up.iter().filter(|(_, _, store, _)| !store.is_down()) {
+            let _ = ask(store, limit, "ann", 1).await;
+        }
+        used_up.iter().all(|(_, _, store, _)| store.is_down())
+    })
+    .await;
+    for (mode, rule, store, limit) in &used_up {
+        assert_eq!(admitted(store, limit, "ann", 20).await, expected(*mode), "{mode:?} {rule:?}");
+    }
+    server.freeze(false);
+    for (mode, rule, store, limit) in &used_up {
+        until("Redis is back", async || !store.is_down()).await;
+        let verdict = ask(store, limit, "ann", 1).await;
+        assert!(!verdict.admitted && verdict.source == Source::Shared, "it knows what was used: {mode:?} {rule:?}");
+    }
+}
+
+/// A limit that is used up is all that is asked for: the link probes now and then, and a Redis that answers stays up.
+#[tokio::test]
+async fn a_redis_that_answers_its_probe_stays_up() {
+    let server = Server::start();
+    let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
+    let limit = limit(&store, "any", leasable_rules(5)[0], Sharing::Leased);
+    assert_eq!(admitted(&store, &limit, "ann", 7).await, 5);
+    let mut operator = server.connection();
+    let mut scripts = || {
+        let info: String = redis::cmd("INFO").arg("commandstats").query(&mut operator).expect("statistics");
+        let calls = |line: &str| line.split_once("calls=")?.1.split_once(',')?.0.parse::<u64>().ok();
+        info.lines().filter(|line| line.contains("cmdstat_eval")).filter_map(calls).sum::<u64>()
+    };
+    let before = scripts();
+    until("it was probed twice", async || {
+        let verdict = ask(&store, &limit, "ann", 1).await;
+        assert!(!verdict.admitted && verdict.source == Source::Shared);
+        scripts() >= before + 2
+    })
+    .await;
+    assert!(!store.is_down());
+}
+
 /// The other order: leases are in hand when Redis dies. They are spent, then the mode decides, then the limit works anew.
 #[tokio::test]
 async fn what_is_in_hand_when_redis_dies_is_spent_before_the_mode_decides() {
