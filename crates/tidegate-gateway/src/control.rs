@@ -1,7 +1,8 @@
 //! Changes while running. Whose word counts: the file's, over it that of `ratelimiter:config` in Redis (without Redis: of this process).
 
 mod fixed;
-mod held;
+mod look;
+mod write_back;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +21,10 @@ use crate::gateway::Gateway;
 use crate::limits::{Limit, SetBy};
 use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
 use crate::server::Listener;
-use crate::stored::{Stored, put};
+use crate::stored::{Stored, next_version, put};
 use fixed::Fixed;
-use held::{Found, Outdated, compare};
+use look::Look;
+use write_back::{Fault, Found, Held, Retry, compare, report_written_back, settle};
 
 /// How often Redis is asked whether somebody else has changed the limits.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -52,71 +54,18 @@ struct State {
     document: Option<Document>,
     /// What Redis held when it was last looked at.
     seen: Vec<u8>,
-    /// The last of those that could be read: it is written back if Redis forgets it.
-    held: Vec<u8>,
-    /// What kept us from looking, and has been told.
+    /// The document in force: it is written back if Redis forgets it.
+    held: Held,
+    /// Redis does not have it, because it could not be written there.
+    retry: Option<Retry>,
+    /// What kept us from reading or writing it, and has been reported.
     fault: Option<Fault>,
-    version: u64,
     /// Threads that serve: a reload does not change their number, whatever has become of the CPUs.
     workers: usize,
     /// Whose certificates a reload changes.
     listeners: Vec<Arc<Listener>>,
     /// What a reload can't change.
     fixed: Fixed,
-}
-
-/// Why it is not known what Redis has, or why it does not have what it should.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
-    Read(DocumentFault),
-    WriteBack(DocumentFault),
-    /// Others changed it again and again.
-    Contended,
-}
-
-impl Fault {
-    /// Redis is away, which is reported elsewhere.
-    fn is_away(&self) -> bool {
-        matches!(self, Self::Read(DocumentFault::Away) | Self::WriteBack(DocumentFault::Away))
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(fault) => fault.fmt(f),
-            Self::WriteBack(fault) => write!(f, "the limits in force could not be written back: {fault}"),
-            Self::Contended => f.write_str("others change it at the same time"),
-        }
-    }
-}
-
-/// What was found in Redis.
-struct Look {
-    judged: Judged,
-    /// What stands there now.
-    seen: Vec<u8>,
-    /// The document to write back if Redis forgets it.
-    held: Vec<u8>,
-    fault: Option<Fault>,
-}
-
-/// Redis' text, judged: numbers to put in force, and what is to be told of those that can't be.
-struct Judged {
-    overrides: Overrides,
-    version: u64,
-    warnings: Vec<String>,
-    remark: Option<String>,
-}
-
-impl Judged {
-    /// Tells of what can't be used, and what is in force `instead`.
-    fn tell(&self, log: &Log, instead: &str) {
-        tell_unusable(log, instead, &self.warnings);
-        if let Some(remark) = &self.remark {
-            log.warn("ConfigController", format_args!("the limits in Redis: {remark}"));
-        }
-    }
 }
 
 /// What is in force where numbers in Redis can't be: at the start, and later.
@@ -195,19 +144,19 @@ impl Control {
             kept: Kept::default(),
             document: store.map(|store| store.document(&name)),
             seen: Vec::new(),
-            held: Vec::new(),
+            held: Held::default(),
+            retry: None,
             fault: None,
-            version: 0,
             workers: settings.workers,
             listeners,
             fixed: Fixed::of(&settings),
         };
         let Look { judged, seen, held, fault } = state.look(&settings.limits, store, log).await;
         let mut plan = Plan::build(settings, &judged.overrides, &mut state.kept, store, now)?;
-        judged.tell(log, FILES_INSTEAD);
-        plan.version = judged.version;
-        (state.overrides, state.version) = (judged.overrides, judged.version);
-        (state.seen, state.held, state.fault) = (seen, held, fault);
+        judged.report(log, FILES_INSTEAD);
+        state.note(seen, fault, store, log, FILES_INSTEAD);
+        plan.version = held.version;
+        (state.overrides, state.held) = (judged.overrides, held);
         Ok((Self { source: source.into(), reloading: Mutex::new(()), state: Mutex::new(state) }, plan))
     }
 
@@ -267,7 +216,8 @@ impl Control {
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
         let plan = Plan::build(settings, &judged.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
-        judged.tell(&gateway.log, LAST_INSTEAD);
+        judged.report(&gateway.log, LAST_INSTEAD);
+        state.note(seen, fault, gateway.store(), &gateway.log, LAST_INSTEAD);
         tell_doubts(&gateway.log, &doubts);
         if state.fixed.has_renewed_files(&fixed) {
             let told =
@@ -275,8 +225,8 @@ impl Control {
             gateway.log.warn("ConfigController", told);
         }
         state.rebase();
-        state.swap(gateway, plan, judged.overrides, judged.version);
-        (state.base, state.seen, state.held, state.fault) = (base, seen, held, fault);
+        state.swap(gateway, plan, judged.overrides, held);
+        state.base = base;
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
         Ok(())
     }
@@ -285,31 +235,29 @@ impl Control {
     pub(crate) async fn follow(&self, gateway: &Gateway) {
         let mut guard = self.state.lock().await;
         let state = &mut *guard;
-        let Some(document) = &state.document else { return };
-        let found = match document.read().await {
-            Ok(text) if text == state.seen => {
+        let (Some(document), Some(store)) = (&state.document, gateway.store()) else { return };
+        let settled = match document.read().await {
+            Ok(text) if text == state.seen && state.retry.is_none() => {
                 state.fault = None;
                 return;
             }
-            Ok(text) => state.settle(document, text, &gateway.log).await,
+            Ok(text) if text == state.seen && !state.is_retry_due(store) => return,
+            Ok(text) => settle(document, &state.held, text, &gateway.log).await,
             Err(fault) => Err(Fault::Read(fault)),
         };
-        let (text, seen) = match found {
-            Ok(texts) => texts,
-            Err(fault) => {
-                // An absent Redis has been told of, and a fault is told once.
-                if !fault.is_away() && state.fault.as_ref() != Some(&fault) {
-                    tell_unusable(&gateway.log, LAST_INSTEAD, &[at_fault(document, &fault)]);
-                    state.fault = Some(fault);
-                }
-                return;
-            }
+        let settled = match settled {
+            Ok(settled) => settled,
+            Err(fault) => return state.report(fault, &gateway.log, LAST_INSTEAD),
         };
-        let look = state.judge(text, seen, &state.base, gateway.store());
-        (state.seen, state.held, state.fault) = (look.seen, look.held, None);
-        look.judged.tell(&gateway.log, LAST_INSTEAD);
-        if let Err(error) = state.apply(gateway, look.judged.overrides, look.judged.version, None) {
-            tell_unusable(&gateway.log, LAST_INSTEAD, &[error]);
+        let is_in_force = settled.text == state.held.text;
+        let look = state.judge(settled, &state.base, gateway.store());
+        state.note(look.seen, look.fault, gateway.store(), &gateway.log, LAST_INSTEAD);
+        if is_in_force {
+            return;
+        }
+        look.judged.report(&gateway.log, LAST_INSTEAD);
+        if let Err(error) = state.apply(gateway, look.judged.overrides, look.held, None) {
+            report_unusable(&gateway.log, LAST_INSTEAD, &[error]);
         }
     }
 }
@@ -350,23 +298,14 @@ impl Control {
     }
 }
 
-fn at_fault(document: &Document, fault: &Fault) -> String {
-    format!("`{}`: {fault}", document.key())
-}
-
-fn tell_written_back(log: &Log, document: &Document, why: Outdated, version: u64) {
-    let version = if version > 0 { format!(", version {version}") } else { String::new() };
-    log.warn("ConfigController", format_args!("{why}; wrote back those in force (`{}`{version})", document.key()));
-}
-
-/// Tells what in a configuration is probably not meant.
+/// Reports what in a configuration is probably not meant.
 pub(crate) fn tell_doubts(log: &Log, doubts: &[Problem]) {
     for doubt in doubts {
         log.warn("ConfigController", format_args!("{doubt}"));
     }
 }
 
-fn tell_unusable(log: &Log, instead: &str, warnings: &[String]) {
+fn report_unusable(log: &Log, instead: &str, warnings: &[String]) {
     for warning in warnings {
         log.warn("ConfigController", format_args!("the limits in Redis can't be used, {instead}: {warning}"));
     }
@@ -391,97 +330,6 @@ impl State {
         Ok(overrides.get(name).unwrap_or(&base.numbers))
     }
 
-    /// Looks into Redis, for limits as `base` has them. What it has forgotten is written back.
-    async fn look(&self, base: &[LimitSettings], store: Option<&Store>, log: &Log) -> Look {
-        let Some(document) = &self.document else {
-            // Without Redis what was set while running lasts until here.
-            let version = self.version;
-            let judged = Judged { overrides: Overrides::new(), version, warnings: Vec::new(), remark: None };
-            return Look { judged, seen: Vec::new(), held: Vec::new(), fault: None };
-        };
-        let found = match document.read().await {
-            Ok(text) => self.settle(document, text, log).await,
-            Err(fault) => Err(Fault::Read(fault)),
-        };
-        match found {
-            Ok((text, seen)) => self.judge(text, seen, base, store),
-            Err(fault) => Look {
-                judged: self.known(base, store, at_fault(document, &fault)),
-                seen: self.seen.clone(),
-                held: self.held.clone(),
-                fault: Some(fault),
-            },
-        }
-    }
-
-    /// Sees to it that Redis has the newest document, now that this was `found` there. Returns the document, and what Redis has: that may
-    /// differ by a version that it would not take.
-    async fn settle(&self, document: &Document, mut found: Vec<u8>, log: &Log) -> Result<(Vec<u8>, Vec<u8>), Fault> {
-        for _ in 0..ATTEMPTS {
-            match compare(&self.held, self.version, &found) {
-                Found::Newest => return Ok((found.clone(), found)),
-                Found::Unversioned(text) => match document.replace(&found, &text).await {
-                    Ok(true) => return Ok((text.clone(), text)),
-                    Ok(false) => {}
-                    Err(_) => return Ok((text, found)),
-                },
-                Found::Outdated(why) => {
-                    if document.replace(&found, &self.held).await.map_err(Fault::WriteBack)? {
-                        tell_written_back(log, document, why, self.version);
-                        return Ok((self.held.clone(), self.held.clone()));
-                    }
-                }
-            }
-            found = document.read().await.map_err(Fault::Read)?;
-        }
-        Err(Fault::Contended)
-    }
-
-    /// What a text means, where Redis has `seen`. What can't be used of it leaves in force what was.
-    fn judge(&self, text: Vec<u8>, seen: Vec<u8>, base: &[LimitSettings], store: Option<&Store>) -> Look {
-        let check = |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, store);
-        match Stored::read(&text, base, check) {
-            Ok(stored) => {
-                let warnings = stored.unusable.iter().map(|(name, reason)| format!("limit `{name}`: {reason}"));
-                let judged = Judged {
-                    warnings: warnings.collect(),
-                    version: stored.version,
-                    overrides: self.with_known(&stored, base, store),
-                    remark: stored.remark,
-                };
-                Look { judged, seen, held: text, fault: None }
-            }
-            Err(error) => Look { judged: self.known(base, store, error), seen, held: self.held.clone(), fault: None },
-        }
-    }
-
-    /// What was in force before, as far as it can be, because of this trouble.
-    fn known(&self, base: &[LimitSettings], store: Option<&Store>, trouble: String) -> Judged {
-        let (mut overrides, mut warnings) = (self.overrides.clone(), vec![trouble]);
-        for limit in base {
-            let Some(numbers) = overrides.get(limit.name.as_str()) else { continue };
-            if let Err(reason) = Plan::check_numbers(limit, numbers, store) {
-                warnings.push(format!("limit `{}`: {reason}", limit.name.as_str()));
-                overrides.remove(limit.name.as_str());
-            }
-        }
-        Judged { overrides, version: self.version, warnings, remark: None }
-    }
-
-    /// The numbers of a text, and the last known ones for what can't be used of it.
-    fn with_known(&self, stored: &Stored, base: &[LimitSettings], store: Option<&Store>) -> Overrides {
-        let mut overrides = stored.overrides.clone();
-        for (name, _) in &stored.unusable {
-            let limit = base.iter().find(|limit| limit.name.as_str() == name);
-            if let (Some(limit), Some(known)) = (limit, self.overrides.get(name))
-                && Plan::check_numbers(limit, known, store).is_ok()
-            {
-                overrides.insert(name.clone(), known.clone());
-            }
-        }
-        overrides
-    }
-
     /// Sets or unsets a limit's numbers, in Redis first where it keeps them. `new` makes them of those that count in that moment: in Redis
     /// others may have changed them since this gateway last looked, and their change must not be lost.
     async fn change(
@@ -494,8 +342,8 @@ impl State {
             let mut overrides = self.overrides.clone();
             let numbers = new(self.current(name, &overrides)?)?;
             put(&mut overrides, name, numbers);
-            let version = self.version.saturating_add(1);
-            return self.apply(gateway, overrides, version, Some(name)).map_err(NotChanged::Invalid);
+            let held = Held { text: Vec::new(), version: next_version(self.held.version, 0) };
+            return self.apply(gateway, overrides, held, Some(name)).map_err(NotChanged::Invalid);
         };
         self.base_of(name)?;
         let check =
@@ -503,41 +351,35 @@ impl State {
         for _ in 0..ATTEMPTS {
             let found = document.read().await?;
             // What Redis has forgotten is written back with the change.
-            let outdated = match compare(&self.held, self.version, &found) {
-                Found::Newest | Found::Unversioned(_) => None,
+            let outdated = match compare(&self.held, &found) {
+                Found::Newest | Found::Conflicting | Found::Unversioned(_) => None,
                 Found::Outdated(why) => Some(why),
             };
-            let newest = if outdated.is_some() { &self.held } else { &found };
+            let newest = if outdated.is_some() { &self.held.text } else { &found };
             // What is no document at all is replaced: an operator's new word mends it.
             let read = |text: &[u8]| Stored::read(text, &self.base, check);
-            let mut stored = read(newest).or_else(|_| read(&self.held)).unwrap_or_default();
+            let mut stored = read(newest).or_else(|_| read(&self.held.text)).unwrap_or_default();
             let mut overrides = self.with_known(&stored, &self.base, gateway.store());
             let numbers = new(self.current(name, &overrides)?)?;
             stored.put(name, numbers.as_ref());
             put(&mut overrides, name, numbers);
             // Also over a text that somebody wrote without a version.
-            let version = stored.version.max(self.version).max(Stored::version_of(&found));
-            stored.version = version.saturating_add(1);
+            let known = stored.version.max(self.held.version).max(Stored::version_of(&found));
+            stored.version = next_version(known, document.clock_millis().await?);
             let written = stored.write().into_bytes();
             if document.replace(&found, &written).await? {
                 if let Some(why) = outdated {
-                    tell_written_back(&gateway.log, &document, why, stored.version);
+                    report_written_back(&gateway.log, &document, why, stored.version);
                 }
-                (self.seen, self.held) = (written.clone(), written);
-                return self.apply(gateway, overrides, stored.version, Some(name)).map_err(NotChanged::Invalid);
+                (self.seen, self.retry) = (written.clone(), None);
+                return self.apply(gateway, overrides, Held::new(written), Some(name)).map_err(NotChanged::Invalid);
             }
         }
         Err(NotChanged::Contended)
     }
 
     /// Puts other numbers in force. What was adapted of the limit that was `set`, or that others have changed, is gone with it.
-    fn apply(
-        &mut self,
-        gateway: &Gateway,
-        overrides: Overrides,
-        version: u64,
-        set: Option<&str>,
-    ) -> Result<(), String> {
+    fn apply(&mut self, gateway: &Gateway, overrides: Overrides, held: Held, set: Option<&str>) -> Result<(), String> {
         let (before, now) = (gateway.plan(), gateway.now());
         let is_same = |limit: &str| set != Some(limit) && overrides.get(limit) == self.overrides.get(limit);
         let adapted = before.site.adaptive.as_ref().map(|adaptive| &*adaptive.limit);
@@ -547,7 +389,7 @@ impl State {
         if adapted.is_some_and(|limit| !is_same(limit)) {
             self.rebase();
         }
-        self.swap(gateway, plan, overrides, version);
+        self.swap(gateway, plan, overrides, held);
         Ok(())
     }
 
@@ -558,7 +400,7 @@ impl State {
     }
 
     /// Puts a plan in force, and tells which numbers it changes.
-    fn swap(&mut self, gateway: &Gateway, mut plan: Plan, overrides: Overrides, version: u64) {
+    fn swap(&mut self, gateway: &Gateway, mut plan: Plan, overrides: Overrides, held: Held) {
         let before = gateway.plan();
         for new in &plan.limits {
             let Some(old) = before.limit(new.name()) else { continue };
@@ -570,10 +412,10 @@ impl State {
             gateway.log.info("ConfigController", format_args!("Applied new config: {is}{which}"));
             tell_switch(gateway, new.name(), was, is);
         }
-        (plan.version, plan.generation) = (version, self.generation);
+        (plan.version, plan.generation) = (held.version, self.generation);
         gateway.swap(plan);
-        (self.overrides, self.version) = (overrides, version);
-        gateway.metrics.config_version.store(version, std::sync::atomic::Ordering::Relaxed);
+        gateway.metrics.config_version.store(held.version, std::sync::atomic::Ordering::Relaxed);
+        (self.overrides, self.held) = (overrides, held);
     }
 }
 

@@ -302,8 +302,8 @@ fn tell_places_lost(log: &Log, count: u64, more: &str) {
     );
 }
 
-/// Records in the log and the metrics what happens between us and Redis at `place`.
-pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure, place: String) -> tidegate_store::Observer {
+/// Records in the log and the metrics what happens between us and Redis at `address`.
+pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure, address: String) -> tidegate_store::Observer {
     let mode = match mode {
         OnFailure::Open => "fail-open mode",
         OnFailure::Closed => "fail-closed mode",
@@ -321,13 +321,13 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure, place: 
             }
             StoreEvent::Unreached { error } => log.warn(
                 "RedisClient",
-                format_args!("Redis could not be reached at {place}, starting in {mode} and trying again: {error}"),
+                format_args!("Redis could not be reached at {address}, starting in {mode} and trying again: {error}"),
             ),
             StoreEvent::Reached { after } => {
                 let seconds = after.as_secs_f64();
                 log.info(
                     "RedisClient",
-                    format_args!("Redis reached at {place}, starting normal operation (after {seconds:.1} s)"),
+                    format_args!("Redis reached at {address}, starting normal operation (after {seconds:.1} s)"),
                 );
             }
             StoreEvent::Down { error } => {

@@ -13,7 +13,7 @@ const DEFAULT: &str = "default";
 /// What the text says.
 #[derive(Default)]
 pub(crate) struct Stored {
-    /// Grows with each change; 0 if the text has none.
+    /// Grows with each change; 0 if the text has none that can be used.
     pub(crate) version: u64,
     pub(crate) overrides: Overrides,
     /// Limits whose numbers can't be used here, and why.
@@ -113,8 +113,18 @@ pub(crate) fn put(overrides: &mut Overrides, name: &str, numbers: Option<LimitNu
     }
 }
 
+/// The highest version: every JSON reader can tell it from the one before.
+pub(crate) const HIGHEST_VERSION: u64 = 1 << 53;
+
+/// The version after the highest that is known. By Redis' clock the later change has the higher one, also where a gateway does not know
+/// what others have changed, or knows what everybody else has forgotten.
+pub(crate) fn next_version(known: u64, clock_millis: u64) -> u64 {
+    known.saturating_add(1).max(clock_millis).min(HIGHEST_VERSION)
+}
+
+/// One that no gateway gives is none: it would stay the highest for ever.
 fn version(value: Option<&Value>) -> u64 {
-    value.and_then(Value::as_u64).unwrap_or(0)
+    value.and_then(Value::as_u64).filter(|version| *version <= HIGHEST_VERSION).unwrap_or(0)
 }
 
 fn usable(

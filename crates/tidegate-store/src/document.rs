@@ -82,6 +82,14 @@ impl Document {
         }
     }
 
+    /// Redis' own clock, in milliseconds since 1970. A cluster's nodes each have one.
+    pub async fn clock_millis(&self) -> Result<u64, DocumentFault> {
+        let answer = self.store.0.link.ask(&redis::cmd("TIME"), Self::PATIENCE).await?;
+        let time: Result<(u64, u64), _> = redis::from_redis_value(answer);
+        let (seconds, micros) = time.map_err(|error| DocumentFault::Refused(error.to_string()))?;
+        Ok(seconds.saturating_mul(1_000).saturating_add(micros / 1_000))
+    }
+
     /// Replaces `old` by `new`. False if somebody else was quicker: read it again.
     pub async fn replace(&self, old: &[u8], new: &[u8]) -> Result<bool, DocumentFault> {
         if new.len() > Self::LONGEST {

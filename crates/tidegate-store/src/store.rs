@@ -222,6 +222,11 @@ impl Store {
         self.0.link.is_down()
     }
 
+    /// How often Redis was reached again after it had counted as away.
+    pub fn reconnections(&self) -> u32 {
+        self.0.link.epoch()
+    }
+
     /// Asks all levels together: the request is charged at every one of them, or, if any refuses, at none.
     ///
     /// All levels must be limits of this store. `now` is the caller's clock: it counts for leases and while Redis is away; otherwise

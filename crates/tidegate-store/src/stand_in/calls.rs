@@ -59,6 +59,10 @@ impl Memory {
             (b"PING", []) => Reply::Word("PONG"),
             // What a client says of itself when it connects.
             (b"CLIENT" | b"SELECT", _) => Reply::Word("OK"),
+            (b"TIME", []) => {
+                let now = time(b"");
+                Reply::List([now / 1_000_000, now % 1_000_000].map(|part| Reply::Bytes(part.to_string().into())).into())
+            }
             (b"GETRANGE", [key, b"0", last]) => self.beginning(key, last),
             (b"SCRIPT", [load, text]) if load.eq_ignore_ascii_case(b"LOAD") => self.load(text),
             (b"EVAL", [text, count, rest @ ..]) => match Task::of(text) {

@@ -30,6 +30,20 @@ async fn it_is_replaced_by_whoever_has_seen_it_and_by_nobody_else() {
     assert_eq!(document.read().await, Ok(Vec::new()));
 }
 
+#[tokio::test]
+async fn its_clock_is_that_of_redis() {
+    let server = Server::start();
+    let document = document(&server).await;
+    let mut operator = server.connection();
+    let mut millis = || {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut operator).expect("a time");
+        seconds * 1_000 + micros / 1_000
+    };
+    let before = millis();
+    let clock = document.clock_millis().await.expect("a time");
+    assert!((before..=millis()).contains(&clock), "{clock}");
+}
+
 /// It used to be read as text, which is not what stands there: nobody could ever replace it.
 #[tokio::test]
 async fn what_is_no_text_can_be_replaced() {

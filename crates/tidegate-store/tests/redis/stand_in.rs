@@ -140,6 +140,8 @@ async fn documents_and_councils_work_and_are_forgotten_with_the_rest() {
     assert_eq!(document.replace(b"", &longest).await, Ok(true));
     assert_eq!(document.replace(&longest, b"mine").await, Ok(true));
     assert_eq!(document.read().await, Ok(b"mine".to_vec()));
+    let (before, clock) = (now().as_nanos() / 1_000_000, document.clock_millis().await.expect("a time"));
+    assert!((before..=now().as_nanos() / 1_000_000).contains(&clock), "{clock}: it runs on this machine's");
     let mut ann = store.council(&name("limits"), CouncilTerms::default()).expect("sensible terms");
     let mut bob = store.council(&name("limits"), CouncilTerms::default()).expect("sensible terms");
     let first = ann.meet(b"a", None).await.expect("a meeting");

@@ -256,7 +256,10 @@ fn in_local_mode_each_gateway_limits_in_memory_while_redis_is_away() {
 fn without_redis_at_its_start_a_gateway_serves_and_limits_as_soon_as_redis_is_there() {
     for (mode, words) in [("open", "fail-open mode"), ("closed", "fail-closed mode"), ("local", "local mode")] {
         let (port, upstream) = (free_port(), Upstream::start());
-        let gateway = gateway(&upstream, &format!("redis://127.0.0.1:{port}"), mode);
+        // Three late answers would be an outage, and this one is judged by its lines.
+        let redis = format!("budget: 5s, on_failure: {mode}");
+        let url = format!("redis://127.0.0.1:{port}");
+        let gateway = Gateway::start(&config(upstream.address, &url, &redis, FIVE));
         let unreached = gateway.wait_for_line(UNREACHED);
         let expected = format!("{UNREACHED}127.0.0.1:{port}, starting in {words} and trying again: ");
         assert!(unreached.contains(&expected), "{unreached}");
@@ -272,6 +275,7 @@ fn without_redis_at_its_start_a_gateway_serves_and_limits_as_soon_as_redis_is_th
         let lines = gateway.lines().join("\n");
         assert_eq!(lines.matches("could not be reached").count(), 1, "it is said once: {lines}");
         assert!(!lines.contains("connection lost") && !lines.contains("reconnected"), "{lines}");
+        assert!(!lines.contains("can't be used"), "that it is away is said once: {lines}");
 
         // From here on a connection can be lost.
         server.kill();
