@@ -92,6 +92,15 @@ fn keys_that_are_as_good_as_unused_make_room_before_the_table_grows() {
 }
 
 #[test]
+fn a_key_that_is_not_there_is_not_made_by_an_update_of_known_ones() {
+    let store = Keyed::<String, _>::new(FixedWindow::new(1, HOUR).expect("a limit"), keys(10));
+    assert!(store.update_known("a", |_| ()).is_none() && store.is_empty());
+    assert!(store.check("a", Cost::ONE, start()).is_admitted());
+    assert!(store.update_known("a", |state| *state = Default::default()).is_some());
+    assert!(store.check("a", Cost::ONE, start()).is_admitted(), "it is unused again");
+}
+
+#[test]
 fn a_store_of_one_key_still_limits_that_key() {
     let limit = FixedWindow::new(1, HOUR).expect("a limit");
     let store = Keyed::<String, _>::new(limit, keys(1));

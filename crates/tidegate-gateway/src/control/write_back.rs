@@ -277,7 +277,9 @@ mod tests {
         let mut retry = Retry::after(None, 0, now);
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            assert!(!retry.is_due(0, now) && !retry.is_due(0, now + retry.pause - Duration::from_nanos(1)));
+            assert!(
+                !retry.is_due(0, now) && !retry.is_due(0, now + retry.pause.saturating_sub(Duration::from_nanos(1)))
+            );
             assert!(retry.is_due(0, now + retry.pause) && retry.is_due(1, now));
             pauses.push(retry.pause.as_secs());
             now += retry.pause;

@@ -141,7 +141,7 @@ async fn a_store_that_starts_without_redis_follows_its_mode_and_joins_later() {
 
 /// A connection that was never there was reported as lost, and as back when it was first made.
 #[tokio::test]
-async fn a_redis_that_was_never_reached_is_told_from_one_that_was_lost() {
+async fn a_redis_that_was_never_reached_is_not_reported_as_lost() {
     let port = free_port();
     let (observer, seen) = recorder();
     let config = StoreConfig { observer, ..patient(&format!("redis://127.0.0.1:{port}")) };
@@ -153,13 +153,13 @@ async fn a_redis_that_was_never_reached_is_told_from_one_that_was_lost() {
     assert_eq!((turns(), store.is_down()), (vec![Seen::Unreached], true));
     let mut server = Server::start_at(port);
     until("it is reached", async || !store.is_down()).await;
-    until("that is told", async || turns() == [Seen::Unreached, Seen::Reached]).await;
+    until("that is reported", async || turns() == [Seen::Unreached, Seen::Reached]).await;
 
     server.kill();
     given_up(&store).await;
     server.restart();
     until("it is back", async || !store.is_down()).await;
-    until("that is told", async || turns() == [Seen::Unreached, Seen::Reached, Seen::Down, Seen::Up]).await;
+    until("that is reported", async || turns() == [Seen::Unreached, Seen::Reached, Seen::Down, Seen::Up]).await;
 }
 
 /// What is counted in memory during one outage is not forgotten by the next: flapping gives nobody a new budget each time.

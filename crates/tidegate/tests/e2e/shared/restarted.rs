@@ -64,7 +64,7 @@ fn has_looked(gateway: &Gateway) {
     wait_until("it has looked again", || calls() >= before + 3.0);
 }
 
-/// So many gateways, one of which is told other numbers, and a Redis that is killed and comes back empty.
+/// So many gateways, other numbers set through one of them, and a Redis that is killed and comes back empty.
 fn survives_a_restart(mode: &str, state: &str, count: usize) {
     let (mut server, upstream) = (Server::start(), Upstream::start());
     let limit = format!("{{algorithm: fixed, limit: 5, window: 30d, state: {state}}}");
@@ -230,7 +230,7 @@ fn a_reload_on_an_empty_redis_writes_back_what_was_set() {
     }
 }
 
-/// Deleting the key used to be the way back to the file. It can't be told from a restart: an empty document can.
+/// Deleting the key used to be the way back to the file. It looks the same as a restart: an empty document does not.
 #[test]
 fn an_empty_document_or_a_delete_returns_to_the_file_and_that_survives_too() {
     let (server, upstream) = (Server::start(), Upstream::start());
