@@ -155,9 +155,9 @@ pub(crate) fn text(value: &[u8]) -> Option<&str> {
 }
 
 /// Whether a value begins or ends with a space or a tab.
-pub(crate) fn has_blanks_around(value: &[u8]) -> bool {
-    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    is_blank(value.first()) || is_blank(value.last())
+pub(crate) fn has_whitespace_around(value: &[u8]) -> bool {
+    let is_whitespace = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_whitespace(value.first()) || is_whitespace(value.last())
 }
 
 /// The token of an `Authorization` field, if its scheme is `Bearer`, in any case.

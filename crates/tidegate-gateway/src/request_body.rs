@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::fields::has_blanks_around;
+use crate::fields::has_whitespace_around;
 use crate::h1;
 
 /// The body of a request.
@@ -95,8 +95,8 @@ impl RequestBody {
     }
 }
 
-/// RFC 9113 §8.2.1: blanks around a value make a message malformed, in its trailers too.
+/// RFC 9113 §8.2.1: whitespace around a value makes a message malformed, in its trailers too.
 fn vetted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, Broken> {
     let mut trailers = frame.trailers_ref().into_iter().flat_map(HeaderMap::values);
-    if trailers.any(|value| has_blanks_around(value.as_bytes())) { Err(Broken) } else { Ok(frame) }
+    if trailers.any(|value| has_whitespace_around(value.as_bytes())) { Err(Broken) } else { Ok(frame) }
 }

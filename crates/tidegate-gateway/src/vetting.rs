@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::{Method, StatusCode, Version};
 
 use crate::config::model::Connections;
-use crate::fields::{Fields, has_blanks_around, text};
+use crate::fields::{Fields, has_whitespace_around, text};
 use crate::forwarded;
 use crate::plan::Site;
 use crate::request_body::RequestBody;
@@ -31,7 +31,7 @@ pub(crate) fn vet<'a>(
     may_be_https: impl FnOnce() -> bool,
 ) -> Result<Host<'a>, Fault> {
     if request.method == Method::CONNECT {
-        let detail = "this is no forward proxy";
+        let detail = "CONNECT is not supported";
         return Err(Fault { status: StatusCode::NOT_IMPLEMENTED, reason: "method_not_implemented", detail });
     }
     if request.method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
@@ -49,7 +49,7 @@ pub(crate) fn vet<'a>(
     let path = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
     let is_path = path.starts_with('/') || path == "*" && request.method == Method::OPTIONS;
     if is_authority || !is_path {
-        return Err(bad("the target is none"));
+        return Err(bad("invalid request target"));
     }
     if !path.is_ascii() {
         // HTTP/2's are not looked at before.
@@ -59,7 +59,7 @@ pub(crate) fn vet<'a>(
         vet_scheme(scheme, may_be_https)?;
     }
     // RFC 9113 §8.2.1; HTTP/1 has none of these, and a reader further on might take them for part of the value.
-    if request.version == Version::HTTP_2 && request.fields.iter().any(|(_, value)| has_blanks_around(value)) {
+    if request.version == Version::HTTP_2 && request.fields.iter().any(|(_, value)| has_whitespace_around(value)) {
         return Err(bad("header values must not begin or end with whitespace"));
     }
     // RFC 9113 §8.2.3: HTTP/2 may cut cookies into crumbs.
@@ -137,12 +137,13 @@ fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
     if hosts.next().is_some() {
         return Err(bad("there is more than one Host"));
     }
-    let needs_host = match request.version {
-        Version::HTTP_11 => true,
-        Version::HTTP_2 => request.uri.authority().is_none(),
+    let lacks_host = match request.version {
+        Version::HTTP_11 => named.is_none(),
+        // One that is empty names nothing.
+        Version::HTTP_2 => request.uri.authority().is_none() && named.unwrap_or_default().is_empty(),
         _ => false,
     };
-    if named.is_none() && needs_host {
+    if lacks_host {
         return Err(bad("there is no Host"));
     }
     let host = match (request.uri.authority(), named) {
@@ -154,7 +155,7 @@ fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
         (Some(authority), _) => authority.as_str().as_bytes(),
         (None, named) => named.unwrap_or_default(),
     };
-    Host::read(host).ok_or(bad("the Host is none"))
+    Host::read(host).ok_or(bad("invalid Host"))
 }
 
 /// The bytes that names and IPv4 addresses are made of.
@@ -280,11 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_over_http_2_needs_a_host_and_values_without_blanks_around() {
+    fn a_request_over_http_2_needs_a_host_and_values_without_whitespace_around() {
         let http_2 = |uri, headers: &[(&'static str, &str)]| vetted(Version::HTTP_2, uri, headers, false);
         assert_eq!(http_2("http://a.example/", &[]), 200);
         assert_eq!(http_2("/", &[("host", "a.example")]), 200);
         assert_eq!(http_2("/", &[]), 400);
+        assert_eq!(http_2("/", &[("host", "")]), 400);
+        assert_eq!(vetted(Version::HTTP_11, "/", &[("host", "")], false), 200, "RFC 9112 §3.2 allows it");
         assert_eq!(vetted(Version::HTTP_10, "/", &[], false), 200, "HTTP/1.0 had no Host");
         for (value, status) in
             [("", 200), ("a b", 200), ("a\tb", 200), (" a", 400), ("a ", 400), ("\ta", 400), (" ", 400)]

@@ -77,19 +77,19 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
     let version = if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     let target = request.path.unwrap_or_default();
     if target.contains('#') {
-        return Err(bad("a fragment is none of a server's business"));
+        return Err(bad("the request target must not contain a fragment"));
     }
     let target = {
         let start = target.as_ptr() as usize - read.as_ptr() as usize;
         start..start + target.len()
     };
     let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
-    let method = method.map_err(|_| bad("the method is none"))?;
+    let method = method.map_err(|_| bad("invalid method"))?;
     let facts = Facts::read(request.headers, version)?;
     let mut fields = Unfinished::new(read, count);
     request.headers.iter().for_each(|field| fields.add(field.name.as_bytes(), field.value));
     let head = if length == read.len() { std::mem::take(read) } else { read.split_to(length) }.freeze();
-    let uri = Uri::from_maybe_shared(head.slice(target.clone())).map_err(|_| bad("the target is none"))?;
+    let uri = Uri::from_maybe_shared(head.slice(target.clone())).map_err(|_| bad("invalid request target"))?;
     let uri = if uri.scheme().is_some() { with_path(uri, &head[target], &method)? } else { uri };
     let rest = facts.rest();
     // RFC 9110 §9.3.6: what follows a CONNECT may be meant for a tunnel, and must not be read as a request.
@@ -113,8 +113,8 @@ fn with_path(uri: Uri, target: &[u8], method: &Method) -> Result<Uri, BadHead> {
         None | Some(_) => return Ok(uri),
     };
     let mut parts = uri.into_parts();
-    parts.path_and_query = Some(path.try_into().map_err(|_| bad("the target is none"))?);
-    Uri::from_parts(parts).map_err(|_| bad("the target is none"))
+    parts.path_and_query = Some(path.try_into().map_err(|_| bad("invalid request target"))?);
+    Uri::from_parts(parts).map_err(|_| bad("invalid request target"))
 }
 
 /// Where the digits of the version stand, major and minor, if a request line has three words, the last of which is a version of HTTP.
@@ -161,7 +161,7 @@ impl Facts {
             match field.name.len() {
                 // No field that matters here has a name of another length.
                 14 if is("content-length") => {
-                    let told = content_length(field.value).ok_or(bad("the Content-Length is no number"))?;
+                    let told = content_length(field.value).ok_or(bad("invalid Content-Length"))?;
                     if facts.length.replace(told).is_some() {
                         return Err(bad("there is more than one Content-Length"));
                     }

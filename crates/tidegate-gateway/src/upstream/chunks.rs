@@ -107,8 +107,8 @@ impl Chunked {
             Ok(httparse::Status::Complete((length, fields))) => {
                 let mut trailers = HeaderMap::with_capacity(fields.len());
                 for field in fields {
-                    let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| "a trailer's name is none")?;
-                    let value = HeaderValue::from_bytes(field.value).map_err(|_| "a trailer's value is none")?;
+                    let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| "invalid trailer name")?;
+                    let value = HeaderValue::from_bytes(field.value).map_err(|_| "invalid trailer value")?;
                     trailers.append(name, value);
                 }
                 read.advance(length);
@@ -156,7 +156,7 @@ fn chunk_size(line: &[u8]) -> Result<(u64, usize), &'static str> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (number, extensions) = line.split_at(digits);
     if !(1..=15).contains(&digits) {
-        return Err("a chunk's size is no number");
+        return Err("invalid chunk size");
     }
     if !are_extensions(extensions) {
         return Err("invalid chunk extension");
@@ -168,10 +168,10 @@ fn chunk_size(line: &[u8]) -> Result<(u64, usize), &'static str> {
 /// Whether this is nothing, or `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
 fn are_extensions(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
-        let Some(name) = after_blanks(rest).strip_prefix(b";").map(after_blanks) else { return false };
+        let Some(name) = after_whitespace(rest).strip_prefix(b";").map(after_whitespace) else { return false };
         let Some(behind) = after_token(name) else { return false };
         rest = behind;
-        if let Some(value) = after_blanks(behind).strip_prefix(b"=").map(after_blanks) {
+        if let Some(value) = after_whitespace(behind).strip_prefix(b"=").map(after_whitespace) {
             let behind = if value.starts_with(b"\"") { after_quoted(&value[1..]) } else { after_token(value) };
             let Some(behind) = behind else { return false };
             rest = behind;
@@ -180,9 +180,9 @@ fn are_extensions(mut rest: &[u8]) -> bool {
     true
 }
 
-fn after_blanks(text: &[u8]) -> &[u8] {
-    let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    &text[blanks..]
+fn after_whitespace(text: &[u8]) -> &[u8] {
+    let length = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    &text[length..]
 }
 
 /// What follows a token, if there is one.
