@@ -241,7 +241,7 @@ impl Gateway {
             self.log.warn("Gateway", format_args!("closed {count} more idle connections to free file descriptors"));
         }
         if let Some(count) = rest(&self.floods) {
-            self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: too many frames"));
+            self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: flooding"));
         }
         self.note_log_errors(now);
         if let (Some(count), Some(log)) = (rest(&self.log_errors), &self.access_log) {

@@ -1,9 +1,15 @@
-//! HTTP/2 towards clients, around hyper: the frames of a connection are counted before it reads them, for it bounds few of them itself.
+//! HTTP/2 towards clients, around hyper: a connection's frames are counted and its header blocks inspected before hyper reads them, because it
+//! bounds few of them itself and accepts some malformed requests.
 
-mod block;
+mod allowance;
 mod flood;
 mod frames;
+mod header_block;
+mod huffman;
+mod inbound;
 mod io;
+mod watch;
 
-pub(crate) use flood::{Fault, Flood, PREFACE};
+pub(crate) use flood::{Fault, Flood};
 pub(crate) use io::{ClientIo, Tally};
+pub(crate) use watch::{PREFACE, Terms};

@@ -61,7 +61,9 @@ impl Passage<'_> {
             Ok(host) => host,
             Err(fault) => {
                 self.note(&request, request.fields.get("host").unwrap_or_default(), self.client.peer);
-                return rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
+                let mut reply = rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
+                reply.is_for_invalid_head = true;
+                return reply;
             }
         };
         if self.client.is_admin || !site.admin_apart && admin::is_local(request.uri.path()) {

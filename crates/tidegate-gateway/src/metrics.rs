@@ -360,7 +360,7 @@ impl Metrics {
             Kind::Counter,
         );
         for (flood, counter) in Flood::ALL.iter().zip(&self.floods) {
-            floods.sample(&[("cause", flood.word())], counter.get());
+            floods.sample(&[("cause", flood.label())], counter.get());
         }
         page.family("tidegate_reloads_total", "Reloads of the configuration, by result.", Kind::Counter)
             .sample(&[("result", "applied")], self.reloads.get())

@@ -18,11 +18,13 @@ pub(crate) struct Reply {
     pub(crate) body: Body,
     /// The connection speaks another protocol from here on: the upstream's, and what is held meanwhile.
     pub(crate) upgrade: Option<(Box<Connection>, Box<dyn Send>)>,
+    /// The request was rejected because its head is not valid.
+    pub(crate) is_for_invalid_head: bool,
 }
 
 impl Reply {
     pub(crate) fn new(status: StatusCode, body: Body) -> Self {
-        Self { status, fields: None, lines: Lines::default(), body, upgrade: None }
+        Self { status, fields: None, lines: Lines::default(), body, upgrade: None, is_for_invalid_head: false }
     }
 
     /// The same for HTTP/2.

@@ -18,7 +18,7 @@ pub(super) const CONTINUATION: u8 = 9;
 pub(super) const PRIORITY_UPDATE: u8 = 0x10;
 
 pub(super) const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_HEADERS: u8 = 4;
 
 pub(super) const PROTOCOL_ERROR: u32 = 1;
 pub(super) const REFUSED_STREAM: u32 = 7;
@@ -29,7 +29,7 @@ pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 pub(super) struct Frame {
     pub(super) length: u32,
     pub(super) kind: u8,
-    flags: u8,
+    pub(super) flags: u8,
     pub(super) stream: u32,
     /// The error code of `RST_STREAM` and `GOAWAY`.
     pub(super) code: Option<u32>,
@@ -40,7 +40,8 @@ impl Frame {
         self.flags & END_STREAM != 0
     }
 
-    fn read(bytes: &[u8]) -> Self {
+    /// The frame with this header, and with the payload behind it as far as it is known.
+    pub(super) fn read(bytes: &[u8]) -> Self {
         let number = |start: usize| {
             bytes.get(start..start + 4).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
         };
@@ -70,8 +71,7 @@ pub(super) struct Frames {
     filled: usize,
     /// What is still to come of the payload.
     payload: usize,
-    /// The last frame was one of a header block, and whether the next must be, too.
-    was_of_header_block: bool,
+    /// The next frame must be one of the same header block.
     in_header_block: bool,
 }
 
@@ -98,8 +98,7 @@ impl Frames {
         let frame = Frame::read(&self.head[..self.filled]);
         self.payload = frame.length as usize - (self.filled - HEADER);
         self.filled = 0;
-        self.was_of_header_block = matches!(frame.kind, HEADERS | CONTINUATION);
-        if self.was_of_header_block {
+        if matches!(frame.kind, HEADERS | CONTINUATION) {
             self.in_header_block = frame.flags & END_HEADERS == 0;
         }
         Some(frame)
@@ -116,11 +115,6 @@ impl Frames {
             _ => 0,
         };
         HEADER + kept.min(Frame::read(&self.head[..HEADER]).length as usize) - self.filled
-    }
-
-    /// Whether a header block has begun and not ended.
-    pub(super) fn is_in_header_block(&self) -> bool {
-        self.in_header_block || self.was_of_header_block && self.payload > 0
     }
 
     /// How many of the next bytes surely belong to what has begun. Zero between frames, where another may be put.

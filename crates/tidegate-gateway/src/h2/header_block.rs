@@ -1,340 +1,456 @@
-//! What is malformed in a header block and would pass: a fragment in `:path` (hyper cuts it off), a pseudo-header in trailers (hyper drops
-//! it). Neither reaches anyone further on, but the request is malformed (RFC 9113 §8.1, §8.3.1) and must fail. What the block says can't be
-//! answered here; so it is changed into something that hyper resets the stream for, and only that stream.
+//! What header blocks say (RFC 7541), as far as it decides whether a request is malformed and hyper would not notice: it cuts off a fragment
+//! in `:path`, ignores pseudo-headers in trailers, and forgets `:scheme` where there is no `:authority`.
 //!
-//! Blocks are read without the table of earlier ones: pseudo-headers stand first, and whoever hides their names in that table gains nothing.
+//! The dynamic table is followed as hyper does it, with what matters of each entry.
 
-use super::frames::{END_STREAM, HEADER};
+use std::collections::VecDeque;
 
-const PADDED: u8 = 0x8;
-const HAS_PRIORITY: u8 = 0x20;
+use super::huffman;
 
-/// The first and the last index of pseudo-headers in the static table (RFC 7541, appendix A), and those of `:path`.
-const PSEUDO: std::ops::RangeInclusive<usize> = 1..=14;
-const PATH: std::ops::RangeInclusive<usize> = 4..=5;
-/// The last index of the static table.
-const LAST_STATIC: usize = 61;
+/// `SETTINGS_HEADER_TABLE_SIZE`, which is left at its default.
+const LARGEST_TABLE: usize = 4_096;
+/// What an entry counts besides its name and its value.
+const ENTRY_OVERHEAD: usize = 32;
+/// The lengths of the names in the static table (RFC 7541, appendix A).
+const STATIC: [usize; 61] = [
+    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27, 3, 5, 13, 13, 19, 16, 16, 14, 16, 13, 12, 6, 4,
+    4, 6, 7, 4, 4, 8, 17, 13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3, 16,
+];
 
-/// Spoils a HEADERS frame that is malformed. `is_first`: whether it opens its stream; otherwise it has trailers.
-pub(super) fn spoil_if_malformed(frame: &mut [u8], is_first: bool) {
-    let Some(block) = Block::of(frame) else { return };
-    if is_first {
-        if let Some(fragment) = block.fragment() {
-            fragment.spoil(frame);
-        }
-    } else if block.begins_with_pseudo_header() {
-        // Trailers that do not end their stream are malformed.
-        frame[4] &= !END_STREAM;
+/// What a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `may_be_https`: whether requests for https resources are served on this connection.
+    Request {
+        may_be_https: bool,
+    },
+    Trailers,
+}
+
+/// What is known of a block that could be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Findings {
+    /// In a way that hyper would not notice.
+    pub(super) is_malformed: bool,
+    /// The size of the header list (RFC 9113 §6.5.2).
+    pub(super) size: usize,
+}
+
+/// A header's name, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Authority,
+    Path,
+    Scheme,
+    OtherPseudo,
+    Regular,
+}
+
+/// A header's value, as far as it matters; the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    Any,
+    /// The scheme `https`.
+    Https,
+    /// A path with a fragment, or a scheme that is neither `http` nor `https`.
+    Invalid,
+}
+
+/// A header.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    name: Name,
+    name_length: usize,
+    value: Value,
+    size: usize,
+}
+
+impl Entry {
+    fn new(name: Name, name_length: usize, value: &Text) -> Self {
+        let value_is = match name {
+            Name::Path if value.has_hash => Value::Invalid,
+            Name::Scheme if value.is(b"http") => Value::Any,
+            Name::Scheme if value.is(b"https") => Value::Https,
+            Name::Scheme => Value::Invalid,
+            Name::Path | Name::Authority | Name::OtherPseudo | Name::Regular => Value::Any,
+        };
+        Self { name, name_length, value: value_is, size: name_length + value.length + ENTRY_OVERHEAD }
+    }
+
+    /// The entry with this number in the static table.
+    fn in_static_table(number: usize) -> Option<Self> {
+        let name_length = *STATIC.get(number.checked_sub(1)?)?;
+        let value_length = match number {
+            2 | 8..=14 => 3,
+            3 | 6 => 4,
+            4 => 1,
+            5 => 11,
+            7 => 5,
+            16 => 13,
+            _ => 0,
+        };
+        let name = match number {
+            1 => Name::Authority,
+            4 | 5 => Name::Path,
+            6 | 7 => Name::Scheme,
+            2..=14 => Name::OtherPseudo,
+            _ => Name::Regular,
+        };
+        let value = if number == 7 { Value::Https } else { Value::Any };
+        Some(Self { name, name_length, value, size: name_length + value_length + ENTRY_OVERHEAD })
     }
 }
 
-/// Where a `#` stands, which becomes a `>`: no path may have that, and its code is the next.
-enum Fragment {
-    Byte(usize),
-    /// The last bit of its code.
-    Bit(usize),
-}
-
-impl Fragment {
-    fn spoil(self, frame: &mut [u8]) {
-        match self {
-            Self::Byte(place) => frame[place] = b'>',
-            Self::Bit(place) => frame[place / 8] |= 0x80 >> (place % 8),
-        }
-    }
-}
-
-/// A header block as it is read, from its frame.
-struct Block<'a> {
-    frame: &'a [u8],
-    at: usize,
-    end: usize,
-}
-
-/// A header's name.
-enum Name<'a> {
-    Indexed(usize),
-    Literal(&'a [u8], Coding),
-}
-
-/// How a string is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    Plain,
-    Huffman,
-}
-
-/// Where a string stands in its frame.
+/// What has to be known of a string.
 struct Text {
-    start: usize,
-    end: usize,
-    coding: Coding,
+    length: usize,
+    /// Its beginning, as long as the longest that is compared.
+    start: [u8; b":authority".len()],
+    has_hash: bool,
 }
 
-impl Name<'_> {
-    /// Whether it is that of a pseudo-header; none if only the table could tell.
-    fn is_pseudo(&self) -> Option<bool> {
-        match self {
-            Self::Indexed(index) if *index > LAST_STATIC => None,
-            Self::Indexed(index) => Some(PSEUDO.contains(index)),
-            Self::Literal(name, Coding::Plain) => Some(name.starts_with(b":")),
-            // The code of `:` is 1011100.
-            Self::Literal(name, Coding::Huffman) => Some(name.first().is_some_and(|byte| byte >> 1 == 0b101_1100)),
-        }
+impl Text {
+    fn plain(bytes: &[u8]) -> Self {
+        let mut text =
+            Self { length: bytes.len(), start: Default::default(), has_hash: memchr::memchr(b'#', bytes).is_some() };
+        let known = bytes.len().min(text.start.len());
+        text.start[..known].copy_from_slice(&bytes[..known]);
+        text
     }
 
-    fn is_path(&self) -> bool {
-        match self {
-            Self::Indexed(index) => PATH.contains(index),
-            Self::Literal(name, Coding::Plain) => *name == b":path",
-            // `:path` in its code.
-            Self::Literal(name, Coding::Huffman) => *name == [0xb9, 0x58, 0xd3, 0x3f],
-        }
-    }
-}
-
-impl<'a> Block<'a> {
-    /// The part of a HEADERS frame that is the block; none if there is none.
-    fn of(frame: &'a [u8]) -> Option<Self> {
-        let flags = *frame.get(4)?;
-        let (mut at, mut end) = (HEADER, frame.len());
-        if flags & PADDED != 0 {
-            end = end.checked_sub(usize::from(*frame.get(at)?))?;
-            at += 1;
-        }
-        if flags & HAS_PRIORITY != 0 {
-            at += 5;
-        }
-        (at <= end).then_some(Self { frame, at, end })
-    }
-
-    fn begins_with_pseudo_header(mut self) -> bool {
-        self.next().is_some_and(|(name, _)| name.is_pseudo() == Some(true))
-    }
-
-    /// The first fragment in a `:path`. Behind a header that is none, hyper takes no pseudo-header any more.
-    fn fragment(mut self) -> Option<Fragment> {
-        loop {
-            let (name, value) = self.next()?;
-            match value {
-                Some(value) if name.is_path() => return self.fragment_within(&value),
-                _ if name.is_pseudo() == Some(false) => return None,
-                _ => {}
+    fn encoded(bytes: &[u8]) -> Option<Self> {
+        let mut text = Self { length: 0, start: Default::default(), has_hash: false };
+        huffman::decode(bytes, |byte| {
+            if let Some(place) = text.start.get_mut(text.length) {
+                *place = byte;
             }
-        }
+            text.has_hash |= byte == b'#';
+            text.length += 1;
+        })?;
+        Some(text)
     }
 
-    fn fragment_within(&self, Text { start, end, coding }: &Text) -> Option<Fragment> {
-        let value = &self.frame[*start..*end];
-        match coding {
-            Coding::Plain => memchr::memchr(b'#', value).map(|place| Fragment::Byte(start + place)),
-            Coding::Huffman => last_bit_of_hash(value).map(|place| Fragment::Bit(start * 8 + place)),
-        }
+    /// Whether it is this one, in any case.
+    fn is(&self, other: &[u8]) -> bool {
+        self.length == other.len() && self.start[..other.len()].eq_ignore_ascii_case(other)
     }
 
-    /// The next header: its name, and where its value stands if that is not in a table. None at the end, or where it can't be read.
-    fn next(&mut self) -> Option<(Name<'a>, Option<Text>)> {
-        loop {
-            let first = self.peek()?;
-            let bits = match first {
-                0x80.. => return Some((Name::Indexed(self.integer(7)?), None)),
-                0x40..0x80 => 6,
+    /// The name that this is; none if it is empty.
+    fn as_name(&self) -> Option<Name> {
+        match self.start[0] {
+            _ if self.length == 0 => None,
+            b':' if self.is(b":authority") => Some(Name::Authority),
+            b':' if self.is(b":path") => Some(Name::Path),
+            b':' if self.is(b":scheme") => Some(Name::Scheme),
+            b':' => Some(Name::OtherPseudo),
+            _ => Some(Name::Regular),
+        }
+    }
+}
+
+/// The dynamic table of a connection.
+pub(super) struct Table {
+    /// The newest first.
+    entries: VecDeque<Entry>,
+    size: usize,
+    max_size: usize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), size: 0, max_size: LARGEST_TABLE }
+    }
+}
+
+impl Table {
+    /// Reads the next header block of the connection. None if it is not valid: then the connection must end.
+    pub(super) fn inspect(&mut self, block: &[u8], kind: Kind) -> Option<Findings> {
+        let mut reader = Reader(block);
+        let (mut size, mut has_authority, mut has_pseudo, mut has_fragment) = (0, false, false, false);
+        let mut scheme = Value::Any;
+        while let Some(first) = reader.peek() {
+            let entry = match first {
+                0x80.. => self.get(reader.integer(7)?)?,
+                0x40..0x80 => {
+                    let entry = self.literal(&mut reader, 6)?;
+                    self.insert(entry);
+                    entry
+                }
                 0x20..0x40 => {
-                    // Another size of the table.
-                    self.integer(5)?;
+                    self.resize(reader.integer(5)?)?;
                     continue;
                 }
-                0..0x20 => 4,
+                0..0x20 => self.literal(&mut reader, 4)?,
             };
-            let name = match self.integer(bits)? {
-                0 => {
-                    let Text { start, end, coding } = self.string()?;
-                    Name::Literal(&self.frame[start..end], coding)
-                }
-                index => Name::Indexed(index),
-            };
-            return Some((name, Some(self.string()?)));
+            size += entry.size;
+            has_pseudo |= entry.name != Name::Regular;
+            match entry.name {
+                Name::Authority => has_authority = true,
+                Name::Path => has_fragment |= entry.value == Value::Invalid,
+                Name::Scheme => scheme = scheme.max(entry.value),
+                Name::OtherPseudo | Name::Regular => {}
+            }
+        }
+        let is_malformed = match kind {
+            Kind::Trailers => has_pseudo,
+            // With an authority the scheme is looked at later, and rejected with a response.
+            Kind::Request { may_be_https } => {
+                let is_served = scheme == Value::Any || scheme == Value::Https && may_be_https;
+                has_fragment || !has_authority && !is_served
+            }
+        };
+        Some(Findings { is_malformed, size })
+    }
+
+    fn literal(&self, reader: &mut Reader<'_>, bits: u32) -> Option<Entry> {
+        let (name, name_length) = match reader.integer(bits)? {
+            0 => {
+                let name = reader.string()?;
+                (name.as_name()?, name.length)
+            }
+            index => self.get(index).map(|entry| (entry.name, entry.name_length))?,
+        };
+        Some(Entry::new(name, name_length, &reader.string()?))
+    }
+
+    fn get(&self, index: usize) -> Option<Entry> {
+        match index.checked_sub(STATIC.len() + 1) {
+            Some(place) => self.entries.get(place).copied(),
+            None => Entry::in_static_table(index),
         }
     }
 
+    /// RFC 7541 §4.4: an entry larger than the table empties it.
+    fn insert(&mut self, entry: Entry) {
+        self.shrink_to(self.max_size.saturating_sub(entry.size));
+        if entry.size <= self.max_size {
+            self.size += entry.size;
+            self.entries.push_front(entry);
+        }
+    }
+
+    fn resize(&mut self, max_size: usize) -> Option<()> {
+        (max_size <= LARGEST_TABLE).then(|| {
+            self.max_size = max_size;
+            self.shrink_to(max_size);
+        })
+    }
+
+    fn shrink_to(&mut self, size: usize) {
+        while self.size > size
+            && let Some(oldest) = self.entries.pop_back()
+        {
+            self.size -= oldest.size;
+        }
+    }
+}
+
+/// What is left of a block.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
     fn peek(&self) -> Option<u8> {
-        self.frame[..self.end].get(self.at).copied()
+        self.0.first().copied()
     }
 
     fn take(&mut self) -> Option<u8> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Some(byte)
+        let (byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*byte)
     }
 
-    /// RFC 7541 §5.1: an integer with a prefix of so many bits.
+    /// RFC 7541 §5.1: an integer with a prefix of so many bits. As long as hyper takes them.
     fn integer(&mut self, bits: u32) -> Option<usize> {
         let most = (1 << bits) - 1;
         let mut number = usize::from(self.take()?) & most;
-        if number == most {
-            // No number that makes sense is longer.
-            for shift in [0, 7, 14] {
-                let byte = self.take()?;
-                number += usize::from(byte & 0x7f) << shift;
-                if byte & 0x80 == 0 {
-                    return Some(number);
-                }
+        if number < most {
+            return Some(number);
+        }
+        for shift in [0, 7, 14, 21] {
+            let byte = self.take()?;
+            number += usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
             }
-            return None;
         }
-        Some(number)
+        None
     }
 
-    /// RFC 7541 §5.2: where a string stands.
+    /// RFC 7541 §5.2.
     fn string(&mut self) -> Option<Text> {
-        let coding = if self.peek()? & 0x80 == 0 { Coding::Plain } else { Coding::Huffman };
+        let is_encoded = self.peek()? & 0x80 != 0;
         let length = self.integer(7)?;
-        let start = self.at;
-        self.at = start.checked_add(length).filter(|end| *end <= self.end)?;
-        Some(Text { start, end: self.at, coding })
-    }
-}
-
-/// For each length of codes (RFC 7541, appendix B) the one behind the last. Codes grow with their length, so that is enough to tell where each
-/// ends. Longer ones are no characters of a path.
-const CODES: [(u32, u32); 11] = [
-    (5, 0x0a),
-    (6, 0x2e),
-    (7, 0x7c),
-    (8, 0xfe),
-    (10, 0x3fd),
-    (11, 0x7fd),
-    (12, 0xffc),
-    (13, 0x1ffe),
-    (14, 0x3ffe),
-    (15, 0x7fff),
-    (19, 0x7_fff3),
-];
-const HASH: (u32, u32) = (12, 0xffa);
-
-/// The place of the last bit of the first `#` in a string in Huffman's code, if there is one.
-fn last_bit_of_hash(value: &[u8]) -> Option<usize> {
-    let (mut window, mut held, mut bytes, mut place) = (0_u64, 0, value.iter(), 0);
-    loop {
-        while held <= 32 {
-            // Behind the end there are ones, as in the padding.
-            window = window << 8 | bytes.next().map_or(0xff, |byte| u64::from(*byte));
-            held += 8;
-        }
-        let code_of = |length: u32| u32::try_from(window >> (held - length) & ((1 << length) - 1)).unwrap_or(u32::MAX);
-        let length = CODES.iter().find(|(length, behind)| code_of(*length) < *behind)?.0;
-        place += length as usize;
-        if place > value.len() * 8 {
-            return None;
-        }
-        if (length, code_of(length)) == HASH {
-            return Some(place - 1);
-        }
-        held -= length;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        if is_encoded { Text::encoded(text) } else { Some(Text::plain(text)) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::huffman::tests::encode;
     use super::*;
 
-    const END_HEADERS: u8 = 4;
-    const FLAGS: u8 = END_HEADERS | END_STREAM;
+    const CLEAR: Kind = Kind::Request { may_be_https: false };
+    const SECURED: Kind = Kind::Request { may_be_https: true };
 
-    /// A HEADERS frame with this payload.
-    fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
-        let length = u8::try_from(payload.len()).expect("a short block");
-        [&[0, 0, length, 1, flags, 0, 0, 0, 1], payload].concat()
+    fn is_malformed(table: &mut Table, block: &[u8], kind: Kind) -> Option<bool> {
+        table.inspect(block, kind).map(|findings| findings.is_malformed)
     }
 
-    fn spoilt(flags: u8, payload: &[&[u8]], is_first: bool) -> Vec<u8> {
-        let mut frame = frame(flags, &payload.concat());
-        spoil_if_malformed(&mut frame, is_first);
-        frame
+    /// What becomes of these blocks, one after the other.
+    fn all(blocks: &[&[u8]], kind: Kind) -> Vec<Option<bool>> {
+        let mut table = Table::default();
+        blocks.iter().map(|block| is_malformed(&mut table, block, kind)).collect()
     }
 
     #[test]
-    fn a_fragment_in_a_path_becomes_what_no_path_has() {
-        for begin in [
-            &b"\x04\x04"[..],
-            b"\x05\x04",
-            b"\x44\x04",
-            b"\x14\x04",
-            b"\x82\x86\x04\x04",
-            b"\x82\x86\x41\x01a\x04\x04",
-            b"\x20\x3f\xe1\x1f\x82\x04\x04",
-            // An authority from the table of earlier blocks.
-            b"\x82\xbe\x86\x04\x04",
-            b"\x40\x05:path\x04",
-            b"\x00\x84\xb9\x58\xd3\x3f\x04",
+    fn a_fragment_in_a_path_is_malformed_however_it_is_written() {
+        let huffman = encode(b"/a#b");
+        let encoded = [&[0x04, 0x80 | u8::try_from(huffman.len()).expect("short")], &huffman[..]].concat();
+        for block in [
+            &b"\x04\x04/a#b"[..],
+            b"\x05\x04/a#b",
+            b"\x44\x04/a#b",
+            b"\x14\x04/a#b",
+            b"\x82\x86\x41\x01a\x04\x04/a#b\x82",
+            b"\x20\x3f\xe1\x1f\x82\x04\x04/a#b",
+            b"\x40\x05:path\x04/a#b",
+            b"\x00\x84\xb9\x58\xd3\x3f\x04/a#b",
+            &encoded,
         ] {
-            let spoilt = spoilt(FLAGS, &[begin, b"/a#b", b"\x82"], true);
-            assert_eq!(spoilt, frame(FLAGS, &[begin, b"/a>b", b"\x82"].concat()), "{begin:x?}");
+            assert_eq!(all(&[block], CLEAR), [Some(true)], "{block:x?}");
         }
-        // `/#`, and the same with `>`.
-        let spoilt_code = spoilt(FLAGS, &[b"\x82\x04\x83\x63\xfe\xbf"], true);
-        assert_eq!(spoilt_code, frame(FLAGS, b"\x82\x04\x83\x63\xfe\xff"));
-        // Behind priorities and before padding.
-        let payload: [&[u8]; 3] = [b"\x03\0\0\0\0\x10", b"\x04\x02/#", b"\0\0\0"];
-        let padded = spoilt(FLAGS | PADDED | HAS_PRIORITY, &payload, true);
-        assert_eq!(&padded[HEADER + 8..HEADER + 10], b"/>");
-    }
-
-    #[test]
-    fn what_is_no_fragment_stays_as_it_is() {
-        for payload in [
+        for block in [
             &b"\x82\x86\x04\x04/a?b"[..],
-            // In another header, and behind one.
             b"\x82\x86\x84\x00\x01x\x01#",
             b"\x82\x0f\x2b\x01#",
-            b"\x82\x00\x01x\x01y\x04\x02/#",
-            // `www.example.com` and `/sample/path` in Huffman's code.
-            b"\x04\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff",
-            b"\x04\x89\x61\x03\xa6\xba\x0a\xc5\x63\x4c\xff",
-            // `#` would begin in the padding.
-            b"\x04\x82\x63\xff",
-            // Strings that do not end.
-            b"\x04\x05/#",
-            b"\x04",
-            b"\x7f\xff\xff\xff\xff\xff\xff",
+            b"\x04\x82\x63\x7f",
             b"",
         ] {
-            assert_eq!(spoilt(FLAGS, &[payload], true), frame(FLAGS, payload), "{payload:x?}");
+            assert_eq!(all(&[block], CLEAR), [Some(false)], "{block:x?}");
         }
-        // More padding than there is payload.
-        assert_eq!(spoilt(FLAGS | PADDED, &[b"\x09\x04\x02/#"], true), frame(FLAGS | PADDED, b"\x09\x04\x02/#"));
+    }
+
+    /// hyper reads lengths of up to four more bytes, even if fewer would do.
+    #[test]
+    fn lengths_may_be_as_long_as_hyper_takes_them() {
+        let value = [&b"/#"[..], &[b'a'; 125]].concat();
+        let block = [b"\x04\x7f\x80\x80\x80\x00", &value[..]].concat();
+        assert_eq!(all(&[&block], CLEAR), [Some(true)]);
+        assert_eq!(all(&[b"\x04\x7f\x80\x80\x80\x80\x00/#"], CLEAR), [None]);
     }
 
     #[test]
-    fn trailers_with_a_pseudo_header_do_not_end_their_stream() {
-        for payload in [
+    fn pseudo_headers_in_trailers_are_malformed() {
+        for block in [
             &b"\x82"[..],
             b"\x3f\x00\x84",
             b"\x04\x02/a",
             b"\x41\x01a",
             b"\x00\x05:path\x02/a",
             b"\x40\x02:x\x00",
-            b"\x00\x84\xb9\x58\xd3\x3f\x02/a",
+            b"\x00\x01x\x01y\x84",
         ] {
-            assert_eq!(spoilt(FLAGS, &[payload], false), frame(END_HEADERS, payload), "{payload:x?}");
+            assert_eq!(all(&[block], Kind::Trailers), [Some(true)], "{block:x?}");
         }
-        for payload in [&b"\x00\x01x\x01y"[..], b"\xbe", b"\x0f\x2f\x01y", b"\x7e\x01y", b"\x00\x82\x94\xe7\x01y", b""]
-        {
-            assert_eq!(spoilt(FLAGS, &[payload], false), frame(FLAGS, payload), "{payload:x?}");
+        for block in [&b"\x00\x01x\x01y"[..], b"\x0f\x2e\x01y", b"\x7d\x01y", b"\x00\x82\x94\xe7\x01y", b""] {
+            assert_eq!(all(&[block], Kind::Trailers), [Some(false)], "{block:x?}");
+        }
+    }
+
+    /// hyper forgets the scheme of a request without an authority: nobody else could reject it.
+    #[test]
+    fn a_scheme_without_an_authority_must_be_one_that_is_served() {
+        let literal = |scheme: &str| [&[0x06, u8::try_from(scheme.len()).expect("short")], scheme.as_bytes()].concat();
+        for (block, in_clear, secured) in [
+            (b"\x86".to_vec(), false, false),
+            (b"\x87".to_vec(), true, false),
+            (literal("http"), false, false),
+            (literal("HTTPS"), true, false),
+            (literal("ftp"), true, true),
+            (literal(""), true, true),
+            (literal("httpss"), true, true),
+            ([&literal("ftp")[..], b"\x41\x01a"].concat(), false, false),
+        ] {
+            assert_eq!(all(&[&block], CLEAR), [Some(in_clear)], "{block:x?}");
+            assert_eq!(all(&[&block], SECURED), [Some(secured)], "{block:x?}");
+        }
+    }
+
+    #[test]
+    fn entries_of_the_dynamic_table_are_known() {
+        // The path is entered, then used; by its name, too.
+        assert_eq!(
+            all(&[b"\x44\x02/#", b"\xbe", b"\x7e\x02/a", b"\xbf", b"\x0f\x2f\x02/#", b"\xbe"], CLEAR),
+            [Some(true), Some(true), Some(false), Some(true), Some(true), Some(false)]
+        );
+        let mut table = Table::default();
+        assert_eq!(is_malformed(&mut table, b"\x40\x05:path\x02/a\x40\x01x\x01y", CLEAR), Some(false));
+        assert_eq!(is_malformed(&mut table, b"\xbe", Kind::Trailers), Some(false));
+        assert_eq!(is_malformed(&mut table, b"\xbf", Kind::Trailers), Some(true));
+        assert_eq!(is_malformed(&mut table, b"\xc0", Kind::Trailers), None, "there is no such entry");
+    }
+
+    #[test]
+    fn the_dynamic_table_forgets_what_does_not_fit() {
+        let mut table = Table::default();
+        assert_eq!(is_malformed(&mut table, b"\x44\x02/#", CLEAR), Some(true));
+        // 39 + 103 * 39 = 4,056 of 4,096 bytes; one more, and the first goes.
+        for count in 1..=103 {
+            assert_eq!(is_malformed(&mut table, b"\x40\x03abc\x04wxyz", CLEAR), Some(false));
+            let index = 62 + count;
+            let index = if index < 127 { vec![0x80 | index] } else { vec![0xff, index - 127] };
+            assert_eq!(is_malformed(&mut table, &index, CLEAR), Some(true), "{count}");
+        }
+        assert_eq!(table.entries.len(), 104);
+        assert_eq!(table.size, 4_056);
+        assert_eq!(is_malformed(&mut table, b"\x40\x03abc\x06uvwxyz", CLEAR), Some(false));
+        assert_eq!((table.entries.len(), table.size), (104, 4_058));
+        assert!(table.entries.iter().all(|entry| entry.name == Name::Regular));
+        // Smaller, then larger than it may be.
+        assert_eq!(is_malformed(&mut table, b"\x3f\x09", CLEAR), Some(false));
+        assert_eq!((table.entries.len(), table.size), (0, 0));
+        assert_eq!(is_malformed(&mut table, b"\x40\x03abc\x05vwxyz", CLEAR), Some(false));
+        assert_eq!(table.entries.len(), 1);
+        assert_eq!(is_malformed(&mut table, b"\x40\x03abc\x06uvwxyz", CLEAR), Some(false));
+        assert_eq!(table.entries.len(), 0, "an entry larger than the table empties it");
+        assert_eq!(is_malformed(&mut table, b"\x3f\xe1\x1f", CLEAR), Some(false));
+        assert_eq!(is_malformed(&mut table, b"\x3f\xe2\x1f", CLEAR), None);
+    }
+
+    #[test]
+    fn a_header_list_counts_as_it_does_for_hyper() {
+        let size = |block: &[u8]| Table::default().inspect(block, CLEAR).map(|findings| findings.size);
+        assert_eq!(size(b"\x82"), Some(42));
+        assert_eq!(size(b"\x90"), Some(60));
+        assert_eq!(size(b"\x00\x01x\x02yz\x7d\x00"), Some(35 + 48));
+        assert_eq!(size(b"\x40\x01x\x02yz\xbe\xbe"), Some(3 * 35));
+    }
+
+    #[test]
+    fn what_is_not_valid_is_not_judged() {
+        for block in [
+            &b"\x80"[..],
+            b"\xbe",
+            b"\x04\x05/#",
+            b"\x04",
+            b"\x7f\xff\xff\xff\xff\xff\xff",
+            b"\x04\x81\xff",
+            b"\x00\x00\x01a",
+        ] {
+            assert_eq!(all(&[block], CLEAR), [None], "{block:x?}");
         }
     }
 
     #[test]
     fn no_block_is_too_odd_to_look_at() {
-        let mut seed = 1_u64;
+        let mut table = Table::default();
         for _ in 0..200_000 {
-            let mut byte = || {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (seed >> 56) as u8
-            };
-            let (flags, length) = (byte(), byte() % 40);
-            let payload: Vec<u8> = (0..length).map(|_| byte()).collect();
-            spoilt(flags, &[&payload], length % 2 == 0);
+            let block: Vec<u8> = (0..fastrand::usize(..40)).map(|_| fastrand::u8(..)).collect();
+            let _findings = table.inspect(&block, CLEAR);
+            assert!(table.size <= table.max_size && table.max_size <= LARGEST_TABLE);
+            assert_eq!(table.entries.iter().map(|entry| entry.size).sum::<usize>(), table.size);
         }
     }
 }

@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::flood::{Fault, Flood, Watch};
+use super::flood::{Fault, Flood};
 use super::frames::goaway;
+use super::watch::{Terms, Watch};
 use crate::client::Client;
 use crate::stream::{Stream, hold, linger};
 use crate::sweep::Sweep;
@@ -24,14 +26,16 @@ use crate::sweep::Sweep;
 const MOST_READ: usize = 16 * 1024;
 /// With so many bytes of requests in a read others have a turn before more is read: compressed headers may cost much.
 const MANY_REQUESTS: usize = 4 * 1024;
-/// How long the last words to a client may take.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a GOAWAY may take to be written.
+const GOAWAY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What whoever serves a connection tells its bytes: how often hyper has had a turn, and how many requests it has handed over.
+/// Counts that the server of a connection keeps for it: how often hyper has had a turn, how many requests it has handed over, and how many of
+/// those were rejected because of their head.
 #[derive(Default)]
 pub(crate) struct Tally {
     turns: AtomicU64,
     served: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Tally {
@@ -42,23 +46,31 @@ impl Tally {
     pub(crate) fn request_came(&self) {
         self.served.fetch_add(1, Ordering::Relaxed);
     }
+
+    pub(crate) fn request_rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-/// The bytes of a client's HTTP/2 connection. It notes what moves and what does not, and counts the client's frames before hyper sees
-/// them. When there are too many, hyper sees an error, and whoever serves the connection gets it back to end it.
+/// The bytes of a client's HTTP/2 connection. It notes what moves and what does not, counts the client's frames and inspects its header blocks
+/// before hyper sees them. When there are too many, hyper sees an error, and the server of the connection gets it back to end it.
 pub(crate) struct ClientIo {
     /// Gone when it has been given back.
     stream: Option<Stream>,
     client: Arc<Client>,
     sweep: Arc<Sweep>,
     watch: Watch,
+    /// What hyper has had no room for yet.
+    ready: Bytes,
     tally: Arc<Tally>,
     /// The last turn in which hyper wanted to read.
     turn: u64,
     /// It got nothing then: it had looked at all that it had read before.
     is_drained: bool,
+    /// The last write could not go on: what hyper has to say may not have been written.
+    is_blocked: bool,
     fault: Option<Fault>,
-    farewell: Option<oneshot::Sender<Farewell>>,
+    closing: Option<oneshot::Sender<Closing>>,
     /// The turn in which no more is read, so that others have theirs.
     yields_in: Option<u64>,
 }
@@ -70,21 +82,24 @@ impl ClientIo {
         client: Arc<Client>,
         sweep: Arc<Sweep>,
         tally: Arc<Tally>,
-    ) -> (Self, oneshot::Receiver<Farewell>) {
-        let (farewell, given_back) = oneshot::channel();
-        let watch = Watch::new(sweep.now_millis());
-        let (stream, farewell) = (Some(stream), Some(farewell));
+        terms: Terms,
+    ) -> (Self, oneshot::Receiver<Closing>) {
+        let (closing, given_back) = oneshot::channel();
+        let watch = Watch::new(terms, sweep.now_millis());
+        let (stream, closing) = (Some(stream), Some(closing));
         (
             Self {
                 stream,
                 client,
                 sweep,
                 watch,
+                ready: Bytes::new(),
                 tally,
                 turn: 0,
                 is_drained: false,
+                is_blocked: false,
                 fault: None,
-                farewell,
+                closing,
                 yields_in: None,
             },
             given_back,
@@ -92,11 +107,12 @@ impl ClientIo {
     }
 
     /// Looks at what has become of the requests so far. By the end of a turn hyper has handed over all that it will of what it has looked at,
-    /// and it has looked at everything unless it could not write.
+    /// and it has looked at everything unless it could not write. While it can't, it is not known which streams it has refused.
     fn settle(&mut self) {
         let turn = self.tally.turns.load(Ordering::Relaxed);
         let is_new_turn = std::mem::replace(&mut self.turn, turn) != turn;
-        if std::mem::replace(&mut self.is_drained, true) && is_new_turn {
+        self.fault = self.fault.or(self.watch.rejected(self.tally.rejected.load(Ordering::Relaxed)).err());
+        if std::mem::replace(&mut self.is_drained, true) && is_new_turn && !self.is_blocked {
             self.fault = self.fault.or(self.watch.settle(self.tally.served.load(Ordering::Relaxed)).err());
         }
     }
@@ -104,18 +120,34 @@ impl ClientIo {
     /// The connection, unless it has ended. After a fault it ends between two frames: what hyper has begun to write comes first.
     fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
         if let Some(fault) = self.fault.filter(|_| self.watch.begun() == 0)
-            && let (Some(stream), Some(farewell)) = (self.stream.take(), self.farewell.take())
+            && let (Some(stream), Some(closing)) = (self.stream.take(), self.closing.take())
         {
             // Nobody wants it when the gateway has given the connection up.
-            let _dropped = farewell.send(Farewell { stream, fault, last_stream: self.watch.last_stream() });
+            let _dropped = closing.send(Closing { stream, fault, last_stream: self.watch.last_stream() });
         }
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Hands on what is ready, as much as there is room for.
+    fn hand_on(&mut self, buf: &mut ReadBufCursor<'_>) {
+        let count = self.ready.len().min(buf.remaining());
+        buf.put_slice(&self.ready.split_to(count));
+        self.is_drained = false;
+    }
+
+    fn has_written(&mut self, is_blocked: bool) {
+        self.is_blocked = is_blocked;
+        self.client.has_written(is_blocked);
     }
 }
 
 impl Read for ClientIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let io = self.get_mut();
+        if !io.ready.is_empty() {
+            io.hand_on(&mut buf);
+            return Poll::Ready(Ok(()));
+        }
         io.settle();
         io.stream()?;
         if io.fault.is_some() {
@@ -127,20 +159,29 @@ impl Read for ClientIo {
             return Poll::Pending;
         }
         let mut space = [const { MaybeUninit::uninit() }; MOST_READ];
-        let mut space = ReadBuf::uninit(&mut space[..MOST_READ.min(buf.remaining())]);
-        std::task::ready!(io.stream()?.poll_read(cx, &mut space))?;
-        io.client.has_read();
-        match io.watch.received(space.filled_mut(), io.sweep.now_millis()) {
-            Ok(has_requests) => {
-                io.yields_in = (has_requests && space.filled().len() >= MANY_REQUESTS).then_some(io.turn);
-                io.is_drained = false;
-                buf.put_slice(space.filled());
-                Poll::Ready(Ok(()))
-            }
-            Err(fault) => {
-                io.fault = Some(fault);
-                io.stream()?;
-                Poll::Pending
+        // A header block that is not whole is held back: then there is more to read.
+        loop {
+            let mut space = ReadBuf::uninit(&mut space);
+            std::task::ready!(io.stream()?.poll_read(cx, &mut space))?;
+            io.client.has_read();
+            let mut passed = Vec::with_capacity(space.filled().len());
+            match io.watch.received(space.filled(), io.sweep.now_millis(), &mut passed) {
+                Ok(has_blocks) => {
+                    io.yields_in = (has_blocks && space.filled().len() >= MANY_REQUESTS).then_some(io.turn);
+                    if !passed.is_empty() {
+                        io.ready = passed.into();
+                        io.hand_on(&mut buf);
+                    }
+                    // Nothing read is the end.
+                    if !io.is_drained || space.filled().is_empty() {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Err(fault) => {
+                    io.fault = Some(fault);
+                    io.stream()?;
+                    return Poll::Pending;
+                }
             }
         }
     }
@@ -152,7 +193,7 @@ impl Write for ClientIo {
         let most = if io.fault.is_some() { io.watch.begun() } else { buf.len() };
         let buf = &buf[..most.min(buf.len())];
         let written = io.stream()?.poll_write(cx, buf);
-        io.client.has_written(written.is_pending());
+        io.has_written(written.is_pending());
         if let Poll::Ready(Ok(count)) = written
             && let Err(fault) = io.watch.sent(&buf[..count])
         {
@@ -164,7 +205,7 @@ impl Write for ClientIo {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let io = self.get_mut();
         let flushed = io.stream()?.poll_flush(cx);
-        io.client.has_written(flushed.is_pending());
+        io.has_written(flushed.is_pending());
         flushed
     }
 
@@ -174,22 +215,22 @@ impl Write for ClientIo {
 }
 
 /// A connection that has to end.
-pub(crate) struct Farewell {
+pub(crate) struct Closing {
     stream: Stream,
     pub(crate) fault: Fault,
     last_stream: u32,
 }
 
-impl Farewell {
-    /// Tells the client why, and ends.
-    pub(crate) async fn say(mut self) {
-        let saying = async {
+impl Closing {
+    /// Sends the client the reason, and ends the connection.
+    pub(crate) async fn send_goaway(mut self) {
+        let sending = async {
             if self.fault != Fault::Flood(Flood::Other) {
                 self.stream.write_all(&goaway(self.last_stream, self.fault.code(), self.fault.text())).await?;
             }
             self.stream.flush().await
         };
-        if let Ok(Ok(())) = timeout(LAST_WORDS, saying).await {
+        if let Ok(Ok(())) = timeout(GOAWAY_PATIENCE, sending).await {
             match self.fault {
                 Fault::Preface => linger(self.stream).await,
                 Fault::Flood(_) => hold(self.stream).await,
@@ -205,8 +246,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::flood::PREFACE;
     use super::super::frames::{CONTINUATION, DATA, ENHANCE_YOUR_CALM, HEADERS, PING};
+    use super::super::watch::PREFACE;
     use super::*;
     use crate::config::model::Connections;
 
@@ -215,15 +256,16 @@ mod tests {
     const PING_FRAME: &[u8] = &[0, 0, 8, PING, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
     /// A connection, where it is given back, and its client.
-    async fn connected() -> (ClientIo, oneshot::Receiver<Farewell>, TcpStream) {
+    async fn connected() -> (ClientIo, oneshot::Receiver<Closing>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let client = TcpStream::connect(address).await.expect("it listens");
         let (stream, peer) = listener.accept().await.expect("a client");
         let sweep = Sweep::new();
         let deadline = sweep.deadline();
+        let terms = Terms { max_head_bytes: 32_768, max_streams: 128, may_be_https: false };
         let known = Client::new(peer.ip(), address, false, true, false, deadline, &Connections::default());
-        let (io, given_back) = ClientIo::new(Stream::Plain(stream), Arc::new(known), sweep, Arc::default());
+        let (io, given_back) = ClientIo::new(Stream::Plain(stream), Arc::new(known), sweep, Arc::default(), terms);
         (io, given_back, client)
     }
 
@@ -263,10 +305,10 @@ mod tests {
                 unwritten = &unwritten[count..];
             }
             assert_eq!(unwritten.len(), 2 * DATA_FRAME.len());
-            let farewell = given_back.try_recv().expect("it is given back");
-            assert_eq!(farewell.fault, Fault::Flood(Flood::Ping));
+            let closing = given_back.try_recv().expect("it is given back");
+            assert_eq!(closing.fault, Fault::Flood(Flood::Ping));
             drop(io);
-            let said = tokio::spawn(farewell.say());
+            let said = tokio::spawn(closing.send_goaway());
             let mut seen = Vec::new();
             client.read_to_end(&mut seen).await.expect("it ends in order");
             drop(client);
@@ -306,5 +348,62 @@ mod tests {
         assert!(reads_nothing(&mut io).is_pending(), "it has only now looked at the last of them");
         assert!(matches!(reads_nothing(&mut io), Poll::Ready(Err(_))), "it has handed none of them over");
         assert_eq!(given_back.try_recv().expect("it is given back").fault, Fault::Flood(Flood::Malformed));
+    }
+
+    /// What hyper refuses because of too many streams is known only when it has been written.
+    #[tokio::test]
+    async fn requests_are_not_taken_for_rejected_ones_while_nothing_can_be_written() {
+        let (mut io, mut given_back, mut client) = connected().await;
+        let requests: Vec<u8> = (0..60).flat_map(|count| [0, 0, 1, HEADERS, 4, 0, 0, 0, 2 * count + 1, 0x82]).collect();
+        client.write_all(&[PREFACE, &requests].concat()).await.expect("they are taken");
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut unread = 0;
+        while let Poll::Ready(written) = Pin::new(&mut io).poll_write(&mut cx, &DATA_FRAME.repeat(1_000)) {
+            unread += written.expect("it is written");
+        }
+        let mut space = [0; 1_000];
+        let mut space = hyper::rt::ReadBuf::new(&mut space);
+        while space.filled().len() < PREFACE.len() + requests.len() {
+            io.tally.turn_begins();
+            poll_fn(|cx| Pin::new(&mut io).poll_read(cx, space.unfilled())).await.expect("it goes on");
+        }
+        for _ in 0..3 {
+            io.tally.turn_begins();
+            assert!(Pin::new(&mut io).poll_read(&mut cx, space.unfilled()).is_pending());
+        }
+        // The client reads, and the rest of the last frame is written.
+        client.read_exact(&mut vec![0; unread]).await.expect("it is there");
+        let rest = &DATA_FRAME[unread % DATA_FRAME.len()..];
+        assert_eq!(write(&mut io, rest).await.expect("it is written"), rest.len());
+        io.tally.turn_begins();
+        assert!(matches!(Pin::new(&mut io).poll_read(&mut cx, space.unfilled()), Poll::Ready(Err(_))));
+        assert_eq!(given_back.try_recv().expect("it is given back").fault, Fault::Flood(Flood::Malformed));
+    }
+
+    /// A read of nothing would be the end of the connection.
+    #[tokio::test]
+    async fn a_header_block_is_handed_on_when_it_is_whole() {
+        let (mut io, _given_back, mut client) = connected().await;
+        client.write_all(PREFACE).await.expect("it is taken");
+        let mut space = [0; 100];
+        let mut space = hyper::rt::ReadBuf::new(&mut space);
+        while space.filled().len() < PREFACE.len() {
+            poll_fn(|cx| Pin::new(&mut io).poll_read(cx, space.unfilled())).await.expect("it goes on");
+        }
+        let request = [0, 0, 3, HEADERS, 5, 0, 0, 0, 1, 0x82, 0x84, 0x86];
+        let (first, rest) = request.split_at(11);
+        client.write_all(first).await.expect("it is taken");
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut io).poll_read(&mut cx, space.unfilled()).is_pending());
+        client.write_all(rest).await.expect("it is taken");
+        let mut passed = Vec::new();
+        // In as many reads as there is room for.
+        while passed.len() < request.len() {
+            let mut space = [0; 5];
+            let mut space = hyper::rt::ReadBuf::new(&mut space);
+            poll_fn(|cx| Pin::new(&mut io).poll_read(cx, space.unfilled())).await.expect("it goes on");
+            passed.extend_from_slice(space.filled());
+        }
+        assert_eq!(passed, request);
     }
 }

@@ -25,7 +25,7 @@ use crate::client::Client;
 use crate::config::model::Connections;
 use crate::gateway::Gateway;
 use crate::h1;
-use crate::h2::{ClientIo, Fault, PREFACE, Tally};
+use crate::h2::{ClientIo, Fault, PREFACE, Tally, Terms};
 use crate::h2_leave::{LeaveOrder, Leaving};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
@@ -163,14 +163,19 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
 /// Serves HTTP/2, which is hyper's. False if what came was not HTTP/2.
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
     let tally: Arc<Tally> = Arc::default();
+    let is_trusted = worker.gateway.plan().site.is_trusted(client.peer);
     let service = service_fn(|request: Request<Incoming>| {
         let arrival = client.request_came();
         tally.request_came();
-        let (worker, client) = (Arc::clone(worker), Arc::clone(client));
+        let (worker, client, tally) = (Arc::clone(worker), Arc::clone(client), Arc::clone(&tally));
         let (parts, body) = request.into_parts();
         async move {
             let reply = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
             drop(arrival);
+            // A trusted proxy sends what its clients want: others share the connection with them.
+            if reply.is_for_invalid_head && !is_trusted {
+                tally.request_rejected();
+            }
             Ok::<_, Infallible>(reply.into_response())
         }
     });
@@ -185,8 +190,14 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         .max_send_buf_size(64 * 1024);
     let leave = LeaveOrder::default();
     let stream = Stream::Http2(Box::new(Leaving::new(stream, leave.clone())));
-    let (io, mut given_back) = ClientIo::new(stream, Arc::clone(client), Arc::clone(&worker.sweep), Arc::clone(&tally));
-    // Boxed: what it holds is dropped before the last words are said.
+    let terms = Terms {
+        max_head_bytes: connections.max_head_bytes,
+        max_streams: connections.max_streams,
+        may_be_https: client.scheme == "https" || is_trusted,
+    };
+    let (io, mut given_back) =
+        ClientIo::new(stream, Arc::clone(client), Arc::clone(&worker.sweep), Arc::clone(&tally), terms);
+    // Boxed: what it holds is dropped before a GOAWAY of ours is sent.
     let mut connection = Box::pin(builder.serve_connection(io, service));
     let (mut leaving, mut has_been_late) = (false, false);
     let ended = poll_fn(|cx| {
@@ -223,11 +234,14 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     });
     let ended = ended.await;
     drop(connection);
-    let Ok(farewell) = given_back.try_recv() else { return !ended.is_err_and(|error| error.is_parse()) };
-    let fault = farewell.fault;
+    let Ok(closing) = given_back.try_recv() else { return !ended.is_err_and(|error| error.is_parse()) };
+    let fault = closing.fault;
     if let Fault::Flood(flood) = fault {
         worker.gateway.note_flood(flood, client.peer);
     }
-    farewell.say().await;
+    // Cleared twice: requests that end in between set the deadline again, and it must not be counted as late.
+    client.deadline.clear();
+    closing.send_goaway().await;
+    client.deadline.clear();
     fault != Fault::Preface
 }

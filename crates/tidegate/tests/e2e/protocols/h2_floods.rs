@@ -3,12 +3,12 @@
 
 use tidegate_testkit::frames::{
     ACK, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS, INITIAL_WINDOW_SIZE, Outcome, PING,
-    PRIORITY, SETTINGS, Wire, block, integer,
+    PRIORITY, PROTOCOL_ERROR, RST_STREAM, SETTINGS, Wire, block, integer,
 };
-use tidegate_testkit::{Gateway, wait_until};
+use tidegate_testkit::{Gateway, Upstream, wait_until};
 
 use crate::protocols::depot::Depot;
-use crate::protocols::h2_attacks::{Siege, gateway, honest, request, streams};
+use crate::protocols::h2_attacks::{Siege, gateway, honest, open, request, streams};
 
 fn floods(gateway: &Gateway, cause: &str) -> Option<f64> {
     gateway.metric(&format!("tidegate_http2_floods_total{{cause=\"{cause}\"}}"))
@@ -55,6 +55,28 @@ fn a_flood_of_resets_ends_with_enhance_your_calm() {
     siege.holds();
 }
 
+/// A connection with a stream that the gateway has reset: what comes on it later is ignored.
+fn with_reset_stream(siege: &Siege) -> Wire {
+    let mut wire = siege.wire();
+    wire.send(&[open(1, &[("connection", b"close")])]);
+    assert_eq!(wire.outcome(1), Outcome::Reset(PROTOCOL_ERROR));
+    wire
+}
+
+/// DATA frames that end a stream were free: on a stream that was reset they were read for as long as they came.
+#[test]
+fn a_flood_of_data_on_a_reset_stream_ends_with_enhance_your_calm() {
+    let siege = Siege::begin();
+    for (count, (flags, data)) in [(END_STREAM, &b""[..]), (END_STREAM, b"x"), (0, b"x")].into_iter().enumerate() {
+        let mut wire = with_reset_stream(&siege);
+        wire.send(&vec![Frame::new(DATA, flags, 1, data); 5_000]);
+        assert_eq!(wire.outcome(0), Outcome::GoneAway(ENHANCE_YOUR_CALM), "{flags} {data:?}");
+        wire.wait_for_end();
+        assert_eq!(floods(&siege.gateway, "empty_data"), Some(count as f64 + 1.0), "{flags} {data:?}");
+    }
+    siege.holds();
+}
+
 /// A block that names a large header of the table again and again, and becomes a list between one and four times as large as allowed. hyper
 /// rejects each by itself, and ended the connection after a thousand of them.
 fn bombs(count: usize) -> Vec<Frame> {
@@ -91,6 +113,65 @@ fn a_flood_of_header_lists_that_are_too_large_ends_with_enhance_your_calm() {
     assert!(wire.settle());
     drop(wire);
     siege.holds();
+}
+
+/// hyper decodes what comes on a stream that it has reset, and drops it without counting it.
+#[test]
+fn a_flood_of_header_blocks_on_a_reset_stream_ends_with_enhance_your_calm() {
+    let siege = Siege::begin();
+    let bombs: Vec<Frame> = bombs(900).into_iter().map(|bomb| Frame { stream: 1, ..bomb }).collect();
+    let trailers = vec![Frame::new(HEADERS, END_HEADERS | END_STREAM, 1, block(&[("x-trailer", b"1")])); 900];
+    for (count, frames) in [bombs, trailers].into_iter().enumerate() {
+        let mut wire = with_reset_stream(&siege);
+        wire.send(&frames);
+        assert_eq!(wire.outcome(0), Outcome::GoneAway(ENHANCE_YOUR_CALM));
+        wire.wait_for_end();
+        assert_eq!(floods(&siege.gateway, "malformed_requests"), Some(count as f64 + 1.0));
+    }
+    siege.holds();
+}
+
+/// Small blocks that become hundreds of headers each: every request gets its response, 431, and there was no end to them.
+#[test]
+fn a_flood_of_requests_that_are_rejected_ends_with_enhance_your_calm() {
+    const AT_ONCE: usize = 50;
+    let siege = Siege::begin();
+    let mut wire = siege.wire();
+    let head = [block(&request(&[])), b"\x40\x01x\x00".to_vec(), vec![0xbe; 700]].concat();
+    let requests = streams().map(|stream| Frame::new(HEADERS, END_HEADERS | END_STREAM, stream, head.clone()));
+    let requests: Vec<Frame> = requests.take(1_000).collect();
+    let is_closed = requests.chunks(AT_ONCE).any(|requests| {
+        wire.send(requests);
+        let mut ended = 0;
+        while ended < AT_ONCE {
+            let Some(frame) = wire.read() else { return true };
+            ended += usize::from(matches!(frame.kind, HEADERS | RST_STREAM));
+        }
+        false
+    });
+    assert!(is_closed, "all of them are answered");
+    wire.wait_for_end();
+    assert_eq!(floods(&siege.gateway, "malformed_requests"), Some(1.0));
+    siege.holds();
+}
+
+/// It ended because of the flood, however long its client stays, and for no other reason.
+#[test]
+fn a_flood_is_counted_as_nothing_else() {
+    let upstream = Upstream::start();
+    let gateway = gateway(
+        &upstream.address.to_string(),
+        "connections: {idle_timeout: 100ms}",
+        "{algorithm: concurrency, limit: 200}",
+    );
+    let mut wire = Wire::connect(gateway.address);
+    wire.send(&vec![Frame::new(PING, 0, 0, *b"12345678"); 5_000]);
+    assert_eq!(wire.outcome(0), Outcome::GoneAway(ENHANCE_YOUR_CALM));
+    wait_until("it is gone", || gateway.metric("tidegate_connections") == Some(1.0));
+    assert_eq!(floods(&gateway, "ping"), Some(1.0));
+    let closed = |reason| gateway.metric(&format!("tidegate_connections_closed_total{{reason=\"{reason}\"}}"));
+    assert_eq!(closed("idle_timeout"), Some(0.0));
+    drop(wire);
 }
 
 /// What hyper bounds by itself is told to the operator, too.
@@ -157,4 +238,26 @@ fn honest_clients_never_meet_a_bound() {
     {
         assert_eq!(floods(&gateway, cause), Some(0.0), "{cause}");
     }
+}
+
+/// A client with a small window gets small frames, and opens both its windows for each.
+#[test]
+fn a_large_download_through_a_small_window_never_meets_a_bound() {
+    const LENGTH: usize = 500_000;
+    let depot = Depot::start();
+    let gateway = gateway(&depot.address.to_string(), "", "{algorithm: concurrency, limit: 200}");
+    let mut wire = Wire::connect_with(gateway.address, &[(INITIAL_WINDOW_SIZE, 100)]);
+    let path = format!("/download/length/{LENGTH}");
+    wire.send(&[Frame::request(1, &request(&[(":path", path.as_bytes())]))]);
+    let mut length = 0;
+    while length < LENGTH {
+        let frame = wire.read().expect("the connection goes on");
+        if frame.kind == DATA && !frame.payload.is_empty() {
+            let size = u32::try_from(frame.payload.len()).expect("a frame is short");
+            wire.send(&[Frame::window_update(1, size), Frame::window_update(0, size)]);
+            length += frame.payload.len();
+        }
+    }
+    assert!(wire.settle());
+    assert_eq!(floods(&gateway, "window_update"), Some(0.0));
 }

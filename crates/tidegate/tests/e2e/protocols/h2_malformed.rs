@@ -2,16 +2,16 @@
 
 use http::StatusCode;
 use tidegate_testkit::frames::{
-    DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Outcome, PROTOCOL_ERROR, SETTINGS, Wire, block,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Outcome, PROTOCOL_ERROR, SETTINGS, Wire, block,
 };
 use tidegate_testkit::{Client, Gateway, Upstream, wait_until};
 
 use crate::protocols::h2_attacks::{Siege, open, request, without};
 use crate::protocols::session::{ask, get, h2c, run};
 
-/// RFC 9113 §8.2.1. They were passed on, where HTTP/1 takes the blanks away: two readers saw two values.
+/// RFC 9113 §8.2.1. They were passed on, where HTTP/1 takes the whitespace away: two readers saw two values.
 #[test]
-fn values_with_blanks_around_them_are_rejected() {
+fn values_with_whitespace_around_them_are_rejected() {
     let siege = Siege::begin();
     siege.refuses(&[
         request(&[("x-value", b" 1")]),
@@ -84,6 +84,102 @@ fn a_path_with_a_fragment_is_rejected() {
     siege.holds();
 }
 
+/// A head whose path has a fragment and whose length is written with more bytes than it needs.
+fn long_head() -> Vec<u8> {
+    let path = [&b"/attack#"[..], &[b'a'; 119]].concat();
+    [&b"\x82\x86\x41\x0ctest.example\x04\x7f\x80\x80\x80\x00"[..], &path].concat()
+}
+
+/// Malformed heads were found only in a HEADERS frame that was whole in one read, and written out in the simplest way.
+#[test]
+fn a_malformed_head_is_rejected_however_it_comes() {
+    let siege = Siege::begin();
+    let head = block(&request(&[(":path", b"/attack#smuggled")]));
+    let flags = END_HEADERS | END_STREAM;
+    let bytes_of = |frames: &[Frame]| {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| frame.write(&mut bytes));
+        bytes
+    };
+    let seen = siege.upstream.count();
+    // Byte by byte.
+    let mut wire = siege.wire();
+    for byte in bytes_of(&[Frame::new(HEADERS, flags, 1, head.clone())]) {
+        wire.send_bytes(&[byte]);
+    }
+    assert_eq!(wire.outcome(1), Outcome::Reset(PROTOCOL_ERROR));
+    drop(wire);
+    // In several frames, cut anywhere.
+    for cut in 0..=head.len() {
+        let (first, rest) = head.split_at(cut);
+        let mut wire = siege.wire();
+        wire.send(&[Frame::new(HEADERS, END_STREAM, 1, first), Frame::new(CONTINUATION, END_HEADERS, 1, rest)]);
+        assert_eq!(wire.outcome(1), Outcome::Reset(PROTOCOL_ERROR), "cut at {cut}");
+    }
+    let mut wire = siege.wire();
+    wire.send(&[Frame::new(HEADERS, flags, 1, long_head())]);
+    assert_eq!(wire.outcome(1), Outcome::Reset(PROTOCOL_ERROR));
+    drop(wire);
+    // From the dynamic table, where the first request has put it.
+    let mut wire = siege.wire();
+    let entered = [&b"\x82\x86\x41\x0ctest.example"[..], b"\x44\x09/attack#a"].concat();
+    wire.send(&[Frame::new(HEADERS, flags, 1, entered), Frame::new(HEADERS, flags, 3, *b"\x82\x86\xbf\xbe")]);
+    assert_eq!(wire.outcome(3), Outcome::Reset(PROTOCOL_ERROR));
+    // The connection goes on, and both sides have the same table.
+    wire.send(&[Frame::new(HEADERS, flags, 5, *b"\x82\x86\xbf\x04\x07/attack")]);
+    assert_eq!(wire.outcome(5), Outcome::Status(200));
+    assert_eq!(siege.upstream.count(), seen + 1);
+    assert_eq!(siege.upstream.last().header("x-forwarded-host"), Some("test.example"));
+    drop(wire);
+    siege.holds();
+}
+
+/// The same for trailers.
+#[test]
+fn malformed_trailers_are_rejected_however_they_come() {
+    let siege = Siege::begin();
+    let seen = siege.upstream.count();
+    for cut in 0..=5 {
+        let (first, rest) = b"\x04\x02/a\x90".split_at(cut);
+        let mut wire = siege.wire();
+        let trailers = [Frame::new(HEADERS, END_STREAM, 1, first), Frame::new(CONTINUATION, END_HEADERS, 1, rest)];
+        wire.send(&[&[open(1, &[]), Frame::new(DATA, 0, 1, *b"body")], &trailers[..]].concat());
+        assert!(wire.outcome(1).is_refusal(), "cut at {cut}");
+    }
+    // A path that the head has put in the dynamic table.
+    let mut wire = siege.wire();
+    let head = [&b"\x83\x86\x41\x0ctest.example"[..], b"\x44\x07/attack"].concat();
+    wire.send(&[
+        Frame::new(HEADERS, END_HEADERS, 1, head),
+        Frame::new(DATA, 0, 1, *b"body"),
+        Frame::new(HEADERS, END_HEADERS | END_STREAM, 1, *b"\xbe"),
+    ]);
+    assert!(wire.outcome(1).is_refusal());
+    assert_eq!(siege.upstream.count(), seen);
+    drop(wire);
+    siege.holds();
+}
+
+/// Heads in several frames, with padding and priorities, are as good as others.
+#[test]
+fn a_head_in_several_frames_arrives_whole() {
+    let siege = Siege::begin();
+    let head = block(&request(&[("x-value", &[b'v'; 3_000])]));
+    for piece in [1_000, 100, 3] {
+        let mut wire = siege.wire();
+        let mut pieces = head.chunks(piece).take(4);
+        let first = [&[2, 0, 0, 0, 0, 16][..], pieces.next().expect("one"), &[0, 0]].concat();
+        let mut frames = vec![Frame::new(HEADERS, END_STREAM | 0x8 | 0x20, 1, first)];
+        frames.extend(pieces.map(|piece| Frame::new(CONTINUATION, 0, 1, piece)));
+        let rest = head.get(4 * piece..).unwrap_or_default();
+        frames.push(Frame::new(CONTINUATION, END_HEADERS, 1, rest));
+        wire.send(&frames);
+        assert_eq!(wire.outcome(1), Outcome::Status(200), "in pieces of {piece}");
+        assert_eq!(siege.upstream.last().header("x-value"), Some(&*"v".repeat(3_000)));
+    }
+    siege.holds();
+}
+
 /// All that may stand in a path and a query, as clients compress it.
 #[test]
 fn a_path_of_odd_characters_arrives_as_it_is() {
@@ -138,6 +234,16 @@ fn a_scheme_must_fit_the_connection() {
         if status == 200 {
             assert_eq!(upstream.last().header("x-forwarded-proto"), Some(scheme));
         }
+    }
+    // With a Host alone hyper forgets the scheme.
+    let mut fields = without(":authority");
+    fields.push(("host", b"test.example"));
+    for (scheme, is_served) in [(&b"https"[..], true), (b"http", true), (b"ftp", false)] {
+        fields[1] = (":scheme", scheme);
+        let mut wire = Wire::connect(gateway.address);
+        wire.send(&[Frame::request(1, &fields)]);
+        let expected = if is_served { Outcome::Status(200) } else { Outcome::Reset(PROTOCOL_ERROR) };
+        assert_eq!(wire.outcome(1), expected, "{}", scheme.escape_ascii());
     }
     // What it says of its client counts more than what it speaks itself.
     let mut wire = Wire::connect(gateway.address);
