@@ -170,7 +170,9 @@ fn a_flood_is_counted_as_nothing_else() {
     wait_until("it is gone", || gateway.metric("tidegate_connections") == Some(1.0));
     assert_eq!(floods(&gateway, "ping"), Some(1.0));
     let closed = |reason| gateway.metric(&format!("tidegate_connections_closed_total{{reason=\"{reason}\"}}"));
-    assert_eq!(closed("idle_timeout"), Some(0.0));
+    for reason in ["evicted", "head_timeout", "idle_timeout", "write_timeout"] {
+        assert_eq!(closed(reason), Some(0.0), "{reason}");
+    }
     drop(wire);
 }
 
