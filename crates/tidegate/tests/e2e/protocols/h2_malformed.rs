@@ -96,15 +96,11 @@ fn a_malformed_head_is_rejected_however_it_comes() {
     let siege = Siege::begin();
     let head = block(&request(&[(":path", b"/attack#smuggled")]));
     let flags = END_HEADERS | END_STREAM;
-    let bytes_of = |frames: &[Frame]| {
-        let mut bytes = Vec::new();
-        frames.iter().for_each(|frame| frame.write(&mut bytes));
-        bytes
-    };
     let seen = siege.upstream.count();
     // Byte by byte.
-    let mut wire = siege.wire();
-    for byte in bytes_of(&[Frame::new(HEADERS, flags, 1, head.clone())]) {
+    let (mut wire, mut bytes) = (siege.wire(), Vec::new());
+    Frame::new(HEADERS, flags, 1, head.clone()).write(&mut bytes);
+    for byte in bytes {
         wire.send_bytes(&[byte]);
     }
     assert_eq!(wire.outcome(1), Outcome::Reset(PROTOCOL_ERROR));
@@ -197,6 +193,33 @@ fn a_path_of_odd_characters_arrives_as_it_is() {
         }
     });
     assert!(upstream.count() > 100);
+}
+
+/// Headers that fill the dynamic table again and again: the gateway follows it entry by entry, as the client does.
+#[test]
+fn headers_from_the_dynamic_table_arrive_as_they_are() {
+    let upstream = Upstream::start();
+    let gateway = clear(&upstream, "limits: {default: {algorithm: fixed, limit: 1000000, window: 60}}\n");
+    run(async {
+        let mut session = h2c(gateway.address).await;
+        for _ in 0..500 {
+            let mut request = get("/attack");
+            let mut sent = Vec::new();
+            for _ in 0..fastrand::usize(..10) {
+                let name = format!("x-{}", fastrand::u8(..20));
+                let value = ["a", "Z", "#", "~"][fastrand::usize(..4)].repeat(fastrand::usize(..300));
+                sent.push((name.clone(), value.clone()));
+                request
+                    .headers_mut()
+                    .append(http::HeaderName::try_from(name).expect("a name"), value.try_into().expect("a value"));
+            }
+            assert_eq!(ask(&mut session, request).await.status, StatusCode::OK);
+            let arrived = upstream.last();
+            for (name, value) in sent {
+                assert!(arrived.headers.contains(&(name, value)), "{arrived:?}");
+            }
+        }
+    });
 }
 
 fn clear(upstream: &Upstream, more: &str) -> Gateway {
