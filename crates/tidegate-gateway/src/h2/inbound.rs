@@ -1,7 +1,7 @@
 //! The client's frames on their way to hyper. Header blocks are held back until they are whole, so that each can be inspected and, if it is
 //! malformed, be changed before hyper sees any of it.
 
-use super::frames::{CONTINUATION, END_HEADERS, END_STREAM, Frame, HEADER, HEADERS};
+use super::frames::{CONTINUATION, END_HEADERS, END_STREAM, Frame, HEADER, HEADERS, PUSH_PROMISE};
 
 const PADDED: u8 = 0x8;
 const HAS_PRIORITY: u8 = 0x20;
@@ -160,11 +160,12 @@ impl Inbound {
                 let is_too_long = block.fragment.len() + self.payload > self.longest_block;
                 Some(if is_too_long { Event::TooLong } else { Event::Frame(frame) })
             }
-            None if !matches!(frame.kind, HEADERS | CONTINUATION) => {
+            None if !matches!(frame.kind, HEADERS | CONTINUATION | PUSH_PROMISE) => {
                 out.extend_from_slice(&self.head);
                 Some(Event::Frame(frame))
             }
-            // Another frame within a block, a CONTINUATION without one, or one that is too long.
+            // Another frame within a block, a CONTINUATION without one, one that is too long, or a push by a client: hyper would read its
+            // header block, and might only reset a stream.
             None | Some(_) => {
                 self.end(out);
                 None
@@ -288,6 +289,7 @@ mod tests {
             [begun, frame(CONTINUATION, END_HEADERS, 3, b"two")].concat(),
             frame(CONTINUATION, END_HEADERS, 1, b"two"),
             frame(HEADERS, END_HEADERS, 1, &vec![0; LARGEST_FRAME + 1]),
+            frame(PUSH_PROMISE, END_HEADERS, 1, b"\0\0\0\x02\x82"),
             frame(HEADERS, END_HEADERS | PADDED, 1, b""),
             frame(HEADERS, END_HEADERS | PADDED, 1, b"\x04abc"),
             frame(HEADERS, END_HEADERS | HAS_PRIORITY, 1, b"abcd"),

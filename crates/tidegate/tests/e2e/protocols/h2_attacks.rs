@@ -617,6 +617,8 @@ fn frames_that_break_the_rules_end_the_connection() {
         ("an acknowledgement with settings", vec![Frame::new(SETTINGS, ACK, 0, [0; 6])]),
         ("a header block that is none", vec![Frame::new(HEADERS, 5, 1, [0xff; 20])]),
         ("a push by a client", vec![Frame::new(5, 4, 1, [0, 0, 0, 2])]),
+        // hyper took its headers into the dynamic table, and went on.
+        ("a malformed push", vec![head(), Frame::new(5, 4, 1, *b"\0\0\0\x02\x44\x02/#\x00\x0aconnection\x01x")]),
         ("padding longer than its frame", vec![Frame::new(HEADERS, 5 | 8, 1, [200, 0, 0])]),
     ] {
         let mut wire = siege.wire();
