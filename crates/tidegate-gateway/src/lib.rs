@@ -18,7 +18,6 @@ mod forwarded;
 mod gateway;
 mod h1;
 mod h2;
-mod h2_leave;
 mod h2_streams;
 mod handler;
 mod identity;

@@ -14,8 +14,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
-use crate::h2_leave::Leaving;
-
 /// How long a connection that has been closed is still read, so that the client can read our last answer (RFC 9112 §9.6), …
 const LINGER: Duration = Duration::from_secs(1);
 /// … and how much of it.
@@ -27,8 +25,6 @@ pub(crate) enum Stream {
     /// What was read to find out what is spoken comes first.
     Prefixed(Bytes, TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// An HTTP/2 client's, whichever it is.
-    Http2(Box<Leaving>),
 }
 
 impl Stream {
@@ -36,7 +32,6 @@ impl Stream {
         match self {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
-            Self::Http2(leaving) => leaving.stream().tcp(),
         }
     }
 
@@ -140,7 +135,6 @@ impl AsyncRead for Stream {
                 Poll::Ready(Ok(()))
             }
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-            Self::Http2(leaving) => leaving.poll_read(cx, buf),
         }
     }
 }
@@ -150,7 +144,6 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => Pin::new(tcp).poll_write(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-            Self::Http2(leaving) => leaving.stream_mut().poll_write(cx, buf),
         }
     }
 
@@ -158,7 +151,6 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Self::Http2(leaving) => leaving.stream_mut().poll_flush(cx),
         }
     }
 
@@ -166,7 +158,6 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) | Self::Prefixed(_, tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Self::Http2(leaving) => leaving.stream_mut().poll_shutdown(cx),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::flood::{Fault, Flood};
-use super::frames::goaway;
+use super::frames::{NO_ERROR, goaway};
 use super::watch::{Terms, Watch};
 use crate::client::Client;
 use crate::stream::{Stream, hold, linger};
@@ -29,13 +29,14 @@ const MANY_REQUESTS: usize = 4 * 1024;
 /// How long a GOAWAY may take to be written.
 const GOAWAY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Counts that the server of a connection keeps for it: how often hyper has had a turn, how many requests it has handed over, and how many of
-/// those were rejected because of their head.
+/// What the server of a connection notes for its bytes: how often hyper has had a turn, how many requests it has handed over, how many of
+/// those were rejected because of their head, and whether the connection is to end.
 #[derive(Default)]
 pub(crate) struct Tally {
     turns: AtomicU64,
     served: AtomicU64,
     rejected: AtomicU64,
+    leaves: AtomicBool,
 }
 
 impl Tally {
@@ -49,6 +50,11 @@ impl Tally {
 
     pub(crate) fn request_rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the connection at its next read. Nothing may be under way on it.
+    pub(crate) fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
     }
 }
 
@@ -128,6 +134,16 @@ impl ClientIo {
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
     }
 
+    /// Names the last request that was served (RFC 9113 §6.8): one that comes at this moment is above it, so that the client knows that it can
+    /// send it again. Nothing is under way, so that all frames before it have been written; a socket that does not take so few bytes is not
+    /// idle, and its client learns less.
+    fn leave(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let goaway = goaway(self.watch.last_stream(), NO_ERROR, "");
+        let _sent = self.stream()?.poll_write(cx, &goaway);
+        let _flushed = self.stream()?.poll_flush(cx);
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
     /// Hands on what is ready, as much as there is room for.
     fn hand_on(&mut self, buf: &mut ReadBufCursor<'_>) {
         let count = self.ready.len().min(buf.remaining());
@@ -144,6 +160,9 @@ impl ClientIo {
 impl Read for ClientIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let io = self.get_mut();
+        if io.tally.leaves.load(Ordering::Relaxed) {
+            return Poll::Ready(io.leave(cx));
+        }
         if !io.ready.is_empty() {
             io.hand_on(&mut buf);
             return Poll::Ready(Ok(()));

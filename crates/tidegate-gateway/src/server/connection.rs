@@ -26,7 +26,6 @@ use crate::config::model::Connections;
 use crate::gateway::Gateway;
 use crate::h1;
 use crate::h2::{ClientIo, Fault, PREFACE, Tally, Terms};
-use crate::h2_leave::{LeaveOrder, Leaving};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::request_body::{H2Body, RequestBody};
@@ -188,8 +187,6 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(4 * 1024 * 1024)
         .max_send_buf_size(64 * 1024);
-    let leave = LeaveOrder::default();
-    let stream = Stream::Http2(Box::new(Leaving::new(stream, leave.clone())));
     let terms = Terms {
         max_head_bytes: connections.max_head_bytes,
         max_streams: connections.max_streams,
@@ -226,7 +223,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         // A request that has just come is served. Otherwise nothing is under way: it can end here.
         if polled.is_pending() && client.deadline.is_evicted() {
             // Not hyper's graceful shutdown: without a round trip, that names no last request.
-            leave.give();
+            tally.leave();
             let _left = connection.as_mut().poll(cx);
             return Poll::Ready(Ok(()));
         }
