@@ -19,6 +19,8 @@ pub struct Situation<'a> {
     pub forecast: Option<&'a Forecast>,
     /// What came.
     pub history: History<'a>,
+    /// What of it is load: the same without idle time.
+    pub load: History<'a>,
     /// The numbers in force.
     pub numbers: &'a Numbers,
     /// The operator's, to which limits return.
@@ -235,7 +237,9 @@ fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f6
 fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {
     let bounds = situation.bounds;
     let is_long = matches!(situation.base, Numbers::Window { window, .. } if *window >= LONG_WINDOW);
-    let bursts = Bursts::of(situation.history).filter(|_| is_long && bounds.may_switch)?;
+    let bursts = Bursts::of(situation.load)
+        .or_else(|| Bursts::of(situation.history))
+        .filter(|_| is_long && bounds.may_switch)?;
     let usual = bounded(situation.base, bounds).rate();
     let mean = forecast.mean.iter().sum::<f64>() / forecast.mean.len().max(1) as f64;
     let fill_rate = mean.max(usual).min(bounds.highest());

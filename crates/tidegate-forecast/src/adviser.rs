@@ -111,10 +111,12 @@ impl Adviser {
         let forecast =
             self.forecaster.forecast().filter(|forecast| (forecast.start as f64 - snapshot.timestamp).abs() <= reach);
         let bounds = Bounds { capacity, ceiling: snapshot.ceiling, floor: policy.floor, may_switch: policy.may_switch };
+        let load = self.forecaster.load();
         let advice = advise(&Situation {
             timestamp: snapshot.timestamp,
             forecast: forecast.as_ref(),
             history: self.forecaster.history(),
+            load: load.history(),
             numbers: &snapshot.numbers,
             base: &snapshot.base,
             bounds,

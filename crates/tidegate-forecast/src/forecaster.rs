@@ -16,7 +16,8 @@ use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
 use crate::{History, Model, ProphetModel, Season, Series};
 use cycles::Cycles;
 use doubt::Doubt;
-use idle::{Idle, Kind, Load};
+pub(crate) use idle::Load;
+use idle::{Idle, Kind};
 use member::{Member, combined, trials, weights};
 use pending::Pending;
 use spread::{Spread, most};
@@ -195,9 +196,9 @@ impl Forecaster {
                 }
             }
             Kind::Undecided => {}
-            Kind::Idle => {
-                // What was expected of this time is neither right nor wrong.
-                self.pending.clear();
+            Kind::Idle { before } => {
+                let seconds = before.into_iter().map(|(second, _)| second).chain([second]);
+                seconds.for_each(|second| self.skip(second));
                 return true;
             }
         }
@@ -232,6 +233,12 @@ impl Forecaster {
             }
             self.pending.pop_front();
         }
+    }
+
+    /// Idle time: what was expected of it is neither right nor wrong.
+    fn skip(&mut self, second: i64) {
+        let is_expected = |pending: &&mut Pending| pending.lead(second, self.settings.step).is_some();
+        self.pending.iter_mut().filter(is_expected).for_each(Pending::idled);
     }
 
     /// Makes a forecast that will be scored.
@@ -317,14 +324,14 @@ impl Forecaster {
             let (_, last) = load.history().known().next_back()?;
             return Some(vec![last; self.settings.horizon]);
         }
-        let most = most(load.highest());
+        let most = most(load);
         let mean = combined(&self.members, paths, self.settings.horizon)?;
         Some(mean.into_iter().map(|value| value.min(most)).collect())
     }
 
     /// What is expected from now on; none before the first value.
     pub fn forecast(&self) -> Option<Forecast> {
-        let load = self.idle.load(self.series.history());
+        let load = self.load();
         let history = load.history();
         let paths = self.paths(history);
         let mean = self.expected(&paths, &load)?;
@@ -346,6 +353,11 @@ impl Forecaster {
     /// How good forecasts were lately.
     pub fn accuracy(&self) -> Accuracy {
         self.accuracy
+    }
+
+    /// What of it is load.
+    pub(crate) fn load(&self) -> Load<'_> {
+        self.idle.load(self.series.history())
     }
 
     /// What is known.

@@ -55,6 +55,7 @@ fn advice(case: &Case) -> Advice {
         timestamp: NOW as f64,
         forecast: Some(&sure(&case.forecast)),
         history: series.history(),
+        load: series.history(),
         numbers: &case.base,
         base: &case.base,
         bounds: case.bounds,
@@ -95,15 +96,6 @@ fn the_seed_s_third_example_bursts_get_a_bucket() {
     // And when nobody speaks any more it refills at the operator's rate.
     let last = advice.schedule.last().expect("an end");
     assert_eq!((last.after, last.numbers.clone()), (60.0, bucket(200, 16.667)));
-}
-
-/// Five minutes of zeros made zero the usual value once: all that came was one long burst.
-#[test]
-fn bursts_get_a_bucket_after_idle_time_too() {
-    let bursts = (0..240).map(|second| if second % 20 < 4 { 100.0 } else { 37.5 });
-    let history: Vec<f64> = std::iter::repeat_n(0.0, 300).chain(bursts).collect();
-    let advice = advice(&Case { history, ..case(window(Windowed::Fixed, 1_000, 60.0), vec![50.0; 60], BOUNDS) });
-    has(&advice, &json!({"algorithm": "token", "capacity": 200, "fillRate": 50, "predictedRps": 50}));
 }
 
 #[test]
@@ -213,6 +205,7 @@ fn only_the_rise_that_fills_it_is_evened_and_there_is_no_to_and_fro() {
             timestamp: NOW as f64,
             forecast: Some(&nearly),
             history: series.history(),
+            load: series.history(),
             numbers: &in_force,
             base: &base,
             bounds: bears(250.0),
@@ -288,6 +281,7 @@ fn a_rise_that_is_over_ends_none_that_is_on() {
         timestamp: NOW as f64,
         forecast: Some(&forecast),
         history: series.history(),
+        load: series.history(),
         numbers: &base,
         base: &base,
         bounds: bears(400.0),

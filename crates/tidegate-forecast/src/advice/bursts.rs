@@ -22,9 +22,7 @@ const LONGEST: usize = 10;
 impl Bursts {
     /// Those of the newest part of a history, if it has that habit.
     pub(super) fn of(history: History<'_>) -> Option<Self> {
-        // Idle time before the load says nothing about what is usual.
-        let values: Vec<f64> =
-            history.last(LOOKED_AT).known().map(|(_, value)| value).skip_while(|value| *value <= 0.0).collect();
+        let values: Vec<f64> = history.last(LOOKED_AT).known().map(|(_, value)| value).collect();
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
         let usual = *sorted.get(sorted.len() / 2)?;

@@ -18,6 +18,8 @@ use crate::History;
 /// there is to learn. A single stretch, or several at odd times, tell nothing about the load but that it was away.
 ///
 /// A pause is left out once it is over. While it lasts, nothing but that is expected.
+///
+/// Only steps shorter than a minute are idle: a longer one has idle time and load in it.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     /// The longest stretch without load that belongs to the rhythm, in steps.
@@ -37,12 +39,12 @@ pub(super) enum Kind {
     Load { is_first: bool, before: Vec<(i64, f64)> },
     /// It may be the beginning of a pause.
     Undecided,
-    /// Idle time.
-    Idle,
+    /// Idle time; and the values before it that turn out to be idle time as well.
+    Idle { before: Vec<(i64, f64)> },
 }
 
 /// A history without idle time: it begins with the first load, and pauses that are over are gaps.
-pub(super) struct Load<'a> {
+pub(crate) struct Load<'a> {
     start: i64,
     step: u32,
     values: Cow<'a, [f32]>,
@@ -56,27 +58,39 @@ const MISSED: f32 = 20.0;
 const LEAST_LOAD: f32 = 1.0;
 /// How many steps of load before a stretch tell what is usual.
 const BEFORE: usize = 60;
-/// A single request is no load where steps with load have so many on the average: somebody asks whether the service is well.
-const TRICKLE: f32 = 1.0;
-const FAR_ABOVE: f64 = 50.0;
+/// Up to this share of what the load usually has, and up to so many requests, a step has no load: somebody asks whether the service is well.
+const TRICKLE: f64 = 0.1;
+const MOST_TRICKLE: f64 = 3.0;
 /// Stretches whose lengths differ by no more than this factor are alike.
 const ALIKE: f64 = 1.5;
 /// Up to so many times the usual stretch without load is part of the rhythm: a burst may be left out.
 const LEFT_OUT: usize = 3;
-/// By this share a distance may differ from the next one.
+/// By this share a distance may differ from the usual one, and so many of the newest stretches must have come at it.
 const UNEVEN: f64 = 0.15;
+const EVEN: f64 = 0.75;
+const NEWEST_ALIKE: usize = 8;
 /// So many of the newest stretches, and of the newest steps, tell what is going on.
 const NEWEST_STRETCHES: usize = 64;
 const NEWEST_STEPS: usize = 600;
 
+/// Whether idle time can be told from load in such steps.
+fn is_fine(step: u32) -> bool {
+    step < 60
+}
+
 impl Load<'_> {
-    pub(super) fn history(&self) -> History<'_> {
+    pub(crate) fn history(&self) -> History<'_> {
         History { start: self.start, step: self.step, values: &self.values }
     }
 
     /// The highest step of it; 0 if there is no load.
     pub(super) fn highest(&self) -> f64 {
         f64::from(self.values.iter().copied().fold(0.0, f32::max))
+    }
+
+    /// Whether it is known to have no idle time.
+    pub(super) fn is_told_apart(&self) -> bool {
+        is_fine(self.step)
     }
 }
 
@@ -88,7 +102,7 @@ impl Idle {
 
     /// What the newest value of this history is.
     pub(super) fn meet(&mut self, history: History<'_>, second: i64, value: f64) -> Kind {
-        let is_load = value > f64::from(self.trickle);
+        let is_load = value > f64::from(self.trickle) || !is_fine(history.step);
         let verdict = match (is_load, self.is_pause) {
             (true, _) => Verdict::Load,
             (false, true) => Verdict::Pause,
@@ -104,9 +118,8 @@ impl Idle {
                 Kind::Undecided
             }
             Verdict::Pause => {
-                self.undecided.clear();
                 self.is_pause = true;
-                Kind::Idle
+                Kind::Idle { before: std::mem::take(&mut self.undecided) }
             }
         }
     }
@@ -120,40 +133,56 @@ impl Idle {
     /// Takes over a history from before a restart. Whether it ends in idle time.
     pub(super) fn restore(&mut self, history: History<'_>) -> bool {
         self.learn(history);
-        self.is_pause = self.newest(history) == Verdict::Pause;
+        self.is_pause = is_fine(history.step) && self.newest(history) == Verdict::Pause;
         self.is_pause
     }
 
     /// Learns the rhythm anew. Whether what was taken for load has turned out to be idle time before it.
     pub(super) fn learn(&mut self, history: History<'_>) -> bool {
-        let (count, sum) = history
-            .known()
-            .filter(|(_, value)| *value > 0.0)
-            .fold((0_u32, 0.0), |(count, sum), (_, value)| (count + 1, sum + value));
-        self.trickle = if sum >= FAR_ABOVE * f64::from(count) { TRICKLE } else { 0.0 };
+        if !is_fine(history.step) {
+            return false;
+        }
+        self.learn_trickle(history);
         let scan = scan(history.values, self.trickle);
         let newest = &scan.pauses[scan.pauses.len().saturating_sub(NEWEST_STRETCHES)..];
         // The next stretch is not overdue as soon as it has begun.
         self.usual = usual(newest, scan.first, history.values.len() - scan.newest.length);
         let began = history.start + scan.first as i64 * i64::from(history.step);
-        // What was once found to be idle time stays so.
+        // Idle time before the load stays so, whatever the load becomes.
         let before = self.began.filter(|before| *before >= history.start);
         self.began = Some(before.map_or(began, |before| before.max(began)));
         before.is_some_and(|before| before < began)
     }
 
+    /// Learns what a step without load may have. What it has been is given up only for less than half of it: no to and fro.
+    fn learn_trickle(&mut self, history: History<'_>) {
+        let steps = history.known().rev().map(|(_, value)| value).filter(|value| *value > MOST_TRICKLE);
+        let mut newest: Vec<f64> = steps.take(BEFORE).collect();
+        newest.sort_by(f64::total_cmp);
+        let usually = newest.get(newest.len() / 2).copied().unwrap_or(0.0);
+        let (part, known) = ((TRICKLE * usually).min(MOST_TRICKLE), f64::from(self.trickle));
+        if part > known || 2.0 * part < known {
+            self.trickle = part.floor() as f32;
+        }
+    }
+
     /// What of a history is load.
     pub(super) fn load<'a>(&self, history: History<'a>) -> Load<'a> {
-        let Scan { first, pauses, .. } = scan(history.values, self.trickle);
-        // A cycle that begins with its quiet part begins before the first load.
-        let first = first.saturating_sub(self.usual);
-        let mut values = Cow::Borrowed(&history.values[first..]);
-        // The last one may not be over.
-        let is_over = |pause: &&Range<usize>| pause.end < history.values.len();
-        for pause in pauses.iter().filter(is_over).filter(|pause| pause.len() > self.longest()) {
-            values.to_mut()[pause.start - first..pause.end - first].fill(f32::NAN);
+        let History { start, step, values } = history;
+        if !is_fine(step) {
+            return Load { start, step, values: Cow::Borrowed(values) };
         }
-        Load { start: history.start + first as i64 * i64::from(history.step), step: history.step, values }
+        let Scan { first, pauses, .. } = scan(values, self.trickle);
+        let began = self.began.map_or(0, |began| (began - start).max(0) / i64::from(step)) as usize;
+        // A cycle that begins with its quiet part begins before the first load.
+        let first = first.max(began).min(values.len()).saturating_sub(self.usual);
+        let mut load = Cow::Borrowed(&values[first..]);
+        // The last one may not be over.
+        let are_out = |pause: &&Range<usize>| pause.end < values.len() && pause.len() > self.longest();
+        for pause in pauses.iter().filter(are_out).filter(|pause| pause.end > first) {
+            load.to_mut()[pause.start.max(first) - first..pause.end - first].fill(f32::NAN);
+        }
+        Load { start: start + first as i64 * i64::from(step), step, values: load }
     }
 
     /// More steps without load than this are no part of it.
@@ -239,26 +268,58 @@ fn judge(length: usize, before: &VecDeque<f32>) -> Verdict {
     if is_long { Verdict::Pause } else { Verdict::Undecided }
 }
 
-/// The longest of these stretches that came at equal distances; 0 if none did. `first` is where the load begins, `now` the end.
+/// The longest of these stretches that come at equal distances; 0 if none do. `first` is where the load begins, `now` the end.
 fn usual(stretches: &[Range<usize>], first: usize, now: usize) -> usize {
     let lengths = stretches.iter().map(ExactSizeIterator::len);
-    let is_usual = |length: &usize| {
-        let is_alike = |other: &&Range<usize>| {
-            let (shorter, longer) = (other.len().min(*length), other.len().max(*length));
-            longer as f64 <= ALIKE * shorter as f64
-        };
-        let begins: Vec<usize> = stretches.iter().filter(is_alike).map(|stretch| stretch.start).collect();
-        are_regular(&begins, first, now)
-    };
-    lengths.filter(is_usual).max().unwrap_or(0)
+    lengths.filter(|length| is_usual(*length, stretches, first, now)).max().unwrap_or(0)
+}
+
+/// Whether stretches of about this length come at equal distances. In longer ones, which are pauses then, the time stands still.
+fn is_usual(length: usize, stretches: &[Range<usize>], first: usize, now: usize) -> bool {
+    let (mut begins, mut paused) = (Vec::new(), 0);
+    for stretch in stretches {
+        let (shorter, longer) = (stretch.len().min(length), stretch.len().max(length));
+        if longer as f64 <= ALIKE * shorter as f64 {
+            begins.push(stretch.start - paused);
+        } else if stretch.len() == longer && stretch.end <= now {
+            paused += stretch.len();
+        }
+    }
+    are_regular(&begins[begins.len().saturating_sub(NEWEST_ALIKE)..], first, now - paused)
 }
 
 fn are_regular(begins: &[usize], first: usize, now: usize) -> bool {
-    let are_even = |one: usize, other: usize| (one.abs_diff(other) as f64) <= (UNEVEN * one.max(other) as f64).max(1.0);
-    if let [one, two] = begins {
+    let mut distances: Vec<usize> = begins.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_unstable();
+    let (Some(distance), Some(last)) = (distances.get(distances.len() / 2), begins.last()) else { return false };
+    let since = now.saturating_sub(*last) as f64;
+    let at_most = (1.0 + UNEVEN) * *distance as f64;
+    if distances.len() == 1 {
         // Of two nothing is known but that the load began not long before them, and that a third is not overdue.
-        let distance = (1.0 + UNEVEN) * (two - one) as f64;
-        return one.saturating_sub(first) as f64 <= distance && now.saturating_sub(*two) as f64 <= distance;
+        return begins[0].saturating_sub(first) as f64 <= at_most && since <= at_most;
     }
-    begins.windows(3).any(|three| are_even(three[1] - three[0], three[2] - three[1]))
+    let is_even =
+        |other: &&usize| (distance.abs_diff(**other) as f64) <= (UNEVEN * *distance.max(*other) as f64).max(1.0);
+    let even = distances.iter().filter(is_even).count();
+    even as f64 >= EVEN * distances.len() as f64 && since <= LEFT_OUT as f64 * at_most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Load that fell once made health checks of long ago load again.
+    #[test]
+    fn idle_time_before_load_stays_so_when_the_load_falls() {
+        let checks = (0..600).map(|second| if second % 10 == 3 { 1.0 } else { 0.0 });
+        let values: Vec<f32> =
+            checks.chain(std::iter::repeat_n(100.0, 60)).chain(std::iter::repeat_n(4.0, 120)).collect();
+        let history = |count: usize| History { start: 1_000, step: 1, values: &values[..count] };
+        let mut idle = Idle::default();
+        for count in (5..=values.len()).step_by(5) {
+            idle.learn(history(count));
+            let start = idle.load(history(count)).history().start;
+            assert!(count <= 600 || start == 1_600, "the load begins at {start} after {count} s");
+        }
+    }
 }

@@ -23,8 +23,8 @@ const MUCH_NARROWER: f64 = 0.7;
 const FEWEST_DISTANCES: usize = 5;
 /// So many times what came at most is expected at most.
 const MOST: f64 = 1.5;
-/// So many deviations above it next to nothing comes by chance.
-const BY_CHANCE: f64 = 4.0;
+/// Where fewer came in every step, what is rarely exceeded is bounded as if so many had come: chance is more than half of it.
+const FEW: f64 = 5.0;
 /// The median distance of two independent values with deviation 1.
 const INDEPENDENT: f64 = 0.95;
 
@@ -70,7 +70,7 @@ impl Spread {
     pub(super) fn around(&self, mean: &[f64], load: &Load<'_>) -> (Vec<Vec<f64>>, Vec<f64>) {
         let guess = restlessness(load.history());
         let highest = mean.iter().copied().fold(0.0, f64::max);
-        let bounds = Bounds::new(load.highest(), highest, above(0.5, guess, mean.len()));
+        let bounds = Bounds::new(load, highest, above(0.5, guess, mean.len()));
         let known: Vec<Option<Sorted>> =
             self.steps.iter().map(|newest| (newest.len() >= ENOUGH).then(|| newest.sorted())).collect();
         let step = |level: f64, lead: usize| {
@@ -113,12 +113,11 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// `seen` is the highest step that came, `highest` the highest that is expected; by so many units may come more than both.
-    fn new(seen: f64, highest: f64, units: f64) -> Self {
-        let most = most(seen);
-        let least = highest.max(seen);
-        // Where few come, chance is more than half of it.
-        Self { middle: (least + units * unit(least)).min(most), upper: most.max(seen + BY_CHANCE * unit(seen)) }
+    /// `highest` is the highest step that is expected; by so many units may come more than that and all that came.
+    fn new(load: &Load<'_>, highest: f64, units: f64) -> Self {
+        let least = highest.max(load.highest());
+        let middle = if load.is_told_apart() { least + units * unit(least) } else { f64::INFINITY };
+        Self { middle: middle.min(most(load)), upper: most(load).max(MOST * FEW) }
     }
 
     fn of(&self, level: f64) -> f64 {
@@ -126,9 +125,10 @@ impl Bounds {
     }
 }
 
-/// The most that is expected where this was the highest that came: a rise goes on, but nobody knows how far.
-pub(super) fn most(seen: f64) -> f64 {
-    MOST * seen
+/// The most that is expected of a load: a rise goes on, but nobody knows how far. Where idle time can't be told from load, nothing bounds it:
+/// all that came before may have been idle time.
+pub(super) fn most(load: &Load<'_>) -> f64 {
+    if load.is_told_apart() { MOST * load.highest() } else { f64::INFINITY }
 }
 
 /// How far values lie from their neighbours, in the same unit; at least as far as if requests came independently.

@@ -1,6 +1,6 @@
 //! An adviser that is told a load in snapshots, in simulated time.
 
-use tidegate_forecast::{Adviser, Forecaster, Numbers, Offered, Policy, ProphetModel, Snapshot, Windowed};
+use tidegate_forecast::{Adviser, Forecaster, Found, Numbers, Offered, Policy, ProphetModel, Snapshot, Windowed};
 
 /// What was expected at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -9,31 +9,41 @@ pub(crate) struct Told {
     pub(crate) at: usize,
     /// The highest second that is expected, as it is answered.
     pub(crate) predicted: f64,
-    /// Nine of ten times the highest second stays below this.
+    /// The highest of all that is told: what 19 of 20 highest seconds stay below, and limits now and later, but for what rounds them up.
     pub(crate) high: f64,
 }
 
 const START: i64 = 1_763_344_800;
 
-fn per_second(limit: u64) -> Numbers {
-    Numbers::Window { algorithm: Windowed::Fixed, limit, window: 1.0 }
-}
+/// An operator's limit that everything here exceeds.
+const LIMIT: Numbers = Numbers::Window { algorithm: Windowed::Fixed, limit: 2, window: 1.0 };
 
 /// What is answered to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate forecast serve` does.
 pub(crate) fn told(load: &[f64], interval: usize) -> Vec<Told> {
+    let mut answers = Vec::new();
+    for (place, found) in found(load, interval, &LIMIT).into_iter().enumerate() {
+        let limits = found.advice.schedule.iter().map(|step| &step.numbers).chain([&found.advice.numbers]);
+        let limit = limits.map(Numbers::rate).fold(0.0, f64::max) - 1.0;
+        let high = found.forecast.map_or(0.0, |forecast| forecast.highest(0.95)).max(limit);
+        answers.push(Told { at: (place + 1) * interval, predicted: found.advice.predicted, high });
+    }
+    answers
+}
+
+/// The same of any limit, in full.
+pub(crate) fn found(load: &[f64], interval: usize, limit: &Numbers) -> Vec<Found> {
     let policy = Policy::default();
     let mut adviser = Adviser::new(policy, Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), 30));
-    let mut answers = Vec::new();
-    for (place, seconds) in load.chunks_exact(interval).enumerate() {
+    let snapshot = |(place, seconds): (usize, &[f64])| {
         let begin = place * interval;
-        let found = adviser.advise(&Snapshot {
+        adviser.advise(&Snapshot {
             timestamp: (START + (begin + interval) as i64) as f64,
             observed: seconds.iter().sum::<f64>() / interval as f64,
             rejected: 0.0,
             latency: Some(0.005),
             errors: 0.0,
-            numbers: per_second(1_000),
-            base: per_second(1_000),
+            numbers: limit.clone(),
+            base: limit.clone(),
             source: "default".to_owned(),
             interval: Some(interval as f64),
             ceiling: None,
@@ -41,9 +51,7 @@ pub(crate) fn told(load: &[f64], interval: usize) -> Vec<Told> {
                 start: START + begin as i64,
                 values: seconds.iter().map(|value| Some(*value)).collect(),
             }),
-        });
-        let high = found.forecast.map_or(0.0, |forecast| forecast.highest(0.9));
-        answers.push(Told { at: begin + interval, predicted: found.advice.predicted, high });
-    }
-    answers
+        })
+    };
+    load.chunks_exact(interval).enumerate().map(snapshot).collect()
 }
