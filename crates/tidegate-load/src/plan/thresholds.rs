@@ -54,7 +54,7 @@ pub enum Outcome {
     Missed,
 }
 
-/// Text that is no threshold.
+/// An invalid threshold, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidThreshold(String);
 
@@ -62,8 +62,8 @@ impl fmt::Display for InvalidThreshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no threshold; write a figure, `<` or `>`, and a bound: p99<50ms (also p50 to p99.99, avg, max; s, ms or us), \
-             p99{{2xx}}<50ms (of responses of one class: {}), errors<1% (also success, rate_limited, missed; with its %), rps>100",
+            "expected a figure, `<` or `>`, and a bound, got {:?}; for example p99<50ms (also p50 to p99.99, avg, max; s, ms or us), \
+             p99{{2xx}}<50ms (responses of one class: {}), errors<1% (also success, rate_limited, missed; with its %), rps>100",
             self.0,
             StatusClass::ALL.map(StatusClass::name).join(", ")
         )

@@ -9,7 +9,7 @@ use super::instance::{Instance, MOST_NOTES};
 use super::numbers::{seconds, share, time};
 use super::percentiles::{Percentiles, Reading};
 use super::{Ended, Report};
-use crate::plan::{Plan, Times};
+use crate::plan::{Figure, Plan, Times};
 use crate::record::Counts;
 
 /// The percentiles that reports tell.
@@ -89,18 +89,20 @@ impl Report {
             let (timeouts, timeout) = (of_all(counts.timed_out()), time(setting.timeout.as_secs_f64()));
             told.push(format!("{timeouts} without an answer within {timeout}; counted with the time waited"));
         }
-        if is_mostly_rejected(counts) {
-            let (rejected, answered) = (grouped(counts.rate_limited()), grouped(counts.answered()));
-            let part = share(counts.rate_limited(), counts.answered());
+        if let Some(threshold) = self.class_threshold_that_holds().filter(|_| counts.timed_out() > 0) {
+            let timeouts = requests(counts.timed_out());
+            told.push(format!("{timeouts} timed out and are in no class: {threshold} does not count them"));
+        }
+        if let Some(rejections) = self.mostly_rejected() {
             told.push(format!(
-                "most responses are rejections: {rejected} of {answered} ({part}) are 429, so latencies of all responses are mostly theirs; \
+                "most responses are rejections: {rejections}, so latencies of all responses are mostly theirs; \
                  a threshold such as p99{{2xx}}<250ms counts one class of responses"
             ));
         }
         if !tally.latency.are_split() {
             let unknown = requests(tally.latency.unknown().len());
             told.push(format!(
-                "latencies by status are not known: {unknown} from a result of an earlier version, which did not keep them apart"
+                "latencies by status are unknown: {unknown} from a result of an earlier version, which did not keep them apart"
             ));
         }
         let all = tally.latency.all();
@@ -114,6 +116,23 @@ impl Report {
         told.extend(self.missing_parts());
         told.extend(self.notes());
         told
+    }
+
+    /// The first threshold on the latency of one class of responses that holds.
+    fn class_threshold_that_holds(&self) -> Option<String> {
+        let judged = self.setting.thresholds.iter().zip(self.thresholds());
+        let mut of_classes = judged.filter(|(threshold, _)| matches!(threshold.figure, Figure::Latency(_, Some(_))));
+        of_classes.find_map(|(_, judged)| (judged.holds == Some(true)).then_some(judged.threshold))
+    }
+
+    /// How many responses are rejections, if most are: figures of all responses then say little about the service.
+    pub(crate) fn mostly_rejected(&self) -> Option<String> {
+        let counts = self.record.all().counts;
+        is_mostly_rejected(&counts).then(|| {
+            let (rejected, answered) = (grouped(counts.rate_limited()), grouped(counts.answered()));
+            let part = share(counts.rate_limited(), counts.answered());
+            format!("{rejected} of {answered} ({part}) are 429")
+        })
     }
 
     /// What was noted of the runs: once if it was of all of them, else with the run's name.
@@ -153,7 +172,7 @@ impl Report {
     }
 }
 
-/// Whether more than half of all responses are 429: figures of all responses then say little about the service.
+/// Whether more than half of all responses are 429.
 pub(super) fn is_mostly_rejected(counts: &Counts) -> bool {
     counts.rate_limited() > counts.answered() / 2
 }

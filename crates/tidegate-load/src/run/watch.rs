@@ -169,4 +169,7 @@ fn tell_end(report: &Report, elapsed: Duration, log: &Log) {
             );
         }
     }
+    if let Some(rejections) = report.mostly_rejected() {
+        log.warn(NAME, format_args!("Most responses are rejections: {rejections}"));
+    }
 }

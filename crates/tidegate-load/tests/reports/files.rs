@@ -48,7 +48,7 @@ fn what_is_no_result_is_refused_with_a_reason() {
         ("/record/durationMicros", json!(u64::MAX), "`durationMicros`"),
         ("/record/durationMicros", json!(-1), "invalid value"),
         ("/record/timeoutMicros", json!(u64::MAX), "`timeoutMicros`"),
-        ("/record/thresholds", json!(["p99"]), "is no threshold"),
+        ("/record/thresholds", json!(["p99"]), "got \"p99\""),
         ("/record/thresholds", json!(vec!["p99<1s"; 101]), "a list has more than 100 entries"),
         ("/record/groups", json!([]), "`groups` is empty"),
         ("/record/groups/0/name", json!(""), "a name that none can have"),

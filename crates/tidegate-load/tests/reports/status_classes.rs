@@ -46,7 +46,8 @@ fn quick_rejections_do_not_hide_a_slow_service() {
         "p95{2xx}<1.5ms",
         "p99{rejected}<1.5ms",
         "avg{2xx}>1.5ms",
-        "max{5xx}<1s"
+        "max{5xx}<1s",
+        "p99{5xx}<1s"
     ]))
     .report();
     let judged: Vec<(Option<bool>, Option<f64>)> = report.thresholds().iter().map(|it| (it.holds, it.value)).collect();
@@ -54,7 +55,14 @@ fn quick_rejections_do_not_hide_a_slow_service() {
     assert_eq!(
         judged,
         // Where nothing was measured no threshold holds.
-        [of(true, Some(0.001)), of(false, Some(0.002)), of(true, Some(0.001)), of(true, Some(0.002)), of(false, None)]
+        [
+            of(true, Some(0.001)),
+            of(false, Some(0.002)),
+            of(true, Some(0.001)),
+            of(true, Some(0.002)),
+            of(false, None),
+            of(false, None)
+        ]
     );
     assert!(!report.thresholds_hold());
     let file = written(&report);
@@ -122,6 +130,27 @@ fn timeouts_are_of_no_class() {
     assert_eq!(file["latencyByStatusSeconds"]["2xx"]["max"], 0.001);
 }
 
+/// 40 of 100 requests timed out and `p99{2xx}<5ms` held, and nothing said that they were not counted.
+#[test]
+fn a_threshold_of_a_class_that_holds_says_how_many_timed_out() {
+    let notes = |thresholds: Value, timeouts: u64| {
+        let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}, "thresholds": thresholds})));
+        run.add(60, End::Answered(200), millis(1));
+        run.add(timeouts, End::Failed(Cause::TimedOut), millis(1_000));
+        let report = run.report();
+        assert_eq!(written(&report)["qualifications"], json!(report.verdict().qualifications));
+        report.verdict().qualifications
+    };
+    let told = "40 requests timed out and are in no class: p99{2xx}<5ms does not count them";
+    assert!(notes(json!(["p50<2s", "p99{2xx}<5ms"]), 40).contains(&told.to_owned()));
+    for (thresholds, timeouts) in
+        [(json!([]), 40), (json!(["p50<2s"]), 40), (json!(["p99{2xx}<1us"]), 40), (json!(["p99{2xx}<5ms"]), 0)]
+    {
+        let notes = notes(thresholds.clone(), timeouts);
+        assert!(!notes.iter().any(|note| note.contains("in no class")), "{thresholds}, {timeouts}: {notes:?}");
+    }
+}
+
 /// Results of an earlier version still merge exactly; what they do not know is said, and no threshold holds by it.
 #[test]
 fn results_of_an_earlier_version_merge_exactly_and_say_what_they_lack() {
@@ -143,7 +172,7 @@ fn results_of_an_earlier_version_merge_exactly_and_say_what_they_lack() {
         }
         assert_eq!(file["latencyByStatusSeconds"], Value::Null);
         let notes = merged.verdict().qualifications;
-        assert!(notes.iter().any(|note| note.starts_with("latencies by status are not known: ")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.starts_with("latencies by status are unknown: ")), "{notes:?}");
         assert!(!merged.summary(false).contains("of 2xx"), "{}", merged.summary(false));
     }
     let mut unknown = Run::new(&plan(&json!({"thresholds": ["p50<5ms", "p50{2xx}<5ms"]})));

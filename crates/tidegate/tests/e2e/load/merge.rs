@@ -51,7 +51,7 @@ fn a_result_of_an_earlier_version_can_be_merged() {
     let earlier = include_str!("../../../../tidegate-load/tests/reports/of-version-1.json");
     let outcome = merge(&directory, &[earlier.to_owned()], &["--json", out.to_str().expect("text")]);
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
-    assert!(outcome.out.contains("note  latencies by status are not known: 20 requests"), "{}", outcome.out);
+    assert!(outcome.out.contains("note  latencies by status are unknown: 20 requests"), "{}", outcome.out);
     let (before, after): (Value, Value) = (serde_json::from_str(earlier).expect("JSON"), read(&out));
     assert_eq!(after["latencySeconds"], before["latencySeconds"]);
     assert!(after["latencyByStatusSeconds"].is_null() && after["mostlyRejected"] == true, "{after}");

@@ -391,6 +391,16 @@ fn what_is_asked_for_otherwise_is_refused() {
 }
 
 #[test]
+fn a_run_that_was_mostly_rejected_ends_with_a_warning() {
+    let rejecting = Upstream::answering(|_| b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let service = Service::start();
+    service.begin(&constant(url(&rejecting), 20, 0.5));
+    let warning = service.0.wait_for_line("Most responses are rejections: ");
+    assert!(warning.contains("WARN") && warning.contains("(100.0 %) are 429"), "{warning}");
+    service.wait_for_end();
+}
+
+#[test]
 fn start_burst_errors_end_and_stop_are_logged_to_the_file_too() {
     let failing = Upstream::answering(|_| b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());
     let service = Service::start_with(|command, directory| {
