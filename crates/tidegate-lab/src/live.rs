@@ -229,6 +229,13 @@ mod tests {
         assert!((990..=1_000).contains(&judged.over), "{judged:?}");
     }
 
+    /// What slips through while everything is rejected is not admitted for want of a limit.
+    #[test]
+    fn nothing_is_unlimited_while_everything_is_rejected() {
+        let (open, closed) = (outcome_with("open"), outcome_with("closed"));
+        assert_eq!((open.admitted_unlimited(), closed.exempt[0].admitted, closed.admitted_unlimited()), (300, 300, 0));
+    }
+
     /// Limits that are kept in memory while Redis is away are limits.
     #[test]
     fn what_is_limited_in_memory_meanwhile_is_scored() {

@@ -288,18 +288,18 @@ fn exempt(exempt: &Exempt) -> Value {
         "from": rounded(exempt.from), "until": rounded(exempt.until), "reason": exempt.instead.reason(),
         "label": match exempt.instead {
             Instead::AdmitsAll => "no limit, not scored",
-            Instead::RefusesAll => "all refused, not scored",
+            Instead::RefusesAll => "all rejected, not scored",
         },
         "admitted": exempt.admitted, "refused": exempt.refused,
     })
 }
 
-/// The limit by step; none where all of a step was without one.
+/// The limit by step; none where any of a step was without one, for more may have been admitted in it.
 fn limits(observation: &Observation, outcome: &Outcome) -> Vec<Option<f64>> {
     let limits = outcome.levels.limit.iter().enumerate();
     let limits = limits.map(|(place, limit)| {
         let begins = count(place as u64 * observation.step);
-        limit.filter(|_| outcome.unlimited_share(begins, begins + observation.seconds_of(place)) < 1.0)
+        limit.filter(|_| outcome.unlimited_share(begins, begins + observation.seconds_of(place)) <= 0.0)
     });
     limits.collect()
 }

@@ -265,8 +265,8 @@ impl Instead {
     /// Why decisions are not scored.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::AdmitsAll => "Redis was away and on_failure is open, so no limit was enforced",
-            Self::RefusesAll => "Redis was away and on_failure is closed, so every request was refused",
+            Self::AdmitsAll => "Redis was unavailable and on_failure is open, so no limit was enforced",
+            Self::RefusesAll => "Redis was unavailable and on_failure is closed, so every request was rejected",
         }
     }
 }
@@ -286,7 +286,7 @@ impl Exempt {
     pub fn sentence(&self) -> String {
         let (count, done) = match self.instead {
             Instead::AdmitsAll => (self.admitted, "admitted"),
-            Instead::RefusesAll => (self.refused, "refused"),
+            Instead::RefusesAll => (self.refused, "rejected"),
         };
         format!(
             "Not scored: {:.1} s to {:.1} s. {}; {} {} {done} then.",
@@ -302,14 +302,19 @@ impl Exempt {
 impl Outcome {
     /// What part of a time, in seconds, was without any limit, by design.
     pub(crate) fn unlimited_share(&self, from: f64, until: f64) -> f64 {
-        let open = self.exempt.iter().filter(|exempt| exempt.instead == Instead::AdmitsAll);
-        let seconds: f64 = open.map(|exempt| (exempt.until.min(until) - exempt.from.max(from)).max(0.0)).sum();
+        let seconds: f64 =
+            self.unlimited().map(|exempt| (exempt.until.min(until) - exempt.from.max(from)).max(0.0)).sum();
         if until > from { (seconds / (until - from)).min(1.0) } else { 0.0 }
     }
 
     /// Requests that were admitted while there was no limit.
     pub(crate) fn admitted_unlimited(&self) -> u64 {
-        self.exempt.iter().map(|exempt| exempt.admitted).sum()
+        self.unlimited().map(|exempt| exempt.admitted).sum()
+    }
+
+    /// Times without any limit, by design.
+    fn unlimited(&self) -> impl Iterator<Item = &Exempt> {
+        self.exempt.iter().filter(|exempt| exempt.instead == Instead::AdmitsAll)
     }
 }
 

@@ -27,7 +27,7 @@ pub const FORMULAS: [(&str, &str); 13] = [
     ),
     (
         "not scored",
-        "while the gateway knows that Redis is away, on_failure open admits and closed refuses every request, by design. Such a time is listed with its run, and marked in \
+        "while the gateway knows that Redis is unavailable, on_failure open admits and closed rejects every request, by design. Such a time is listed with its run, and marked in \
                     its charts. Its requests count neither as over- nor as under-admitted, and in no window; without a limit the use counts them up to the capacity. What \
                     comes before and after is scored, and with on_failure local everything is.",
     ),

@@ -130,8 +130,8 @@ function suggestion(policy, all, share) {
     return {
       share, refusedShare: ran.refusals.filter((by) => by !== null).length / all.length,
       limits: [{ name, key, from, to, asked, refused, share: refused / asked }],
-      notes: ["71.3 % of what gateway.yaml refuses as it is are requests of 203.0.113.9, which these numbers fit too; --without 203.0.113.9 leaves it out."],
-      yaml: `limits:\n  ${name}:\n    key: ${key}\n    algorithm: token\n    capacity: ${to.capacity}\n    fillRate: ${to.fillRate}\n`,
+      notes: ["203.0.113.9 sent 71.3 % of the requests that gateway.yaml rejects; the proposed numbers admit them too (--without 203.0.113.9 leaves them out)."],
+      yaml: `limits:\n  ${name}:\n    key: ${key}\n    algorithm: token\n    capacity: ${to.capacity}\n    fill_rate: ${to.fillRate}\n`,
     };
   }
 }

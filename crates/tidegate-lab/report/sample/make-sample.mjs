@@ -205,8 +205,8 @@ function result(scenario, requests, algorithm, adaptation, next) {
   const run = {
     id: name, algorithm, adaptation, numbers: numbers(algorithm, scenario.limit), status: "passed", reason: null, expectations: [], totals, scores,
     gateway: algorithm === null ? null : { cpuSeconds: round(totals.offered * 0.000021, 3), cpuPerRequest: round(0.000019 + 0.000004 * next(), 7), refusalP99: totals.refused > 0 ? round(0.0009 + 0.0006 * next()) : null },
-    notes: scenario.name === "outage" && algorithm !== null ? ["Not scored: 20.0 s to 20.9 s. Redis was away and on_failure is open, so no limit was enforced; 280 requests were admitted then."] : [],
-    exempt: scenario.name === "outage" && algorithm !== null ? [{ from: 20, until: 20.9, label: "no limit, not scored", reason: "Redis was away and on_failure is open, so no limit was enforced", admitted: 280, refused: 0 }] : [],
+    notes: scenario.name === "outage" && algorithm !== null ? ["Not scored: 20.0 s to 20.9 s. Redis was unavailable and on_failure is open, so no limit was enforced; 280 requests were admitted then."] : [],
+    exempt: scenario.name === "outage" && algorithm !== null ? [{ from: 20, until: 20.9, label: "no limit, not scored", reason: "Redis was unavailable and on_failure is open, so no limit was enforced", admitted: 280, refused: 0 }] : [],
     series, peaks: peaks(scenario, series, adaptation), events: events(scenario, series, algorithm, adaptation),
   };
   if (algorithm !== null) run.expectations = scenario.expect(run);

@@ -60,7 +60,7 @@ export function windows(report: Report): HTMLElement | null {
 }
 
 function row(name: string | null, marks: Mark[], scenarios: Scenario[], end: number): HTMLElement {
-  // The figure is that of the mark furthest to the right, whoever's that is: text and plot must say the same.
+  // The figure is that of the mark furthest to the right, whichever run it belongs to: text and plot must say the same.
   const worst = highest(marks);
   const worstOver = name === null ? null : highest(marks.filter(({ run }) => isOver(run)));
   const over = worst !== null && worst === worstOver;
@@ -83,7 +83,8 @@ function row(name: string | null, marks: Mark[], scenarios: Scenario[], end: num
   );
 }
 
-const highest = (marks: Mark[]): Mark | null => marks.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst ? mark : most), null);
+/** Of equal ones the first that is over the limit. */
+const highest = (marks: Mark[]): Mark | null => marks.reduce<Mark | null>((most, mark) => (most === null || mark.worst > most.worst || (mark.worst === most.worst && isOver(mark.run) && !isOver(most.run)) ? mark : most), null);
 
 const place = ({ scenario, run }: Mark): HTMLElement => el("a", { href: `#${run.anchor}` }, run.algorithm === null ? scenario.name : `${scenario.name}, adaptation ${run.adaptation ? "on" : "off"}`);
 

@@ -281,6 +281,16 @@ describe("whatever the data are", { skip: Boolean(process.env.REPORT) }, () => {
     });
   });
 
+  test("of equal worst windows the one that was over the limit is told", () => {
+    const data = sample();
+    const sliding = data.scenarios.flatMap((scenario) => scenario.runs).filter((run) => run.algorithm === "sliding" && run.status !== "skipped");
+    for (const run of sliding) Object.assign(run.scores, { worstWindow: 1.5, overAdmitted: run.id === "outage/sliding/off" ? 0.12 : 0 });
+    return visit(page("equal.html", data), {}, async (tab) => {
+      const rows = new Map(await all(tab, ".windows tbody tr", (row) => [row.cells[0].textContent, [row.cells[2].classList.contains("over"), row.cells[3].textContent]]));
+      assert.deepEqual(rows.get("Sliding window"), [true, "outage, adaptation off"]);
+    });
+  });
+
   test("what is not scored is said in the notes, marked in the charts, and told at its seconds", () => {
     const data = sample();
     const id = "outage/token/off";

@@ -266,6 +266,7 @@ impl<'a> Watch<'a> {
         // What is open still has not come back.
         let end = self.scenario.duration();
         self.open.extend(self.open_since.map(|since| since..end));
+        let open = within(self.open, end);
         let outage = (self.is_shared && !spans.is_empty()).then_some(outage);
         Found {
             levels: self.levels,
@@ -274,9 +275,15 @@ impl<'a> Watch<'a> {
             predictions: self.predictions,
             outage,
             spans,
-            open: self.open,
+            open,
         }
     }
+}
+
+/// The parts of these spans before the end.
+fn within(spans: Vec<Range<Duration>>, end: Duration) -> Vec<Range<Duration>> {
+    let spans = spans.into_iter().map(|span| span.start..span.end.min(end));
+    spans.filter(|span| !span.is_empty()).collect()
 }
 
 /// What the only series' forecast says of a second.
@@ -324,4 +331,17 @@ pub(super) fn gateway_cpu_seconds() -> Option<f64> {
     }
     // Linux counts a hundred of them in a second.
     ticks.map(|ticks| crate::observation::count(ticks) / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "Not scored: 20.4 s to 20.0 s" was said where Redis was lost after the load's end.
+    #[test]
+    fn what_begins_after_the_load_s_end_is_left_out() {
+        let span = |from: u64, until: u64| Duration::from_millis(from)..Duration::from_millis(until);
+        let spans = vec![span(5_000, 6_000), span(19_500, 20_300), span(20_400, 20_900), span(20_950, 20_000)];
+        assert_eq!(within(spans, Duration::from_secs(20)), [span(5_000, 6_000), span(19_500, 20_000)]);
+    }
 }

@@ -52,7 +52,8 @@ fn settings(limit: &Limit) -> Vec<(String, Value)> {
 
 fn mapping<'a>(fields: impl IntoIterator<Item = &'a (String, Value)>, indent: usize, text: &mut String) {
     for (name, value) in fields {
-        let name = word(name);
+        // Tiers' numbers are serialised as the admin API names them; a file has one spelling for all.
+        let name = if name == "fillRate" && value.is_number() { "fill_rate".to_owned() } else { word(name) };
         let _infallible = match value {
             Value::Object(inner) if !inner.is_empty() => {
                 let _infallible = writeln!(text, "{:indent$}{name}:", "");
@@ -148,12 +149,12 @@ mod tests {
             status: Some(503),
             tiers: BTreeMap::from([
                 ("gold".to_owned(), TierNumbers::Word(Unlimited::Unlimited)),
-                ("silver".to_owned(), TierNumbers::Numbers(Numbers { limit: Some(9), ..Numbers::default() })),
+                ("silver".to_owned(), TierNumbers::Numbers(Numbers { fill_rate: Some(9.5), ..Numbers::default() })),
             ]),
             ..Limit::default()
         };
         let told = "limits:\n  search:\n    algorithm: fixed\n    limit: 5\n    window: 60\n    key: user+endpoint\n    status: 503\n    \
-                    tiers:\n      gold: unlimited\n      silver:\n        limit: 9\n";
+                    tiers:\n      gold: unlimited\n      silver:\n        fill_rate: 9.5\n";
         assert_eq!(section(&BTreeMap::from([("search".to_owned(), limit)]), |_| true), told);
     }
 }

@@ -143,7 +143,10 @@ impl Suggestion {
         }
         let is_of =
             |limit: &LimitFacts, name: &str| limit.tier_of.as_ref().map_or(&limit.name, |(base, _)| base) == name;
-        limits_yaml::section(&self.section, |name| self.limits.iter().any(|suggested| is_of(&suggested.limit, name)))
+        let is_other = |suggested: &&Suggested| suggested.numbers.relevant() != suggested.limit.numbers.relevant();
+        limits_yaml::section(&self.section, |name| {
+            self.limits.iter().filter(is_other).any(|suggested| is_of(&suggested.limit, name))
+        })
     }
 
     /// What to bear in mind before the numbers are put in force, a sentence each.
@@ -154,8 +157,9 @@ impl Suggestion {
         }
         if self.lacking > 0 {
             let count = grouped(self.lacking);
-            notes
-                .push(format!("Besides, {count} would be refused whatever the numbers: a limit's key can't be built."));
+            notes.push(format!(
+                "Besides, {count} would be rejected whatever the numbers: a limit's key can't be built."
+            ));
         }
         if !self.untold.is_empty() {
             let names = self.untold.join(", ");
@@ -177,10 +181,10 @@ fn single_client(found: &Replay) -> Option<String> {
     }
     let (part, whose, name) = (shown_share(ratio(count, refused)), printable(client), &policy.name);
     let mut text =
-        format!("{part} of what {name} refuses as it is are requests of {whose}, which these numbers fit too");
+        format!("{whose} sent {part} of the requests that {name} rejects; the proposed numbers admit them too");
     // What could be taken for more than a name is not for copying.
     if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
-        let _infallible = write!(text, "; --without {client} leaves it out");
+        let _infallible = write!(text, " (--without {client} leaves them out)");
     }
     text.push('.');
     Some(text)

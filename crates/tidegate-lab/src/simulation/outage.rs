@@ -94,6 +94,8 @@ impl Outages {
         for exempt in &mut exempt {
             exempt.until = exempt.until.min(duration.as_secs_f64());
         }
+        // What begins after the last request exempts nothing.
+        exempt.retain(|exempt| exempt.from < exempt.until);
         (outage, exempt)
     }
 }
@@ -104,5 +106,31 @@ fn is_felt(kind: FaultKind) -> bool {
         FaultKind::RedisKilled | FaultKind::RedisHangs => true,
         FaultKind::RedisSlow(delay) => delay >= BUDGET,
         FaultKind::ForecasterKilled | FaultKind::Target(_) | FaultKind::GatewaySlow(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "Not scored: 20.4 s to 20.0 s" was said of a run of 20 s.
+    #[test]
+    fn an_outage_after_the_run_exempts_nothing() {
+        let mut outages = Outages {
+            is_shared: true,
+            is_on: false,
+            back_at: None,
+            spans: Vec::new(),
+            found: Outage::default(),
+            instead: Some(Instead::AdmitsAll),
+            exempt: Vec::new(),
+        };
+        let at = |millis: u64| nanos(Duration::from_millis(millis));
+        outages.begin(at(5_000));
+        outages.end(at(6_000));
+        outages.begin(at(20_400));
+        let (_, exempt) = outages.found(Duration::from_secs(20));
+        let spans: Vec<(f64, f64)> = exempt.iter().map(|exempt| (exempt.from, exempt.until)).collect();
+        assert_eq!(spans, [(5.0, 6.0)]);
     }
 }

@@ -45,7 +45,7 @@ fn replayed(directory: &Directory, log: &str, config: &str, more: &[&str]) -> (O
 fn whom_a_proposal_is_not_to_fit_is_left_out() {
     let directory = Directory::new();
     let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &["--suggest", "0"]);
-    let hint = "100 % of what gateway.yaml refuses as it is are requests of 10.0.0.1, which these numbers fit too; --without 10.0.0.1";
+    let hint = "10.0.0.1 sent 100 % of the requests that gateway.yaml rejects; the proposed numbers admit them too (--without 10.0.0.1";
     assert!(outcome.out.contains(hint), "{}", outcome.out);
     assert_eq!(report["suggestion"]["limits"][0]["to"]["limit"], 10);
     let (outcome, report) =
@@ -330,6 +330,25 @@ fn what_is_proposed_pastes_with_every_setting_that_a_limit_has() {
     assert!(yaml.contains("\n  \"on\": # unchanged\n") && yaml.contains("\n  busy: # unchanged\n"), "{yaml}");
 }
 
+/// Numbers that are proposed as they were are no change.
+#[test]
+fn a_proposal_that_equals_the_old_numbers_is_marked_as_unchanged() {
+    let mut log = String::from("time,client\n");
+    for number in 0..100 {
+        let _infallible = writeln!(log, "{}.{}00,10.0.0.1", 1_768_840_200 + number / 5, number % 5);
+    }
+    for (limit, is_changed) in [(5, false), (4, true)] {
+        let directory = Directory::new();
+        let config = format!(
+            "limits:\n  per-ip: {{algorithm: fixed, limit: {limit}, window: 1, key: ip}}\ncommon_limits: [per-ip]\n"
+        );
+        let (_, report) = replayed(&directory, &log, &config, &["--suggest", "0"]);
+        let yaml = report["suggestion"]["yaml"].as_str().expect("text");
+        assert!(yaml.contains("    limit: 5\n"), "{yaml}");
+        assert_eq!(yaml.contains("  per-ip: # unchanged\n"), !is_changed, "{yaml}");
+    }
+}
+
 /// A caveat of the terminal is one of the page, too.
 #[test]
 fn what_to_bear_in_mind_of_a_proposal_is_in_the_report() {
@@ -338,7 +357,7 @@ fn what_to_bear_in_mind_of_a_proposal_is_in_the_report() {
     let notes = report["suggestion"]["notes"].as_array().expect("notes");
     assert_eq!(notes.len(), 1, "{notes:?}");
     let note = notes[0].as_str().expect("text");
-    assert!(note.contains("10.0.0.1, which these numbers fit too; --without 10.0.0.1"), "{note}");
+    assert!(note.contains("the proposed numbers admit them too (--without 10.0.0.1"), "{note}");
     assert!(outcome.out.contains(note), "{}", outcome.out);
 }
 
@@ -461,7 +480,7 @@ fn limits_of_requests_in_flight_need_durations_to_be_proposed() {
     assert_eq!((&report["suggestion"]["untold"][0], &report["suggestion"]["lacking"]), (&"busy".into(), &1.into()));
     assert_eq!(report["suggestion"]["limits"].as_array().map(Vec::len), Some(1), "{}", report["suggestion"]);
     assert!(
-        outcome.out.contains("1 would be refused whatever the numbers") && outcome.out.contains("took: busy."),
+        outcome.out.contains("1 would be rejected whatever the numbers") && outcome.out.contains("took: busy."),
         "{}",
         outcome.out
     );
