@@ -90,10 +90,10 @@ fn assert_sane_counted(name: &str, load: Load, came: &[f64], seed: u64) {
 fn idle_time_before_load_is_neither_trend_nor_season() {
     for load in LOADS {
         let after = |idle: usize| std::iter::repeat_n(0.0, idle).chain(load.seconds(0, 240)).collect::<Vec<f64>>();
-        for idle in [0, 5, 10, 20, 42, 75, 120, 200, 300] {
+        for idle in [0, 5, 10, 20, 42, 75, 150, 300] {
             assert_sane(&format!("{load:?} after {idle} s"), load, &after(idle), 5);
         }
-        for (seed, idle) in [(0, 10), (1, 75), (2, 300)] {
+        for (seed, idle) in [(0, 42), (1, 300)] {
             assert_sane_counted(&format!("{load:?} after {idle} s"), load, &after(idle), seed);
         }
     }
@@ -112,10 +112,7 @@ fn a_pause_amid_load_is_neither_trend_nor_season() {
             let name = format!("{load:?}, a pause of {pause} s after {before} s");
             assert_sane(&name, load, &with(before, pause), 5);
         }
-        for (seed, (before, pause)) in [(100, (40, 20)), (101, (130, 120))] {
-            let name = format!("{load:?}, a pause of {pause} s after {before} s");
-            assert_sane_counted(&name, load, &with(before, pause), seed);
-        }
+        assert_sane_counted(&format!("{load:?}, a pause of 42 s after 130 s"), load, &with(130, 42), 100);
     }
 }
 

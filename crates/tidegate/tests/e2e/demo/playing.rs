@@ -131,7 +131,7 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
 
-/// The limit of each second is the one that events have put in force by its end; there is none where all of the second was without.
+/// The limit of each second is the one that events have put in force by its end; there is none where a part of the second was without.
 fn assert_limits_are_of_their_seconds(run: &Value, exempt: &[(f64, f64)]) {
     let change = |event: &Value| {
         let text = event["text"].as_str()?;
@@ -144,7 +144,7 @@ fn assert_limits_are_of_their_seconds(run: &Value, exempt: &[(f64, f64)]) {
     let limits = run["series"]["limit"].as_array().expect("limits");
     for (end, limit) in (1_u32..).zip(limits) {
         let expected = changes.iter().rfind(|(at, _)| *at < f64::from(end)).map_or(200.0, |(_, rate)| *rate);
-        let is_exempt = |(from, until): &(f64, f64)| *from <= f64::from(end) - 1.0 && *until >= f64::from(end);
+        let is_exempt = |(from, until): &(f64, f64)| *from <= f64::from(end) && *until >= f64::from(end) - 1.0;
         let Some(limit) = limit.as_f64() else {
             assert!(exempt.iter().any(is_exempt), "no limit until {end} s, but for {exempt:?}");
             continue;
