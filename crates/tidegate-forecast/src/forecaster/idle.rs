@@ -322,4 +322,16 @@ mod tests {
             assert!(count <= 600 || start == 1_600, "the load begins at {start} after {count} s");
         }
     }
+
+    /// Three stretches at equal distances were a rhythm once, for ever and among however many others.
+    #[test]
+    fn a_rhythm_is_what_most_of_the_newest_stretches_keep_to() {
+        let stretches = |begins: &[usize]| begins.iter().map(|begin| *begin..begin + 15).collect::<Vec<_>>();
+        let even: Vec<usize> = (0..10).map(|number| 20 * number).collect();
+        assert_eq!(usual(&stretches(&even), 0, 200), 15);
+        assert_eq!(usual(&stretches(&even), 0, 300), 0, "it has ended");
+        let left_out: Vec<usize> = even.iter().copied().filter(|begin| *begin != 140).collect();
+        assert_eq!(usual(&stretches(&left_out), 0, 200), 15);
+        assert_eq!(usual(&stretches(&[0, 50, 120, 170, 220, 310, 345, 420]), 0, 440), 0, "by chance");
+    }
 }

@@ -45,3 +45,23 @@ impl Pending {
         is_known.then_some((expected, self.highest))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where load comes and goes, nearly every forecast has a pause in it: the highest step was never compared then.
+    #[test]
+    fn a_pause_is_no_reason_not_to_compare_the_highest_step() {
+        let seen = |seen: usize, idle: usize| {
+            let mut pending = Pending::new(0, vec![100.0; 60], vec![110.0; 60], Vec::new());
+            (0..seen).for_each(|_| pending.saw(105.0));
+            (0..idle).for_each(|_| pending.idled());
+            pending.peaks()
+        };
+        assert_eq!(seen(60, 0), Some((100.0, 105.0)));
+        assert_eq!(seen(42, 18), Some((100.0, 105.0)));
+        assert_eq!(seen(25, 35), None, "mostly idle");
+        assert_eq!(seen(42, 0), None, "mostly unknown");
+    }
+}

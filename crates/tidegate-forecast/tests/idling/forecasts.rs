@@ -86,7 +86,7 @@ fn bursts_five_minutes_apart_are_a_season() {
     assert!(burst.iter().all(|mean| (*mean - 200.0).abs() < 20.0), "{burst:?}");
 }
 
-/// Pauses belonged to a rhythm once that had ended long before: what came after them was expected to be far less.
+/// A pause long after the last of a rhythm is one like any other.
 #[test]
 fn a_rhythm_that_has_ended_explains_no_pause() {
     let rhythm = Load::Bursts { low: 0.0, high: 100.0, length: 5.0, period: 20.0 };
