@@ -55,9 +55,14 @@ async fn discard(mut body: Incoming) {
     }
 }
 
-/// A body that broke off, or is not what it should be.
+/// A body that broke off, or is not what it should be; what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct Broken(pub(crate) &'static str);
+
+impl Broken {
+    pub(crate) const OFF: Self = Self("it broke off");
+    pub(crate) const LENGTH: Self = Self("its length is not the one in the head");
+}
 
 impl RequestBody {
     /// Whether there is nothing (more) to come.
@@ -87,9 +92,9 @@ impl RequestBody {
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self {
             Self::H1(body) => body.poll_frame(cx),
-            Self::H2(H2Body(Some(body))) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(|_| Broken).and_then(vetted)))
-            }
+            Self::H2(H2Body(Some(body))) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(|_| Broken::OFF).and_then(vetted))),
             Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }
@@ -98,5 +103,9 @@ impl RequestBody {
 /// RFC 9113 §8.2.1: whitespace around a value makes a message malformed, in its trailers too.
 fn vetted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, Broken> {
     let mut trailers = frame.trailers_ref().into_iter().flat_map(HeaderMap::values);
-    if trailers.any(|value| has_whitespace_around(value.as_bytes())) { Err(Broken) } else { Ok(frame) }
+    if trailers.any(|value| has_whitespace_around(value.as_bytes())) {
+        Err(Broken("whitespace around a trailer's value"))
+    } else {
+        Ok(frame)
+    }
 }

@@ -281,7 +281,7 @@ impl Server {
         stream::bound_ends(budget.watches);
         let (descriptors, to_the_end) = (Descriptors::new(budget.upstreams), ShutdownHandle::new());
         let sweeps: Vec<Arc<Sweep>> = (0..self.workers).map(|_| Sweep::new()).collect();
-        let taken = format!("all {} connections are taken ({})", budget.clients, self.bound(&budget, limit));
+        let taken = format!("all connections are taken ({})", self.bound(&budget, limit));
         let room = Room::new(budget.clients, taken, &sweeps);
         self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();

@@ -54,7 +54,7 @@ pub(super) enum Rest {
     Length(u64),
     Chunked(Chunked),
     Ended,
-    Broken,
+    Broken(Broken),
 }
 
 /// A handle on a connection's bytes.
@@ -191,7 +191,7 @@ impl Io {
         loop {
             let piece = match &mut self.rest {
                 Rest::Ended => return Poll::Ready(None),
-                Rest::Broken => return Poll::Ready(Some(Err(Broken))),
+                Rest::Broken(broken) => return Poll::Ready(Some(Err(*broken))),
                 Rest::Length(_) if self.read.is_empty() => Piece::Partial,
                 Rest::Length(left) => {
                     let count = usize::try_from(*left).unwrap_or(usize::MAX).min(self.read.len());
@@ -201,14 +201,13 @@ impl Io {
                     }
                     Piece::Data(self.read.split_to(count).freeze())
                 }
-                Rest::Chunked(chunked) => {
-                    if let Ok(piece) = chunked.decode(&mut self.read) {
-                        piece
-                    } else {
-                        self.rest = Rest::Broken;
+                Rest::Chunked(chunked) => match chunked.decode(&mut self.read) {
+                    Ok(piece) => piece,
+                    Err(why) => {
+                        self.rest = Rest::Broken(Broken(why));
                         continue;
                     }
-                }
+                },
             };
             if !matches!(piece, Piece::Partial) {
                 // It came without being asked for: who sends does not wait.
@@ -233,15 +232,15 @@ impl Io {
             }
             // What the client does not take at once is written when it does, by whoever waits for the answer.
             if let Poll::Ready(Err(_)) = self.poll_interim(cx) {
-                self.rest = Rest::Broken;
+                self.rest = Rest::Broken(Broken::OFF);
                 continue;
             }
             if self.is_closed {
-                self.rest = Rest::Broken;
+                self.rest = Rest::Broken(Broken::OFF);
                 continue;
             }
             if std::task::ready!(self.poll_read(cx)).is_err() {
-                self.rest = Rest::Broken;
+                self.rest = Rest::Broken(Broken::OFF);
             }
         }
     }

@@ -182,7 +182,7 @@ impl Connection<'_> {
             // From here on there is an answer: nothing may come between its bytes.
             let is_unasked = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, Rest::Ended);
             // What has come before our answer is the body: whoever has heard nothing can't have given it up.
-            is_unasked && io.read.is_empty() || matches!(io.rest, Rest::Broken)
+            is_unasked && io.read.is_empty() || matches!(io.rest, Rest::Broken(_))
         };
         let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
         asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
@@ -207,7 +207,7 @@ impl Connection<'_> {
         }
         match self.shared.lock().rest {
             Rest::Ended => return After::Next,
-            Rest::Broken => return After::Close,
+            Rest::Broken(_) => return After::Close,
             _ => {}
         }
         if !self.read_rest().await {

@@ -101,6 +101,9 @@ impl Entry {
     }
 }
 
+/// How often a header block may set the size of the table (RFC 7541 §4.2): each time is work, and a byte is enough for it.
+const MOST_RESIZES: u32 = 2;
+
 /// What has to be known of a string.
 struct Text {
     length: usize,
@@ -167,7 +170,7 @@ impl Table {
     pub(super) fn inspect(&mut self, block: &[u8], kind: Kind) -> Option<Findings> {
         let mut reader = Reader(block);
         let (mut size, mut has_authority, mut has_pseudo, mut has_fragment) = (0, false, false, false);
-        let mut scheme = Value::Any;
+        let (mut scheme, mut resizes) = (Value::Any, 0);
         while let Some(first) = reader.peek() {
             let entry = match first {
                 0x80.. => self.get(reader.integer(7)?)?,
@@ -177,6 +180,10 @@ impl Table {
                     entry
                 }
                 0x20..0x40 => {
+                    resizes += 1;
+                    if resizes > MOST_RESIZES {
+                        return None;
+                    }
                     self.resize(reader.integer(5)?)?;
                     continue;
                 }
@@ -302,6 +309,13 @@ mod tests {
     fn all(blocks: &[&[u8]], kind: Kind) -> Vec<Option<bool>> {
         let mut table = Table::default();
         blocks.iter().map(|block| is_malformed(&mut table, block, kind)).collect()
+    }
+
+    #[test]
+    fn a_block_may_set_the_size_of_the_table_twice_and_not_more() {
+        for (block, expected) in [(&b"\x20\x3f\xe1\x1f\x82"[..], Some(false)), (b"\x20\x20\x3f\xe1\x1f\x82", None)] {
+            assert_eq!(is_malformed(&mut Table::default(), block, SECURED), expected);
+        }
     }
 
     #[test]

@@ -299,13 +299,13 @@ impl Exchange {
         let Some(frame) = frame else {
             match self.length {
                 BodyLength::Known(0) | BodyLength::None => {}
-                BodyLength::Known(_) => return Err(Trouble::ClientBody),
+                BodyLength::Known(_) => return Err(Trouble::ClientBody(Broken::LENGTH)),
                 BodyLength::Chunked => write_end(&mut self.out, None),
             }
             self.body = None;
             return Ok(());
         };
-        match frame.map_err(|_| Trouble::ClientBody)?.into_data() {
+        match frame.map_err(Trouble::ClientBody)?.into_data() {
             Ok(data) if data.is_empty() => {}
             Ok(data) => self.take_data(data)?,
             Err(frame) => {
@@ -314,7 +314,7 @@ impl Exchange {
                     BodyLength::Chunked => write_end(&mut self.out, trailers.as_ref()),
                     // There is no place for trailers behind a body whose length was told.
                     BodyLength::Known(0) | BodyLength::None => {}
-                    BodyLength::Known(_) => return Err(Trouble::ClientBody),
+                    BodyLength::Known(_) => return Err(Trouble::ClientBody(Broken::LENGTH)),
                 }
                 self.body = None;
             }
@@ -326,9 +326,9 @@ impl Exchange {
         let size = data.len() as u64;
         self.allowance = self.allowance.checked_sub(size).ok_or(Trouble::TooLarge)?;
         match &mut self.length {
-            BodyLength::Known(left) => *left = left.checked_sub(size).ok_or(Trouble::ClientBody)?,
+            BodyLength::Known(left) => *left = left.checked_sub(size).ok_or(Trouble::ClientBody(Broken::LENGTH))?,
             BodyLength::Chunked => write_size(&mut self.out, data.len()),
-            BodyLength::None => return Err(Trouble::ClientBody),
+            BodyLength::None => return Err(Trouble::ClientBody(Broken::LENGTH)),
         }
         let is_chunked = self.length == BodyLength::Chunked;
         if is_chunked || data.len() <= GATHERED {

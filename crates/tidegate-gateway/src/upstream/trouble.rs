@@ -3,6 +3,8 @@ use std::io;
 
 use http::StatusCode;
 
+use crate::request_body::Broken;
+
 /// Why a request got no answer, or not a whole one.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -26,7 +28,7 @@ pub(crate) enum Trouble {
     /// The client paused for too long in its body.
     ClientTimeout,
     /// The client's body broke off, or was not what its head said.
-    ClientBody,
+    ClientBody(Broken),
     /// The client's body is longer than allowed.
     TooLarge,
 }
@@ -39,7 +41,7 @@ impl Trouble {
             Self::Connect(_) | Self::Closed | Self::Broken(_) | Self::BadAnswer(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::AnswerTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::ClientBody => StatusCode::BAD_REQUEST,
+            Self::ClientBody(_) => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
@@ -57,7 +59,7 @@ impl Trouble {
             Self::AnswerTimeout => "answer_timeout",
             Self::BodyTimeout => "body_timeout",
             Self::ClientTimeout => "client_timeout",
-            Self::ClientBody => "client_body",
+            Self::ClientBody(_) => "client_body",
             Self::TooLarge => "body_too_large",
         }
     }
@@ -82,7 +84,7 @@ impl Trouble {
 
     /// Whether it is the client's doing.
     pub(crate) fn is_clients(&self) -> bool {
-        matches!(self, Self::ClientTimeout | Self::ClientBody | Self::TooLarge)
+        matches!(self, Self::ClientTimeout | Self::ClientBody(_) | Self::TooLarge)
     }
 }
 
@@ -99,7 +101,7 @@ impl fmt::Display for Trouble {
             Self::AnswerTimeout => f.write_str("the upstream did not answer in time"),
             Self::BodyTimeout => f.write_str("the upstream paused for too long"),
             Self::ClientTimeout => f.write_str("the request's body paused for too long"),
-            Self::ClientBody => f.write_str("the request's body broke off"),
+            Self::ClientBody(Broken(why)) => write!(f, "the request's body is invalid: {why}"),
             Self::TooLarge => f.write_str("the request's body is larger than allowed"),
         }
     }
@@ -131,7 +133,7 @@ mod tests {
             Trouble::AnswerTimeout,
             Trouble::BodyTimeout,
             Trouble::ClientTimeout,
-            Trouble::ClientBody,
+            Trouble::ClientBody(Broken::OFF),
             Trouble::TooLarge,
         ];
         for trouble in all {

@@ -462,6 +462,22 @@ fn a_chunks_size_is_followed_by_extensions_or_by_nothing() {
     ]);
 }
 
+/// "The body broke off" sent people looking for trouble with their network.
+#[test]
+fn a_malformed_chunk_is_rejected_with_its_fault() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 1000000, window: 60}");
+    for (size, fault) in [("5;", "invalid chunk extension"), ("+5", "invalid chunk size")] {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n"
+        ));
+        let response = client.answer();
+        assert_eq!(response.status, 400, "{size}");
+        assert!(response.text().contains(&format!("the request's body is invalid: {fault}")), "{}", response.text());
+    }
+}
+
 /// Each chunk's extensions were bounded and their sum was not, so that a body of a few bytes could be sent for ever.
 #[test]
 fn all_extensions_of_a_body_are_bounded_together() {
