@@ -32,9 +32,10 @@ test: setup ## the one test command: format, lint, all tests, the report in a br
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo test --workspace -- --test-threads 8 $(LIVE:%=--skip %) $(ALONE:%=--skip %)
 	cargo test --workspace --test e2e -- --test-threads 1 $(ALONE)
-	$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live check-report check-deployment
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live check-deployment
+	$(MAKE) --no-print-directory check-report
 
-# Each of these waits more than it works, and none of them judges times.
+# It waits more than it works, and judges no times; but a browser beside it would take the processors that its loads need.
 .PHONY: test-live
 test-live: binary ## the tests that send a load in time: adaptation, the demo, live runs of the lab
 	cargo test --workspace --test e2e -- --test-threads 4 $(LIVE)

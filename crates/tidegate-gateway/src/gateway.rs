@@ -260,6 +260,14 @@ impl Gateway {
         }
     }
 
+    /// Reports places that Redis was not there to take back, when the process ends.
+    pub(crate) fn report_unreturned(&self) {
+        let owed = self.store().map_or(0, Store::owed);
+        if owed > 0 {
+            tell_places_lost(&self.log, owed as u64, "");
+        }
+    }
+
     fn tell_log_errors(&self, count: u64, log: &AccessLog) {
         let last = log.sink.last_error().unwrap_or_default();
         let times = if count == 1 { String::new() } else { format!(" ({count} errors)") };

@@ -321,6 +321,7 @@ impl Server {
         });
         let left = joined.await.unwrap_or(0);
         self.gateway.returns.wait(self.gateway.store(), LAST_RETURNS).await;
+        self.gateway.report_unreturned();
         summaries.abort();
         self.gateway.summarize(true);
         if left > 0 {

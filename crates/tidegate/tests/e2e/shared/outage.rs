@@ -518,6 +518,25 @@ fn places_of_requests_that_end_while_redis_is_away_are_free_when_it_is_back() {
     assert_eq!(gateway.metric("tidegate_places_lost_total"), Some(0.0));
 }
 
+/// They stay taken after the next start, for as long as `hold` says. Nothing in the log said why requests were rejected then.
+#[test]
+fn places_that_are_owed_when_the_gateway_stops_are_reported() {
+    let (server, upstream) = (Server::start(), Holding::start());
+    let limits = [("held", "{algorithm: concurrency, limit: 2}".to_owned())];
+    let redis = "budget: 500ms, on_failure: open";
+    let mut gateway =
+        Gateway::start(&(without_limits(upstream.address(), &server.url(), redis) + &one_path_each(&limits)));
+    let mut held = upstream.visit(gateway.address);
+    wait_until("its place is taken", || places_taken(&server) == 1);
+    server.freeze(true);
+    upstream.let_go();
+    assert_eq!(held.answer().status, 200);
+    gateway.signal("TERM");
+    assert!(gateway.wait_for_end());
+    assert_eq!(lost_lines(&gateway), 1, "{:#?}", gateway.lines());
+    server.freeze(false);
+}
+
 /// Puts somebody else's data under the keys of all places.
 fn spoil_places(server: &Server) {
     let mut connection = server.connection();
