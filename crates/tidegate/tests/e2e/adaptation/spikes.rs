@@ -92,11 +92,18 @@ fn is_filled_and_never_more(setting: Setting, platform: &Platform, ran: &Ran) {
     is_free_of_errors(ran, platform);
 }
 
-/// Nothing failed; or next to nothing, where other work on the machine may hold a target up for longer than its queue lasts.
+/// Nothing failed. Where times are not judged, other work on the machine may hold a target up for longer than its queue lasts, some
+/// hundred requests at once; without a limit most of a spike would fail.
 pub(super) fn is_free_of_errors(ran: &Ran, platform: &Platform) {
-    let most = if are_judged() { 0 } else { ran.requests("success") / 100 };
+    let most = if are_judged() { 0 } else { ran.requests("success") / 20 };
     let (errors, of_target) = (ran.requests("errors"), platform.target_errors());
-    assert!(errors <= most && of_target <= most as f64, "{errors} errors, {of_target} of the target; {most} at most");
+    let is_free = errors <= most && of_target <= most as f64;
+    assert!(
+        is_free,
+        "{errors} errors, {of_target} of the target; {most} at most\n{:#?}\n{:#?}",
+        seconds(ran).into_iter().filter(|second| second.errors > 0).collect::<Vec<_>>(),
+        platform.history()
+    );
 }
 
 /// Below the limit nothing is to be done, and nothing is done.
