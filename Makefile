@@ -90,9 +90,9 @@ steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: n
 
 .PHONY: soak
 soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB, a minute of overload
-	TIDEGATE_STEPS=1000000 cargo test -p tidegate-store --test redis -- differential
-	TIDEGATE_BODY_MIB=1024 cargo test -p tidegate --test e2e -- protocols::streaming
-	TIDEGATE_OVERLOAD_SECONDS=60 TIDEGATE_TIMINGS=1 cargo test -p tidegate --test e2e -- --nocapture target::overload::ten_times
+	TIDEGATE_STEPS=1000000 cargo test --workspace --test redis -- differential
+	TIDEGATE_BODY_MIB=1024 cargo test --workspace --test e2e -- protocols::streaming
+	TIDEGATE_OVERLOAD_SECONDS=60 TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --nocapture target::overload::ten_times
 
 .PHONY: timings
 timings: setup ## what tests say of time, judged: recovery, budgets, live runs beside simulated ones; wants a quiet machine
