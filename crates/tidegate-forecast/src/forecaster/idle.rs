@@ -73,7 +73,7 @@ const NEWEST_ALIKE: usize = 8;
 const NEWEST_STRETCHES: usize = 64;
 const NEWEST_STEPS: usize = 600;
 
-/// Whether idle time can be told from load in such steps.
+/// Whether steps of this length can separate idle time from load.
 fn is_fine(step: u32) -> bool {
     step < 60
 }

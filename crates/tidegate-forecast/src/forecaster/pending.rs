@@ -9,7 +9,7 @@ pub(super) struct Pending {
     pub(super) paths: Vec<Option<Vec<f64>>>,
     highest: f64,
     seen: usize,
-    /// Steps that turned out to be idle time, of which nothing could be expected.
+    /// Steps that turned out to be idle time. No forecast can be right or wrong about them.
     idle: usize,
 }
 

@@ -125,7 +125,7 @@ impl Bounds {
     }
 }
 
-/// The most that is expected of a load: a rise goes on, but nobody knows how far. Where idle time can't be told from load, nothing bounds it:
+/// The most that is expected of a load: a rise goes on, but nobody knows how far. Where steps are too long to separate idle time from load, nothing bounds it:
 /// all that came before may have been idle time.
 pub(super) fn most(load: &Load<'_>) -> f64 {
     if load.is_told_apart() { MOST * load.highest() } else { f64::INFINITY }
