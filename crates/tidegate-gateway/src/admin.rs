@@ -19,7 +19,7 @@ use crate::fields::bearer;
 use crate::gateway::Gateway;
 use crate::origin;
 use crate::plan::Site;
-use crate::refusal::rejected;
+use crate::rejection::rejected;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_head::RequestHead;

@@ -6,7 +6,7 @@ use tidegate_forecast::{Adviser, Forecast, Forecaster, Policy, ProphetModel, Sna
 use tidegate_gateway::config::Rails;
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::{Autopilot, Told};
-use tidegate_policy::{Algorithm, Rule, Timestamp};
+use tidegate_policy::{Algorithm, Timestamp};
 
 use super::{START, nanos};
 use crate::run::{Band, Event, EventKind, Prediction};
@@ -32,7 +32,8 @@ pub(super) struct Pilot {
 
 /// Other numbers.
 pub(super) struct Steered {
-    pub(super) rule: Rule,
+    /// They make a rule.
+    pub(super) numbers: LimitNumbers,
     /// Requests a second.
     pub(super) rate: f64,
     /// What may come at once.
@@ -122,8 +123,8 @@ impl Pilot {
         let mut steered = Wanted { events: std::mem::take(&mut self.told), ..Wanted::default() };
         if wanted.relevant() != self.in_force.relevant() && !is_away {
             let rate = wanted.shape().map(|shape| shape.rate_per_second);
-            let numbers = wanted.rule(0).ok().zip(rate);
-            steered.numbers = numbers.map(|(rule, rate)| Steered { rule, rate, quota: wanted.quota() });
+            let rate = rate.filter(|_| wanted.rule(0).is_ok());
+            steered.numbers = rate.map(|rate| Steered { numbers: wanted.clone(), rate, quota: wanted.quota() });
             self.in_force = wanted;
         }
         steered.wakes_at = self.autopilot.wakes_at(at(now)).map(|at| at.as_nanos().saturating_sub(START));

@@ -25,7 +25,7 @@ fn bad(detail: &'static str) -> Fault {
 }
 
 /// Checks a head, and says which host it asks for. `may_be_https`: whether the connection may carry requests for https resources.
-pub(crate) fn vet<'a>(
+pub(crate) fn validate<'a>(
     request: &'a RequestHead,
     connections: &Connections,
     may_be_https: impl FnOnce() -> bool,
@@ -56,7 +56,7 @@ pub(crate) fn vet<'a>(
         return Err(bad("the target has bytes that must be encoded"));
     }
     if let Some(scheme) = request.uri.scheme_str() {
-        vet_scheme(scheme, may_be_https)?;
+        validate_scheme(scheme, may_be_https)?;
     }
     // RFC 9113 §8.2.1; HTTP/1 has none of these, and a reader further on might take them for part of the value.
     if request.version == Version::HTTP_2 && request.fields.iter().any(|(_, value)| has_whitespace_around(value)) {
@@ -78,7 +78,7 @@ pub(crate) fn vet<'a>(
 
 /// RFC 9110 §7.4: a request for an https resource that comes unsecured is misdirected, unless a trusted proxy has ended the TLS before it.
 /// (Not the other way round: a client may well send a request for an http resource over TLS.) No other scheme is served.
-fn vet_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<(), Fault> {
+fn validate_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<(), Fault> {
     if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") && may_be_https() {
         return Ok(());
     }
@@ -255,7 +255,7 @@ mod tests {
         }
         let (method, uri) = (Method::GET, uri.parse().expect("a target"));
         let request = RequestHead { method, uri, version, fields: Fields::from(&fields) };
-        vet(&request, &Connections::default(), || may_be_https).map_or_else(|fault| fault.status.as_u16(), |_| 200)
+        validate(&request, &Connections::default(), || may_be_https).map_or_else(|fault| fault.status.as_u16(), |_| 200)
     }
 
     /// A URL with any scheme was passed on as if it were `http`.

@@ -9,34 +9,34 @@ use http::StatusCode;
 use crate::access_log::Record;
 use crate::client::Client;
 use crate::h2_streams;
-use crate::limits::Admission;
+use crate::limits::Admissions;
 use crate::request_id::RequestId;
 use crate::server::Worker;
 use crate::sweep::Deadline;
 use crate::upstream::{Trouble, Upstream};
 
-/// What must happen when a request ends: its places come back, it is counted, it is logged. Made when the request begins, dropped when the
-/// last byte of its answer has been taken, or when the client has gone.
-pub(crate) struct Ending {
+/// What must happen when a request ends: its slots come back, it is counted, it is logged. Made when the request begins,
+/// dropped when the last byte of its response has been taken, or when the client has gone.
+pub(crate) struct Settlement {
     worker: Arc<Worker>,
     client: Arc<Client>,
     pub(crate) started: Instant,
-    /// What was answered. 499: the client left before.
+    /// The status of the response. 499: the client left before.
     pub(crate) status: StatusCode,
     pub(crate) bytes: u64,
-    /// Whether the whole answer was handed over.
+    /// Whether the whole response was handed over.
     pub(crate) is_whole: bool,
-    /// What it may go by; given back by its own `Drop`.
-    pub(crate) admission: Option<Admission>,
+    /// What it took at its limits; given back by its own `Drop`.
+    pub(crate) admissions: Option<Admissions>,
     pub(crate) upstream: Option<Arc<Upstream>>,
     pub(crate) record: Option<Box<Record>>,
-    /// What the request is known by, once it has been answered.
+    /// What the request is known by, once there is a response.
     pub(crate) id: Option<RequestId>,
     /// A request for one of the gateway's own endpoints, which the limits' metrics leave out.
     pub(crate) is_local: bool,
 }
 
-impl Ending {
+impl Settlement {
     pub(crate) fn begin(worker: &Arc<Worker>, client: &Arc<Client>) -> Box<Self> {
         client.request_began();
         worker.metrics().in_flight.fetch_add(1, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Ending {
             status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             bytes: 0,
             is_whole: false,
-            admission: None,
+            admissions: None,
             upstream: None,
             record: None,
             id: None,
@@ -68,14 +68,14 @@ impl Ending {
         h2_streams::deadline()
     }
 
-    /// Its line in the access log, for whoever knows better when its end has come.
+    /// Its line in the access log, for the part of the body that knows better when its end has come.
     pub(crate) fn line(&mut self) -> Option<Box<Line>> {
         let record = self.record.take()?;
         let (worker, status, bytes) = (Arc::clone(&self.worker), self.status, self.bytes);
         Some(Box::new(Line { worker, record, status, bytes, is_whole: self.is_whole, started: self.started }))
     }
 
-    /// The answer broke off.
+    /// The response broke off.
     pub(crate) fn broke(&mut self, trouble: &Trouble) {
         if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
             upstream.stats.metrics.failed(trouble.word());
@@ -85,7 +85,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for Settlement {
     fn drop(&mut self) {
         let took = self.started.elapsed();
         let metrics = self.worker.metrics();
