@@ -3,22 +3,23 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Who waits for which key, in the order of arrival. Only the first of a key asks the limit; the others wait for him to leave.
-pub(crate) struct Line<K> {
-    queues: Mutex<Queues<K>>,
+/// Who waits for which key, in the order of arrival. Only the first of a key asks the limit; the others wait until it
+/// leaves.
+pub(crate) struct Queue<K> {
+    waiters: Mutex<Waiters<K>>,
     max_waiting: usize,
 }
 
-struct Queues<K> {
+struct Waiters<K> {
     of: HashMap<K, VecDeque<Arc<Signal>>>,
-    waiting: usize,
+    count: usize,
 }
 
-/// Wakes one who waits. A signal that comes early is kept.
+/// Wakes one waiter. A signal that comes early is kept.
 #[derive(Default)]
 pub(crate) struct Signal(Mutex<(bool, Option<Waker>)>);
 
-/// There is no room in the line.
+/// As many are waiting as may.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -49,62 +50,62 @@ impl Signal {
     }
 }
 
-impl<K: Hash + Eq + Clone> Line<K> {
+impl<K: Hash + Eq + Clone> Queue<K> {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Mutex::new(Queues { of: HashMap::new(), waiting: 0 }), max_waiting }
+        Self { waiters: Mutex::new(Waiters { of: HashMap::new(), count: 0 }), max_waiting }
     }
 
     pub(crate) fn is_empty(&self, key: &K) -> bool {
-        !lock(&self.queues).of.contains_key(key)
+        !lock(&self.waiters).of.contains_key(key)
     }
 
-    /// Takes a place at the end.
-    pub(crate) fn enter(&self, key: &K) -> Result<Place<'_, K>, Full> {
-        let mut queues = lock(&self.queues);
-        if queues.waiting >= self.max_waiting {
+    /// Joins the queue of `key` at its end.
+    pub(crate) fn enter(&self, key: &K) -> Result<Waiter<'_, K>, Full> {
+        let mut waiters = lock(&self.waiters);
+        if waiters.count >= self.max_waiting {
             return Err(Full);
         }
         let signal = Arc::new(Signal::default());
-        queues.waiting += 1;
-        queues.of.entry(key.clone()).or_default().push_back(Arc::clone(&signal));
-        Ok(Place { line: self, key: key.clone(), signal })
+        waiters.count += 1;
+        waiters.of.entry(key.clone()).or_default().push_back(Arc::clone(&signal));
+        Ok(Waiter { queue: self, key: key.clone(), signal })
     }
 
-    /// Wakes the first in line: something has changed that he should know of.
+    /// Wakes the first waiter of `key`: something has changed that it should look at.
     pub(crate) fn wake_first(&self, key: &K) {
-        let first = lock(&self.queues).of.get(key).and_then(|queue| queue.front().cloned());
+        let first = lock(&self.waiters).of.get(key).and_then(|queue| queue.front().cloned());
         if let Some(first) = first {
             first.send();
         }
     }
 }
 
-/// A place in the line; leaving it, by whatever way, lets the next one forward.
-pub(crate) struct Place<'a, K: Hash + Eq + Clone> {
-    line: &'a Line<K>,
+/// One who waits in the queue. Dropping it, for whatever reason, lets the next one forward.
+pub(crate) struct Waiter<'a, K: Hash + Eq + Clone> {
+    queue: &'a Queue<K>,
     key: K,
     pub(crate) signal: Arc<Signal>,
 }
 
-impl<K: Hash + Eq + Clone> Place<'_, K> {
+impl<K: Hash + Eq + Clone> Waiter<'_, K> {
     pub(crate) fn is_first(&self) -> bool {
-        let queues = lock(&self.line.queues);
-        queues.of.get(&self.key).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.signal))
+        let waiters = lock(&self.queue.waiters);
+        waiters.of.get(&self.key).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.signal))
     }
 }
 
-impl<K: Hash + Eq + Clone> Drop for Place<'_, K> {
+impl<K: Hash + Eq + Clone> Drop for Waiter<'_, K> {
     fn drop(&mut self) {
         {
-            let mut queues = lock(&self.line.queues);
-            queues.waiting -= 1;
-            if let Some(queue) = queues.of.get_mut(&self.key) {
+            let mut waiters = lock(&self.queue.waiters);
+            waiters.count -= 1;
+            if let Some(queue) = waiters.of.get_mut(&self.key) {
                 queue.retain(|other| !Arc::ptr_eq(other, &self.signal));
                 if queue.is_empty() {
-                    queues.of.remove(&self.key);
+                    waiters.of.remove(&self.key);
                 }
             }
         }
-        self.line.wake_first(&self.key);
+        self.queue.wake_first(&self.key);
     }
 }
