@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use tidegate_store::council::{LEAVE, MEET, Member, command};
-use tidegate_store::{Council, CouncilFault, CouncilTerms, Decree, InvalidConfig, Meeting, Overlay, Store};
+use tidegate_store::election::{Election, ElectionFault, Lifetimes, Overlay, Publication, Standing};
+use tidegate_store::internals::election::{HEARTBEAT, LEAVE, Member, command, standing};
+use tidegate_store::{InvalidConfig, Store};
 
 use crate::differential::NO_TTL;
 use crate::failure::until;
@@ -13,7 +14,7 @@ use crate::stand_in::Hosted;
 use tidegate_testkit::redis_server::{Server, eventually};
 
 /// Nothing ends by itself during a test.
-const LONG: CouncilTerms = CouncilTerms {
+const LONG: Lifetimes = Lifetimes {
     lease: Duration::from_secs(3_600),
     report: Duration::from_secs(3_600),
     overlay: Duration::from_secs(3_600),
@@ -25,161 +26,162 @@ const KEYS: [&str; 4] = [
     "tidegate:{test}::council:limits:overlay",
 ];
 
-fn seat(store: &Store, terms: CouncilTerms) -> Council {
-    store.council(&name("limits"), terms).expect("sensible terms")
+fn member(store: &Store, lifetimes: Lifetimes) -> Election {
+    store.election(&name("limits"), lifetimes).expect("sensible lifetimes")
 }
 
 /// Each with a connection of its own, as processes have.
-async fn seats<const N: usize>(server: &Server, terms: CouncilTerms) -> [Council; N] {
-    let mut seats = Vec::new();
+async fn members<const N: usize>(server: &Server, lifetimes: Lifetimes) -> [Election; N] {
+    let mut members = Vec::new();
     for _ in 0..N {
-        seats.push(seat(&Store::connect(patient(&server.url())).await.expect("sensible settings"), terms));
+        members.push(member(&Store::connect(patient(&server.url())).await.expect("sensible settings"), lifetimes));
     }
-    seats.try_into().ok().expect("as many as were made")
+    members.try_into().ok().expect("as many as were made")
 }
 
-fn decree(term: u64, overlay: &str) -> Decree<'_> {
-    Decree { term, overlay: Some(overlay.as_bytes()) }
+fn publication(term: u64, overlay: &str) -> Publication<'_> {
+    Publication { term, overlay: Some(overlay.as_bytes()) }
 }
 
 fn text(overlay: Option<&Overlay>) -> Option<&str> {
     overlay.map(|overlay| str::from_utf8(&overlay.bytes).expect("ours are texts"))
 }
 
-/// What the holder has heard, by member.
-fn heard(meeting: &Meeting) -> HashMap<&str, &str> {
-    let reports = meeting.reports.as_ref().expect("the holder hears all");
+/// What the leader got, by member.
+fn reported(standing: &Standing) -> HashMap<&str, &str> {
+    let reports = standing.reports.as_ref().expect("the leader gets all reports");
     reports.iter().map(|report| (&*report.member, str::from_utf8(&report.bytes).expect("ours are texts"))).collect()
 }
 
 #[tokio::test]
-async fn one_of_three_holds_the_lease_hears_all_and_is_followed_by_all() {
+async fn one_of_three_leads_gets_all_reports_and_is_followed_by_all() {
     let server = Server::start();
-    let [mut ann, mut bob, mut cid] = seats(&server, LONG).await;
-    let first = ann.meet(b"a1", None).await.expect("a meeting");
-    assert_eq!(heard(&first), HashMap::from([(ann.member(), "a1")]));
+    let [mut ann, mut bob, mut cid] = members(&server, LONG).await;
+    let first = ann.heartbeat(b"a1", None).await.expect("a heartbeat");
+    assert_eq!(reported(&first), HashMap::from([(ann.member(), "a1")]));
     assert_eq!(first.overlay, None);
     for (other, report) in [(&mut bob, b"b1"), (&mut cid, b"c1")] {
-        let meeting = other.meet(report, Some(decree(first.term, "not mine to say"))).await.expect("a meeting");
-        assert_eq!(meeting, Meeting { term: first.term, reports: None, overlay: None });
+        let standing = other.heartbeat(report, Some(publication(first.term, "not mine to say"))).await.expect("a heartbeat");
+        assert_eq!(standing, Standing { term: first.term, reports: None, overlay: None });
     }
-    let second = ann.meet(b"a2", Some(decree(first.term, "twice as much"))).await.expect("a meeting");
+    let second = ann.heartbeat(b"a2", Some(publication(first.term, "twice as much"))).await.expect("a heartbeat");
     let all = [(ann.member(), "a2"), (bob.member(), "b1"), (cid.member(), "c1")];
-    assert_eq!((second.term, heard(&second)), (first.term, all.into()));
+    assert_eq!((second.term, reported(&second)), (first.term, all.into()));
     for other in [&mut bob, &mut cid] {
-        let overlay = other.meet(b"", None).await.expect("a meeting").overlay.expect("it is in force");
+        let overlay = other.heartbeat(b"", None).await.expect("a heartbeat").overlay.expect("it is in force");
         assert_eq!((&*overlay.bytes, overlay.term), (&b"twice as much"[..], first.term));
         assert!(overlay.left <= LONG.overlay && overlay.left > LONG.overlay / 2);
     }
-    let none = ann.meet(b"a3", Some(Decree { term: first.term, overlay: None })).await.expect("a meeting");
-    assert_eq!((none.overlay, bob.meet(b"", None).await.expect("a meeting").overlay), (None, None));
+    let none = ann.heartbeat(b"a3", Some(Publication { term: first.term, overlay: None })).await.expect("a heartbeat");
+    assert_eq!((none.overlay, bob.heartbeat(b"", None).await.expect("a heartbeat").overlay), (None, None));
 }
 
-/// The holder froze, or was cut off, and another took over by Redis' own clock. Then it comes back, with what it had decided before.
+/// The leader froze, or was cut off, and another took over by Redis' own clock. Then it comes back, with what it had
+/// decided before.
 #[tokio::test]
-async fn a_holder_that_comes_back_too_late_can_publish_nothing() {
+async fn a_leader_that_comes_back_too_late_can_publish_nothing() {
     let server = Server::start();
-    let terms = CouncilTerms { lease: Duration::from_millis(50), ..LONG };
-    let [mut ann, mut bob] = seats(&server, terms).await;
-    let old = ann.meet(b"", None).await.expect("a meeting").term;
+    let lifetimes = Lifetimes { lease: Duration::from_millis(50), ..LONG };
+    let [mut ann, mut bob] = members(&server, lifetimes).await;
+    let old = ann.heartbeat(b"", None).await.expect("a heartbeat").term;
     let mut new = 0;
     until("the lease has run out", async || {
-        let meeting = bob.meet(b"", None).await.expect("a meeting");
-        new = meeting.term;
-        meeting.is_holder()
+        let standing = bob.heartbeat(b"", None).await.expect("a heartbeat");
+        new = standing.term;
+        standing.is_leader()
     })
     .await;
     assert!(new > old);
     let _ = bob.leave().await; // so that it is surely the term that counts, not who has the lease
-    let back = ann.meet(b"", Some(decree(old, "of old"))).await.expect("a meeting");
-    assert!(back.is_holder() && back.term > new);
+    let back = ann.heartbeat(b"", Some(publication(old, "of old"))).await.expect("a heartbeat");
+    assert!(back.is_leader() && back.term > new);
     assert_eq!(back.overlay, None);
-    let again = ann.meet(b"", Some(decree(back.term, "of now"))).await.expect("a meeting");
+    let again = ann.heartbeat(b"", Some(publication(back.term, "of now"))).await.expect("a heartbeat");
     assert_eq!(text(again.overlay.as_ref()), (again.term == back.term).then_some("of now"));
 }
 
 #[tokio::test]
 async fn who_leaves_gives_the_lease_back_and_what_it_published_stays() {
     let server = Server::start();
-    let [mut ann, mut bob, mut cid] = seats(&server, LONG).await;
-    let term = ann.meet(b"a", None).await.expect("a meeting").term;
-    ann.meet(b"a", Some(decree(term, "stays"))).await.expect("a meeting");
-    cid.meet(b"c", None).await.expect("a meeting");
+    let [mut ann, mut bob, mut cid] = members(&server, LONG).await;
+    let term = ann.heartbeat(b"a", None).await.expect("a heartbeat").term;
+    ann.heartbeat(b"a", Some(publication(term, "stays"))).await.expect("a heartbeat");
+    cid.heartbeat(b"c", None).await.expect("a heartbeat");
     cid.leave().await.expect("it has left");
-    assert!(!bob.meet(b"b", None).await.expect("a meeting").is_holder(), "the lease was not that one's");
+    assert!(!bob.heartbeat(b"b", None).await.expect("a heartbeat").is_leader(), "the lease was not that one's");
     ann.leave().await.expect("it has left");
-    let next = bob.meet(b"b", None).await.expect("a meeting");
+    let next = bob.heartbeat(b"b", None).await.expect("a heartbeat");
     assert!(next.term > term);
-    assert_eq!(heard(&next), HashMap::from([(bob.member(), "b")]), "those who have left are not heard");
+    assert_eq!(reported(&next), HashMap::from([(bob.member(), "b")]), "reports of those who have left are gone");
     assert_eq!(text(next.overlay.as_ref()), Some("stays"));
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_refused_and_what_is_just_not_is_kept_whole() {
+async fn what_is_too_much_is_rejected_and_what_is_just_not_is_kept_whole() {
     let server = Server::start();
-    let [mut ann] = seats(&server, LONG).await;
-    let (longest, longer) = (vec![0; Council::LONGEST], vec![0; Council::LONGEST + 1]);
-    let term = ann.meet(&longest, None).await.expect("a meeting").term;
-    let too_long = Some(Decree { term, overlay: Some(&longer) });
-    assert_eq!(ann.meet(&longer, None).await, Err(CouncilFault::TooLong));
-    assert_eq!(ann.meet(b"", too_long).await, Err(CouncilFault::TooLong));
-    let meeting = ann.meet(&longest, Some(Decree { term, overlay: Some(&longest) })).await.expect("a meeting");
-    assert_eq!(meeting.reports.expect("the holder hears all")[0].bytes, longest);
-    assert_eq!(meeting.overlay.expect("it is in force").bytes, longest);
+    let [mut ann] = members(&server, LONG).await;
+    let (longest, longer) = (vec![0; Election::LONGEST], vec![0; Election::LONGEST + 1]);
+    let term = ann.heartbeat(&longest, None).await.expect("a heartbeat").term;
+    let too_long = Some(Publication { term, overlay: Some(&longer) });
+    assert_eq!(ann.heartbeat(&longer, None).await, Err(ElectionFault::TooLong));
+    assert_eq!(ann.heartbeat(b"", too_long).await, Err(ElectionFault::TooLong));
+    let standing = ann.heartbeat(&longest, Some(Publication { term, overlay: Some(&longest) })).await.expect("a heartbeat");
+    assert_eq!(standing.reports.expect("the leader gets all reports")[0].bytes, longest);
+    assert_eq!(standing.overlay.expect("it is in force").bytes, longest);
 
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let (none, ever) = (Duration::from_micros(999), Duration::from_secs(86_401));
-    for (field, terms) in [
-        ("lease", CouncilTerms { lease: none, ..LONG }),
-        ("report", CouncilTerms { report: ever, ..LONG }),
-        ("overlay", CouncilTerms { overlay: none, ..LONG }),
+    for (field, lifetimes) in [
+        ("lease", Lifetimes { lease: none, ..LONG }),
+        ("report", Lifetimes { report: ever, ..LONG }),
+        ("overlay", Lifetimes { overlay: none, ..LONG }),
     ] {
-        let refused = store.council(&name("limits"), terms).map(drop);
-        assert_eq!(refused, Err(InvalidConfig { field, allowed: "from 1 ms to 24 h" }));
+        let rejected = store.election(&name("limits"), lifetimes).map(drop);
+        assert_eq!(rejected, Err(InvalidConfig { field, expected: "from 1 ms to 24 h" }));
     }
 }
 
-/// Everything that stands under the council's keys, to see whether anything has changed.
+/// Everything that stands under the election's keys, to see whether anything has changed.
 fn everything(server: &Server) -> [Option<Vec<u8>>; 4] {
-    KEYS.map(|key| redis::cmd("DUMP").arg(key).query(&mut server.connection()).expect("an answer"))
+    KEYS.map(|key| redis::cmd("DUMP").arg(key).query(&mut server.connection()).expect("a reply"))
 }
 
 #[tokio::test]
-async fn what_is_not_ours_under_the_keys_is_told_and_nothing_is_changed() {
+async fn what_is_not_ours_under_the_keys_is_reported_and_nothing_is_changed() {
     let server = Server::start();
-    let [mut ann, mut bob] = seats(&server, LONG).await;
-    let term = ann.meet(b"a", None).await.expect("a meeting").term;
+    let [mut ann, mut bob] = members(&server, LONG).await;
+    let term = ann.heartbeat(b"a", None).await.expect("a heartbeat").term;
     for key in KEYS {
-        let confused = |fault: &Result<(), CouncilFault>, words: &str| {
-            assert!(matches!(fault, Err(CouncilFault::Refused(error)) if error.contains(words)), "{key}: {fault:?}");
+        let confused = |fault: &Result<(), ElectionFault>, words: &str| {
+            assert!(matches!(fault, Err(ElectionFault::Rejected(error)) if error.contains(words)), "{key}: {fault:?}");
         };
         for (garbage, words) in [(["LPUSH", key, "x"], "WRONGTYPE"), (["SET", key, "x"], "")] {
             server.flush();
-            ann.meet(b"a", None).await.expect("a meeting");
+            ann.heartbeat(b"a", None).await.expect("a heartbeat");
             redis::cmd("DEL").arg(key).exec(&mut server.connection()).expect("deleted");
             redis::cmd(garbage[0]).arg(&garbage[1..]).exec(&mut server.connection()).expect("written");
             let before = everything(&server);
-            confused(&ann.meet(b"new", Some(decree(term, "new"))).await.map(drop), words);
-            confused(&bob.meet(b"new", None).await.map(drop), words);
+            confused(&ann.heartbeat(b"new", Some(publication(term, "new"))).await.map(drop), words);
+            confused(&bob.heartbeat(b"new", None).await.map(drop), words);
             if !key.ends_with("overlay") {
-                let [cid] = seats(&server, LONG).await;
+                let [cid] = members(&server, LONG).await;
                 confused(&cid.leave().await, words);
             }
             assert_eq!(everything(&server), before, "{garbage:?}");
         }
     }
     server.flush();
-    assert!(ann.meet(b"a", None).await.expect("it meets again").is_holder());
+    assert!(ann.heartbeat(b"a", None).await.expect("a heartbeat again").is_leader());
 }
 
 #[tokio::test]
 async fn all_that_it_keeps_ends_by_itself() {
     let server = Server::start();
-    let terms = CouncilTerms { overlay: Duration::from_secs(7_200), ..LONG };
-    let [mut ann] = seats(&server, terms).await;
-    let term = ann.meet(b"a", None).await.expect("a meeting").term;
-    ann.meet(b"a", Some(decree(term, "more"))).await.expect("a meeting");
-    let left = |key| redis::cmd("PTTL").arg(key).query::<i64>(&mut server.connection()).expect("an answer");
+    let lifetimes = Lifetimes { overlay: Duration::from_secs(7_200), ..LONG };
+    let [mut ann] = members(&server, lifetimes).await;
+    let term = ann.heartbeat(b"a", None).await.expect("a heartbeat").term;
+    ann.heartbeat(b"a", Some(publication(term, "more"))).await.expect("a heartbeat");
+    let left = |key| redis::cmd("PTTL").arg(key).query::<i64>(&mut server.connection()).expect("a reply");
     for (key, most) in KEYS.into_iter().zip([3_600_001, 3_600_001, 3_600_001, 7_200_001]) {
         assert!((most - 60_000..=most).contains(&left(key)), "{key}: {}", left(key));
     }
@@ -188,50 +190,51 @@ async fn all_that_it_keeps_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_council_survives_a_kill_of_redis_and_its_terms_go_on_growing() {
+async fn an_election_survives_a_kill_of_redis_and_its_terms_go_on_growing() {
     let mut server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
-    let mut ann = seat(&store, LONG);
-    let term = ann.meet(b"", None).await.expect("a meeting").term;
+    let mut ann = member(&store, LONG);
+    let term = ann.heartbeat(b"", None).await.expect("a heartbeat").term;
     server.kill();
-    let fault = ann.meet(b"", Some(decree(term, "more"))).await;
-    assert!(matches!(fault, Err(CouncilFault::Away | CouncilFault::Unknown)), "{fault:?}");
-    until("it is known to be away", async || ann.meet(b"", None).await == Err(CouncilFault::Away)).await;
+    let fault = ann.heartbeat(b"", Some(publication(term, "more"))).await;
+    assert!(matches!(fault, Err(ElectionFault::Away | ElectionFault::Unknown)), "{fault:?}");
+    until("it is known to be away", async || ann.heartbeat(b"", None).await == Err(ElectionFault::Away)).await;
     server.restart();
     until("Redis is back", async || !store.is_down()).await;
-    let after = ann.meet(b"", Some(decree(term, "more"))).await.expect("a meeting");
-    assert!(after.is_holder() && after.term > term, "Redis has forgotten everything, but not what time it is");
+    let after = ann.heartbeat(b"", Some(publication(term, "more"))).await.expect("a heartbeat");
+    assert!(after.is_leader() && after.term > term, "Redis has forgotten everything, but not what time it is");
     assert_eq!(after.overlay, None);
 }
 
-/// Redis holds all writes back for longer than anyone waits. Requests have their own budget, and their own count of late answers.
+/// Redis holds all writes back for longer than anyone waits. Requests have their own budget, and their own count of
+/// late replies.
 #[tokio::test]
-async fn a_meeting_without_an_answer_is_told_as_such_and_not_held_against_redis() {
+async fn a_heartbeat_without_a_reply_is_reported_as_such_and_not_held_against_redis() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
-    let [mut ann, mut bob, mut cid] = [(); 3].map(|()| seat(&store, LONG));
+    let [mut ann, mut bob, mut cid] = [(); 3].map(|()| member(&store, LONG));
     let mut operator = server.connection();
     redis::cmd("CLIENT").arg(&["PAUSE", "60000", "WRITE"]).exec(&mut operator).expect("paused");
-    let late = tokio::join!(ann.meet(b"", None), bob.meet(b"", None), cid.meet(b"", None));
-    let unknown = || Err(CouncilFault::Unknown);
+    let late = tokio::join!(ann.heartbeat(b"", None), bob.heartbeat(b"", None), cid.heartbeat(b"", None));
+    let unknown = || Err(ElectionFault::Unknown);
     assert_eq!(late, (unknown(), unknown(), unknown()));
     assert!(!store.is_down());
     redis::cmd("CLIENT").arg("UNPAUSE").exec(&mut operator).expect("goes on");
-    eventually("they have met after all", || {
-        redis::cmd("HLEN").arg(KEYS[1]).query::<u64>(&mut operator).expect("an answer") == 3
+    eventually("they took place after all", || {
+        redis::cmd("HLEN").arg(KEYS[1]).query::<u64>(&mut operator).expect("a reply") == 3
     });
-    assert!(ann.meet(b"", None).await.expect("a meeting").is_holder());
+    assert!(ann.heartbeat(b"", None).await.expect("a heartbeat").is_leader());
 }
 
 /// The scripts with a clock of the test's own. Times are microseconds.
 struct Simulated {
     connection: redis::Connection,
-    meet: String,
+    heartbeat: String,
     leave: String,
     keys: [String; 4],
 }
 
-const TERMS: CouncilTerms = CouncilTerms {
+const LIFETIMES: Lifetimes = Lifetimes {
     lease: Duration::from_micros(100),
     report: Duration::from_micros(150),
     overlay: Duration::from_micros(300),
@@ -239,26 +242,26 @@ const TERMS: CouncilTerms = CouncilTerms {
 
 impl Simulated {
     fn new(connection: redis::Connection) -> Self {
-        let (meet, leave) = (format!("{NO_TTL}{MEET}"), format!("{NO_TTL}{LEAVE}"));
-        Self { connection, meet, leave, keys: KEYS.map(str::to_owned) }
+        let (heartbeat, leave) = (format!("{NO_TTL}{HEARTBEAT}"), format!("{NO_TTL}{LEAVE}"));
+        Self { connection, heartbeat, leave, keys: KEYS.map(str::to_owned) }
     }
 
-    fn meet(&mut self, member: &mut Member, now: u64, report: &str, decree: Option<Decree<'_>>) -> Meeting {
-        let args = member.question(Some(now), &TERMS, report.as_bytes(), decree);
-        self.put(&args).expect("an answer")
+    fn heartbeat(&mut self, member: &mut Member, now: u64, report: &str, decided: Option<Publication<'_>>) -> Standing {
+        let args = member.heartbeat_args(Some(now), &LIFETIMES, report.as_bytes(), decided);
+        self.put(&args).expect("a reply")
     }
 
-    fn put(&mut self, args: &[Vec<u8>]) -> redis::RedisResult<Meeting> {
-        let reply = command(&self.meet, &self.keys, args).query(&mut self.connection)?;
-        Ok(Meeting::read(reply).expect("a meeting"))
+    fn put(&mut self, args: &[Vec<u8>]) -> redis::RedisResult<Standing> {
+        let reply = command(&self.heartbeat, &self.keys, args).query(&mut self.connection)?;
+        Ok(standing(reply).expect("a standing"))
     }
 
     fn leave(&mut self, member: &Member) {
-        command(&self.leave, &self.keys, &member.farewell()).exec(&mut self.connection).expect("it has left");
+        command(&self.leave, &self.keys, &member.leave_args()).exec(&mut self.connection).expect("it has left");
     }
 }
 
-/// One that walks through a council, with what it was told last and has read so far.
+/// One that walks through an election, with the term it last led and what it has read so far.
 struct Walker {
     member: Member,
     holds: Option<u64>,
@@ -272,11 +275,11 @@ impl Walker {
     }
 }
 
-/// What a council is by its definition, as far as it has been told.
+/// How an election stands by its definition, as far as is known.
 #[derive(Default)]
 struct Known {
     /// Who has the lease, until when.
-    holder: Option<(String, u64)>,
+    leader: Option<(String, u64)>,
     term: u64,
     /// Text, term, version, end.
     overlay: Option<(String, u64, u64, u64)>,
@@ -287,47 +290,47 @@ struct Known {
 }
 
 impl Known {
-    /// Whether a meeting that `member` had now is as it should be.
-    fn hold(&mut self, member: &str, now: u64, report: &str, decree: Option<(u64, Option<&str>)>, meeting: &Meeting) {
-        self.holder.take_if(|(_, end)| now >= *end);
-        match &self.holder {
-            Some((holder, _)) => assert_eq!((meeting.is_holder(), meeting.term), (holder == member, self.term)),
-            None => assert!(meeting.is_holder() && meeting.term > self.term, "a lease that is free is taken"),
+    /// Whether what `member` got by its heartbeat now is as it should be.
+    fn hold(&mut self, member: &str, now: u64, report: &str, decided: Option<(u64, Option<&str>)>, standing: &Standing) {
+        self.leader.take_if(|(_, end)| now >= *end);
+        match &self.leader {
+            Some((leader, _)) => assert_eq!((standing.is_leader(), standing.term), (leader == member, self.term)),
+            None => assert!(standing.is_leader() && standing.term > self.term, "a lease that is free is taken"),
         }
-        let is_new_term = meeting.term > self.term;
-        self.term = meeting.term;
-        if meeting.is_holder() {
-            self.holder = Some((member.to_owned(), now + 100));
+        let is_new_term = standing.term > self.term;
+        self.term = standing.term;
+        if standing.is_leader() {
+            self.leader = Some((member.to_owned(), now + 100));
         }
         self.reports.insert(member.to_owned(), (report.to_owned(), now));
         self.reports.retain(|_, (_, at)| now - *at < 150);
 
         self.overlay.take_if(|(_, _, _, end)| now >= *end);
-        if let Some((term, overlay)) = decree
-            && meeting.is_holder()
+        if let Some((term, overlay)) = decided
+            && standing.is_leader()
             && !is_new_term
-            && term == meeting.term
+            && term == standing.term
         {
-            let told = meeting.overlay.as_ref().map_or(0, |overlay| overlay.version);
+            let seen = standing.overlay.as_ref().map_or(0, |overlay| overlay.version);
             let before = self.overlay.take();
             self.overlay = overlay.map(|text| {
                 let is_same = before.is_some_and(|(before, ..)| before == text);
-                assert!(if is_same { told == self.version } else { told > self.version }, "{told} {is_same}");
-                self.version = told;
-                (text.to_owned(), term, told, now + 300)
+                assert!(if is_same { seen == self.version } else { seen > self.version }, "{seen} {is_same}");
+                self.version = seen;
+                (text.to_owned(), term, seen, now + 300)
             });
         }
-        let told = meeting.overlay.as_ref().map(|overlay| {
+        let seen = standing.overlay.as_ref().map(|overlay| {
             let text = String::from_utf8(overlay.bytes.clone()).expect("ours are texts");
             (text, overlay.term, overlay.version, now + overlay.left.as_micros() as u64)
         });
-        assert_eq!(told, self.overlay);
-        if let Some(reports) = &meeting.reports {
+        assert_eq!(seen, self.overlay);
+        if let Some(reports) = &standing.reports {
             let ages: HashMap<_, _> = reports.iter().map(|report| (&*report.member, report.age)).collect();
             let age = |at: u64| Duration::from_micros(now - at);
             assert_eq!(ages, self.reports.iter().map(|(member, (_, at))| (&**member, age(*at))).collect());
             let texts = self.reports.iter().map(|(member, (text, _))| (&**member, &**text)).collect();
-            assert_eq!(heard(meeting), texts);
+            assert_eq!(reported(standing), texts);
             assert!(reports.is_sorted_by(|one, next| one.number < next.number));
             let last = reports.last().expect("its own").number;
             assert!(last > self.number, "the newest report has the highest number of all so far");
@@ -336,15 +339,16 @@ impl Known {
     }
 }
 
-/// Five walk in and out as they like, hesitate for longer than leases last, and tell whatever they have decided however long ago.
+/// Five walk in and out as they like, hesitate for longer than leases last, and publish whatever they have decided
+/// however long ago.
 #[test]
-fn a_council_is_what_it_is_by_definition_at_every_step() {
+fn an_election_stands_as_by_its_definition_at_every_step() {
     let (server, stand_in) = (Server::start(), Hosted::start());
     walk_through(Simulated::new(server.connection()));
     walk_through(Simulated::new(stand_in.connection()));
 }
 
-fn walk_through(mut council: Simulated) {
+fn walk_through(mut election: Simulated) {
     let mut random = fastrand::Rng::with_seed(7);
     let (mut walkers, mut known) = ([(); 5].map(|()| Walker::new()), Known::default());
     let (mut now, mut terms, mut published) = (1_000_000, HashSet::new(), 0);
@@ -352,71 +356,72 @@ fn walk_through(mut council: Simulated) {
         now += if random.u8(..) < 8 { random.u64(..400) } else { random.u64(..40) };
         let walker = &mut walkers[if random.bool() { 0 } else { random.usize(..5) }];
         if random.u8(..) < 4 {
-            council.leave(&walker.member);
-            known.holder.take_if(|(holder, _)| *holder == walker.member.id);
+            election.leave(&walker.member);
+            known.leader.take_if(|(leader, _)| *leader == walker.member.id);
             known.reports.remove(&walker.member.id);
             *walker = Walker::new();
             continue;
         }
         let overlay = random.choice([None, Some("one"), Some("other")]).expect("not empty");
         let decided = walker.holds.filter(|_| random.bool()).map(|term| (term, overlay));
-        let decree = decided.map(|(term, text)| Decree { term, overlay: text.map(str::as_bytes) });
+        let publication = decided.map(|(term, text)| Publication { term, overlay: text.map(str::as_bytes) });
         let report = step.to_string();
-        let meeting = council.meet(&mut walker.member, now, &report, decree);
-        known.hold(&walker.member.id, now, &report, decided, &meeting);
-        for report in meeting.reports.iter().flatten().filter(|report| report.number > walker.read_up_to) {
+        let standing = election.heartbeat(&mut walker.member, now, &report, publication);
+        known.hold(&walker.member.id, now, &report, decided, &standing);
+        for report in standing.reports.iter().flatten().filter(|report| report.number > walker.read_up_to) {
             let text = String::from_utf8(report.bytes.clone()).expect("ours are texts");
             assert!(walker.read.insert(text), "a report was read twice");
         }
-        if let Some(reports) = &meeting.reports {
-            for (_, text) in heard(&meeting) {
+        if let Some(reports) = &standing.reports {
+            for (_, text) in reported(&standing) {
                 assert!(walker.read.contains(text), "a report was taken for one that had been read");
             }
             walker.read_up_to = reports.last().expect("its own").number;
-            walker.holds = Some(meeting.term); // kept when the lease is lost: it has not noticed yet
-            terms.insert(meeting.term);
+            walker.holds = Some(standing.term); // kept when the lease is lost: it has not noticed yet
+            terms.insert(standing.term);
         }
-        published += u32::from(meeting.overlay.is_some());
+        published += u32::from(standing.overlay.is_some());
     }
     assert!(terms.len() > 100 && published > 1_000, "{} terms, {published} overlays: too few to tell", terms.len());
 }
 
 #[test]
-fn of_too_many_members_the_latest_are_heard() {
+fn of_too_many_members_the_latest_are_kept() {
     let server = Server::start();
-    let mut council = Simulated::new(server.connection());
-    let mut members: Vec<Member> = (0..Council::MOST_MEMBERS + 3).map(|_| Member::new()).collect();
-    let mut told = None;
-    for (place, member) in members.iter_mut().enumerate() {
-        let meeting = council.meet(member, 1_000_000, &place.to_string(), None);
-        assert_eq!(meeting.is_holder(), place == 0);
+    let mut election = Simulated::new(server.connection());
+    let mut members: Vec<Member> = (0..Election::MOST_MEMBERS + 3).map(|_| Member::new()).collect();
+    let mut seen = None;
+    for (index, member) in members.iter_mut().enumerate() {
+        let standing = election.heartbeat(member, 1_000_000, &index.to_string(), None);
+        assert_eq!(standing.is_leader(), index == 0);
     }
     for _ in 0..2 {
-        told = Some(council.meet(&mut members[0], 1_000_001, "0", None));
+        seen = Some(election.heartbeat(&mut members[0], 1_000_001, "0", None));
     }
-    let told = told.expect("two meetings");
-    let heard: HashSet<String> = heard(&told).into_values().map(str::to_owned).collect();
-    let latest = (4..Council::MOST_MEMBERS + 3).chain([0]).map(|place| place.to_string());
-    assert_eq!(heard, latest.collect());
-    let mut size = |key| redis::cmd("HLEN").arg(key).query::<usize>(&mut council.connection).expect("an answer");
-    assert_eq!([size(KEYS[1]), size(KEYS[2])], [Council::MOST_MEMBERS; 2]);
+    let seen = seen.expect("two heartbeats");
+    let reported: HashSet<String> = reported(&seen).into_values().map(str::to_owned).collect();
+    let latest = (4..Election::MOST_MEMBERS + 3).chain([0]).map(|index| index.to_string());
+    assert_eq!(reported, latest.collect());
+    let mut size = |key| redis::cmd("HLEN").arg(key).query::<usize>(&mut election.connection).expect("a reply");
+    assert_eq!([size(KEYS[1]), size(KEYS[2])], [Election::MOST_MEMBERS; 2]);
 }
 
 /// A call may outlive its connection, and arrive after those on the next one.
 #[test]
 fn a_call_that_arrives_after_a_later_one_does_nothing() {
     let server = Server::start();
-    let (mut council, mut ann) = (Simulated::new(server.connection()), Member::new());
-    let term = council.meet(&mut ann, 1_000_000, "first", None).term;
-    let delayed = ann.question(Some(1_000_002), &TERMS, b"delayed", Some(decree(term, "delayed")));
-    council.meet(&mut ann, 1_000_001, "last", Some(decree(term, "last")));
+    let (mut election, mut ann) = (Simulated::new(server.connection()), Member::new());
+    let term = election.heartbeat(&mut ann, 1_000_000, "first", None).term;
+    let delayed = ann.heartbeat_args(Some(1_000_002), &LIFETIMES, b"delayed", Some(publication(term, "delayed")));
+    election.heartbeat(&mut ann, 1_000_001, "last", Some(publication(term, "last")));
     let before = everything(&server);
-    let refused = council.put(&delayed).map(drop);
-    assert_eq!(refused.expect_err("it came too late").code(), Some("OUTDATED"));
+    let rejected = election.put(&delayed).map(drop);
+    assert_eq!(rejected.expect_err("it came too late").code(), Some("OUTDATED"));
     assert_eq!(everything(&server), before);
 }
 
-/// An hour back, as on another master whose clock is wrong: nobody who is gone counts, holds or is followed an hour longer.
+/// An hour back, as on another master whose clock is wrong: nobody who is gone counts, leads or is followed an hour
+/// longer.
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_last_longer() {
     let (server, stand_in) = (Server::start(), Hosted::start());
@@ -424,23 +429,23 @@ fn a_clock_that_is_set_back_makes_nothing_last_longer() {
     set_back(Simulated::new(stand_in.connection()));
 }
 
-fn set_back(mut council: Simulated) {
+fn set_back(mut election: Simulated) {
     let (mut ann, mut bob) = (Member::new(), Member::new());
     let (then, now) = (4_600_000_000, 1_000_000_000);
-    let old = council.meet(&mut ann, then, "gone", None).term;
-    council.meet(&mut ann, then, "gone", Some(decree(old, "old")));
+    let old = election.heartbeat(&mut ann, then, "gone", None).term;
+    election.heartbeat(&mut ann, then, "gone", Some(publication(old, "old")));
 
-    let first = council.meet(&mut bob, now, "bob", None);
-    assert!(!first.is_holder());
-    assert_eq!(first.overlay.as_ref().map(|overlay| overlay.left), Some(TERMS.overlay));
-    assert!(!council.meet(&mut bob, now + 99, "bob", None).is_holder());
-    let taken = council.meet(&mut bob, now + 100, "bob", None);
-    assert!(taken.is_holder() && taken.term > old);
-    assert_eq!(heard(&taken).len(), 2);
-    let alone = council.meet(&mut bob, now + 150, "bob", None);
-    assert_eq!(heard(&alone), HashMap::from([(&*bob.id, "bob")]));
-    assert_eq!(text(council.meet(&mut bob, now + 249, "bob", None).overlay.as_ref()), Some("old"));
-    assert_eq!(council.meet(&mut bob, now + 300, "bob", None).overlay, None);
+    let first = election.heartbeat(&mut bob, now, "bob", None);
+    assert!(!first.is_leader());
+    assert_eq!(first.overlay.as_ref().map(|overlay| overlay.left), Some(LIFETIMES.overlay));
+    assert!(!election.heartbeat(&mut bob, now + 99, "bob", None).is_leader());
+    let taken = election.heartbeat(&mut bob, now + 100, "bob", None);
+    assert!(taken.is_leader() && taken.term > old);
+    assert_eq!(reported(&taken).len(), 2);
+    let alone = election.heartbeat(&mut bob, now + 150, "bob", None);
+    assert_eq!(reported(&alone), HashMap::from([(&*bob.id, "bob")]));
+    assert_eq!(text(election.heartbeat(&mut bob, now + 249, "bob", None).overlay.as_ref()), Some("old"));
+    assert_eq!(election.heartbeat(&mut bob, now + 300, "bob", None).overlay, None);
 }
 
 /// Redis may drop any key of ours, when it is full or a master fails: what is left makes sense, and heals.
@@ -448,39 +453,39 @@ fn set_back(mut council: Simulated) {
 fn a_key_that_is_lost_is_made_good() {
     for key in KEYS {
         let server = Server::start();
-        let (mut council, mut ann, mut bob) = (Simulated::new(server.connection()), Member::new(), Member::new());
-        let old = council.meet(&mut ann, 1_000_000, "a", None).term;
-        council.meet(&mut bob, 1_000_000, "b", None);
+        let (mut election, mut ann, mut bob) = (Simulated::new(server.connection()), Member::new(), Member::new());
+        let old = election.heartbeat(&mut ann, 1_000_000, "a", None).term;
+        election.heartbeat(&mut bob, 1_000_000, "b", None);
         let version =
-            council.meet(&mut ann, 1_000_000, "a", Some(decree(old, "old"))).overlay.expect("published").version;
-        redis::cmd("DEL").arg(key).exec(&mut council.connection).expect("deleted");
+            election.heartbeat(&mut ann, 1_000_000, "a", Some(publication(old, "old"))).overlay.expect("published").version;
+        redis::cmd("DEL").arg(key).exec(&mut election.connection).expect("deleted");
         let (mut term, mut last) = (old, None);
         for _ in 0..2 {
-            council.meet(&mut bob, 1_000_001, "b", None);
-            let meeting = council.meet(&mut ann, 1_000_001, "a", Some(decree(term, "new")));
-            term = meeting.term;
-            last = Some(meeting);
+            election.heartbeat(&mut bob, 1_000_001, "b", None);
+            let standing = election.heartbeat(&mut ann, 1_000_001, "a", Some(publication(term, "new")));
+            term = standing.term;
+            last = Some(standing);
         }
         if key == KEYS[0] {
-            let meeting = council.meet(&mut bob, 1_000_002, "b", Some(decree(old, "old")));
-            assert!(meeting.is_holder() && meeting.term > old, "who came first has taken it");
-            last = Some(council.meet(&mut bob, 1_000_003, "b", Some(decree(meeting.term, "new"))));
+            let standing = election.heartbeat(&mut bob, 1_000_002, "b", Some(publication(old, "old")));
+            assert!(standing.is_leader() && standing.term > old, "who came first has taken it");
+            last = Some(election.heartbeat(&mut bob, 1_000_003, "b", Some(publication(standing.term, "new"))));
         }
-        let last = last.expect("two meetings");
-        assert_eq!(heard(&last), HashMap::from([(&*ann.id, "a"), (&*bob.id, "b")]), "{key}");
+        let last = last.expect("two heartbeats");
+        assert_eq!(reported(&last), HashMap::from([(&*ann.id, "a"), (&*bob.id, "b")]), "{key}");
         let overlay = last.overlay.expect("it is in force");
         assert!(overlay.bytes == b"new" && overlay.version > version, "{key}");
     }
 }
 
-/// They would stay for ever, as long as anyone meets.
+/// They would stay for ever, as long as there are heartbeats.
 #[test]
 fn a_report_whose_member_is_lost_goes_too() {
     let server = Server::start();
-    let (mut council, mut ann, mut bob) = (Simulated::new(server.connection()), Member::new(), Member::new());
-    council.meet(&mut ann, 1_000_000, "a", None);
-    redis::cmd("DEL").arg(KEYS[1]).exec(&mut council.connection).expect("deleted");
-    council.meet(&mut bob, 1_000_001, "b", None);
-    let left: Vec<String> = redis::cmd("HVALS").arg(KEYS[2]).query(&mut council.connection).expect("an answer");
+    let (mut election, mut ann, mut bob) = (Simulated::new(server.connection()), Member::new(), Member::new());
+    election.heartbeat(&mut ann, 1_000_000, "a", None);
+    redis::cmd("DEL").arg(KEYS[1]).exec(&mut election.connection).expect("deleted");
+    election.heartbeat(&mut bob, 1_000_001, "b", None);
+    let left: Vec<String> = redis::cmd("HVALS").arg(KEYS[2]).query(&mut election.connection).expect("a reply");
     assert_eq!(left, ["b"]);
 }

@@ -1,9 +1,9 @@
 //! The store against real Redis servers.
 
 mod cluster;
-mod council;
 mod differential;
 mod document;
+mod election;
 mod exact;
 mod failure;
 mod lease_laws;
