@@ -222,7 +222,7 @@ impl<'a> Simulation<'a> {
                 self.oracle.admitted(key, now, now + wait, quota, limit.burst);
                 Some(wait)
             }
-            Decision::Refuse { .. } => {
+            Decision::Reject { .. } => {
                 self.oracle.refused(key, now, quota);
                 None
             }
