@@ -13,7 +13,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn gate(rule: impl Into<Rule>, max_waiting: usize) -> Gate<String, Rule> {
-    let limit = Keyed::new(rule.into(), NonZeroUsize::new(1_000).expect("not zero"));
+    let limit = Keyed::<String, Rule>::new(rule.into(), NonZeroUsize::new(1_000).expect("not zero"));
     Gate::new(limit, max_waiting)
 }
 

@@ -58,7 +58,7 @@ async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() 
     let mut limits: Vec<_> = rules.iter().map(|rule| limit(&store, "many", *rule, Sharing::Exact)).collect();
     let hour = Gcra::new(Rate::new(1, Duration::from_secs(3_600)).expect("a rate"), 2).expect("a limit");
     limits.push(limit(&store, "hour", hour, Sharing::Exact));
-    let second = TokenBucket::new(1, Rate::new(1, Duration::from_secs(1_000)).expect("a rate")).expect("a limit");
+    let second = TokenBucket::new(Rate::new(1, Duration::from_secs(1_000)).expect("a rate"), 1).expect("a limit");
     limits.push(limit(&store, "short", second, Sharing::Exact));
     let everything = || limits.iter().map(|limit| level(limit, "ann", 1)).collect::<Vec<_>>();
     assert!(store.check(&everything(), now()).await.admitted);
@@ -152,7 +152,7 @@ async fn processes_that_disagree_about_a_bucket_give_nobody_more_than_the_larges
     let server = Server::start();
     let slow = |rate: u64| Rate::new(rate, Duration::from_secs(86_400)).expect("a rate");
     let buckets: [fn(Rate, u64) -> Rule; 3] = [
-        |rate, size| TokenBucket::new(size, rate).expect("a limit").into(),
+        |rate, size| TokenBucket::new(rate, size).expect("a limit").into(),
         |rate, size| Gcra::new(rate, size).expect("a limit").into(),
         |rate, size| LeakyBucket::new(rate, size - 1).expect("a limit").into(),
     ];

@@ -1,4 +1,4 @@
-//! Redis is killed, frozen, slow, absent or confused: each mode gives its stated reply, and recovers.
+//! Redis is killed, frozen, slow, absent or confused: each mode decides as stated, and recovers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -239,7 +239,7 @@ async fn a_request_dropped_at_its_await_is_charged_nothing() {
     }
 }
 
-/// A store whose observer counts attempts to come back, and keeps what it was recorded of the outage.
+/// A store whose observer counts attempts to come back, and keeps what it hears of the outage.
 #[derive(Default)]
 struct Recorded {
     down: Mutex<Vec<String>>,
@@ -348,7 +348,7 @@ async fn both_are_free(store: &Store, slots: &tidegate_store::SharedLimit) {
 /// A client was locked out for an hour, as long as a request may hold its slot, because Redis had stood still for three
 /// seconds.
 #[tokio::test]
-async fn places_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
+async fn slots_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
     let server = Server::start();
     let (store, slots) = with_two_slots(&server).await;
     let mut held = Vec::new();

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tidegate_policy::{Algorithm, Cost, Limiter, Receipt, Timestamp};
+use tidegate_policy::state::Receipt;
+use tidegate_policy::{Algorithm, Cost, Limiter, Timestamp};
 use tidegate_store::LeaseTerms;
 use tidegate_store::internals::{Ask, Grant, Lease, LeaseState, Script, Task};
 
@@ -181,7 +182,7 @@ impl<O: Oracle> World<O> {
                 // Some time later somebody did not go after all.
                 let (receipt, at) = process.receipts.swap_remove(self.rng.usize(0..process.receipts.len()));
                 lease.give_back(&mut process.state, &receipt, clock);
-                self.went.undo(receipt.cost.get().into(), at, self.now);
+                self.went.undo(receipt.cost().get().into(), at, self.now);
             }
             process.receipts.truncate(8);
         }

@@ -219,7 +219,7 @@ async fn a_clock_at_the_end_of_time_limits_like_any_other() {
     }
 }
 
-/// The question for an key that is named twice is for the sum: once, the store asked for one and never had enough.
+/// The question for a key that is named twice is for the sum: once, the store asked for one and never had enough.
 #[tokio::test]
 async fn a_leased_key_named_twice_pays_twice_or_not_at_all() {
     let server = Server::start();
@@ -326,7 +326,7 @@ async fn a_limit_that_is_used_up_when_redis_freezes_follows_the_mode_and_rejects
 
 /// A limit that is used up is all that is asked for: the link probes now and then, and a Redis that replies stays up.
 #[tokio::test]
-async fn a_redis_that_replies_its_probe_stays_up() {
+async fn a_redis_that_replies_to_its_probe_stays_up() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let limit = limit(&store, "any", leasable_rules(5)[0], Sharing::Leased);

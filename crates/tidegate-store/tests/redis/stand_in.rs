@@ -47,8 +47,8 @@ impl Hosted {
         redis::Client::open(self.url()).and_then(|client| client.get_connection()).expect("a connection")
     }
 
-    /// What is replied to these bytes until the connection ends.
-    fn answer_to(&self, bytes: &[u8]) -> String {
+    /// The reply to these bytes until the connection ends.
+    fn reply_to(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out");
         stream.write_all(bytes).expect("sent");
@@ -102,11 +102,11 @@ async fn while_it_hangs_the_failure_mode_decides_and_afterwards_it_counts_on() {
     let mut late = TcpStream::connect(hosted.address).expect("connections are still taken");
     late.write_all(b"*1\r\n$4\r\nPING\r\n").expect("sent");
     late.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
-    assert!(late.read(&mut [0; 7]).is_err(), "and not replied");
+    assert!(late.read(&mut [0; 7]).is_err(), "and without a reply");
     hosted.stand_in.go_on();
     late.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out");
     let mut reply = [0; 7];
-    late.read_exact(&mut reply).expect("who has waited is replied at last");
+    late.read_exact(&mut reply).expect("who has waited gets its reply at last");
     assert_eq!(&reply, b"+PONG\r\n");
     until("the store is back", async || !store.is_down()).await;
     assert!(!ask(&store, &limit, "ann", 1).await.admitted, "what was used is still used");
@@ -175,8 +175,8 @@ async fn what_it_does_not_know_is_reported() {
 fn garbage_ends_its_connection_with_a_reason_and_harms_nobody_else() {
     let hosted = Hosted::start();
     let mut random = fastrand::Rng::with_seed(3);
-    assert_eq!(hosted.answer_to(b"GET / HTTP/1.1\r\n\r\n"), "-ERR Protocol error: expected a list of words\r\n");
-    let good_then_bad = hosted.answer_to(b"*1\r\n$4\r\nping\r\n*1\r\n$x\r\n");
+    assert_eq!(hosted.reply_to(b"GET / HTTP/1.1\r\n\r\n"), "-ERR Protocol error: expected a list of words\r\n");
+    let good_then_bad = hosted.reply_to(b"*1\r\n$4\r\nping\r\n*1\r\n$x\r\n");
     assert_eq!(good_then_bad, "+PONG\r\n-ERR Protocol error: invalid length\r\n");
     // An argument that is no number, a missing one, a script with too few keys: all are reported, none is fatal.
     let exact = include_str!("../../lua/exact.lua");
@@ -189,7 +189,7 @@ fn garbage_ends_its_connection_with_a_reason_and_harms_nobody_else() {
             let word = random.choice(["", "1", "fixed", "token", "-5", "18446744073709551615", "x", "concurrency"]);
             command.arg(word.expect("some"));
         }
-        is_answered(&command, &mut connection);
+        gets_reply(&command, &mut connection);
     }
     assert_eq!(redis::cmd("PING").query::<String>(&mut connection).expect("a reply"), "PONG");
 }
@@ -216,7 +216,7 @@ fn a_slot_that_nobody_heard_of_comes_back_once() {
 }
 
 /// A reply, or the stand-in's own word; anything else is an end of the connection.
-fn is_answered(command: &redis::Cmd, connection: &mut redis::Connection) {
+fn gets_reply(command: &redis::Cmd, connection: &mut redis::Connection) {
     if let Err(error) = command.query::<redis::Value>(connection) {
         assert!(error.code().is_some(), "{error}");
     }
@@ -255,7 +255,7 @@ fn extreme_limits_are_decided_or_rejected() {
                     command.arg(algorithm).arg(&[a, b, c]).arg(cost).arg(&marks);
                 }
             }
-            is_answered(&command, &mut connection);
+            gets_reply(&command, &mut connection);
         }
     }
     // Cost by cost each may be had, together they are more than can be counted.
@@ -264,7 +264,7 @@ fn extreme_limits_are_decided_or_rejected() {
     for _ in 0..2 {
         twice.arg("sliding").arg(3_000_000_000_u32).arg(&[4_294_967_295_u64, 1_000_000, 0]);
     }
-    is_answered(&twice, &mut connection);
+    gets_reply(&twice, &mut connection);
 }
 
 /// Key by key until it is full; those that are as good as unused make room.
