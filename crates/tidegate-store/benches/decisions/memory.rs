@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_policy::state::SlidingLogState;
 use tidegate_policy::{
-    Concurrency, Cost, FixedWindow, Gcra, Keyed, LeakyBucket, Limiter, Rate, Rule, SlidingCounter, SlidingLog, Timestamp,
-    TokenBucket,
+    Concurrency, Cost, FixedWindow, Gcra, Keyed, LeakyBucket, Limiter, Rate, Rule, SlidingCounter, SlidingLog,
+    Timestamp, TokenBucket,
 };
 
 use crate::rounds::{median, time};

@@ -276,7 +276,8 @@ async fn a_redis_that_rejects_everything_is_away_until_it_takes_writes_again() {
             order(&["ACL", "SETUSER", "gw", "on", ">secret", "~*", "+@all"]);
             let recorded = Arc::new(Recorded::default());
             let url = format!("redis://gw:secret@127.0.0.1:{}", server.port);
-            let config = StoreConfig { observer: recording(&recorded), on_failure: FailureMode::Closed, ..patient(&url) };
+            let observer = recording(&recorded);
+            let config = StoreConfig { observer, on_failure: FailureMode::Closed, ..patient(&url) };
             let store = Store::connect(config).await.expect("sensible settings");
             let limit = limit(&store, "any", leasable_rules(5)[0], sharing);
             assert_eq!(ask(&store, &limit, "before", 1).await.source, Source::Shared);

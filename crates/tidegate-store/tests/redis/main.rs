@@ -4,6 +4,7 @@ mod cluster;
 mod differential;
 mod document;
 mod election;
+mod election_laws;
 mod exact;
 mod failure;
 mod lease_laws;
