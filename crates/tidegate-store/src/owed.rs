@@ -16,7 +16,7 @@ const MOST_OWED: usize = 10_000;
 /// How many slots one call gives back.
 const AT_ONCE: usize = 64;
 /// How often a slot is tried that Redis, which is there, does not take back: its key may hold something else by now.
-const MOST_TRIES: u32 = 8;
+const MOST_ATTEMPTS: u32 = 8;
 /// How often it is looked whether Redis is back, and how long a slot that it did not take back is left alone.
 const PAUSE: Duration = Duration::from_millis(50);
 /// After so long a slot that may or may not have been taken is given back once more: a question that was lost with its
@@ -58,7 +58,7 @@ struct Debts {
 
 struct Debt {
     slot: Charge,
-    tries: u32,
+    attempts: u32,
     taken: Taken,
 }
 
@@ -74,7 +74,7 @@ enum Step {
 
 impl Debts {
     fn add(&mut self, slots: Vec<Charge>, taken: Taken) {
-        self.waiting.extend(slots.into_iter().map(|slot| Debt { slot, tries: 0, taken }));
+        self.waiting.extend(slots.into_iter().map(|slot| Debt { slot, attempts: 0, taken }));
         while self.waiting.len() + self.rejected.len() > MOST_OWED {
             // Those that Redis does not take back have the least prospect.
             if self.rejected.pop_front().is_none() {
@@ -119,8 +119,8 @@ impl Debts {
             return;
         }
         for mut debt in debts {
-            debt.tries += u32::from(is_there);
-            if debt.tries >= MOST_TRIES {
+            debt.attempts += u32::from(is_there);
+            if debt.attempts >= MOST_ATTEMPTS {
                 self.lost += 1;
             } else if is_rejected {
                 self.rejected.push_back((now + PAUSE, debt));
@@ -261,7 +261,7 @@ mod tests {
         let both = given_back(&mut debts, now);
         assert_eq!(both.len(), 2);
         debts.failed(both, &rejection(), true, now);
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MOST_ATTEMPTS {
             for _ in 0..2 {
                 let one = given_back(&mut debts, now);
                 assert_eq!(one.len(), 1, "alone");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn while_redis_is_away_nothing_counts_as_a_try() {
+    fn while_redis_is_away_nothing_counts_as_an_attempt() {
         let (mut debts, now) = (Debts::default(), Instant::now());
         debts.add(slots(1), Taken::Surely);
         for error in [CallError::Away, CallError::Lost, CallError::Late, rejection()] {
