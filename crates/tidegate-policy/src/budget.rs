@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use crate::invalid_limit::count;
-use crate::timestamp::{LONGEST_SPAN, nanos};
 use crate::receipt::Receipt;
+use crate::timestamp::{LONGEST_SPAN, nanos};
 use crate::{Cost, Decision, InvalidLimit, Rate, Timestamp};
 
 /// A capacity that refills at a rate, and the arithmetic of what a key *owes* it, free of rounding.

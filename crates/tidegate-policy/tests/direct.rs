@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tidegate_policy::{
-    Concurrency, Cost, Direct, FixedWindow, Gcra, Keyed, LeakyBucket, Rate, Rule, SlidingCounter, SlidingLog, Timestamp,
-    TokenBucket,
+    Concurrency, Cost, Direct, FixedWindow, Gcra, Keyed, LeakyBucket, Rate, Rule, SlidingCounter, SlidingLog,
+    Timestamp, TokenBucket,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -88,10 +88,9 @@ impl Numbers {
     pub(crate) const fn capacity(&self) -> u64 {
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra => self.args[0] / self.args[1],
-            Algorithm::FixedWindow
-            | Algorithm::SlidingCounter
-            | Algorithm::SlidingLog
-            | Algorithm::Concurrency => self.args[0],
+            Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::Concurrency => {
+                self.args[0]
+            }
         }
     }
 

@@ -286,8 +286,7 @@ mod tests {
     #[test]
     fn one_that_can_not_be_understood_is_told_of_and_does_not_blind_the_others() {
         let mut seat = Seat::empty(Duration::from_secs(5));
-        let report =
-            |bytes: Vec<u8>| Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
+        let report = |bytes: Vec<u8>| Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
         let mut told = Vec::new();
         for now in 100..200 {
             let good = Second { at: now - 2, is_whole: true, offered: 40, ..Second::default() };

@@ -74,12 +74,8 @@ fn number(number: u64) -> Vec<u8> {
 pub fn standing(reply: Value) -> Option<Standing> {
     type Reply = (u64, Option<(u64, u64, u64, Vec<u8>)>, Option<Vec<(String, u64, u64, Vec<u8>)>>);
     let (term, overlay, reports) = Reply::from_redis_value(reply).ok()?;
-    let overlay = overlay.map(|(term, version, left, bytes)| Overlay {
-        term,
-        version,
-        left: Duration::from_micros(left),
-        bytes,
-    });
+    let overlay =
+        overlay.map(|(term, version, left, bytes)| Overlay { term, version, left: Duration::from_micros(left), bytes });
     let report = |(member, age, number, bytes)| Report { member, age: Duration::from_micros(age), number, bytes };
     let reports = reports.map(|reports| reports.into_iter().map(report).collect());
     Some(Standing { term, reports, overlay })
