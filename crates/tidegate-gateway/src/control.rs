@@ -114,7 +114,7 @@ impl From<DocumentFault> for NotChanged {
         match fault {
             DocumentFault::Away => Self::StoreAway,
             DocumentFault::Unknown => Self::Unknown,
-            DocumentFault::Refused(_) | DocumentFault::TooLong => Self::StoreRefuses(fault.to_string()),
+            DocumentFault::Rejected(_) | DocumentFault::TooLong => Self::StoreRefuses(fault.to_string()),
         }
     }
 }

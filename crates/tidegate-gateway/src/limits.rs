@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Decision, Keyed, Level, MAX_LEVELS, Rule, Ticket, Timestamp, check_all};
+use tidegate_policy::{Decision, Keyed, Level, MAX_LEVELS, NotAdmitted, Rule, Ticket, Timestamp, check_all};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
@@ -235,7 +235,7 @@ impl Admission {
             return;
         }
         let shared = std::mem::take(&mut self.shared);
-        let shared = if self.sent { shared.only_places() } else { shared };
+        let shared = if self.sent { shared.only_slots() } else { shared };
         if let (Some(store), false) = (&self.store, shared.is_empty()) {
             self.returns.give_back(store, shared, self.clock.now());
         }
@@ -256,7 +256,7 @@ pub(crate) fn give_back(plan: &Plan, asked: &mut [Asked], everything: bool, now:
     for asked in asked {
         let Counts::Memory(keyed) = &plan.limits[asked.limit].counts else { continue };
         if let Some(ticket) = asked.ticket.take()
-            && (ticket.is_place() || everything)
+            && (ticket.is_slot() || everything)
         {
             keyed.give_back(&asked.key, ticket, now());
         }
@@ -413,7 +413,7 @@ pub(crate) fn decide_in_memory(
 impl Asked {
     /// Whether it holds a place in flight.
     pub(crate) fn is_place(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::is_place)
+        self.ticket.as_ref().is_some_and(Ticket::is_slot)
     }
 }
 
@@ -436,7 +436,11 @@ fn check_memory(plan: &Plan, asked: &mut [Asked], now: Timestamp) -> Result<(), 
     for (asked, level) in asked.iter_mut().zip(&mut levels) {
         (asked.decision, asked.ticket) = (level.decision, level.take_ticket());
     }
-    checked.map_err(|refused| (refused.level, refused.retry_after))
+    checked.map_err(|not_admitted| match not_admitted {
+        NotAdmitted::Rejected(by) => (by.level, by.retry_after),
+        // `accounts` has rejected those.
+        NotAdmitted::TooManyLevels { .. } => (0, None),
+    })
 }
 
 async fn check_shared(
@@ -456,7 +460,7 @@ async fn check_shared(
     }
     let verdict = store.check(&levels, now).await;
     admission.shared.append(verdict.charged);
-    let refused = verdict.refused_by.map(|refused| match verdict.source {
+    let refused = verdict.rejected_by.map(|refused| match verdict.source {
         Source::Failure(FailureMode::Closed) => (By::StoreAway(first + refused.level), refused.retry_after),
         _ => (By::Limit(first + refused.level), refused.retry_after),
     });

@@ -254,7 +254,7 @@ impl Metrics {
                 self.store_errors.inc();
             }
             StoreEvent::Reached { .. } | StoreEvent::Up { .. } => {}
-            StoreEvent::PlacesLost { places } => self.lost_places.add(places as u64),
+            StoreEvent::SlotsLost { slots } => self.lost_places.add(slots as u64),
         }
     }
 

@@ -182,7 +182,7 @@ fn named(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> adapt::S
     adapt::Source {
         alone: format!("{}:{port}", tidegate_serve::host_name()),
         shared: redis
-            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.place(), redis.namespace.as_str())),
+            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.address(), redis.namespace.as_str())),
     }
 }
 
@@ -192,7 +192,7 @@ async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Re
         budget: redis.model.budget.get(),
         on_failure: on_failure.into(),
         lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
-        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.place()),
+        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.address()),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
     Store::connect(config).await.map_err(|error| NotStarted::Limit(format!("redis: {error}")))

@@ -38,7 +38,7 @@ pub(crate) fn rejected(passage: &mut Passage<'_>, resolved: &Resolved<'_>, denie
 
 fn count_at_limits(passage: &Passage<'_>, asked: &[Asked]) {
     let rejects = |limit: &Limit, asked: &Asked| {
-        !limit.settings.dry_run && matches!(asked.decision, Some(Decision::Refuse { .. }))
+        !limit.settings.dry_run && matches!(asked.decision, Some(Decision::Reject { .. }))
     };
     for asked in asked {
         let limit = &passage.plan.limits[asked.limit];

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value};
 use tidegate_policy::Timestamp;
-use tidegate_store::{CouncilFault, Meeting};
+use tidegate_store::election::{ElectionFault, Standing};
 use tokio::task::JoinSet;
 
 use super::asking::{Miss, ask};
@@ -78,7 +78,7 @@ struct Driver {
     /// Numbers that could not be put in force, and have been told of.
     unfit: Option<String>,
     /// What kept the council from meeting, and has been told of.
-    fault: Option<CouncilFault>,
+    fault: Option<ElectionFault>,
 }
 
 /// An answer of the forecaster, and the question.
@@ -272,11 +272,11 @@ impl Driver {
     }
 
     /// A meeting of those who share the limit is over.
-    fn hear(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Meeting, CouncilFault>) {
+    fn hear(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Standing, ElectionFault>) {
         let Some(limit) = self.limit(plan) else { return };
         let now = gateway.now();
         let Some(seat) = &mut self.seat else { return };
-        let fault = met.as_ref().err().filter(|fault| !matches!(fault, CouncilFault::Away | CouncilFault::Unknown));
+        let fault = met.as_ref().err().filter(|fault| !matches!(fault, ElectionFault::Away | ElectionFault::Unknown));
         if let Some(fault) = fault.filter(|fault| self.fault.as_ref() != Some(fault)) {
             gateway
                 .log
@@ -422,7 +422,7 @@ impl Driver {
 }
 
 /// The end of a meeting, if one takes place.
-async fn met(seat: Option<&mut Seat>) -> Result<Meeting, CouncilFault> {
+async fn met(seat: Option<&mut Seat>) -> Result<Standing, ElectionFault> {
     match seat {
         Some(seat) => seat.met().await,
         None => std::future::pending().await,

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidegate_policy::Timestamp;
-use tidegate_store::{Council, CouncilFault, CouncilTerms, Decree, Meeting, Overlay, Store};
+use tidegate_store::Store;
+use tidegate_store::election::{Election, ElectionFault, Lifetimes, Overlay, Publication, Standing};
 use tokio::task::JoinSet;
 
 use super::assembly::{Assembly, REPORTED};
@@ -19,8 +20,8 @@ pub(crate) const PATIENCE: u32 = 30;
 /// A seat in the council of one limit.
 pub(crate) struct Seat {
     /// Away while a meeting takes place.
-    council: Option<Council>,
-    meetings: JoinSet<(Council, Result<Meeting, CouncilFault>)>,
+    council: Option<Election>,
+    meetings: JoinSet<(Election, Result<Standing, ElectionFault>)>,
     role: Role,
     lease: Duration,
     /// When the last meeting was over that took place.
@@ -78,8 +79,8 @@ impl Seat {
     /// A seat for this limit, if it is shared.
     pub(crate) fn take(limit: &Limit, store: Option<&Store>) -> Option<Self> {
         let store = store.filter(|_| Self::is_for(limit))?;
-        let terms = CouncilTerms::default();
-        let council = store.council(&limit.settings.name, terms).ok()?;
+        let terms = Lifetimes::default();
+        let council = store.election(&limit.settings.name, terms).ok()?;
         Some(Self { council: Some(council), ..Self::empty(terms.lease) })
     }
 
@@ -136,16 +137,16 @@ impl Seat {
         self.meetings.spawn(async move {
             let overlay = decree.as_deref().map(str::as_bytes);
             let decree = match role {
-                Role::Holder { term } => Some(Decree { term, overlay }),
+                Role::Holder { term } => Some(Publication { term, overlay }),
                 Role::New | Role::Follower => None,
             };
-            let met = council.meet(&report, decree).await;
+            let met = council.heartbeat(&report, decree).await;
             (council, met)
         });
     }
 
     /// The end of the meeting that takes place; never without one.
-    pub(crate) async fn met(&mut self) -> Result<Meeting, CouncilFault> {
+    pub(crate) async fn met(&mut self) -> Result<Standing, ElectionFault> {
         match self.meetings.join_next().await {
             Some(Ok((council, met))) => {
                 self.council = Some(council);
@@ -156,7 +157,7 @@ impl Seat {
     }
 
     /// What the meeting means, at this moment.
-    pub(crate) fn hear(&mut self, met: Result<Meeting, CouncilFault>, now: Timestamp) -> Heard {
+    pub(crate) fn hear(&mut self, met: Result<Standing, ElectionFault>, now: Timestamp) -> Heard {
         let untold = std::mem::take(&mut self.untold);
         let meeting = match met {
             Ok(meeting) => meeting,
@@ -196,10 +197,10 @@ impl Seat {
 
     /// There was no meeting: who was alone still is, to others nobody listens, and what all follow is good for its time. While Redis is away who
     /// adapted goes on; where it is there and refuses, another may have the lease when its time is over.
-    fn hear_nobody(&mut self, fault: &CouncilFault, untold: Vec<Second>, now: Timestamp) -> Heard {
+    fn hear_nobody(&mut self, fault: &ElectionFault, untold: Vec<Second>, now: Timestamp) -> Heard {
         self.overlay.take_if(|(_, until)| *until <= now);
         let is_over = self.met_at.is_none_or(|at| now >= at + self.lease);
-        if self.is_holder() && is_over && *fault != CouncilFault::Away {
+        if self.is_holder() && is_over && *fault != ElectionFault::Away {
             self.role = Role::Follower;
             self.is_alone = false;
             let overlay = self.overlay.as_ref().map(|(text, _)| text.clone());
@@ -227,7 +228,7 @@ fn as_parts(seconds: Vec<Second>) -> Vec<Second> {
 }
 
 /// Whether nobody else has decided anything since this gateway last held the lease.
-fn is_mine_still(before: Role, meeting: &Meeting) -> bool {
+fn is_mine_still(before: Role, meeting: &Standing) -> bool {
     let Role::Holder { term } = before else { return false };
     let is_others = |overlay: &Overlay| overlay.term > term && overlay.term != meeting.term;
     !meeting.overlay.as_ref().is_some_and(is_others)
@@ -235,24 +236,26 @@ fn is_mine_still(before: Role, meeting: &Meeting) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_store::election::Report;
+
     use super::*;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_nanos(seconds * NANOS)
     }
 
-    fn meeting() -> Meeting {
+    fn meeting() -> Standing {
         let overlay = Overlay { term: 7, version: 1, left: Duration::from_secs(15), bytes: b"numbers".to_vec() };
-        Meeting { term: 7, reports: Some(Vec::new()), overlay: Some(overlay) }
+        Standing { term: 7, reports: Some(Vec::new()), overlay: Some(overlay) }
     }
 
     #[test]
     fn who_can_not_meet_steps_down_when_the_lease_is_over_unless_redis_is_away() {
         for (fault, steps_down) in [
-            (CouncilFault::Refused("OOM".to_owned()), true),
-            (CouncilFault::TooLong, true),
-            (CouncilFault::Unknown, true),
-            (CouncilFault::Away, false),
+            (ElectionFault::Rejected("OOM".to_owned()), true),
+            (ElectionFault::TooLong, true),
+            (ElectionFault::Unknown, true),
+            (ElectionFault::Away, false),
         ] {
             let mut seat = Seat::empty(Duration::from_secs(5));
             assert_eq!(seat.hear(Err(fault.clone()), at(99)).turn, Turn::Same);
@@ -272,7 +275,7 @@ mod tests {
     fn who_follows_learns_from_what_it_sees_itself_which_is_a_part() {
         let mut seat = Seat::empty(Duration::from_secs(5));
         let own = |at| vec![Second { at, is_whole: true, offered: 40, ..Second::default() }];
-        for met in [Ok(Meeting { reports: None, ..meeting() }), Err(CouncilFault::Away)] {
+        for met in [Ok(Standing { reports: None, ..meeting() }), Err(ElectionFault::Away)] {
             seat.saw(own(99));
             let heard = seat.hear(met, at(100));
             let told: Vec<_> = heard.seconds.iter().map(|it| (it.offered, it.is_partial, it.is_whole)).collect();
@@ -283,14 +286,13 @@ mod tests {
     #[test]
     fn one_that_can_not_be_understood_is_told_of_and_does_not_blind_the_others() {
         let mut seat = Seat::empty(Duration::from_secs(5));
-        let report =
-            |bytes: Vec<u8>| tidegate_store::Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
+        let report = |bytes: Vec<u8>| Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
         let mut told = Vec::new();
         for now in 100..200 {
             let good = Second { at: now - 2, is_whole: true, offered: 40, ..Second::default() };
             let good = serde_json::to_vec(&[good]).expect("JSON");
             let reports = Some(vec![report(good), report(b"what?".to_vec())]);
-            let heard = seat.hear(Ok(Meeting { reports, ..meeting() }), at(now));
+            let heard = seat.hear(Ok(Standing { reports, ..meeting() }), at(now));
             assert!(heard.seconds.iter().all(|second| second.is_partial && !second.is_whole && second.offered == 40));
             told.extend(heard.is_incomplete.then_some(now));
         }

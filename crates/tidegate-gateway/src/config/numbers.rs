@@ -81,7 +81,7 @@ impl LimitNumbers {
             numbers.limit.take_if(|limit| FixedWindow::new(*limit, SECOND).is_err());
         } else {
             let is_bucket =
-                |capacity, rate| exact_rate(rate).is_some_and(|rate| TokenBucket::new(capacity, rate).is_ok());
+                |capacity, rate| exact_rate(rate).is_some_and(|rate| TokenBucket::new(rate, capacity).is_ok());
             // At one in a nanosecond whatever has a count can be counted.
             numbers.capacity.take_if(|capacity| !is_bucket(*capacity, 1e9));
             numbers.fill_rate.take_if(|rate| !is_bucket(1, *rate));
@@ -137,7 +137,8 @@ impl LimitNumbers {
                 SlidingLog::new(self.limit()?.saturating_add(soft), self.window()?).map(Rule::from)
             }
             Algorithm::TokenBucket => {
-                TokenBucket::new(self.capacity()?.saturating_add(soft), self.rate()?).map(Rule::from)
+                let capacity = self.capacity()?.saturating_add(soft);
+                TokenBucket::new(self.rate()?, capacity).map(Rule::from)
             }
             Algorithm::Gcra => Gcra::new(self.rate()?, self.capacity()?.saturating_add(soft)).map(Rule::from),
             Algorithm::LeakyBucket if soft > 0 => return Err(invalid("soft", "can't be combined with `leaky`")),

@@ -382,7 +382,7 @@ impl Bracket {
             }
             let (decision, ticket) = tried.keys.take(&key, self.limit.cost, now);
             tried.refused += u64::from(!decision.is_admitted());
-            if let Some(ticket) = ticket.filter(Ticket::is_place) {
+            if let Some(ticket) = ticket.filter(Ticket::is_slot) {
                 tried.ends.push(Reverse(Ending { at: at.saturating_add(took), key, ticket }));
             }
         }

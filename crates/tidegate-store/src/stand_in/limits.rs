@@ -1,16 +1,17 @@
 //! Limits as `exact.lua` and `give_back.lua` keep them, decided by the algorithms in Rust.
 //!
-//! A tick is a microsecond here and a nanosecond to the algorithms; they can't tell.
+//! A tick is a microsecond here and a nanosecond to the algorithms; to them it makes no difference.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tidegate_policy::state::{Marks, Receipt, RuleState};
 use tidegate_policy::{
-    Algorithm, Concurrency, Cost, Decision, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Limiter as _, Rate, Receipt,
-    Rule, RuleState, SlidingCounter, SlidingLog, Timestamp, TokenBucket,
+    Algorithm, Concurrency, Cost, Decision, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Limiter as _, Rate, Rule,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket,
 };
 
-use super::calls::number;
+use super::resp::number;
 use crate::numbers::Numbers;
 
 /// The most keys.
@@ -20,19 +21,19 @@ const ODD: &str = "ERR the stand-in does not understand these limits";
 
 /// All keys.
 #[derive(Default)]
-pub(super) struct Accounts {
-    all: HashMap<Vec<u8>, Account>,
+pub(super) struct Limits {
+    all: HashMap<Vec<u8>, Entry>,
 }
 
 /// A key.
-struct Account {
+struct Entry {
     numbers: Numbers,
     rule: Rule,
     state: RuleState,
     /// Counts changes of numbers, which make receipts void.
     generation: u32,
-    /// Places that their holders have named, and when they were taken.
-    places: HashMap<u64, Timestamp>,
+    /// Slots by the names that callers gave them, and when they were taken.
+    slots: HashMap<u64, Timestamp>,
 }
 
 /// One of the limits of a request.
@@ -41,12 +42,12 @@ struct Level<'a> {
     numbers: Numbers,
     rule: Rule,
     cost: u32,
-    /// The name of a place in flight; 0 is none.
+    /// The name of a slot; 0 if it has none.
     name: u64,
 }
 
-impl Accounts {
-    /// Asks every level, then charges all or none. What is told of each is as `exact.lua` has it.
+impl Limits {
+    /// Asks every level, then charges all or none. The figures of each are those of `exact.lua`.
     pub(super) fn check(
         &mut self,
         keys: &[&[u8]],
@@ -57,29 +58,29 @@ impl Accounts {
         let now = Timestamp::from_nanos(now);
         let levels = levels(keys, args).ok_or(ODD)?;
         self.make_room(&levels, now)?;
-        let mut told = Vec::with_capacity(levels.len() * 9);
+        let mut reply = Vec::with_capacity(levels.len() * 9);
         let mut charge = commit;
-        for (place, level) in levels.iter().enumerate() {
-            // The same account named twice pays the sum.
-            let earlier = levels[..place].iter().filter(|earlier| earlier.key == level.key);
+        for (index, level) in levels.iter().enumerate() {
+            // The same key named twice pays the sum.
+            let earlier = levels[..index].iter().filter(|earlier| earlier.key == level.key);
             let asked = earlier.map(|earlier| earlier.cost).try_fold(level.cost, u32::checked_add);
             let cost = asked.and_then(Cost::new).ok_or(ODD)?;
             let decision = match self.all.get_mut(level.key) {
-                Some(account) => account.follow(level, now).decide(&account.state, cost, now),
+                Some(entry) => entry.follow(level, now).decide(&entry.state, cost, now),
                 None => level.rule.decide(&RuleState::default(), cost, now),
             };
             charge &= decision.is_admitted();
-            told.extend(figures(decision));
-            told.extend([0; 4]);
+            reply.extend(figures(decision));
+            reply.extend([0; 4]);
         }
         if charge {
-            for (level, told) in levels.iter().zip(told.chunks_exact_mut(9)) {
-                let new = || Account::new(level);
-                let account = self.all.entry(level.key.to_vec()).or_insert_with(new);
-                told[5..].copy_from_slice(&account.take(level, now)?);
+            for (level, reply) in levels.iter().zip(reply.chunks_exact_mut(9)) {
+                let new = || Entry::new(level);
+                let entry = self.all.entry(level.key.to_vec()).or_insert_with(new);
+                reply[5..].copy_from_slice(&entry.take(level, now)?);
             }
         }
-        Ok(told)
+        Ok(reply)
     }
 
     /// Returns what an admitted request took, as `give_back.lua` does.
@@ -94,8 +95,8 @@ impl Accounts {
             let mark = |mark: &[u8]| str::from_utf8(mark).ok()?.parse::<i64>().ok();
             let marks = [mark(at), mark(owed), mark(returned), mark(run)];
             let [Some(at), Some(owed), Some(returned), Some(run)] = marks else { return Err(ODD) };
-            if let Some(account) = self.all.get_mut(key) {
-                account.give_back(&numbers, cost, [at, owed, returned, run], now);
+            if let Some(entry) = self.all.get_mut(key) {
+                entry.give_back(&numbers, cost, [at, owed, returned, run], now);
             }
         }
         Ok(())
@@ -106,15 +107,15 @@ impl Accounts {
         if self.all.len() + levels.len() <= MOST || levels.iter().all(|level| self.all.contains_key(level.key)) {
             return Ok(());
         }
-        self.all.retain(|_, account| account.rule.spent(&account.state, now) > 0);
+        self.all.retain(|_, entry| entry.rule.spent(&entry.state, now) > 0);
         if self.all.len() + levels.len() <= MOST { Ok(()) } else { Err(FULL) }
     }
 }
 
-impl Account {
+impl Entry {
     fn new(level: &Level<'_>) -> Self {
         let (numbers, rule) = (level.numbers, level.rule);
-        Self { numbers, rule, state: RuleState::default(), generation: 0, places: HashMap::new() }
+        Self { numbers, rule, state: RuleState::default(), generation: 0, slots: HashMap::new() }
     }
 
     /// Takes over the numbers that it is asked with.
@@ -130,15 +131,16 @@ impl Account {
     /// Takes what was just admitted; the marks by which it is given back.
     fn take(&mut self, level: &Level<'_>, now: Timestamp) -> Result<[i64; 4], &'static str> {
         let receipt = self.rule.take(&mut self.state, Cost::new(level.cost).ok_or(ODD)?, now);
-        let (at, owed) = (receipt.at.as_nanos() as i64, receipt.owed as i64);
+        let (at, marks) = (receipt.at().as_nanos() as i64, receipt.marks());
         if let Rule::Concurrency(rule) = &self.rule
             && level.name > 0
         {
-            self.places.retain(|_, taken| now.since(*taken) < rule.hold());
-            self.places.insert(level.name, receipt.at);
+            self.slots.retain(|_, taken| now.since(*taken) < rule.hold());
+            self.slots.insert(level.name, receipt.at());
             return Ok([at, 0, 0, -(level.name as i64)]);
         }
-        Ok([at, owed, i64::from(receipt.returned), i64::from(self.generation) << 32 | i64::from(receipt.run)])
+        let run = i64::from(self.generation) << 32 | i64::from(marks.run);
+        Ok([at, marks.owed as i64, i64::from(marks.returned), run])
     }
 
     fn give_back(&mut self, then: &Numbers, cost: Cost, [at, owed, returned, run]: [i64; 4], now: Timestamp) {
@@ -146,16 +148,18 @@ impl Account {
         let is_good = match self.numbers.algorithm {
             Algorithm::SlidingLog | Algorithm::Concurrency => true,
             Algorithm::FixedWindow | Algorithm::SlidingCounter => then.args[1] == self.numbers.args[1],
-            _ => then == &self.numbers && generation == self.generation,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra => {
+                then == &self.numbers && generation == self.generation
+            }
         };
         let at = match run {
-            // By its name, once, also if nobody has heard when it was taken.
-            ..0 => self.places.remove(&run.unsigned_abs()),
+            // By its name, once, also if the caller does not know when it was taken.
+            ..0 => self.slots.remove(&run.unsigned_abs()),
             0.. => Some(Timestamp::from_nanos(at as u64)),
         };
         if let Some(at) = at.filter(|_| is_good && then.algorithm == self.numbers.algorithm) {
-            let receipt = Receipt { at, cost, owed: owed as u64, returned: returned as u32, run: run as u32 };
-            self.rule.give_back(&mut self.state, &receipt, now);
+            let marks = Marks { owed: owed as u64, returned: returned as u32, run: run as u32 };
+            self.rule.give_back(&mut self.state, &Receipt::new(at, cost, marks), now);
         }
     }
 }
@@ -169,7 +173,7 @@ fn figures(decision: Decision) -> [i64; 5] {
     let (remaining, reset) = (decision.remaining() as i64, ticks(decision.reset_after()));
     match decision {
         Decision::Admit { wait, .. } => [1, remaining, reset, 0, ticks(wait)],
-        Decision::Refuse { retry_after, .. } => [0, remaining, reset, retry_after.map_or(-1, ticks), 0],
+        Decision::Reject { retry_after, .. } => [0, remaining, reset, retry_after.map_or(-1, ticks), 0],
     }
 }
 
@@ -215,7 +219,7 @@ fn rule(numbers: &Numbers) -> Result<Rule, InvalidLimit> {
         Algorithm::SlidingCounter => SlidingCounter::new(a, span)?.into(),
         Algorithm::SlidingLog => SlidingLog::new(a, span)?.into(),
         Algorithm::Concurrency => Concurrency::new(a, span)?.into(),
-        Algorithm::TokenBucket => TokenBucket::new(capacity, Rate::new(c, span)?)?.into(),
+        Algorithm::TokenBucket => TokenBucket::new(Rate::new(c, span)?, capacity)?.into(),
         Algorithm::Gcra => Gcra::new(Rate::new(c, span)?, capacity)?.into(),
         Algorithm::LeakyBucket => LeakyBucket::new(Rate::new(c, span)?, capacity.saturating_sub(1))?.into(),
     })

@@ -1,8 +1,9 @@
--- Who adapts what several processes share: one of them holds a lease, hears what all report, and publishes what it decides.
--- KEYS: lease, members, reports, overlay. ARGV: now, who asks, how often it has asked, its report, for how long a lease and a report last,
--- how many members there may be, the term in which it decides (0: it does not), for how long its overlay lasts, and that overlay (absent:
--- there shall be none). Reply: the term, the overlay in force as term, version, time left and text (nil: none), and to the holder all
--- reports as member, age, number and text (nil to others).
+-- Which of several processes adapts what they share: one of them leads. It has a lease, gets what all report, and
+-- publishes what it decides. KEYS: lease, members, reports, overlay. ARGV: now, who asks, how often it has asked, its
+-- report, for how long a lease and a report last, how many members there may be, the term in which it decides (0: it
+-- does not), for how long its overlay lasts, and that overlay (absent: there shall be none). Reply: the term, the
+-- overlay in force as term, version, time left and text (nil: none), and to the leader all reports as member, age,
+-- number and text (nil to others).
 local me, turn, report = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local lease_span, report_span, room = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local decided_in, overlay_span, decided = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
@@ -12,11 +13,11 @@ local raw_lease, raw_members = redis.call('GET', KEYS[1]), redis.call('HGETALL',
 local raw_overlay = redis.call('GET', KEYS[4])
 
 local overlay, is_changed = false, false
-local ends, span, term, number, version, holder = 0, 0, 0, 0, 0, ''
+local ends, span, term, number, version, leader = 0, 0, 0, 0, 0, ''
 if raw_lease then
   local rest
   ends, span, term, number, version, rest = struct.unpack('<ddddd', raw_lease)
-  holder = string.sub(raw_lease, rest)
+  leader = string.sub(raw_lease, rest)
 end
 -- A clock that was set back makes nothing last longer: an end is never further away than it was when it was set.
 ends = math.min(ends, now + span)
@@ -33,10 +34,10 @@ end
 local function after(last) return math.max(last + 1, now) end
 
 if now >= ends then
-  holder, term = me, after(term) -- also if it was mine: what I decided before it ran out is old
+  leader, term = me, after(term) -- also if it was mine: what I decided before it ran out is old
 end
-local is_holder = holder == me
-if is_holder then ends, span = now + lease_span, lease_span end
+local is_leader = leader == me
+if is_leader then ends, span = now + lease_span, lease_span end
 
 local others, gone = {}, {}
 for i = 1, #raw_members, 2 do
@@ -52,7 +53,7 @@ table.sort(others, function(a, b) return a.number < b.number end)
 while #others >= room do gone[#gone + 1] = table.remove(others, 1).id end
 
 local reports = false
-if is_holder then
+if is_leader then
   reports = {}
   local ids = {}
   for i, other in ipairs(others) do ids[i] = other.id end
@@ -65,8 +66,8 @@ else
   redis.call('HLEN', KEYS[3]) -- is it what we can write to?
 end
 
--- Decided in this very term: whoever lost the lease since then, and be it to itself, has nothing to say.
-if is_holder and decided_in == term then
+-- Decided in this very term: a leader that lost the lease since then, and be it to itself, publishes nothing.
+if is_leader and decided_in == term then
   is_changed = true
   if decided then
     local is_same = overlay and overlay.text == decided
@@ -86,14 +87,16 @@ if #gone > 0 then
   redis.call('HDEL', KEYS[3], unpack(gone))
 end
 for _, other in ipairs(others) do
-  if other.is_moved then redis.call('HSET', KEYS[2], other.id, struct.pack('<ddd', other.at, other.number, other.turn)) end
+  if other.is_moved then
+    redis.call('HSET', KEYS[2], other.id, struct.pack('<ddd', other.at, other.number, other.turn))
+  end
 end
 redis.call('HSET', KEYS[2], me, struct.pack('<ddd', now, number, turn))
 redis.call('HSET', KEYS[3], me, report)
 local function ttl(left) return ceil(left / 1000) + 1 end
 redis.call('PEXPIRE', KEYS[2], ttl(report_span))
 redis.call('PEXPIRE', KEYS[3], ttl(report_span))
-local lease = struct.pack('<ddddd', ends, span, term, number, version) .. holder
+local lease = struct.pack('<ddddd', ends, span, term, number, version) .. leader
 redis.call('SET', KEYS[1], lease, 'PX', ttl(math.max(span, lease_span, report_span)))
 if is_changed and overlay then
   local o = overlay
