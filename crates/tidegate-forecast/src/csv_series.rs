@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tidegate_serve::table::{self, BadLine, Column, Row};
-use tidegate_serve::{grouped, moment};
+use tidegate_input::table::{self, BadLine, Column, Row};
+use tidegate_input::{grouped, moment};
 
 use crate::{Series, span};
 

@@ -153,7 +153,7 @@ fn is_read(method: &Method) -> bool {
 /// be changed.
 fn numbers(body: &[u8], limit: &str, known: &Value) -> Result<crate::config::model::Numbers, Fault> {
     let value =
-        tidegate_serve::json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
     if fields.remove("name").is_some_and(|name| name != limit) {
         return Err(Fault::bad(format!(
@@ -174,7 +174,7 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
-        match tidegate_serve::json::read(body) {
+        match tidegate_input::json::read(body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
             Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),

@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use tidegate_serve::moment;
-use tidegate_serve::table::{self, BadLine, Column, Row};
+use tidegate_input::moment;
+use tidegate_input::table::{self, BadLine, Column, Row};
 
 /// Puts what stands in a plan's files into the plan; `wrong` is told a path and a reason.
 pub(crate) fn resolve(plan: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {

@@ -1,6 +1,6 @@
 //! The calendar, in UTC: also before 1970, and after 9999.
 
-use tidegate_serve::{Utc, moment};
+use tidegate_input::{Utc, moment};
 
 /// After 400 years the calendar repeats itself, to the day.
 const ERA_YEARS: i64 = 400;

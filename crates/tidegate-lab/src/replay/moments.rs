@@ -1,6 +1,6 @@
 //! Times as logs write them, read quickly: most lines are of the same day as the one before.
 
-use tidegate_serve::moment::unix_nanos;
+use tidegate_input::moment::unix_nanos;
 
 const SECOND: u64 = 1_000_000_000;
 
