@@ -4,18 +4,19 @@
 //!
 //! Nothing here waits, talks or keeps state.
 
+pub mod duration;
 mod grouped;
 mod http_url;
 pub mod json;
 mod loopback;
 pub mod moment;
 pub mod object;
-mod problem;
+mod problems;
 pub mod table;
 mod utc;
 
 pub use grouped::grouped;
 pub use http_url::HttpUrl;
 pub use loopback::is_loopback;
-pub use problem::Problem;
+pub use problems::{Problem, Problems};
 pub use utc::Utc;

@@ -1,43 +1,10 @@
 //! JSON objects, read field by field: what is wrong is told with its path, all of it at once.
 
-use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::Problem;
-
-/// The most that is told: whoever sends a million mistakes is not told a million times.
-const MOST_PROBLEMS: usize = 50;
-
-/// All that is wrong.
-#[derive(Debug, Default)]
-pub struct Problems(RefCell<Vec<Problem>>);
-
-impl Problems {
-    /// One more.
-    pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        let mut problems = self.0.borrow_mut();
-        match problems.len() {
-            0..MOST_PROBLEMS => problems.push(Problem { path: path.into(), message: message.into() }),
-            MOST_PROBLEMS => {
-                let message = format!("there are more problems than these {MOST_PROBLEMS}");
-                problems.push(Problem { path: String::new(), message });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether nothing more is told.
-    pub fn is_full(&self) -> bool {
-        self.0.borrow().len() > MOST_PROBLEMS
-    }
-
-    /// All of them, in the order they were found.
-    pub fn all(self) -> Vec<Problem> {
-        self.0.into_inner()
-    }
-}
+use crate::Problems;
 
 /// A number that a field may be.
 #[derive(Clone, Debug)]

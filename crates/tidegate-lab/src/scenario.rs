@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tidegate_forecast::Policy;
 use tidegate_load::Plan;
 use tidegate_policy::Algorithm;
-use tidegate_input::Problem;
-use tidegate_input::object::{Allowed, Object, Problems, shown};
+use tidegate_input::object::{Allowed, Object, shown};
+use tidegate_input::{Problem, Problems};
 
 use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};

@@ -69,6 +69,12 @@ impl fmt::Debug for Span {
     }
 }
 
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        span.0
+    }
+}
+
 /// As a number of seconds: what the seed's JSON has for windows.
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 use tidegate_policy::Algorithm;
-use tidegate_input::object::{Object, Problems, shown};
+use tidegate_input::Problems;
+use tidegate_input::object::{Object, shown};
 
 use super::Scenario;
 use crate::run::Variant;

@@ -50,7 +50,7 @@ fn check_upstream(
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
     problems.ok(&path, Name::new(name));
-    let mut span = |field: &str, span: Option<Span>, usual: u64| {
+    let span = |field: &str, span: Option<Span>, usual: u64| {
         let span = span.unwrap_or(Span::from_millis(usual));
         problems.span(&format!("{path}.{field}"), span, Duration::from_millis(20), DAY)
     };
