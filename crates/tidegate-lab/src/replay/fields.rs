@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tidegate_input::duration::{DAY, LOG, SECOND};
+
 use super::moments::fraction_nanos;
 
 /// What a field can tell.
@@ -212,19 +214,9 @@ pub(super) fn span(text: &str, unit: Option<f64>) -> Option<u64> {
     {
         return Some(nanos);
     }
-    let text = text.trim();
-    let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == 'µ');
-    let unit = match &text[number.len()..] {
-        "" => unit.unwrap_or(1e9),
-        "s" => 1e9,
-        "ms" => 1e6,
-        "us" | "µs" => 1e3,
-        "ns" => 1.0,
-        _ => return None,
-    };
-    let nanos = number.trim_end().parse::<f64>().ok()? * unit;
+    let nanos = LOG.nanos(text.trim(), Some(unit.unwrap_or(SECOND)))?;
     // A day is more than any answer takes.
-    (0.0..=86_400e9).contains(&nanos).then_some(nanos as u64)
+    (0.0..=DAY).contains(&nanos).then_some(nanos as u64)
 }
 
 #[cfg(test)]
