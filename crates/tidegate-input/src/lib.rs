@@ -8,6 +8,7 @@ pub mod duration;
 mod grouped;
 mod http_url;
 pub mod json;
+pub mod log_times;
 mod loopback;
 pub mod moment;
 pub mod object;

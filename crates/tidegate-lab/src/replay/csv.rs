@@ -1,8 +1,9 @@
 //! Lines of CSV files: a request each, with a time at least. Columns are known by the names in the first line; without such a line the first one is the time.
 
+use tidegate_input::log_times::{self, LogTimes};
+
 use super::fields::{Names, Role};
 use super::line::{BadLine, Line};
-use super::moments::{self, Moments};
 use super::told::{Told, Use};
 
 const NOT_ONE: BadLine = BadLine::NotOne("CSV with the columns of its first line");
@@ -19,7 +20,7 @@ impl Columns {
     /// somebody said and that no column has.
     pub(super) fn of(first: &str, names: &Names) -> Result<Option<(Self, bool)>, String> {
         let Some((separator, cells)) = cells(first) else { return Ok(None) };
-        if cells.first().is_some_and(|cell| moments::any(cell.trim()).is_some()) {
+        if cells.first().is_some_and(|cell| log_times::any(cell.trim()).is_some()) {
             return Ok(Some((Self { separator, uses: vec![Some(Use::Role(Role::Time))] }, true)));
         }
         let uses: Vec<_> = cells.iter().map(|name| Use::of(name.trim(), names)).collect();
@@ -35,7 +36,7 @@ impl Columns {
     }
 
     /// Reads a line. A time is when a request came.
-    pub(super) fn read<'a>(&self, line: &'a str, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
+    pub(super) fn read<'a>(&self, line: &'a str, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
         let mut told = Told::default();
         let mut cells = Cells::of(line, self.separator);
         for what in &self.uses {
@@ -46,7 +47,7 @@ impl Columns {
                 told.put(*what, cell.trim());
             }
         }
-        told.line(false, moments)
+        told.line(false, times)
     }
 }
 
@@ -118,21 +119,21 @@ mod tests {
     #[test]
     fn a_date_and_a_clock_are_a_time_together() {
         let (columns, _) = columns("date,time,path").expect("columns");
-        let mut moments = Moments::default();
-        let line = columns.read("2023-11-16,18:15:46,/x", &mut moments).expect("a line");
+        let mut times = LogTimes::default();
+        let line = columns.read("2023-11-16,18:15:46,/x", &mut times).expect("a line");
         assert_eq!((line.time, line.path()), (1_700_158_546_000_000_000, "/x"));
-        assert_eq!(columns.read("2023-11-16,,/x", &mut moments), Err(BadLine::Time), "a day is no time");
+        assert_eq!(columns.read("2023-11-16,,/x", &mut times), Err(BadLine::Time), "a day is no time");
     }
 
     #[test]
     fn columns_are_known_by_their_names() {
         let (columns, is_request) = columns("TIMESTAMP;Client;\"Path\";tokens;duration").expect("columns");
         assert!(!is_request);
-        let mut moments = Moments::default();
-        let line = columns.read("2023-11-16 18:15:46.5;10.0.0.1;\"/a;b\";374;0.5", &mut moments).expect("a line");
+        let mut times = LogTimes::default();
+        let line = columns.read("2023-11-16 18:15:46.5;10.0.0.1;\"/a;b\";374;0.5", &mut times).expect("a line");
         assert_eq!((line.time, line.client, line.path()), (1_700_158_546_500_000_000, "10.0.0.1", "/a;b"));
         assert_eq!((line.took, line.is_end), (Some(500_000_000), false), "a time is when it came");
-        let short = columns.read("2023-11-16 18:15:46.5;10.0.0.1", &mut moments).expect("a line");
+        let short = columns.read("2023-11-16 18:15:46.5;10.0.0.1", &mut times).expect("a line");
         assert_eq!((short.client, short.path()), ("10.0.0.1", "/"));
     }
 
@@ -140,13 +141,13 @@ mod tests {
     fn times_alone_need_no_names() {
         let (columns, is_request) = columns("1700158546.25").expect("a time");
         assert!(is_request);
-        let mut moments = Moments::default();
-        let time = |line: &str, moments: &mut Moments| columns.read(line, moments).map(|line| line.time);
-        assert_eq!(time("1700158547", &mut moments), Ok(1_700_158_547_000_000_000));
-        assert_eq!(time("soon", &mut moments), Err(BadLine::Time));
-        assert_eq!(time("", &mut moments), Err(BadLine::NoTime));
-        assert_eq!(time("\"1", &mut moments), Err(NOT_ONE));
-        assert_eq!(time("\"1\"x", &mut moments), Err(NOT_ONE));
+        let mut times = LogTimes::default();
+        let time = |line: &str, times: &mut LogTimes| columns.read(line, times).map(|line| line.time);
+        assert_eq!(time("1700158547", &mut times), Ok(1_700_158_547_000_000_000));
+        assert_eq!(time("soon", &mut times), Err(BadLine::Time));
+        assert_eq!(time("", &mut times), Err(BadLine::NoTime));
+        assert_eq!(time("\"1", &mut times), Err(NOT_ONE));
+        assert_eq!(time("\"1\"x", &mut times), Err(NOT_ONE));
     }
 
     #[test]

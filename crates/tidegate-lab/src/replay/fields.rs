@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use tidegate_input::duration::{DAY, LOG, SECOND};
-
-use super::moments::fraction_nanos;
+use tidegate_input::log_times::fraction_nanos;
 
 /// What a field can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
