@@ -4,6 +4,7 @@
 //!
 //! Nothing here waits, talks or keeps state.
 
+pub mod calendar;
 pub mod duration;
 mod grouped;
 mod http_url;

@@ -1,5 +1,6 @@
 //! Times as logs write them, read quickly: most lines are of the same day as the one before.
 
+use crate::calendar::{MONTHS, day_start};
 use crate::moment::unix_nanos;
 
 const SECOND: u64 = 1_000_000_000;
@@ -67,7 +68,7 @@ impl LogTimes {
         let (clock, fraction) = clock.split_first_chunk::<8>()?;
         let fraction = match fraction {
             [] => 0,
-            [b'.', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => fraction_nanos(digits)?,
+            [b'.', digits @ ..] => fraction_nanos(digits)?,
             _ => return None,
         };
         let seconds = u64::try_from(self.iso_begins + seconds_of_day(*clock)?).ok()?;
@@ -132,7 +133,7 @@ fn seconds_of_day(clock: [u8; 8]) -> Option<i64> {
 
 /// What follows a second's point: up to nine digits.
 pub fn fraction_nanos(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 9 {
+    if digits.is_empty() || digits.len() > 9 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let value = digits.iter().fold(0, |value, byte| value * 10 + u64::from(byte - b'0'));
@@ -148,13 +149,9 @@ fn seconds_ahead(zone: &[u8]) -> Option<i64> {
 
 /// `10/Oct/2000`
 fn day_begins(day: &[u8; 11]) -> Option<i64> {
-    const MONTHS: [&[u8; 3]; 12] =
-        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-    let [d1, d2, b'/', name @ .., b'/', _, _, _, _] = day else { return None };
-    let month = MONTHS.iter().position(|month| month.as_slice() == name)? + 1;
-    let year = str::from_utf8(&day[7..]).ok()?;
-    let date = format!("{year}-{month:02}-{}{}", char::from(*d1), char::from(*d2));
-    i64::try_from(unix_nanos(&date)? / i128::from(SECOND)).ok()
+    let [d1, d2, b'/', name @ .., b'/', y1, y2, y3, y4] = day else { return None };
+    let month = MONTHS.iter().position(|month| month.as_bytes() == name)? + 1;
+    day_start(two(*y1, *y2)? * 100 + two(*y3, *y4)?, month as i64, two(*d1, *d2)?)
 }
 
 #[cfg(test)]

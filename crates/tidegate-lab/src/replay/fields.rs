@@ -202,7 +202,7 @@ fn wrong(text: &str) -> String {
 /// `0.125`, as most logs have it, without a detour through binary fractions.
 fn seconds(text: &str) -> Option<u64> {
     let [whole @ b'0'..=b'9', b'.', digits @ ..] = text.as_bytes() else { return None };
-    let fraction = digits.iter().all(u8::is_ascii_digit).then(|| fraction_nanos(digits))??;
+    let fraction = fraction_nanos(digits)?;
     Some(u64::from(whole - b'0') * 1_000_000_000 + fraction)
 }
 
