@@ -5,6 +5,7 @@
 //! Nothing here waits, talks or keeps state.
 
 pub mod calendar;
+pub mod csv;
 pub mod duration;
 mod grouped;
 mod http_url;

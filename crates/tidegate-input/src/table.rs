@@ -1,15 +1,16 @@
 //! Tables in files: CSV, with or without a first line of names.
 
-mod csv;
-
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use crate::csv::Cells;
 use crate::moment;
 
 /// The most entries of a file.
 const MOST_ENTRIES: usize = 1_000_000;
+/// The most columns of a line.
+const MOST_COLUMNS: usize = 1_000;
 /// The most bytes of a file.
 pub const MOST_BYTES: u64 = 64 << 20;
 
@@ -61,7 +62,7 @@ pub fn rows(text: &[u8], column: &Column) -> Result<Vec<Row>, BadLine> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let fields = csv::fields(line).map_err(|reason| (number, reason.to_owned()))?;
+        let fields = fields(line).map_err(|reason| (number, reason))?;
         let Some(place) = place else {
             let found = find(&fields, column).map_err(|reason| (number, reason))?;
             place = Some(found);
@@ -79,6 +80,17 @@ pub fn rows(text: &[u8], column: &Column) -> Result<Vec<Row>, BadLine> {
         rows.push(row(number, fields, place)?);
     }
     Ok(rows)
+}
+
+fn fields(line: &str) -> Result<Vec<String>, String> {
+    let mut fields = Vec::new();
+    for cell in Cells::new(line, ',').with_blanks() {
+        fields.push(cell.map_err(|reason| reason.to_string())?.value().into_owned());
+        if fields.len() > MOST_COLUMNS {
+            return Err(format!("has more than {MOST_COLUMNS} columns"));
+        }
+    }
+    Ok(fields)
 }
 
 fn find(fields: &[String], column: &Column) -> Result<usize, String> {
@@ -105,4 +117,15 @@ fn row(line: usize, mut fields: Vec<String>, place: usize) -> Result<Row, BadLin
 /// As it is repeated to whoever wrote it.
 pub fn shortened(text: &str) -> String {
     if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain(['…']).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_bounded() {
+        assert_eq!(fields(&",".repeat(999)).map(|fields| fields.len()), Ok(1_000));
+        assert_eq!(fields(&",".repeat(1_000)), Err("has more than 1000 columns".to_owned()));
+    }
 }

@@ -1,5 +1,6 @@
 //! Lines of CSV files: a request each, with a time at least. Columns are known by the names in the first line; without such a line the first one is the time.
 
+use tidegate_input::csv::{Cell, Cells};
 use tidegate_input::log_times::{self, LogTimes};
 
 use super::fields::{Names, Role};
@@ -11,7 +12,7 @@ const NOT_ONE: BadLine = BadLine::NotOne("CSV with the columns of its first line
 /// What the columns of a file tell.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
-    separator: u8,
+    separator: char,
     uses: Vec<Option<Use>>,
 }
 
@@ -38,11 +39,12 @@ impl Columns {
     /// Reads a line. A time is when a request came.
     pub(super) fn read<'a>(&self, line: &'a str, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
         let mut told = Told::default();
-        let mut cells = Cells::of(line, self.separator);
+        let mut cells = Cells::new(line, self.separator);
         for what in &self.uses {
             // Short lines lack what stands last.
             let Some(cell) = cells.next() else { break };
-            let cell = cell.ok_or(NOT_ONE)?;
+            // Quotes within a cell stay doubled, which no value that matters here has.
+            let cell = cell.map_err(|_| NOT_ONE)?.written();
             if let Some(what) = what {
                 told.put(*what, cell.trim());
             }
@@ -52,51 +54,10 @@ impl Columns {
 }
 
 /// What stands most often between the cells of a line, and these.
-fn cells(line: &str) -> Option<(u8, Vec<&str>)> {
-    let separator = *b",;\t".iter().max_by_key(|byte| line.bytes().filter(|it| it == *byte).count())?;
-    Some((separator, Cells::of(line, separator).collect::<Option<_>>()?))
-}
-
-/// The cells of a line. A quoted one may hold separators; quotes within it stay doubled, which no value that matters here has.
-struct Cells<'a> {
-    rest: Option<&'a str>,
-    separator: char,
-}
-
-impl<'a> Cells<'a> {
-    fn of(line: &'a str, separator: u8) -> Self {
-        Self { rest: Some(line), separator: char::from(separator) }
-    }
-}
-
-impl<'a> Iterator for Cells<'a> {
-    /// `None` for a quote that never ends.
-    type Item = Option<&'a str>;
-
-    fn next(&mut self) -> Option<Option<&'a str>> {
-        let rest = self.rest.take()?;
-        let Some(quoted) = rest.strip_prefix('"') else {
-            let (cell, after) = match rest.split_once(self.separator) {
-                Some((cell, after)) => (cell, Some(after)),
-                None => (rest, None),
-            };
-            self.rest = after;
-            return Some(Some(cell));
-        };
-        let mut from = 0;
-        loop {
-            let Some(quote) = quoted[from..].find('"').map(|at| from + at) else { return Some(None) };
-            let after = &quoted[quote + 1..];
-            if after.starts_with('"') {
-                from = quote + 2;
-            } else if after.is_empty() {
-                return Some(Some(&quoted[..quote]));
-            } else {
-                self.rest = after.strip_prefix(self.separator);
-                return Some(self.rest.map(|_| &quoted[..quote]));
-            }
-        }
-    }
+fn cells(line: &str) -> Option<(char, Vec<&str>)> {
+    let separator = [',', ';', '\t'].into_iter().max_by_key(|separator| line.matches(*separator).count())?;
+    let cells = Cells::new(line, separator).map(|cell| cell.map(Cell::written));
+    Some((separator, cells.collect::<Result<_, _>>().ok()?))
 }
 
 #[cfg(test)]
