@@ -1,8 +1,4 @@
-//! Reads what people and programs write: JSON objects ([`object`], [`json`]), tables in files ([`table`]), times
-//! ([`moment`]), URLs ([`HttpUrl`]). What is wrong is reported with its path, all of it at once ([`Problem`]). Times and
-//! counts are written here too ([`Utc`], [`grouped`]), so that each form stands in one place.
-//!
-//! Nothing here waits, talks or keeps state.
+#![doc = include_str!("../README.md")]
 
 pub mod calendar;
 pub mod csv;
