@@ -1,7 +1,7 @@
 //! Lines of comma-separated values.
 //!
-//! Read here and not by the `csv` crate, which has no strict way: it lets a quote run on over the end of its line, joins
-//! what follows a closing quote to it, and takes a quote after a blank for text.
+//! Read here and not by the `csv` crate, which has no strict mode: it lets a quote run on over the end of its line,
+//! joins what follows a closing quote to it, and takes a quote after a blank for text.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -30,7 +30,7 @@ const SHORT: &[(&str, f64)] =
 
 /// How durations are written somewhere: a number, and behind it a unit.
 ///
-/// What one place accepts is a mistake in another: `5m` in a log may be minutes or metres.
+/// What one accepts is a mistake in another: `5m` is five minutes in a configuration, and unclear in a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Notation {
     /// The names of the units, and how many nanoseconds they have.
@@ -42,7 +42,7 @@ pub struct Notation {
 }
 
 impl Notation {
-    /// How many nanoseconds a text means. A number without a unit is counted in `bare`, or not accepted if that is none.
+    /// How many nanoseconds a text means. A number without a unit is counted in `bare`, or rejected if that is none.
     /// Rounding is left to the caller, who knows how exact the text is meant.
     pub fn nanos(&self, text: &str, bare: Option<f64>) -> Option<f64> {
         let written = text.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == 'µ');
@@ -87,8 +87,8 @@ mod tests {
         notation.nanos(text, bare).map(|nanos| nanos.round() as i64)
     }
 
-    /// What each notation makes of a text, in nanoseconds; -1 is a mistake. Numbers without a unit are seconds, but for a
-    /// service time, which must have one.
+    /// What each notation makes of a text, in nanoseconds; -1 is a mistake. Numbers without a unit are seconds, except
+    /// in a service time, which must have one.
     #[test]
     fn each_notation_accepts_its_own_texts_and_no_others() {
         const MS: i64 = 1_000_000;

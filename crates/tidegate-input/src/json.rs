@@ -1,5 +1,5 @@
-//! JSON that is bounded, or in which every name stands once. `serde_json` lets the last of several count, and nobody would
-//! learn of the others.
+//! JSON that is bounded, or in which every name stands once. `serde_json` lets the last of several count, and
+//! the others would go unnoticed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,8 +21,8 @@ impl<'de> Deserialize<'de> for Unique {
     }
 }
 
-/// Reads the part `name` of a document, which may consist of `most` values: what it makes us keep is bounded while it is
-/// read. Of two fields of the same name the last counts.
+/// Reads the part `name` of a document, which may consist of `most` values: what it makes us keep is bounded while it
+/// is read. Of two fields of the same name the last counts.
 pub fn bounded<'de, D: Deserializer<'de>>(deserializer: D, name: &str, most: u32) -> Result<Value, D::Error> {
     Values { left: Some((&Cell::new(most), name)), is_unique: false }.deserialize(deserializer)
 }

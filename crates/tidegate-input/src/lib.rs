@@ -17,5 +17,5 @@ mod utc;
 pub use grouped::grouped;
 pub use http_url::HttpUrl;
 pub use loopback::is_loopback;
-pub use problems::{Problem, Problems};
+pub use problems::{Problem, Problems, shortened};
 pub use utc::Utc;

@@ -1,10 +1,10 @@
-//! JSON objects, read field by field: what is wrong is told with its path, all of it at once.
+//! JSON objects, read field by field: what is wrong is reported with its path, all of it at once.
 
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::Problems;
+use crate::problems::{Problems, shortened};
 
 /// A number that a field may be.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// A range, and how it is told: "seconds from 0 to 60 are allowed".
+    /// A range, and how it is reported: "seconds from 0 to 60 are allowed".
     pub const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
         Self { range, what }
     }
@@ -32,7 +32,7 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The fields of `value`, which stands at `path`; none, and a problem more, if it is no object.
+    /// The fields of `value`, which stands at `path`; none, and one more problem, if it is not an object.
     pub fn new(path: impl Into<String>, value: Value, problems: &'a Problems) -> Option<Self> {
         let path = path.into();
         match value {
@@ -49,12 +49,12 @@ impl<'a> Object<'a> {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
 
-    /// Tells what is wrong with a field.
+    /// Reports what is wrong with a field.
     pub fn wrong(&self, field: &str, message: impl Into<String>) {
         self.problems.add(self.at(field), message);
     }
 
-    /// Whether a field that it may have is there, and nobody has taken it yet; `null` is none.
+    /// Whether a field that it may have is there and has not been taken yet; `null` is none.
     pub fn has(&mut self, field: &'static str) -> bool {
         self.know(field);
         self.fields.get(field).is_some_and(|value| !value.is_null())
@@ -66,7 +66,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Looks at a field that nobody has taken yet.
+    /// Looks at a field that has not been taken yet.
     pub fn peek(&self, field: &str) -> Option<&Value> {
         self.fields.get(field)
     }
@@ -86,7 +86,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A number that must be there; none is a problem that has been told.
+    /// A number that must be there; none is a problem that has been reported.
     pub fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
         let Some(value) = self.take(field) else {
             self.wrong(field, format!("is missing; {}", allowed.what));
@@ -99,7 +99,7 @@ impl<'a> Object<'a> {
         number
     }
 
-    /// A number, or else the usual one; none is a problem that has been told.
+    /// A number, or else the usual one; none is a problem that has been reported.
     pub fn number_or(&mut self, field: &'static str, allowed: &Allowed, usual: f64) -> Option<f64> {
         if self.fields.get(field).is_none_or(Value::is_null) {
             self.take(field);
@@ -108,7 +108,7 @@ impl<'a> Object<'a> {
         self.number(field, allowed)
     }
 
-    /// A whole number, which JSON holds exactly, or else the usual one; none is a problem that has been told.
+    /// A whole number, which JSON holds exactly, or else the usual one; none is a problem that has been reported.
     pub fn whole_or(&mut self, field: &'static str, allowed: RangeInclusive<u64>, usual: u64) -> Option<u64> {
         let Some(value) = self.take(field) else { return Some(usual) };
         let number = value.as_u64().filter(|number| allowed.contains(number));
@@ -119,7 +119,7 @@ impl<'a> Object<'a> {
         number
     }
 
-    /// Yes or no, or else the usual; none is a problem that has been told.
+    /// Yes or no, or else the usual; none is a problem that has been reported.
     pub fn switch_or(&mut self, field: &'static str, usual: bool) -> Option<bool> {
         match self.take(field) {
             None => Some(usual),
@@ -144,14 +144,7 @@ impl<'a> Object<'a> {
 
     /// Yes or no; no if it is not there.
     pub fn flag(&mut self, field: &'static str) -> Option<bool> {
-        match self.take(field) {
-            None => Some(false),
-            Some(Value::Bool(flag)) => Some(flag),
-            Some(other) => {
-                self.wrong(field, format!("is {}; true or false is allowed", shown(&other)));
-                None
-            }
-        }
+        self.switch_or(field, false)
     }
 
     /// A list of at most so many, if it is there.
@@ -194,7 +187,7 @@ impl<'a> Object<'a> {
         Object::new(self.at(field), value, self.problems)
     }
 
-    /// Tells of everything that nobody has asked for, and once of what there is.
+    /// Reports every field that has not been taken as unknown, and once which fields there are.
     pub fn end(self) {
         let mut there_are = format!("; there are: {}", self.known.join(", "));
         for field in self.fields.keys().take_while(|_| !self.problems.is_full()) {
@@ -203,8 +196,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A value as it is repeated to whoever wrote it, shortened.
+/// A value as a message repeats it, shortened.
 pub fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() <= 60 { text } else { text.chars().take(60).chain(['…']).collect() }
+    shortened(&value.to_string())
 }

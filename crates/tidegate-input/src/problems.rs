@@ -1,4 +1,4 @@
-//! What is wrong with what somebody wrote, and where.
+//! What is wrong with what was written, and where.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::duration;
 /// The most problems of a request that are reported: a million mistakes must not become a million messages.
 const MOST_REPORTED: usize = 50;
 
-/// Something wrong with what somebody wrote, and where.
+/// Something wrong with what was written, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where: `routes[2].upstream`; empty for the whole.
@@ -93,12 +93,17 @@ impl Problems {
     }
 }
 
+/// A text as a message repeats it: its first 60 characters.
+pub fn shortened(text: &str) -> String {
+    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain(['…']).collect() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_told_of_so_many_and_that_there_are_more_while_a_file_is_told_of_all() {
+    fn a_bounded_list_keeps_the_first_and_says_that_there_are_more() {
         let (request, file) = (Problems::default(), Problems::unbounded());
         assert!(request.is_empty() && !request.is_full());
         for number in 0..1_000 {
@@ -116,7 +121,9 @@ mod tests {
     #[test]
     fn values_out_of_their_bounds_are_reported_with_them() {
         let problems = Problems::default();
-        assert_eq!((problems.within("a", 1, 1, 5), problems.within("a", 5, 1, 5), problems.within("a", 6, 1, 5)), (1, 5, 6));
+        for value in [1, 5, 6] {
+            assert_eq!(problems.within("a", value, 1, 5), value);
+        }
         let [millisecond, hour] = [Duration::from_millis(1), Duration::from_secs(3_600)];
         for span in [millisecond, hour, Duration::from_micros(500), hour * 2] {
             assert_eq!(problems.span("b", span, millisecond, hour), span);
