@@ -200,3 +200,78 @@ impl<'a> Object<'a> {
 pub fn shown(value: &Value) -> String {
     shortened(&value.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SHARE: Allowed = Allowed::new(0.0..=1.0, "a number from 0 to 1 is allowed");
+
+    /// What is wrong with an object of which `read` takes fields.
+    fn problems(value: Value, read: impl FnOnce(&mut Object<'_>)) -> Vec<String> {
+        let problems = Problems::default();
+        if let Some(mut object) = Object::new("it", value, &problems) {
+            read(&mut object);
+            object.end();
+        }
+        problems.all().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_there_and_right_is_taken() {
+        let value = json!({ "share": 0.5, "count": 3, "is_on": true, "name": "a", "list": [1, 2], "inner": { "x": 1 },
+            "none": null, "texts": { "a": "b", "c": 1, "d": true } });
+        let found = problems(value, |object| {
+            assert_eq!(object.number("share", &SHARE), Some(0.5));
+            assert_eq!((object.whole_or("count", 1..=3, 9), object.whole_or("none", 1..=3, 9)), (Some(3), Some(9)));
+            assert_eq!(
+                (object.flag("is_on"), object.flag("none"), object.switch_or("none", true)),
+                (Some(true), Some(false), Some(true))
+            );
+            assert_eq!(object.number_or("none", &SHARE, 7.0), Some(7.0));
+            assert_eq!((object.text("name").as_deref(), object.text("none")), (Some("a"), None));
+            assert_eq!(object.list("list", 2).map(|list| list.len()), Some(2));
+            let texts = [("a", "b"), ("c", "1"), ("d", "true")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+            assert_eq!(object.texts("texts"), texts);
+            assert_eq!((object.has("inner"), object.has("none")), (true, false));
+            let mut inner = object.object("inner").expect("an object");
+            assert_eq!((inner.at("x"), inner.take("x")), ("it.inner.x".to_owned(), Some(json!(1))));
+            inner.end();
+        });
+        assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_reported_with_its_path() {
+        let value = json!({ "share": 2, "count": 1.5, "is_on": "yes", "name": 5, "list": [1, 2, 3], "inner": 7, "texts": { "a": [] },
+            "old": 1, "new": 2, "extra": 1, "more": 1 });
+        let found = problems(value, |object| {
+            object.alias("new", "old");
+            object.take("new");
+            assert_eq!((object.number("share", &SHARE), object.number("missing", &SHARE)), (None, None));
+            assert_eq!((object.whole_or("count", 1..=3, 9), object.flag("is_on")), (None, None));
+            assert_eq!((object.text("name"), object.list("list", 2), object.texts("texts")), (None, None, Vec::new()));
+            assert!(object.object("inner").is_none());
+        });
+        let known = "new, share, missing, count, is_on, name, list, texts, inner";
+        assert_eq!(
+            found,
+            [
+                "it.new: is there twice: `old` is the same",
+                "it.share: is 2; a number from 0 to 1 is allowed",
+                "it.missing: is missing; a number from 0 to 1 is allowed",
+                "it.count: is 1.5; a whole number from 1 to 3 is allowed",
+                "it.is_on: is \"yes\"; true or false is allowed",
+                "it.name: is 5; text is allowed",
+                "it.list: has 3 entries; at most 2 are allowed",
+                "it.texts: has \"a\" as []; text is allowed",
+                "it.inner: is 7; an object is allowed",
+                &format!("it.extra: is unknown; there are: {known}"),
+                "it.more: is unknown",
+            ]
+        );
+        assert_eq!(problems(json!([1]), |_| {}), ["it: is [1]; an object is allowed"]);
+    }
+}

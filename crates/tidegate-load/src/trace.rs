@@ -90,11 +90,7 @@ fn rates(rows: &[Row]) -> Result<Value, BadLine> {
         rate.map(Value::from).ok_or_else(|| {
             (
                 row.line,
-                format!(
-                    "{:?} is no rate; a number from 0 on is allowed{}",
-                    shortened(&row.value),
-                    hint(&row.value)
-                ),
+                format!("{:?} is no rate; a number from 0 on is allowed{}", shortened(&row.value), hint(&row.value)),
             )
         })
     };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_policy::MAX_LEVELS;
 use tidegate_input::HttpUrl;
+use tidegate_policy::MAX_LEVELS;
 use tidegate_serve::tls::SystemRoots;
 use tidegate_store::Name;
 
