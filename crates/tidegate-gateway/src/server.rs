@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
+use tidegate_input::Utc;
+use tidegate_serve::{Log, Shutdown, ShutdownHandle};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -10,7 +10,6 @@ mod json;
 mod limits_yaml;
 mod line;
 mod log;
-mod moments;
 mod order;
 mod pipe;
 mod report;

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_forecast::Policy;
+use tidegate_input::object::{Allowed, Object, shown};
+use tidegate_input::{Problem, Problems};
 use tidegate_load::Plan;
 use tidegate_policy::Algorithm;
-use tidegate_serve::Problem;
-use tidegate_serve::object::{Allowed, Object, Problems, shown};
 
 use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};

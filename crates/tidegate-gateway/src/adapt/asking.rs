@@ -65,7 +65,7 @@ pub(crate) async fn ask(forecaster: &Forecaster, snapshot: &Value) -> Result<Val
     let until = Instant::now() + forecaster.timeout;
     let asking = exchange(forecaster, snapshot.to_string(), until);
     let answer = timeout_at(until, asking).await.unwrap_or(Err(Miss::Timeout))?;
-    tidegate_serve::json::read(&answer).map_err(|error| Miss::Invalid(format!("it is no JSON: {error}")))
+    tidegate_input::json::read(&answer).map_err(|error| Miss::Invalid(format!("it is no JSON: {error}")))
 }
 
 async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Result<Vec<u8>, Miss> {

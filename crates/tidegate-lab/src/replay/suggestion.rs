@@ -13,8 +13,8 @@ use tidegate_gateway::config::rates::Shape;
 use tidegate_gateway::config::span::Span;
 use tidegate_gateway::config::{Settings, default_limit};
 use tidegate_gateway::{LimitFacts, Rehearsal};
+use tidegate_input::grouped;
 use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};
-use tidegate_serve::grouped;
 use tidegate_store::Key;
 
 use super::{Policy, Reading, Recording, Replay, limits_yaml, replay_with};

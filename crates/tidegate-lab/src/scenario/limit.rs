@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_input::object::{Allowed, Object};
 use tidegate_policy::Algorithm;
-use tidegate_serve::object::{Allowed, Object};
 
 /// A rate, whatever the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
-use tidegate_serve::object::{Allowed, Object, shown};
+use tidegate_input::object::{Allowed, Object, shown};
 
 use super::request::is_ours;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_input::HttpUrl;
 use tidegate_policy::Algorithm;
-use tidegate_serve::HttpUrl;
 use tidegate_serve::tls::SystemRoots;
 
 use super::{DAY, HOUR, LimitSettings, Problems};

@@ -11,7 +11,7 @@ pub struct HttpUrl {
     pub port: u16,
     /// Host and port as `Host` has them.
     pub authority: String,
-    /// What is asked for; `/` if it says nothing.
+    /// What is requested; `/` if the URL has no path.
     pub path_and_query: String,
 }
 

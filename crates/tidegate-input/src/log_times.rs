@@ -1,12 +1,13 @@
 //! Times as logs write them, read quickly: most lines are of the same day as the one before.
 
-use tidegate_serve::moment::unix_nanos;
+use crate::calendar::{MONTHS, day_start};
+use crate::moment::unix_nanos;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Reads times, and remembers the last day.
+/// Reads times, in nanoseconds since 1970, and remembers the last day.
 #[derive(Debug, Default)]
-pub(super) struct Moments {
+pub struct LogTimes {
     /// A date as it is written, and when it began, in seconds since 1970.
     day: [u8; 11],
     begins: i64,
@@ -18,9 +19,9 @@ pub(super) struct Moments {
     iso_begins: i64,
 }
 
-impl Moments {
+impl LogTimes {
     /// `10/Oct/2000:13:55:36 -0700`, also with a fraction of the second, as common and combined logs have it.
-    pub(super) fn common(&mut self, text: &[u8]) -> Option<u64> {
+    pub fn common(&mut self, text: &[u8]) -> Option<u64> {
         let (day, rest) = text.split_first_chunk::<11>()?;
         if *day != self.day {
             self.begins = day_begins(day)?;
@@ -50,11 +51,9 @@ impl Moments {
         let seconds = u64::try_from(self.begins + seconds - ahead).ok()?;
         seconds.checked_mul(SECOND)?.checked_add(fraction)
     }
-}
 
-impl Moments {
     /// Any other form, as [`any`] knows them.
-    pub(super) fn other(&mut self, text: &str) -> Option<u64> {
+    pub fn other(&mut self, text: &str) -> Option<u64> {
         self.iso(text.as_bytes()).or_else(|| any(text))
     }
 
@@ -69,7 +68,7 @@ impl Moments {
         let (clock, fraction) = clock.split_first_chunk::<8>()?;
         let fraction = match fraction {
             [] => 0,
-            [b'.', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => fraction_nanos(digits)?,
+            [b'.', digits @ ..] => fraction_nanos(digits)?,
             _ => return None,
         };
         let seconds = u64::try_from(self.iso_begins + seconds_of_day(*clock)?).ok()?;
@@ -77,8 +76,9 @@ impl Moments {
     }
 }
 
-/// Any other form: seconds since 1970 (milliseconds, microseconds and nanoseconds too, told apart by their size), or a calendar's.
-pub(super) fn any(text: &str) -> Option<u64> {
+/// Any other form: seconds since 1970 (milliseconds, microseconds and nanoseconds too, told apart by their size), or a
+/// calendar's. In nanoseconds since 1970.
+pub fn any(text: &str) -> Option<u64> {
     let calendar = |text: &str| u64::try_from(unix_nanos(text)?).ok();
     larger_unit(text)
         .or_else(|| calendar(text))
@@ -86,7 +86,8 @@ pub(super) fn any(text: &str) -> Option<u64> {
         .filter(|nanos| i64::try_from(*nanos).is_ok())
 }
 
-/// `2026-01-19 16:30:05,125 +0200` as it is usually written: with a point, and with a zone that stands close and has a colon.
+/// `2026-01-19 16:30:05,125 +0200` as it is usually written: with a point, and with a zone that stands close and has a
+/// colon.
 fn usual(text: &str) -> Option<String> {
     let mut text = text.replacen(',', ".", 1);
     if let Some(zone) = text.len().checked_sub(5).and_then(|at| text.get(at..))
@@ -131,8 +132,8 @@ fn seconds_of_day(clock: [u8; 8]) -> Option<i64> {
 }
 
 /// What follows a second's point: up to nine digits.
-pub(super) fn fraction_nanos(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 9 {
+pub fn fraction_nanos(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 9 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let value = digits.iter().fold(0, |value, byte| value * 10 + u64::from(byte - b'0'));
@@ -148,13 +149,9 @@ fn seconds_ahead(zone: &[u8]) -> Option<i64> {
 
 /// `10/Oct/2000`
 fn day_begins(day: &[u8; 11]) -> Option<i64> {
-    const MONTHS: [&[u8; 3]; 12] =
-        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-    let [d1, d2, b'/', name @ .., b'/', _, _, _, _] = day else { return None };
-    let month = MONTHS.iter().position(|month| month.as_slice() == name)? + 1;
-    let year = str::from_utf8(&day[7..]).ok()?;
-    let date = format!("{year}-{month:02}-{}{}", char::from(*d1), char::from(*d2));
-    i64::try_from(unix_nanos(&date)? / i128::from(SECOND)).ok()
+    let [d1, d2, b'/', name @ .., b'/', y1, y2, y3, y4] = day else { return None };
+    let month = MONTHS.iter().position(|month| month.as_bytes() == name)? + 1;
+    day_start(two(*y1, *y2)? * 100 + two(*y3, *y4)?, month as i64, two(*d1, *d2)?)
 }
 
 #[cfg(test)]
@@ -163,7 +160,7 @@ mod tests {
 
     #[test]
     fn times_of_access_logs_are_read() {
-        let mut moments = Moments::default();
+        let mut times = LogTimes::default();
         for (text, seconds, nanos) in [
             ("10/Oct/2000:13:55:36 -0700", 971_211_336, 0),
             ("10/Oct/2000:13:55:37 -0700", 971_211_337, 0),
@@ -172,13 +169,13 @@ mod tests {
             ("29/Feb/2024:00:00:00.125 +0530", 1_709_145_000, 125_000_000),
             ("01/Jan/1970:00:00:01 +0000", 1, 0),
         ] {
-            assert_eq!(moments.common(text.as_bytes()), Some(seconds * SECOND + nanos), "{text}");
+            assert_eq!(times.common(text.as_bytes()), Some(seconds * SECOND + nanos), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_time_is_none() {
-        let mut moments = Moments::default();
+        let mut times = LogTimes::default();
         for text in [
             "",
             "10/Oct/2000",
@@ -193,7 +190,7 @@ mod tests {
             "01/Jan/1969:13:55:36 -0700",
             "1é/Oct/2000:13:55:36 -0700",
         ] {
-            assert_eq!(moments.common(text.as_bytes()), None, "{text}");
+            assert_eq!(times.common(text.as_bytes()), None, "{text}");
             assert_eq!(any(text), None, "{text}");
         }
     }
@@ -202,16 +199,16 @@ mod tests {
     fn plain_numbers_are_told_apart_by_their_size() {
         for text in ["1700158546", "1700158546000", "1700158546000000", "1700158546000000000", "2023-11-16T18:15:46Z"] {
             assert_eq!(any(text), Some(1_700_158_546 * SECOND), "{text}");
-            assert_eq!(Moments::default().other(text), Some(1_700_158_546 * SECOND), "{text}");
+            assert_eq!(LogTimes::default().other(text), Some(1_700_158_546 * SECOND), "{text}");
         }
         for text in ["2023-11-16 18:15:46,5", "2023-11-16 20:15:46.5 +0200", "2023-11-16T17:45:46.5-0030"] {
             assert_eq!(any(text), Some(1_700_158_546 * SECOND + SECOND / 2), "{text}");
         }
-        let mut moments = Moments::default();
+        let mut times = LogTimes::default();
         for text in
             ["2026-01-19T16:30:05.125Z", "2026-01-19T16:30:06Z", "2024-02-29T00:00:00.5Z", "2026-01-19T24:30:06Z"]
         {
-            assert_eq!(moments.other(text), any(text), "the quick way and the other: {text}");
+            assert_eq!(times.other(text), any(text), "the quick way and the other: {text}");
         }
         assert_eq!(any("1700158546.25"), Some(1_700_158_546 * SECOND + SECOND / 4));
         assert_eq!(any("1700158546250.5"), Some(1_700_158_546 * SECOND + SECOND / 4));

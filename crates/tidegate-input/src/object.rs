@@ -1,43 +1,10 @@
-//! JSON objects, read field by field: what is wrong is told with its path, all of it at once.
+//! JSON objects, read field by field: what is wrong is reported with its path, all of it at once.
 
-use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::Problem;
-
-/// The most that is told: whoever sends a million mistakes is not told a million times.
-const MOST_PROBLEMS: usize = 50;
-
-/// All that is wrong.
-#[derive(Debug, Default)]
-pub struct Problems(RefCell<Vec<Problem>>);
-
-impl Problems {
-    /// One more.
-    pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        let mut problems = self.0.borrow_mut();
-        match problems.len() {
-            0..MOST_PROBLEMS => problems.push(Problem { path: path.into(), message: message.into() }),
-            MOST_PROBLEMS => {
-                let message = format!("there are more problems than these {MOST_PROBLEMS}");
-                problems.push(Problem { path: String::new(), message });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether nothing more is told.
-    pub fn is_full(&self) -> bool {
-        self.0.borrow().len() > MOST_PROBLEMS
-    }
-
-    /// All of them, in the order they were found.
-    pub fn all(self) -> Vec<Problem> {
-        self.0.into_inner()
-    }
-}
+use crate::problems::{Problems, shortened};
 
 /// A number that a field may be.
 #[derive(Clone, Debug)]
@@ -47,7 +14,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// A range, and how it is told: "seconds from 0 to 60 are allowed".
+    /// A range, and how it is reported: "seconds from 0 to 60 are allowed".
     pub const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
         Self { range, what }
     }
@@ -65,7 +32,7 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The fields of `value`, which stands at `path`; none, and a problem more, if it is no object.
+    /// The fields of `value`, which stands at `path`; none, and one more problem, if it is not an object.
     pub fn new(path: impl Into<String>, value: Value, problems: &'a Problems) -> Option<Self> {
         let path = path.into();
         match value {
@@ -82,12 +49,12 @@ impl<'a> Object<'a> {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
 
-    /// Tells what is wrong with a field.
+    /// Reports what is wrong with a field.
     pub fn wrong(&self, field: &str, message: impl Into<String>) {
         self.problems.add(self.at(field), message);
     }
 
-    /// Whether a field that it may have is there, and nobody has taken it yet; `null` is none.
+    /// Whether a field that it may have is there and has not been taken yet; `null` is none.
     pub fn has(&mut self, field: &'static str) -> bool {
         self.know(field);
         self.fields.get(field).is_some_and(|value| !value.is_null())
@@ -99,7 +66,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Looks at a field that nobody has taken yet.
+    /// Looks at a field that has not been taken yet.
     pub fn peek(&self, field: &str) -> Option<&Value> {
         self.fields.get(field)
     }
@@ -119,7 +86,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A number that must be there; none is a problem that has been told.
+    /// A number that must be there; none is a problem that has been reported.
     pub fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
         let Some(value) = self.take(field) else {
             self.wrong(field, format!("is missing; {}", allowed.what));
@@ -132,7 +99,7 @@ impl<'a> Object<'a> {
         number
     }
 
-    /// A number, or else the usual one; none is a problem that has been told.
+    /// A number, or else the usual one; none is a problem that has been reported.
     pub fn number_or(&mut self, field: &'static str, allowed: &Allowed, usual: f64) -> Option<f64> {
         if self.fields.get(field).is_none_or(Value::is_null) {
             self.take(field);
@@ -141,7 +108,7 @@ impl<'a> Object<'a> {
         self.number(field, allowed)
     }
 
-    /// A whole number, which JSON holds exactly, or else the usual one; none is a problem that has been told.
+    /// A whole number, which JSON holds exactly, or else the usual one; none is a problem that has been reported.
     pub fn whole_or(&mut self, field: &'static str, allowed: RangeInclusive<u64>, usual: u64) -> Option<u64> {
         let Some(value) = self.take(field) else { return Some(usual) };
         let number = value.as_u64().filter(|number| allowed.contains(number));
@@ -152,7 +119,7 @@ impl<'a> Object<'a> {
         number
     }
 
-    /// Yes or no, or else the usual; none is a problem that has been told.
+    /// Yes or no, or else the usual; none is a problem that has been reported.
     pub fn switch_or(&mut self, field: &'static str, usual: bool) -> Option<bool> {
         match self.take(field) {
             None => Some(usual),
@@ -177,14 +144,7 @@ impl<'a> Object<'a> {
 
     /// Yes or no; no if it is not there.
     pub fn flag(&mut self, field: &'static str) -> Option<bool> {
-        match self.take(field) {
-            None => Some(false),
-            Some(Value::Bool(flag)) => Some(flag),
-            Some(other) => {
-                self.wrong(field, format!("is {}; true or false is allowed", shown(&other)));
-                None
-            }
-        }
+        self.switch_or(field, false)
     }
 
     /// A list of at most so many, if it is there.
@@ -227,7 +187,7 @@ impl<'a> Object<'a> {
         Object::new(self.at(field), value, self.problems)
     }
 
-    /// Tells of everything that nobody has asked for, and once of what there is.
+    /// Reports every field that has not been taken as unknown, and once which fields there are.
     pub fn end(self) {
         let mut there_are = format!("; there are: {}", self.known.join(", "));
         for field in self.fields.keys().take_while(|_| !self.problems.is_full()) {
@@ -236,8 +196,82 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A value as it is repeated to whoever wrote it, shortened.
+/// A value as a message repeats it, shortened.
 pub fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() <= 60 { text } else { text.chars().take(60).chain(['…']).collect() }
+    shortened(&value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SHARE: Allowed = Allowed::new(0.0..=1.0, "a number from 0 to 1 is allowed");
+
+    /// What is wrong with an object of which `read` takes fields.
+    fn problems(value: Value, read: impl FnOnce(&mut Object<'_>)) -> Vec<String> {
+        let problems = Problems::default();
+        if let Some(mut object) = Object::new("it", value, &problems) {
+            read(&mut object);
+            object.end();
+        }
+        problems.all().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_there_and_right_is_taken() {
+        let value = json!({ "share": 0.5, "count": 3, "is_on": true, "name": "a", "list": [1, 2], "inner": { "x": 1 },
+            "none": null, "texts": { "a": "b", "c": 1, "d": true } });
+        let found = problems(value, |object| {
+            assert_eq!(object.number("share", &SHARE), Some(0.5));
+            assert_eq!((object.whole_or("count", 1..=3, 9), object.whole_or("none", 1..=3, 9)), (Some(3), Some(9)));
+            assert_eq!(
+                (object.flag("is_on"), object.flag("none"), object.switch_or("none", true)),
+                (Some(true), Some(false), Some(true))
+            );
+            assert_eq!(object.number_or("none", &SHARE, 7.0), Some(7.0));
+            assert_eq!((object.text("name").as_deref(), object.text("none")), (Some("a"), None));
+            assert_eq!(object.list("list", 2).map(|list| list.len()), Some(2));
+            let texts = [("a", "b"), ("c", "1"), ("d", "true")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+            assert_eq!(object.texts("texts"), texts);
+            assert_eq!((object.has("inner"), object.has("none")), (true, false));
+            let mut inner = object.object("inner").expect("an object");
+            assert_eq!((inner.at("x"), inner.take("x")), ("it.inner.x".to_owned(), Some(json!(1))));
+            inner.end();
+        });
+        assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_reported_with_its_path() {
+        let value = json!({ "share": 2, "count": 1.5, "is_on": "yes", "name": 5, "list": [1, 2, 3], "inner": 7, "texts": { "a": [] },
+            "old": 1, "new": 2, "extra": 1, "more": 1 });
+        let found = problems(value, |object| {
+            object.alias("new", "old");
+            object.take("new");
+            assert_eq!((object.number("share", &SHARE), object.number("missing", &SHARE)), (None, None));
+            assert_eq!((object.whole_or("count", 1..=3, 9), object.flag("is_on")), (None, None));
+            assert_eq!((object.text("name"), object.list("list", 2), object.texts("texts")), (None, None, Vec::new()));
+            assert!(object.object("inner").is_none());
+        });
+        let known = "new, share, missing, count, is_on, name, list, texts, inner";
+        assert_eq!(
+            found,
+            [
+                "it.new: is there twice: `old` is the same",
+                "it.share: is 2; a number from 0 to 1 is allowed",
+                "it.missing: is missing; a number from 0 to 1 is allowed",
+                "it.count: is 1.5; a whole number from 1 to 3 is allowed",
+                "it.is_on: is \"yes\"; true or false is allowed",
+                "it.name: is 5; text is allowed",
+                "it.list: has 3 entries; at most 2 are allowed",
+                "it.texts: has \"a\" as []; text is allowed",
+                "it.inner: is 7; an object is allowed",
+                &format!("it.extra: is unknown; there are: {known}"),
+                "it.more: is unknown",
+            ]
+        );
+        assert_eq!(problems(json!([1]), |_| {}), ["it: is [1]; an object is allowed"]);
+    }
 }
