@@ -1,6 +1,6 @@
 //! Times as logs write them, read quickly: most lines are of the same day as the one before.
 
-use crate::calendar::{MONTHS, day_start};
+use crate::calendar::MONTHS;
 use crate::moment::unix_nanos;
 
 const SECOND: u64 = 1_000_000_000;
@@ -149,9 +149,11 @@ fn seconds_ahead(zone: &[u8]) -> Option<i64> {
 
 /// `10/Oct/2000`
 fn day_begins(day: &[u8; 11]) -> Option<i64> {
-    let [d1, d2, b'/', name @ .., b'/', y1, y2, y3, y4] = day else { return None };
+    let [d1, d2, b'/', name @ .., b'/', _, _, _, _] = day else { return None };
     let month = MONTHS.iter().position(|month| month.as_bytes() == name)? + 1;
-    day_start(two(*y1, *y2)? * 100 + two(*y3, *y4)?, month as i64, two(*d1, *d2)?)
+    let year = str::from_utf8(&day[7..]).ok()?;
+    let date = format!("{year}-{month:02}-{}{}", char::from(*d1), char::from(*d2));
+    i64::try_from(unix_nanos(&date)? / i128::from(SECOND)).ok()
 }
 
 #[cfg(test)]
@@ -168,6 +170,8 @@ mod tests {
             ("10/Oct/2000:20:55:36", 971_211_336, 0),
             ("29/Feb/2024:00:00:00.125 +0530", 1_709_145_000, 125_000_000),
             ("01/Jan/1970:00:00:01 +0000", 1, 0),
+            ("1 /Jan/1970:00:00:01 +0000", 1, 0),
+            ("31/Dec/2016:23:59:60 +0000", 1_483_228_800, 0),
         ] {
             assert_eq!(times.common(text.as_bytes()), Some(seconds * SECOND + nanos), "{text}");
         }
