@@ -36,7 +36,7 @@ pub struct Gcra {
 
 /// A key's theoretical arrival time, to a fraction of a nanosecond, and what is needed to give tokens back.
 ///
-/// Packed to 20 bytes, so that a [`RuleState`](crate::RuleState) takes 24 instead of 32: there may be millions.
+/// Packed to 20 bytes, so that a [`RuleState`](crate::state::RuleState) takes 24 instead of 32: there may be millions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct GcraState {

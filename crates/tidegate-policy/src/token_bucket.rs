@@ -36,7 +36,7 @@ pub struct TokenBucket {
 
 /// When a key's bucket last was full, and what was taken from it since.
 ///
-/// Packed to 20 bytes, so that a [`RuleState`](crate::RuleState) takes 24 instead of 32: there may be millions.
+/// Packed to 20 bytes, so that a [`RuleState`](crate::state::RuleState) takes 24 instead of 32: there may be millions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct TokenBucketState {
