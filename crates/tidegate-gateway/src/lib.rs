@@ -5,6 +5,7 @@
 
 mod access_log;
 mod adapt;
+mod adaptation_state;
 mod admin;
 mod body;
 mod client;
@@ -44,7 +45,6 @@ mod tunnel;
 mod upstream;
 mod vetting;
 
-pub use adapt::{Autopilot, Told};
 pub use control::Source;
 pub use rehearsal::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
 pub use server::{Handle, NotStarted, Server};

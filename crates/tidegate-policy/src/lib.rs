@@ -14,7 +14,8 @@
 //! | [`Concurrency`] | who is in flight | what is slow rather than frequent |
 //!
 //! A [`Limiter`] is the rule, a pure step over one key's state. [`Keyed`] keeps the states of many keys, bounded.
-//! [`check_all`] asks several limits at once. [`Rule`] is a limiter chosen at run time.
+//! [`check_all`] asks several limits at once. [`Rule`] is a limiter chosen at run time, made of [`numbers`] that a
+//! file or an API names.
 //!
 //! All arithmetic is in integers: nothing drifts, and [`Decision::retry_after`] is exact to the nanosecond.
 
@@ -29,8 +30,10 @@ mod keyed;
 mod leaky_bucket;
 mod levels;
 mod limiter;
+pub mod numbers;
 mod rate;
 mod rule;
+pub mod shape;
 mod sliding_counter;
 mod sliding_log;
 mod timestamp;

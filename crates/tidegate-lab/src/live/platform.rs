@@ -122,7 +122,7 @@ fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> 
     let mut limit = match variant.algorithm {
         Some(algorithm) => {
             let numbers = scenario.limit.numbers(algorithm)?;
-            serde_json::to_value(numbers.relevant()).map_err(|error| error.to_string())?
+            serde_json::to_value(config::numbers::written(&numbers.relevant())).map_err(|error| error.to_string())?
         }
         // More than anybody sends.
         None => json!({ "algorithm": "token", "capacity": 1_000_000_000_u64, "fillRate": 1_000_000_000_u64 }),
