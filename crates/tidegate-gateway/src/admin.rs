@@ -117,7 +117,7 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
             Ok(json(&all_limits(gateway)))
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
-        "/config/history" if is_read => Ok(json(&gateway.adaptation.history(&gateway.plan()))),
+        "/config/history" if is_read => Ok(json(&gateway.adaptation.history(gateway.plan().site.adaptive.as_deref()))),
         "/config/history" => Err(Fault::method("GET")),
         "/config/algorithm" if is_post => {
             let (name, numbers) = algorithm(request, body)?;

@@ -4,7 +4,6 @@ mod check;
 mod doubts;
 pub mod model;
 pub mod numbers;
-pub mod rates;
 mod reference;
 pub mod secret;
 pub mod span;
@@ -15,7 +14,7 @@ use std::fs;
 use std::path::Path;
 
 pub use check::{
-    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, Rails, RedisSettings, RouteSettings, Settings,
+    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings,
     UpstreamSettings, default_limit, upstream_at,
 };
 pub use reference::{reference, schema};

@@ -13,7 +13,7 @@ use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
-use crate::adapt::Adaptation;
+use crate::adaptation_state::Adaptation;
 use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::h2::Flood;

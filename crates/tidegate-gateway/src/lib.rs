@@ -5,6 +5,7 @@
 
 mod access_log;
 mod adapt;
+mod adaptation_state;
 mod admin;
 mod attempt;
 mod body;
@@ -49,7 +50,6 @@ mod tunnel;
 mod upstream;
 mod validation;
 
-pub use adapt::{Autopilot, Told};
 pub use control::Source;
 pub use rehearsal::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
 pub use server::{Handle, NotStarted, Server};

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use tidegate_adapt::SeriesNames;
 use tidegate_input::Utc;
 use tidegate_serve::{Log, Shutdown, ShutdownHandle};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
@@ -22,7 +23,8 @@ use tokio::task::JoinSet;
 pub(crate) use connection::FIRST_WORDS;
 
 use crate::access_log::AccessLog;
-use crate::adapt::{self, Adaptation};
+use crate::adapt;
+use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
 use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, NotChanged, Source, tell_doubts};
@@ -177,10 +179,10 @@ impl Worker {
     }
 }
 
-/// What tells its load from that of other gateways.
-fn named(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> adapt::Source {
+/// What distinguishes its load from that of other gateways.
+fn series_names(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> SeriesNames {
     let port = listeners.first().map_or(0, |listener| listener.address.port());
-    adapt::Source {
+    SeriesNames {
         alone: format!("{}:{port}", tidegate_serve::host_name()),
         shared: redis
             .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.address(), redis.namespace.as_str())),
@@ -224,12 +226,12 @@ impl Server {
         };
         let mode = settings.redis.as_ref().map(|redis| redis.model.on_failure).unwrap_or_default();
         let clock = Clock::start();
-        let adapted_as = named(&listeners, settings.redis.as_ref());
+        let series_names = series_names(&listeners, settings.redis.as_ref());
         let (control, plan) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now(), &log)
             .await
             .map_err(NotStarted::Limit)?;
         metrics.config_version.store(plan.version, Ordering::Relaxed);
-        let adaptation = Adaptation::new(adapted_as);
+        let adaptation = Adaptation::new(series_names);
         let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control, adaptation);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
     }
@@ -300,7 +302,7 @@ impl Server {
             tokio::spawn(control::follow(Arc::clone(&self.gateway)));
         }
         // With another word for the limits it may have to begin, so it is always there.
-        tokio::spawn(crate::adapt::run(Arc::clone(&self.gateway)));
+        tokio::spawn(adapt::run(Arc::clone(&self.gateway)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde_json::json;
+use tidegate_gateway::config::numbers::written;
 
 use crate::run::Variant;
 use crate::scenario::{OnFailure, Scenario};
@@ -23,7 +24,7 @@ pub(crate) fn config_text(scenario: &Scenario, variant: Variant, addresses: &Add
     let mut limit = match variant.algorithm {
         Some(algorithm) => {
             let numbers = scenario.limit.numbers(algorithm)?;
-            serde_json::to_value(numbers.relevant()).map_err(|error| error.to_string())?
+            serde_json::to_value(written(&numbers.relevant())).map_err(|error| error.to_string())?
         }
         // More than anybody sends.
         None => json!({ "algorithm": "token", "capacity": 1_000_000_000_u64, "fillRate": 1_000_000_000_u64 }),

@@ -30,7 +30,7 @@ use limits::{Places, check_limits};
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
-pub use adaptive::{AdaptiveSettings, Forecaster, Rails};
+pub use adaptive::{AdaptiveSettings, Forecaster};
 pub use limits::default_limit;
 pub use upstreams::upstream_at;
 

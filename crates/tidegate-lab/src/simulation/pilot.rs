@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use tidegate_adapt::{Autopilot, AutopilotEvent, Rails};
 use tidegate_forecast::{Adviser, Forecast, Forecaster, Policy, ProphetModel, Snapshot};
-use tidegate_gateway::config::Rails;
-use tidegate_gateway::config::numbers::LimitNumbers;
-use tidegate_gateway::{Autopilot, Told};
+use tidegate_policy::numbers::LimitNumbers;
 use tidegate_policy::{Algorithm, Timestamp};
 
 use super::{START, nanos};
@@ -26,7 +25,7 @@ pub(super) struct Pilot {
     /// Whether the limit was in force in the second that passes.
     is_limiting: bool,
     forecast: Option<Forecast>,
-    told: Vec<Event>,
+    events: Vec<Event>,
     predictions: Vec<Prediction>,
 }
 
@@ -66,7 +65,7 @@ impl Pilot {
             is_there: true,
             is_limiting: true,
             forecast: None,
-            told: Vec::new(),
+            events: Vec::new(),
             predictions: Vec::new(),
         })
     }
@@ -76,7 +75,7 @@ impl Pilot {
     }
 
     pub(super) fn answered(&mut self, took: u64, is_error: bool) {
-        self.autopilot.answered(Duration::from_nanos(took), is_error);
+        self.autopilot.responded(Duration::from_nanos(took), is_error);
     }
 
     /// Whether the forecaster can be asked. One that is started again knows nothing.
@@ -89,8 +88,8 @@ impl Pilot {
 
     /// A second is over. What is expected of the next one?
     pub(super) fn second(&mut self, now: u64) -> Option<Band> {
-        let told = self.autopilot.second(at(now), self.is_limiting);
-        self.tell(now, told);
+        let events = self.autopilot.second(at(now), self.is_limiting);
+        self.record(now, events);
         if now >= self.next_ask {
             self.next_ask = now + self.interval;
             self.ask(now);
@@ -110,17 +109,17 @@ impl Pilot {
         let prediction = Prediction { at: seconds(now), valid_for: advice.valid_for, highest: advice.predicted };
         self.predictions.push(prediction);
         if let Err(why) = self.autopilot.advised(&advice.to_json(), at(now)) {
-            self.tell(now, vec![Told::Decided(format!("refused: {why}"))]);
+            self.record(now, [AutopilotEvent::Decision(format!("refused: {why}"))]);
         }
     }
 
     /// Does what is due.
     pub(super) fn steer(&mut self, now: u64, is_away: bool) -> Wanted {
         self.is_limiting = !is_away;
-        let told = self.autopilot.look(at(now), !is_away);
-        self.tell(now, told.into_iter().collect());
+        let decision = self.autopilot.apply_due(at(now), !is_away);
+        self.record(now, decision);
         let wanted = self.autopilot.numbers();
-        let mut steered = Wanted { events: std::mem::take(&mut self.told), ..Wanted::default() };
+        let mut steered = Wanted { events: std::mem::take(&mut self.events), ..Wanted::default() };
         if wanted.relevant() != self.in_force.relevant() && !is_away {
             let rate = wanted.shape().map(|shape| shape.rate_per_second);
             let rate = rate.filter(|_| wanted.rule(0).is_ok());
@@ -131,15 +130,15 @@ impl Pilot {
         steered
     }
 
-    fn tell(&mut self, now: u64, told: Vec<Told>) {
-        for told in told {
-            let (kind, text) = match told {
+    fn record(&mut self, now: u64, events: impl IntoIterator<Item = AutopilotEvent>) {
+        for event in events {
+            let (kind, text) = match event {
                 // What says the same again is no event.
-                Told::Decided(text) if text.starts_with("unchanged") => continue,
-                Told::Decided(text) => (EventKind::Adaptation, text),
-                Told::Attack(text) => (EventKind::Attack, text),
+                AutopilotEvent::Decision(text) if text.starts_with("unchanged") => continue,
+                AutopilotEvent::Decision(text) => (EventKind::Adaptation, text),
+                AutopilotEvent::Attack(text) => (EventKind::Attack, text),
             };
-            self.told.push(Event { at: seconds(now), kind, text });
+            self.events.push(Event { at: seconds(now), kind, text });
         }
     }
 

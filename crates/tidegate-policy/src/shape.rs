@@ -1,14 +1,12 @@
-//! Numbers of different algorithms, compared and made by what they let through in the long run.
+//! The shape of a limit: what it admits, whatever its algorithm. Numbers of different algorithms are compared, and
+//! made, by it.
 
 use std::time::Duration;
 
-use tidegate_policy::Algorithm;
+use crate::Algorithm;
+use crate::numbers::{InvalidNumbers, LimitNumbers, Values, figure, has_bucket, seconds};
 
-use super::model::Numbers;
-use super::numbers::{InvalidNumbers, LimitNumbers, figure, has_bucket};
-use super::span::Span;
-
-/// What a limit lets through, whatever its algorithm: so much in the long run, so much at once.
+/// What a limit admits, whatever its algorithm: so much in the long run, so much at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// By which algorithm.
@@ -31,28 +29,28 @@ impl Shape {
         self.rate_per_second * self.span.as_secs_f64()
     }
 
-    /// The numbers that come closest without letting more through, and that `accepts` takes. A window whose limit would be a fraction, or so
-    /// small that rounding shows, becomes longer: one request at least comes in each.
+    /// The numbers that come closest without admitting more, and that `accepts` takes. A window whose limit would be a
+    /// fraction, or so small that rounding shows, becomes longer: one request at least comes in each.
     pub fn numbers<E: From<InvalidNumbers>>(
         &self,
         soft: u64,
         accepts: impl Fn(&LimitNumbers) -> Result<(), E>,
     ) -> Result<LimitNumbers, E> {
         let quota = self.quota();
-        // Comparing also refuses what is no number.
+        // Comparing also rejects what is not a number.
         let counts = (0.0..MOST).contains(&quota);
-        let algorithm = Some(self.algorithm.name().to_owned());
         if has_bucket(self.algorithm) {
             let least = u64::from(self.algorithm != Algorithm::LeakyBucket);
             let capacity = if counts { (quota.round() as u64).max(least) } else { u64::MAX };
-            let numbers = Numbers { algorithm, capacity: Some(capacity), ..Numbers::default() };
-            return LimitNumbers::with_rate(&numbers, self.rate_per_second, down, soft, accepts);
+            let values = Values { capacity: Some(capacity), ..Values::default() };
+            return LimitNumbers::with_rate(self.algorithm, values, self.rate_per_second, down, soft, accepts);
         }
         let is_coarse = down(quota) < (1.0 - COARSEST) * quota;
         let shape = if counts && is_coarse { self.whole() } else { *self };
         let limit = if counts { down(shape.quota()) as u64 } else { u64::MAX };
-        let window = Span::seconds(micros(shape.span.as_secs_f64()) / 1e6);
-        let numbers = LimitNumbers::new(Numbers { algorithm, limit: Some(limit), window, ..Numbers::default() }, soft)?;
+        let window = seconds(micros(shape.span.as_secs_f64()) / 1e6);
+        let values = Values { limit: Some(limit), window, ..Values::default() };
+        let numbers = LimitNumbers::new(self.algorithm, values, soft)?;
         accepts(&numbers)?;
         Ok(numbers)
     }
@@ -82,7 +80,7 @@ fn up(number: f64) -> f64 {
 }
 
 impl LimitNumbers {
-    /// What they let through; none for a concurrency limit, which has no rate.
+    /// What they admit; none for a concurrency limit, which has no rate.
     pub fn shape(&self) -> Option<Shape> {
         if self.algorithm() == Algorithm::Concurrency {
             return None;
@@ -97,46 +95,42 @@ impl LimitNumbers {
 mod tests {
     use super::*;
 
-    fn numbers(json: &str) -> LimitNumbers {
-        LimitNumbers::new(serde_json::from_str(json).expect("JSON"), 0).expect("numbers")
+    fn windowed(algorithm: Algorithm, limit: u64, window: f64) -> LimitNumbers {
+        let values = Values { limit: Some(limit), window: seconds(window), ..Values::default() };
+        LimitNumbers::new(algorithm, values, 0).expect("numbers")
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "a test's stand-in for one that refuses")]
+    fn bucket(algorithm: Algorithm, capacity: u64, fill_rate: f64) -> LimitNumbers {
+        let values = Values { capacity: Some(capacity), fill_rate: Some(fill_rate), ..Values::default() };
+        LimitNumbers::new(algorithm, values, 0).expect("numbers")
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "a test's stand-in for one that rejects")]
     fn any(_: &LimitNumbers) -> Result<(), InvalidNumbers> {
         Ok(())
     }
 
     #[test]
     fn the_same_shape_at_another_rate() {
+        use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingCounter, SlidingLog, TokenBucket};
         for (from, rate, to) in [
-            (r#"{"algorithm": "fixed", "limit": 100, "window": 1}"#, 250.0, "algorithm=fixed, limit=250, window=1"),
-            (r#"{"algorithm": "fixed", "limit": 100, "window": 60}"#, 5.0, "algorithm=fixed, limit=300, window=60"),
-            (r#"{"algorithm": "sliding", "limit": 3, "window": 0.5}"#, 0.1, "algorithm=sliding, limit=1, window=10"),
-            (r#"{"algorithm": "fixed", "limit": 1, "window": 0.001}"#, 250.0, "algorithm=fixed, limit=1, window=0.004"),
-            (
-                r#"{"algorithm": "sliding_log", "limit": 7, "window": 1}"#,
-                6.3,
-                "algorithm=sliding_log, limit=7, window=1.111112",
-            ),
-            (r#"{"algorithm": "fixed", "limit": 200, "window": 1}"#, 145.8, "algorithm=fixed, limit=145, window=1"),
-            (
-                r#"{"algorithm": "token", "capacity": 200, "fillRate": 50}"#,
-                25.0,
-                "algorithm=token, capacity=100, fillRate=25",
-            ),
-            (r#"{"algorithm": "gcra", "capacity": 2, "fillRate": 50}"#, 1.0, "algorithm=gcra, capacity=1, fillRate=1"),
-            (
-                r#"{"algorithm": "leaky", "capacity": 0, "fillRate": 50}"#,
-                60.1234,
-                "algorithm=leaky, capacity=0, fillRate=60.123",
-            ),
+            (windowed(FixedWindow, 100, 1.0), 250.0, "algorithm=fixed, limit=250, window=1"),
+            (windowed(FixedWindow, 100, 60.0), 5.0, "algorithm=fixed, limit=300, window=60"),
+            (windowed(SlidingCounter, 3, 0.5), 0.1, "algorithm=sliding, limit=1, window=10"),
+            (windowed(FixedWindow, 1, 0.001), 250.0, "algorithm=fixed, limit=1, window=0.004"),
+            (windowed(SlidingLog, 7, 1.0), 6.3, "algorithm=sliding_log, limit=7, window=1.111112"),
+            (windowed(FixedWindow, 200, 1.0), 145.8, "algorithm=fixed, limit=145, window=1"),
+            (bucket(TokenBucket, 200, 50.0), 25.0, "algorithm=token, capacity=100, fillRate=25"),
+            (bucket(Gcra, 2, 50.0), 1.0, "algorithm=gcra, capacity=1, fillRate=1"),
+            (bucket(LeakyBucket, 0, 50.0), 60.1234, "algorithm=leaky, capacity=0, fillRate=60.123"),
         ] {
-            let shape = numbers(from).shape().expect("a rate");
+            let shape = from.shape().expect("a rate");
             let at_rate = Shape { rate_per_second: rate, ..shape };
             let made: Result<_, InvalidNumbers> = at_rate.numbers(0, any);
-            assert_eq!(made.expect(from).to_string(), to, "{from}");
+            assert_eq!(made.expect(to).to_string(), to, "{from}");
         }
-        assert_eq!(numbers(r#"{"algorithm": "concurrency", "limit": 5}"#).shape(), None);
+        let in_flight = Values { limit: Some(5), ..Values::default() };
+        assert_eq!(LimitNumbers::new(Algorithm::Concurrency, in_flight, 0).expect("numbers").shape(), None);
     }
 
     #[test]

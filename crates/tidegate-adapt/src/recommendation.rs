@@ -1,12 +1,11 @@
-//! What a forecaster answers, read with suspicion: one field that makes no sense, and nothing of it is used.
+//! What a forecaster responds with, read with suspicion: one field that makes no sense, and nothing of it is used.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tidegate_policy::Algorithm;
-
-use crate::config::numbers::has_bucket;
-use crate::config::rates::Shape;
+use tidegate_policy::numbers::has_bucket;
+use tidegate_policy::shape::Shape;
 
 /// Steps that a schedule may have.
 const MOST_STEPS: usize = 64;
@@ -19,32 +18,34 @@ const LONGEST_REASON: usize = 300;
 
 /// A recommendation.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Recommendation {
+pub struct Recommendation {
     /// From now on.
-    pub(crate) top: Shape,
+    pub top: Shape,
     /// Later, in their order.
-    pub(crate) steps: Vec<Step>,
+    pub steps: Vec<Step>,
     /// The highest rate that is expected while it holds.
-    pub(crate) predicted: Option<f64>,
-    pub(crate) valid_for: Option<Duration>,
+    pub predicted: Option<f64>,
+    /// How long it holds.
+    pub valid_for: Option<Duration>,
     /// In the forecaster's words.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 /// A later change.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Step {
+pub struct Step {
     /// How long after the snapshot.
-    pub(crate) after: Duration,
-    pub(crate) shape: Shape,
+    pub after: Duration,
+    /// What the limit is to admit from then on.
+    pub shape: Shape,
     /// Why it is, if it has a reason of its own.
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl Recommendation {
-    /// Reads one, or says what is wrong with it.
-    pub(crate) fn read(answer: &Value) -> Result<Self, String> {
-        let fields = answer.as_object().ok_or("it is no JSON object")?;
+    /// Reads one. An error says what is wrong with it.
+    pub fn read(response: &Value) -> Result<Self, String> {
+        let fields = response.as_object().ok_or("it is no JSON object")?;
         let word = fields.get("algorithm").and_then(Value::as_str).ok_or("`algorithm` is missing")?;
         let algorithm: Algorithm = word.parse().map_err(|_| format!("`algorithm` is {:?}", shortened(word)))?;
         if algorithm == Algorithm::Concurrency {
@@ -69,7 +70,7 @@ impl Recommendation {
         Ok(Self { top, steps, predicted, valid_for, reason: shortened(reason) })
     }
 
-    /// All that it says, the top first.
+    /// All shapes that it names, the top first.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shape> {
         [&self.top].into_iter().chain(self.steps.iter().map(|step| &step.shape))
     }
@@ -95,8 +96,8 @@ fn schedule(
     let valid_for = valid_for.ok_or("`schedule` is there without `validFor`")?;
     let mut read = Vec::with_capacity(steps.len());
     let mut before = 0.0;
-    for (place, step) in steps.iter().enumerate() {
-        let wrong = |what: &str| format!("`schedule[{place}]`: {what}");
+    for (index, step) in steps.iter().enumerate() {
+        let wrong = |what: &str| format!("`schedule[{index}]`: {what}");
         let step = step.as_object().ok_or_else(|| wrong("is no object"))?;
         let after = positive(step, "after").map_err(|error| wrong(&error))?;
         let after = after.ok_or_else(|| wrong("`after` is missing"))?;
@@ -170,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_examples_are_read() {
-        for (answer, rate, span, predicted) in [
+    fn the_contracts_examples_are_read() {
+        for (response, rate, span, predicted) in [
             (
                 json!({"algorithm": "fixed", "window": 1, "limit": 130, "predictedRps": 130, "validFor": 60}),
                 130.0,
@@ -186,17 +187,17 @@ mod tests {
             ),
             (json!({"algorithm": "token", "capacity": 200, "fillRate": 50, "predictedRps": 50}), 50.0, 4.0, 50.0),
         ] {
-            let read = Recommendation::read(&answer).expect("it is good");
-            assert_eq!((read.top.rate_per_second, read.top.span), (rate, Duration::from_secs_f64(span)), "{answer}");
+            let read = Recommendation::read(&response).expect("it is good");
+            assert_eq!((read.top.rate_per_second, read.top.span), (rate, Duration::from_secs_f64(span)), "{response}");
             assert_eq!((read.predicted, read.steps.len()), (Some(predicted), 0));
         }
     }
 
     #[test]
     fn steps_have_what_they_do_not_say_from_the_top() {
-        let answer = json!({"algorithm": "token", "capacity": 100, "fillRate": 50, "validFor": 60, "unknown": [1],
+        let response = json!({"algorithm": "token", "capacity": 100, "fillRate": 50, "validFor": 60, "unknown": [1],
             "schedule": [{"after": 11.75, "fillRate": 100}, {"after": 60, "capacity": 10, "limit": 5}]});
-        let read = Recommendation::read(&answer).expect("it is good");
+        let read = Recommendation::read(&response).expect("it is good");
         let steps: Vec<_> = read
             .steps
             .iter()
@@ -208,7 +209,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_whole() {
-        let good = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60, "schedule": [{"after": 5, "limit": 50}]});
+        let good = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60,
+            "schedule": [{"after": 5, "limit": 50}]});
         assert!(Recommendation::read(&good).is_ok());
         let many: Vec<Value> = (1..=65).map(|after| json!({"after": after, "limit": 5})).collect();
         for (field, value, word) in [
@@ -238,20 +240,20 @@ mod tests {
             ("schedule", json!([{"after": 5, "limit": -5}]), "limit"),
             ("schedule", many.into(), "65 steps"),
         ] {
-            let mut answer = good.clone();
-            answer[field] = value.clone();
-            let error = Recommendation::read(&answer).expect_err(field);
+            let mut response = good.clone();
+            response[field] = value.clone();
+            let error = Recommendation::read(&response).expect_err(field);
             assert!(error.contains(word), "{field} {value}: {error}");
         }
-        for answer in [json!(null), json!([]), json!("x"), json!({})] {
-            assert!(Recommendation::read(&answer).is_err(), "{answer}");
+        for response in [json!(null), json!([]), json!("x"), json!({})] {
+            assert!(Recommendation::read(&response).is_err(), "{response}");
         }
     }
 
     #[test]
     fn huge_numbers_are_numbers_to_be_capped() {
-        let answer = json!({"algorithm": "fixed", "limit": 1e300, "window": 1});
-        assert!(Recommendation::read(&answer).expect("it is one").top.rate_per_second > 1e299);
+        let response = json!({"algorithm": "fixed", "limit": 1e300, "window": 1});
+        assert!(Recommendation::read(&response).expect("it is one").top.rate_per_second > 1e299);
         let endless = json!({"algorithm": "token", "capacity": 1e300, "fillRate": 1e-300});
         assert!(Recommendation::read(&endless).is_err());
     }

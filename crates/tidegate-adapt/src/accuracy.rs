@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::second::Second;
-use crate::config::numbers::figure;
+use crate::second::{Second, figure};
 
 /// Predictions that wait for what comes.
 const MOST: usize = 64;
@@ -13,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// Predictions, judged when their time is over.
 #[derive(Default)]
-pub(crate) struct Score {
+pub struct Accuracy {
     open: VecDeque<Prediction>,
 }
 
@@ -25,9 +24,9 @@ struct Prediction {
     highest: Option<u64>,
 }
 
-impl Score {
+impl Accuracy {
     /// This rate is expected as the highest of the seconds that come until then.
-    pub(crate) fn expect(&mut self, rate: f64, from: u64, valid_for: Duration) {
+    pub fn expect(&mut self, rate: f64, from: u64, valid_for: Duration) {
         let until = from.saturating_add(valid_for.min(LONGEST).as_secs().max(1));
         self.open.push_back(Prediction { rate, from, until, highest: None });
         if self.open.len() > MOST {
@@ -35,9 +34,9 @@ impl Score {
         }
     }
 
-    /// A second has passed. The error of the prediction that has ended last, if any has: how much more was predicted than came, as a share
-    /// of what came.
-    pub(crate) fn observe(&mut self, second: &Second) -> Option<f64> {
+    /// A second has passed. The error of the prediction that has ended last, if any has: how much more was predicted
+    /// than came, as a share of what came.
+    pub fn observe(&mut self, second: &Second) -> Option<f64> {
         for open in &mut self.open {
             if second.is_whole && (open.from..open.until).contains(&second.at) {
                 open.highest = open.highest.max(Some(second.offered));
@@ -66,30 +65,30 @@ mod tests {
 
     #[test]
     fn a_prediction_is_judged_by_the_highest_second_when_its_time_is_over() {
-        let mut score = Score::default();
-        score.expect(150.0, 10, Duration::from_secs(3));
-        score.expect(50.0, 12, Duration::from_secs(2));
+        let mut accuracy = Accuracy::default();
+        accuracy.expect(150.0, 10, Duration::from_secs(3));
+        accuracy.expect(50.0, 12, Duration::from_secs(2));
         let errors: Vec<_> = [(9, 900), (10, 100), (11, 60), (12, 75), (13, 100), (14, 5)]
-            .map(|(at, offered)| score.observe(&second(at, offered)))
+            .map(|(at, offered)| accuracy.observe(&second(at, offered)))
             .into();
         assert_eq!(errors, [None, None, None, Some(0.5), Some(-0.5), None]);
     }
 
     #[test]
     fn nothing_is_rightly_predicted_for_nothing() {
-        let mut score = Score::default();
-        score.expect(0.0, 10, Duration::from_secs(1));
-        assert_eq!(score.observe(&second(10, 0)), Some(0.0));
+        let mut accuracy = Accuracy::default();
+        accuracy.expect(0.0, 10, Duration::from_secs(1));
+        assert_eq!(accuracy.observe(&second(10, 0)), Some(0.0));
     }
 
     #[test]
     fn what_nobody_saw_is_not_judged_and_many_are_bounded() {
-        let mut score = Score::default();
-        score.expect(150.0, 10, Duration::from_secs(2));
-        assert_eq!(score.observe(&Second { is_whole: false, ..second(10, 9) }), None);
-        assert_eq!(score.observe(&second(500, 9)), None);
-        (0..1_000).for_each(|at| score.expect(1.0, at, Duration::MAX));
-        assert_eq!(score.open.len(), MOST);
-        assert!(score.open.iter().all(|open| open.until - open.from == LONGEST.as_secs()));
+        let mut accuracy = Accuracy::default();
+        accuracy.expect(150.0, 10, Duration::from_secs(2));
+        assert_eq!(accuracy.observe(&Second { is_whole: false, ..second(10, 9) }), None);
+        assert_eq!(accuracy.observe(&second(500, 9)), None);
+        (0..1_000).for_each(|at| accuracy.expect(1.0, at, Duration::MAX));
+        assert_eq!(accuracy.open.len(), MOST);
+        assert!(accuracy.open.iter().all(|open| open.until - open.from == LONGEST.as_secs()));
     }
 }

@@ -1,33 +1,41 @@
-//! What the forecaster is told: how it stands, and what came since it was told last.
+//! What is sent to the forecaster: the limit as it is, and what came since the last snapshot.
 
 use serde_json::{Map, Value, json};
 use tidegate_policy::Timestamp;
+use tidegate_policy::numbers::LimitNumbers;
 
-use super::guard::rounded;
-use super::ledger::Period;
-use crate::config::numbers::LimitNumbers;
+use crate::guard_rails::rounded;
+use crate::numbers_json::numbers_json;
+use crate::recent_seconds::Period;
+use crate::second::figure;
 
-/// What a snapshot tells.
-pub(crate) struct Snapshot<'a> {
-    pub(crate) at: Timestamp,
-    pub(crate) period: &'a Period,
+/// What is sent to the forecaster.
+pub struct Snapshot<'a> {
+    /// When it was made.
+    pub at: Timestamp,
+    /// What the forecaster does not know yet.
+    pub period: &'a Period,
     /// The 95th percentile of the upstream's latency, in seconds.
-    pub(crate) p95: Option<f64>,
-    pub(crate) in_force: &'a LimitNumbers,
-    pub(crate) base: &'a LimitNumbers,
-    /// Which series it is of.
-    pub(crate) source: &'a str,
-    pub(crate) interval_seconds: f64,
-    pub(crate) ceiling: f64,
+    pub p95: Option<f64>,
+    /// The numbers in force.
+    pub in_force: &'a LimitNumbers,
+    /// The operator's numbers.
+    pub base: &'a LimitNumbers,
+    /// The name of the series.
+    pub source: &'a str,
+    /// How often the forecaster is asked.
+    pub interval_seconds: f64,
+    /// Requests a second that the limit is never raised above.
+    pub ceiling: f64,
 }
 
 impl Snapshot<'_> {
     /// The figures, for the history too.
-    pub(crate) fn figures(&self) -> Map<String, Value> {
+    pub fn figures(&self) -> Map<String, Value> {
         let figures = json!({
             "timestamp": unix_seconds(self.at),
             "observedRps": rounded(self.period.rate.unwrap_or(0.0)),
-            "rejectedRate": (self.period.refused_share() * 1e4).round() / 1e4,
+            "rejectedRate": (self.period.rejected_share() * 1e4).round() / 1e4,
             "latencyP95": self.p95.map(|p95| (p95 * 1e6).round() / 1e6),
             "errors5xx": self.period.sum.errors,
         });
@@ -36,16 +44,16 @@ impl Snapshot<'_> {
     }
 
     /// As it is sent.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let mut fields = self.figures();
-        // Every number is there, as the seed has it: those of other algorithms are null.
+        // Every value is there: those of other algorithms are null.
         for field in ["limit", "window", "capacity", "fillRate"] {
             fields.insert(field.to_owned(), Value::Null);
         }
-        fields.extend(numbers(self.in_force));
+        fields.extend(numbers_json(self.in_force));
         fields.insert("source".to_owned(), self.source.into());
         fields.insert("interval".to_owned(), self.interval_seconds.into());
-        fields.insert("base".to_owned(), numbers(self.base).into());
+        fields.insert("base".to_owned(), numbers_json(self.base).into());
         fields.insert("ceilingRps".to_owned(), rounded(self.ceiling).into());
         if !self.period.series.is_empty() {
             let series = json!({ "start": self.period.start, "step": 1, "offered": self.period.series });
@@ -55,15 +63,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// The numbers that count, as JSON.
-pub(crate) fn numbers(numbers: &LimitNumbers) -> Map<String, Value> {
-    match serde_json::to_value(numbers.relevant()) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
-}
-
 /// A moment in Unix seconds, to the millisecond.
-pub(crate) fn unix_seconds(at: Timestamp) -> f64 {
-    crate::config::numbers::figure(at.as_nanos() / 1_000_000) / 1_000.0
+pub fn unix_seconds(at: Timestamp) -> f64 {
+    figure(at.as_nanos() / 1_000_000) / 1_000.0
 }

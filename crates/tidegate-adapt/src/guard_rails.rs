@@ -4,15 +4,35 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate_policy::Algorithm;
+use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers, has_bucket};
+use tidegate_policy::shape::Shape;
 
-use crate::config::Rails;
-use crate::config::numbers::{LimitNumbers, has_bucket};
-use crate::config::rates::Shape;
+/// Bounds of what a forecast may do, in requests a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rails {
+    /// Never above; none is three times the operator's rate.
+    pub ceiling: Option<f64>,
+    /// Never below.
+    pub floor: f64,
+    /// The largest step, as a factor.
+    pub step: f64,
+    /// Between two changes.
+    pub dwell: Duration,
+    /// Between two changes of the algorithm.
+    pub algorithm_dwell: Duration,
+}
+
+impl Default for Rails {
+    fn default() -> Self {
+        let (dwell, algorithm_dwell) = (Duration::from_secs(1), Duration::from_secs(300));
+        Self { ceiling: None, floor: 5.0, step: 3.0, dwell, algorithm_dwell }
+    }
+}
 
 /// Without a ceiling of the operator's it is so many times the operator's rate.
 const USUAL_CEILING: f64 = 3.0;
-/// What may come at once is at most what comes in so long, unless the operator lets more through at once: a small rate over a long window, or
-/// with a deep bucket, would let a spike through that no rate shows.
+/// What may come at once is at most what comes in so long, unless the operator admits more at once: a small rate over a
+/// long window, or with a deep bucket, would admit a spike that no rate shows.
 const LONGEST_SPAN: Duration = Duration::from_secs(10);
 
 /// What arithmetic leaves of equal numbers.
@@ -23,11 +43,14 @@ const ROUNDING: f64 = 0.01;
 
 /// A bound that was reached, in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Cap {
+pub enum Cap {
+    /// [`Rails::ceiling`].
     Ceiling(f64),
+    /// [`Rails::floor`].
     Floor(f64),
+    /// [`Rails::step`].
     Step(f64),
-    /// At once.
+    /// What may come at once, in requests.
     Burst(f64),
 }
 
@@ -43,7 +66,7 @@ impl fmt::Display for Cap {
 }
 
 /// A rate for people: no more than three decimals.
-pub(crate) fn rounded(rate: f64) -> f64 {
+pub fn rounded(rate: f64) -> f64 {
     (rate * 1_000.0).round() / 1_000.0
 }
 
@@ -66,12 +89,12 @@ pub(crate) struct Guard<'a> {
     pub(crate) held: &'a Shape,
     /// Whether the algorithm may be another.
     pub(crate) may_switch: bool,
-    /// What the limit lets through on top.
+    /// What the limit admits on top.
     pub(crate) soft: u64,
 }
 
-/// Whether a limit could have these numbers, where it keeps its counts.
-pub(crate) type Accepts<'a> = &'a dyn Fn(&LimitNumbers) -> Result<(), String>;
+/// Whether a limit could have these numbers, where it keeps its counts; an error says why not.
+pub type Accepts<'a> = &'a dyn Fn(&LimitNumbers) -> Result<(), String>;
 
 impl Guard<'_> {
     /// Never above. The operator's own rate is always good.
@@ -112,7 +135,8 @@ impl Guard<'_> {
         Ok(Bounded { numbers, caps, not_yet: (!may_have).then_some(wanted.algorithm) })
     }
 
-    /// What of these numbers may be in force here, wherever they were decided: they have taken their steps there. None if nothing may.
+    /// What of these numbers may be in force here, wherever they were decided: they have taken their steps there.
+    /// None if nothing may.
     pub(crate) fn within(&self, numbers: LimitNumbers, accepts: Accepts<'_>) -> Option<LimitNumbers> {
         let wanted = numbers.shape()?;
         let (floor, ceiling) = (Self::floor(self.rails, self.base), Self::ceiling(self.rails, self.base));
@@ -133,7 +157,7 @@ impl Guard<'_> {
             shape.span = longest;
             caps.push(Cap::Burst(shape.quota()));
         }
-        // A bucket that is all but empty, or a window of a moment, refuses what its rate would let through.
+        // A bucket that is all but empty, or a window of a moment, rejects what its rate would admit.
         let least = Self::floor(self.rails, self.base).min(self.base.quota());
         if shape.quota() < least * (1.0 - TINY) && shape.algorithm != Algorithm::LeakyBucket {
             shape.span = Duration::try_from_secs_f64(least / rate).unwrap_or(shape.span);
@@ -143,9 +167,9 @@ impl Guard<'_> {
     }
 }
 
-/// Numbers of this shape. They let no more through, and rounding leads no lower than `floor`.
+/// Numbers of this shape. They admit no more, and rounding leads no lower than `floor`.
 pub(crate) fn made(shape: &Shape, floor: f64, soft: u64, accepts: Accepts<'_>) -> Result<LimitNumbers, String> {
-    let with = |shape: &Shape| shape.numbers(soft, |numbers| accepts(numbers).map_err(Refused));
+    let with = |shape: &Shape| shape.numbers(soft, |numbers| accepts(numbers).map_err(Unusable));
     let numbers = with(shape)?;
     let is_low = numbers.shape().is_some_and(|made| made.rate_per_second < floor * (1.0 - TINY));
     // What can't be had exactly is had nearby.
@@ -153,7 +177,8 @@ pub(crate) fn made(shape: &Shape, floor: f64, soft: u64, accepts: Accepts<'_>) -
     Ok(exact.unwrap_or(numbers))
 }
 
-/// What is wanted, by the algorithm that is held. A bucket lets in at once what is wanted to come at once; what a window does, its length says.
+/// What is wanted, by the algorithm that is held. A bucket admits at once what is wanted to come at once; what a window
+/// admits at once, its length says.
 pub(crate) fn kept_by(held: &Shape, wanted: &Shape) -> Shape {
     let span = if has_bucket(held.algorithm) { wanted.span } else { held.span };
     Shape { algorithm: held.algorithm, span, ..*wanted }
@@ -166,17 +191,17 @@ pub(crate) fn at_rate(shape: &Shape, rate_per_second: f64) -> Shape {
 
 /// Why numbers can't be had.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
+struct Unusable(String);
 
-impl From<crate::config::numbers::InvalidNumbers> for Refused {
-    fn from(invalid: crate::config::numbers::InvalidNumbers) -> Self {
+impl From<InvalidNumbers> for Unusable {
+    fn from(invalid: InvalidNumbers) -> Self {
         Self(invalid.to_string())
     }
 }
 
-impl From<Refused> for String {
-    fn from(refused: Refused) -> Self {
-        refused.0
+impl From<Unusable> for String {
+    fn from(unusable: Unusable) -> Self {
+        unusable.0
     }
 }
 
@@ -235,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rate_does_not_let_much_through_at_once() {
+    fn a_small_rate_does_not_admit_much_at_once() {
         for (base, wanted, expected) in [
             (fixed(100.0, 1), token(50.0, 200.0), "algorithm=token, capacity=200, fillRate=50"),
             (fixed(100.0, 1), token(50.0, 1e9), "algorithm=token, capacity=500, fillRate=50"),
@@ -283,17 +308,17 @@ mod tests {
                 Rails { floor: rate(2.0, -1.0), ceiling: Some(rate(4.0, 0.0)), step: 1.0 + rate(1.0, 0.0), ..RAILS };
             let (floor, ceiling) = (Guard::floor(&rails, &base), Guard::ceiling(&rails, &base));
             let held = Shape { span: held_span, ..fixed(rate(2.0, 0.0).clamp(floor, ceiling), 1) };
-            let place = random.usize(..algorithms.len());
+            let index = random.usize(..algorithms.len());
             let wanted_rate = 10_f64.powf(random.f64() * 9.0 - 3.0);
-            let wanted = Shape { algorithm: algorithms[place], rate_per_second: wanted_rate, span: wanted_span };
+            let wanted = Shape { algorithm: algorithms[index], rate_per_second: wanted_rate, span: wanted_span };
             let Ok(made) = bounded(&rails, base, held, random.bool(), wanted) else { continue };
-            made_of_each[place] += 1;
+            made_of_each[index] += 1;
             let found = made.numbers.shape().expect("a rate").rate_per_second;
             let step = (held.rate_per_second * rails.step).max(base.rate_per_second);
-            let told = format!("{wanted:?} beside {base:?}, {held:?}, {floor}, {ceiling}: {}", made.numbers);
-            assert!(found <= ceiling * (1.0 + 1e-6) && found <= step * (1.0 + 1e-6), "{told}");
+            let case = format!("{wanted:?} beside {base:?}, {held:?}, {floor}, {ceiling}: {}", made.numbers);
+            assert!(found <= ceiling * (1.0 + 1e-6) && found <= step * (1.0 + 1e-6), "{case}");
             // Windows are whole microseconds, rates of buckets whole thousandths.
-            assert!(found >= floor * (1.0 - 2e-3), "{told}");
+            assert!(found >= floor * (1.0 - 2e-3), "{case}");
         }
         assert!(made_of_each.iter().all(|made| *made > 3_000), "{made_of_each:?}");
     }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::numbers_json::numbers;
 
 const RAILS: Rails = Rails {
     ceiling: None,
@@ -11,10 +12,6 @@ const RAILS: Rails = Rails {
     dwell: Duration::from_secs(1),
     algorithm_dwell: Duration::from_secs(300),
 };
-
-fn numbers(json: &Value) -> LimitNumbers {
-    LimitNumbers::new(serde_json::from_value(json.clone()).expect("numbers"), 0).expect("numbers")
-}
 
 fn window(limit: u64) -> Value {
     json!({"algorithm": "fixed", "limit": limit, "window": 1})
@@ -28,37 +25,36 @@ struct Flight {
 
 impl Flight {
     fn new(rails: Rails) -> Self {
-        let base = numbers(&window(100));
-        let shape = base.shape().expect("a rate");
-        let ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
-        Self { pilot: Pilot::with(rails, ceiling, base, shape, 0), counting: Counting::AsMeant }
+        let thresholds = Thresholds { latency: Some(Duration::from_millis(50)), errors: 0.05 };
+        let pilot = Pilot::new(rails, thresholds, numbers(&window(100)), 0).expect("a rate");
+        Self { pilot, counting: Counting::AsMeant }
     }
 
     /// A recommendation, given to a snapshot of this moment.
-    fn receive(&mut self, at_seconds: f64, answer: &Value) {
-        let recommendation = Recommendation::read(answer).expect("it is good");
+    fn receive(&mut self, at_seconds: f64, response: &Value) {
+        let recommendation = Recommendation::read(response).expect("it is good");
         self.pilot.receive(recommendation, at(at_seconds), &any).expect("it can be had");
     }
 
     /// What is decided at this moment, if anything, and the limit from then on.
     fn look(&mut self, at_seconds: f64) -> (Option<Verdict>, u64) {
-        let decided = self.pilot.look(at(at_seconds), self.counting, &any);
+        let decided = self.pilot.apply_due(at(at_seconds), self.counting, &any);
         (decided.map(|decided| decided.verdict), self.limit())
     }
 
     fn limit(&self) -> u64 {
-        self.pilot.numbers(&any).relevant().limit.expect("a window")
+        self.pilot.numbers(&any).values().limit.expect("a window")
     }
 
-    fn second(&mut self, offered: u64, refused: u64, p95_millis: f64) -> Events {
-        let latency = vec![offered - refused];
-        let second = Second { is_whole: true, offered, refused, latency, ..Second::default() };
+    fn second(&mut self, offered: u64, rejected: u64, p95_millis: f64) -> Events {
+        let latency = vec![offered - rejected];
+        let second = Second { is_whole: true, offered, rejected, latency, ..Second::default() };
         let took = p95_millis / 1e3;
         self.pilot.observe(&second, Some(Quantiles { high: took, low: took }), true, &any)
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a test's stand-in for one that refuses")]
+#[expect(clippy::unnecessary_wraps, reason = "a test's stand-in for one that rejects")]
 fn any(_: &LimitNumbers) -> Result<(), String> {
     Ok(())
 }
@@ -103,7 +99,7 @@ fn it_wakes_when_a_step_is_due_and_when_it_may_act_again() {
 }
 
 #[test]
-fn late_answers_begin_where_their_schedule_is_by_then() {
+fn late_responses_begin_where_their_schedule_is_by_then() {
     let mut flight = Flight::new(RAILS);
     flight.receive(1_000.0, &spike());
     assert_eq!(flight.look(1_014.0), (Some(Verdict::Applied), 240));
@@ -149,7 +145,7 @@ fn while_redis_is_away_the_newest_waits_and_is_applied_when_it_is_back() {
     flight.counting = Counting::Nowhere;
     flight.receive(1_000.0, &window(120));
     assert_eq!(flight.look(1_000.0), (Some(Verdict::Deferred), 100));
-    assert_eq!(flight.look(1_001.0), (None, 100), "told once");
+    assert_eq!(flight.look(1_001.0), (None, 100), "reported once");
     flight.receive(1_030.0, &window(140));
     assert_eq!(flight.look(1_030.0), (Some(Verdict::Deferred), 100));
     assert_eq!(flight.pilot.wakes_at(at(1_030.0)), None);
@@ -169,7 +165,7 @@ fn raises_recommended_in_an_attack_wait_for_its_end() {
     assert!(matches!(flight.second(2_000, 1_900, 1.0).attack, Some(AttackEvent::Begins(_))));
     flight.receive(1_000.0, &window(200));
     assert_eq!(flight.look(1_000.0), (Some(Verdict::Frozen), 100));
-    assert_eq!(flight.look(1_001.0), (None, 100), "told once");
+    assert_eq!(flight.look(1_001.0), (None, 100), "reported once");
     // Lower it may be, and back to what the operator said.
     flight.receive(1_002.0, &window(60));
     assert_eq!(flight.look(1_002.0), (Some(Verdict::Applied), 60));
@@ -218,7 +214,7 @@ fn the_measured_ceiling_lies_over_what_is_recommended() {
     flight.look(1_000.0);
     let events: Vec<_> = (0..5).filter_map(|_| flight.second(200, 0, 80.0).ceiling).collect();
     assert_eq!(events.iter().map(|event| event.verdict).collect::<Vec<_>>(), [Verdict::Lowered]);
-    assert_eq!((events[0].from.relevant().limit, events[0].to.relevant().limit), (Some(200), Some(180)));
+    assert_eq!((events[0].from.values().limit, events[0].to.values().limit), (Some(200), Some(180)));
     assert_eq!(flight.limit(), 145, "0.9 of 0.9 of 0.9");
     // A step of a recommendation counts from what was recommended, not from what is left of it.
     flight.receive(1_010.0, &window(220));
@@ -257,14 +253,15 @@ fn counted_apart_a_limit_only_falls() {
     let mut raised = Flight::new(RAILS);
     raised.receive(1_000.0, &spike());
     raised.look(1_013.0);
-    heir.pilot.inherit(raised.pilot.decreed().expect("it is raised"), at(1_014.0));
+    heir.pilot.inherit(raised.pilot.published().expect("it is raised"), at(1_014.0));
     heir.counting = Counting::Apart;
     assert_eq!((heir.look(1_059.0), heir.look(1_060.0)), ((None, 240), (Some(Verdict::Reverted), 100)));
     // Back to what a recommendation set before would be a raise, too: as far as the operator's numbers it may go.
     let mut tight = Flight::new(RAILS);
     tight.receive(1_000.0, &window(150));
     tight.look(1_000.0);
-    let dip = json!({"algorithm": "fixed", "limit": 60, "window": 1, "validFor": 10, "schedule": [{"after": 9, "limit": 60}]});
+    let dip = json!({"algorithm": "fixed", "limit": 60, "window": 1, "validFor": 10,
+        "schedule": [{"after": 9, "limit": 60}]});
     tight.receive(1_002.0, &dip);
     assert_eq!(tight.look(1_002.0), (Some(Verdict::Applied), 60));
     tight.counting = Counting::Apart;
@@ -295,17 +292,18 @@ fn who_takes_over_keeps_what_it_has_measured_itself() {
     // Of two bounds the lower counts.
     let mut other = Flight::new(RAILS);
     (0..5).for_each(|_| drop(other.second(100, 0, 80.0)));
-    let decreed = other.pilot.decreed().expect("a bound");
-    flight.pilot.take_over(Some(decreed.clone()), numbers(&window(100)), 0, at(1_001.0));
+    let published = other.pilot.published().expect("a bound");
+    flight.pilot.take_over(Some(published.clone()), numbers(&window(100)), 0, at(1_001.0));
     assert_eq!(flight.limit(), lowered);
     // Who follows stands where all stand.
-    flight.pilot.follow(Some(decreed), numbers(&window(100)), 0, at(1_002.0));
+    flight.pilot.follow(Some(published), numbers(&window(100)), 0, at(1_002.0));
     assert_eq!(flight.limit(), other.limit());
     flight.pilot.follow(None, numbers(&window(100)), 0, at(1_003.0));
     assert_eq!(flight.limit(), 100);
 }
 
-/// A bucket for a full spike lets little in at once. When the spike is over and the window may not be had yet, the bucket lets in what it did.
+/// A bucket for a full spike admits little at once. When the spike is over and the window may not be had yet, the
+/// bucket admits what it did.
 #[test]
 fn a_bucket_that_has_to_stand_in_for_a_window_lets_in_as_much_at_once() {
     let mut flight = Flight::new(RAILS);
@@ -313,15 +311,15 @@ fn a_bucket_that_has_to_stand_in_for_a_window_lets_in_as_much_at_once() {
         "schedule": [{"after": 5, "fillRate": 250}]});
     flight.receive(1_000.0, &spike);
     let words = |flight: &Flight| flight.pilot.numbers(&any).to_string();
-    flight.pilot.look(at(1_000.0), Counting::AsMeant, &any);
+    flight.pilot.apply_due(at(1_000.0), Counting::AsMeant, &any);
     assert_eq!(words(&flight), "algorithm=token, capacity=25, fillRate=250");
     flight.receive(1_002.0, &window(100));
-    flight.pilot.look(at(1_002.0), Counting::AsMeant, &any);
+    flight.pilot.apply_due(at(1_002.0), Counting::AsMeant, &any);
     assert_eq!(words(&flight), "algorithm=token, capacity=100, fillRate=100");
     flight.receive(1_004.0, &spike);
-    flight.pilot.look(at(1_004.0), Counting::AsMeant, &any);
+    flight.pilot.apply_due(at(1_004.0), Counting::AsMeant, &any);
     assert_eq!(words(&flight), "algorithm=token, capacity=25, fillRate=250");
-    flight.pilot.look(at(1_014.0), Counting::AsMeant, &any);
+    flight.pilot.apply_due(at(1_014.0), Counting::AsMeant, &any);
     assert_eq!(words(&flight), "algorithm=token, capacity=100, fillRate=100", "also when nobody speaks any more");
 }
 
@@ -343,13 +341,13 @@ fn while_nothing_is_limited_nothing_is_cut() {
 }
 
 #[test]
-fn each_step_tells_its_own_reason() {
+fn each_step_has_its_own_reason() {
     let mut flight = Flight::new(RAILS);
-    let answer = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60, "reason": "spikes",
+    let response = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60, "reason": "spikes",
         "schedule": [{"after": 12, "limit": 240, "reason": "a spike comes"}, {"after": 19, "limit": 110}]});
-    flight.receive(1_000.0, &answer);
+    flight.receive(1_000.0, &response);
     for (now, why) in [(1_000.0, "spikes"), (1_012.0, "a spike comes"), (1_019.0, "spikes")] {
-        let decided = flight.pilot.look(at(now), Counting::AsMeant, &any).expect("a decision");
+        let decided = flight.pilot.apply_due(at(now), Counting::AsMeant, &any).expect("a decision");
         assert_eq!(decided.why, why, "{now}");
     }
 }
@@ -362,9 +360,9 @@ fn who_takes_over_goes_on_where_the_other_was() {
     first.receive(1_002.0, &spike());
     first.look(1_014.5);
     let (at_end, then) = first.pilot.ends().expect("it ends");
-    assert_eq!((at_end, then.relevant().limit), (at(1_062.0), Some(120)));
+    assert_eq!((at_end, then.values().limit), (at(1_062.0), Some(120)));
     let mut second = Flight::new(RAILS);
-    second.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
+    second.pilot.inherit(first.pilot.published().expect("something"), at(1_020.0));
     assert_eq!((second.look(1_020.0), second.pilot.wakes_at(at(1_020.0))), ((None, 240), Some(at(1_062.0))));
     second.counting = Counting::Nowhere;
     assert_eq!(second.look(1_062.0), (None, 240));
@@ -377,7 +375,7 @@ fn who_takes_over_goes_on_where_the_other_was() {
     );
     // A recommendation of its own replaces all of it.
     let mut third = Flight::new(RAILS);
-    third.pilot.inherit(first.pilot.decreed().expect("something"), at(1_020.0));
+    third.pilot.inherit(first.pilot.published().expect("something"), at(1_020.0));
     third.receive(1_021.0, &window(200));
     assert_eq!(third.look(1_021.0), (Some(Verdict::Applied), 200));
     assert_eq!(third.look(1_062.0), (None, 200));
@@ -388,13 +386,13 @@ fn an_algorithm_waits_for_its_time() {
     let mut flight = Flight::new(RAILS);
     let token = json!({"algorithm": "token", "capacity": 200, "fillRate": 80});
     flight.receive(0.0, &token);
-    let decided = flight.pilot.look(at(0.0), Counting::AsMeant, &any).expect("a decision");
+    let decided = flight.pilot.apply_due(at(0.0), Counting::AsMeant, &any).expect("a decision");
     assert_eq!(
         (decided.verdict, decided.to.to_string()),
         (Verdict::Applied, "algorithm=token, capacity=200, fillRate=80".to_owned())
     );
     flight.receive(299.0, &window(90));
-    let decided = flight.pilot.look(at(299.0), Counting::AsMeant, &any).expect("a decision");
+    let decided = flight.pilot.apply_due(at(299.0), Counting::AsMeant, &any).expect("a decision");
     assert_eq!(decided.to.to_string(), "algorithm=token, capacity=90, fillRate=90");
     assert!(decided.why.contains("`fixed` has to wait"), "{}", decided.why);
     flight.receive(300.0, &window(95));
@@ -407,7 +405,7 @@ fn what_can_not_be_had_at_any_step_is_refused_whole() {
     flight.receive(0.0, &window(120));
     flight.look(0.0);
     let picky = |numbers: &LimitNumbers| {
-        if numbers.relevant().limit == Some(240) { Err("too much".to_owned()) } else { Ok(()) }
+        if numbers.values().limit == Some(240) { Err("too much".to_owned()) } else { Ok(()) }
     };
     let recommendation = Recommendation::read(&spike()).expect("it is good");
     assert_eq!(flight.pilot.receive(recommendation, at(5.0), &picky), Err("too much".to_owned()));
@@ -417,17 +415,17 @@ fn what_can_not_be_had_at_any_step_is_refused_whole() {
 #[test]
 fn what_is_measured_is_left_apart_and_grows_back_at_whoever_takes_over() {
     let mut first = Flight::new(RAILS);
-    assert_eq!(first.pilot.decreed(), None);
+    assert_eq!(first.pilot.published(), None);
     first.receive(1_000.0, &window(200));
     first.look(1_000.0);
     (0..5).for_each(|_| drop(first.second(200, 0, 80.0)));
-    let decreed = first.pilot.decreed().expect("something");
-    assert_eq!(decreed.numbers.relevant().limit, Some(200));
+    let published = first.pilot.published().expect("something");
+    assert_eq!(published.numbers.values().limit, Some(200));
     let mut follower = Flight::new(RAILS).pilot;
-    follower.inherit(decreed.clone(), at(1_006.0));
+    follower.inherit(published.clone(), at(1_006.0));
     assert_eq!(follower.numbers(&any), first.pilot.numbers(&any));
     let mut heir = Flight::new(RAILS);
-    heir.pilot.inherit(decreed, at(1_010.0));
+    heir.pilot.inherit(published, at(1_010.0));
     assert_eq!(heir.limit(), 145);
     (0..30).for_each(|_| drop(heir.second(100, 0, 5.0)));
     assert_eq!((heir.limit(), heir.pilot.measured_ceiling()), (200, None));
@@ -439,7 +437,7 @@ fn what_others_decide_is_followed_within_ones_own_rails() {
     let now = at(1_000.0);
     let vetted = |numbers: LimitNumbers, bound| {
         let ends = Some((at(1e9), numbers.clone()));
-        let vetted = pilot.vetted(Decreed { numbers, bound, ends }, now, &any).expect("something");
+        let vetted = pilot.vetted(PublishedLimit { numbers, bound, ends }, now, &any).expect("something");
         let (ends, then) = vetted.ends.expect("an end");
         assert_eq!((ends, &then), (at(87_400.0), &vetted.numbers));
         (vetted.numbers.to_string(), vetted.bound)
@@ -458,9 +456,12 @@ fn what_others_decide_is_followed_within_ones_own_rails() {
     }
     assert_eq!(vetted(numbers(&window(240)), Some(1e-9)).1, Some(5.0));
     let concurrency = numbers(&json!({"algorithm": "concurrency", "limit": 5}));
-    assert_eq!(pilot.vetted(Decreed { numbers: concurrency, bound: None, ends: None }, now, &any), None);
+    assert_eq!(pilot.vetted(PublishedLimit { numbers: concurrency, bound: None, ends: None }, now, &any), None);
     let none = |_: &LimitNumbers| Err("no room".to_owned());
-    assert_eq!(pilot.vetted(Decreed { numbers: numbers(&window(240)), bound: None, ends: None }, now, &none), None);
+    assert_eq!(
+        pilot.vetted(PublishedLimit { numbers: numbers(&window(240)), bound: None, ends: None }, now, &none),
+        None
+    );
 }
 
 #[test]
@@ -470,7 +471,7 @@ fn an_algorithm_whose_time_is_over_waits_for_the_next_one_too() {
         "schedule": [{"after": 0.5, "capacity": 200, "fillRate": 80}]});
     flight.receive(1_000.0, &token);
     let mut look = |now| {
-        let decided = flight.pilot.look(at(now), Counting::AsMeant, &any);
+        let decided = flight.pilot.apply_due(at(now), Counting::AsMeant, &any);
         (decided.map(|decided| decided.verdict), flight.pilot.numbers(&any).to_string(), flight.pilot.wakes_at(at(now)))
     };
     assert_eq!(look(1_000.0).1, "algorithm=token, capacity=200, fillRate=80");
@@ -480,5 +481,5 @@ fn an_algorithm_whose_time_is_over_waits_for_the_next_one_too() {
     assert_eq!(look(1_299.9), (None, back, Some(at(1_300.0))));
     let base = numbers(&window(100)).to_string();
     assert_eq!(look(1_300.0), (Some(Verdict::Reverted), base, None));
-    assert_eq!(flight.pilot.decreed(), None);
+    assert_eq!(flight.pilot.published(), None);
 }

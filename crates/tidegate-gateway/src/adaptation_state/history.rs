@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use serde_json::{Map, Value};
+use tidegate_adapt::unix_seconds;
 use tidegate_policy::Timestamp;
-
-use super::snapshot::unix_seconds;
 
 /// Bytes of a recommendation that are kept as they came.
 const LARGEST_RECOMMENDATION: usize = 8 * 1024;
@@ -26,12 +25,12 @@ impl History {
         }
     }
 
-    pub(crate) fn push(&mut self, at: Timestamp, what: &str, mut fields: Map<String, Value>) {
+    pub(crate) fn push(&mut self, at: Timestamp, event: &str, mut fields: Map<String, Value>) {
         if self.most == 0 {
             return;
         }
         fields.insert("timestamp".to_owned(), unix_seconds(at).into());
-        fields.insert("event".to_owned(), what.into());
+        fields.insert("event".to_owned(), event.into());
         if self.entries.len() >= self.most {
             self.entries.pop_front();
         }
@@ -44,10 +43,10 @@ impl History {
 }
 
 /// A recommendation as it is kept: as it came, unless it is too large for that.
-pub(crate) fn as_received(answer: &Value) -> Value {
-    let text = answer.to_string();
+pub(crate) fn as_received(recommendation: &Value) -> Value {
+    let text = recommendation.to_string();
     if text.len() <= LARGEST_RECOMMENDATION {
-        return answer.clone();
+        return recommendation.clone();
     }
     let end = text.floor_char_boundary(LARGEST_RECOMMENDATION);
     format!("{}… ({} bytes)", &text[..end], text.len()).into()
@@ -62,12 +61,12 @@ mod tests {
         let mut history = History::default();
         history.push(Timestamp::default(), "lost", Map::new());
         history.keep(3);
-        for place in 0..5_u64 {
-            let fields = Map::from_iter([("place".to_owned(), place.into())]);
-            history.push(Timestamp::from_nanos(place * 1_500_000_000), "event", fields);
+        for index in 0..5_u64 {
+            let fields = Map::from_iter([("index".to_owned(), index.into())]);
+            history.push(Timestamp::from_nanos(index * 1_500_000_000), "event", fields);
         }
-        let places: Vec<_> = history.entries().iter().map(|entry| entry["place"].as_u64()).collect();
-        assert_eq!(places, [Some(2), Some(3), Some(4)]);
+        let indices: Vec<_> = history.entries().iter().map(|entry| entry["index"].as_u64()).collect();
+        assert_eq!(indices, [Some(2), Some(3), Some(4)]);
         assert_eq!(history.entries()[1]["timestamp"], 4.5);
         history.keep(1);
         assert_eq!(history.entries().len(), 1);

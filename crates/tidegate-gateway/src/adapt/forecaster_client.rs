@@ -1,4 +1,4 @@
-//! A question to the forecaster: one HTTP request over a connection of its own, bounded in time and size.
+//! Asks the forecaster: one HTTP request over a connection of its own, bounded in time and size.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,60 +12,22 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tidegate_adapt::Miss;
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Forecaster;
 use crate::upstream::{Trouble, cause, connect_to};
 
-/// The largest answer.
-const LARGEST_ANSWER: usize = 256 * 1024;
+/// The largest response.
+const LARGEST_RESPONSE: usize = 256 * 1024;
 
-/// Why there is no answer that could be used.
-#[derive(Debug)]
-pub(crate) enum Miss {
-    Unreachable(String),
-    Timeout,
-    BadStatus(StatusCode),
-    Invalid(String),
-}
-
-impl Miss {
-    /// Whether there is somebody who answers, though not what could be used.
-    pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::BadStatus(_) | Self::Invalid(_))
-    }
-
-    /// As metrics have it.
-    pub(crate) const WORDS: [&'static str; 4] = ["unreachable", "timeout", "bad_status", "invalid"];
-
-    pub(crate) fn word(&self) -> &'static str {
-        let [unreachable, timeout, bad_status, invalid] = Self::WORDS;
-        match self {
-            Self::Unreachable(_) => unreachable,
-            Self::Timeout => timeout,
-            Self::BadStatus(_) => bad_status,
-            Self::Invalid(_) => invalid,
-        }
-    }
-}
-
-impl fmt::Display for Miss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => f.write_str("no answer in time"),
-            Self::BadStatus(status) => write!(f, "it says {}", status.as_u16()),
-            Self::Unreachable(why) | Self::Invalid(why) => f.write_str(why),
-        }
-    }
-}
-
-/// Asks, and reads what is answered as JSON.
+/// Sends a snapshot, and reads the response as JSON.
 pub(crate) async fn ask(forecaster: &Forecaster, snapshot: &Value) -> Result<Value, Miss> {
     let until = Instant::now() + forecaster.timeout;
     let asking = exchange(forecaster, snapshot.to_string(), until);
-    let answer = timeout_at(until, asking).await.unwrap_or(Err(Miss::Timeout))?;
-    tidegate_input::json::read(&answer).map_err(|error| Miss::Invalid(format!("it is no JSON: {error}")))
+    let response = timeout_at(until, asking).await.unwrap_or(Err(Miss::Timeout))?;
+    tidegate_input::json::read(&response).map_err(|error| Miss::Invalid(format!("it is no JSON: {error}")))
 }
 
 async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Result<Vec<u8>, Miss> {
@@ -88,20 +50,20 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
         .header(header::CONNECTION, "close")
         .body(body)
         .map_err(|error| unreachable(&error))?;
-    // Both in this task, so that nothing is left of a question that is given up.
-    let conversing = async {
-        let answer = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
-        if answer.status() != StatusCode::OK {
-            return Err(Miss::BadStatus(answer.status()));
+    // Both in this task, so that nothing is left of an attempt that is given up.
+    let receiving = async {
+        let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+        if response.status() != StatusCode::OK {
+            return Err(Miss::BadStatus(response.status().as_u16()));
         }
-        read(answer.into_body()).await
+        read(response.into_body()).await
     };
-    let (mut conversing, mut connection) = (std::pin::pin!(conversing), std::pin::pin!(connection));
+    let (mut receiving, mut connection) = (std::pin::pin!(receiving), std::pin::pin!(connection));
     let mut has_ended = false;
     poll_fn(|cx| {
-        // Its end is told to whoever converses.
+        // The receiving side learns of its end by itself.
         has_ended = has_ended || connection.as_mut().poll(cx).is_ready();
-        conversing.as_mut().poll(cx)
+        receiving.as_mut().poll(cx)
     })
     .await
 }
@@ -118,8 +80,8 @@ async fn read(mut body: Incoming) -> Result<Vec<u8>, Miss> {
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| Miss::Unreachable(format!("the answer broke off: {error}")))?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        if bytes.len() > LARGEST_ANSWER {
-            return Err(Miss::Invalid(format!("it is larger than {} KiB", LARGEST_ANSWER / 1024)));
+        if bytes.len() > LARGEST_RESPONSE {
+            return Err(Miss::Invalid(format!("it is larger than {} KiB", LARGEST_RESPONSE / 1024)));
         }
     }
     Ok(bytes)

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use tidegate_adapt::{Miss, Verdict};
 use tidegate_serve::{Counter, Exposition, Kind};
 
-use super::asking::Miss;
-use super::pilot::Verdict;
 use crate::config::model::AdaptiveMode;
 
 /// A figure that one writes and others read.
@@ -27,14 +26,14 @@ impl Figure {
 
 /// All that is counted. Figures are not a number until they are known.
 pub(crate) struct Gauges {
-    answered: Counter,
+    responded: Counter,
     missed: [Counter; Miss::WORDS.len()],
     updates: [Counter; Verdict::ALL.len()],
     pub(crate) misses: AtomicU32,
     pub(crate) stale: AtomicBool,
     pub(crate) attack: AtomicBool,
-    /// Whether this gateway is the one that adapts.
-    pub(crate) holder: AtomicBool,
+    /// Whether this gateway is the leader: the one that adapts.
+    pub(crate) leader: AtomicBool,
     pub(crate) predicted: Figure,
     pub(crate) observed: Figure,
     pub(crate) error: Figure,
@@ -45,13 +44,13 @@ pub(crate) struct Gauges {
 impl Default for Gauges {
     fn default() -> Self {
         Self {
-            answered: Counter::new(),
+            responded: Counter::new(),
             missed: Default::default(),
             updates: Default::default(),
             misses: AtomicU32::new(0),
             stale: AtomicBool::new(false),
             attack: AtomicBool::new(false),
-            holder: AtomicBool::new(false),
+            leader: AtomicBool::new(false),
             predicted: Figure::unknown(),
             observed: Figure::unknown(),
             error: Figure::unknown(),
@@ -62,7 +61,8 @@ impl Default for Gauges {
 }
 
 impl Gauges {
-    /// Nothing is known yet, or no longer, because another gateway adapts: what was true of before must not wake anybody.
+    /// Nothing is known yet, or no longer, because another gateway is the leader: what was true before must not wake
+    /// anybody.
     pub(crate) fn begin(&self) {
         self.misses.store(0, Relaxed);
         self.stale.store(false, Relaxed);
@@ -74,14 +74,14 @@ impl Gauges {
 
     /// The forecaster was asked: what came of it.
     pub(crate) fn asked(&self, miss: Option<&Miss>) {
-        let Some(miss) = miss else { return self.answered.inc() };
-        let place = Miss::WORDS.iter().position(|word| *word == miss.word());
-        place.and_then(|place| self.missed.get(place)).unwrap_or(&self.answered).inc();
+        let Some(miss) = miss else { return self.responded.inc() };
+        let index = Miss::WORDS.iter().position(|word| *word == miss.word());
+        index.and_then(|index| self.missed.get(index)).unwrap_or(&self.responded).inc();
     }
 
     pub(crate) fn decided(&self, verdict: Verdict) {
-        let place = Verdict::ALL.iter().position(|other| *other == verdict);
-        if let Some(counter) = place.and_then(|place| self.updates.get(place)) {
+        let index = Verdict::ALL.iter().position(|other| *other == verdict);
+        if let Some(counter) = index.and_then(|index| self.updates.get(index)) {
             counter.inc();
         }
     }
@@ -99,7 +99,7 @@ impl Gauges {
             "Questions to the forecaster, by what came of them.",
             Kind::Counter,
         );
-        requests.sample(&[("result", "ok")], self.answered.get());
+        requests.sample(&[("result", "ok")], self.responded.get());
         for (word, counter) in Miss::WORDS.iter().zip(&self.missed) {
             requests.sample(&[("result", word)], counter.get());
         }
@@ -125,7 +125,7 @@ impl Gauges {
         gauge(
             "tidegate_adaptive_holder",
             "1 in the gateway that adapts for all that share the limit.",
-            switch(&self.holder),
+            switch(&self.leader),
         );
         for (name, help, figure) in [
             ("tidegate_adaptive_predicted_rps", "The highest rate that is expected.", &self.predicted),

@@ -1,12 +1,12 @@
-//! A recommendation on its way through time: which of its steps is due.
+//! A recommendation through time: the limit for each of its steps, and which step is due.
 
 use tidegate_policy::Timestamp;
+use tidegate_policy::shape::Shape;
 
-use super::recommendation::Recommendation;
-use crate::config::rates::Shape;
+use crate::recommendation::Recommendation;
 
 /// A recommendation, and the moment that its times count from.
-pub(crate) struct Course {
+pub(crate) struct Schedule {
     pub(crate) recommendation: Recommendation,
     asked_at: Timestamp,
     /// Whether it was given during an attack: then it may have been learnt from it.
@@ -18,13 +18,13 @@ pub(crate) struct Course {
 pub(crate) enum Due {
     /// The numbers at the top.
     Top,
-    /// The step in this place.
+    /// The step with this index.
     Step(usize),
     /// Its time is over: the numbers before it return.
     Over,
 }
 
-impl Course {
+impl Schedule {
     pub(crate) fn new(recommendation: Recommendation, asked_at: Timestamp, is_of_attack: bool) -> Self {
         Self { recommendation, asked_at, is_of_attack }
     }
@@ -49,7 +49,7 @@ impl Course {
     pub(crate) fn shape(&self, due: Due) -> Option<&Shape> {
         match due {
             Due::Top => Some(&self.recommendation.top),
-            Due::Step(place) => self.recommendation.steps.get(place).map(|step| &step.shape),
+            Due::Step(index) => self.recommendation.steps.get(index).map(|step| &step.shape),
             Due::Over => None,
         }
     }
@@ -57,19 +57,19 @@ impl Course {
     /// Why, in the forecaster's words: a step's own, or those of all of it.
     pub(crate) fn reason(&self, due: Due) -> &str {
         let own = match due {
-            Due::Step(place) => self.recommendation.steps.get(place).and_then(|step| step.reason.as_deref()),
+            Due::Step(index) => self.recommendation.steps.get(index).and_then(|step| step.reason.as_deref()),
             Due::Top | Due::Over => None,
         };
         own.unwrap_or(&self.recommendation.reason)
     }
 
-    pub(crate) fn has_schedule(&self) -> bool {
+    pub(crate) fn has_steps(&self) -> bool {
         !self.recommendation.steps.is_empty()
     }
 
-    /// With a schedule the numbers before return in the end; without one nothing does.
+    /// With steps the numbers before return in the end; without any nothing does.
     pub(crate) fn end(&self) -> Option<Timestamp> {
-        let valid_for = self.recommendation.valid_for.filter(|_| self.has_schedule())?;
+        let valid_for = self.recommendation.valid_for.filter(|_| self.has_steps())?;
         Some(self.asked_at + valid_for)
     }
 }
@@ -80,9 +80,9 @@ mod tests {
 
     use super::*;
 
-    fn course(schedule: &serde_json::Value) -> Course {
-        let answer = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60, "schedule": schedule});
-        Course::new(Recommendation::read(&answer).expect("it is good"), at(1_000.0), false)
+    fn schedule(steps: &serde_json::Value) -> Schedule {
+        let response = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60, "schedule": steps});
+        Schedule::new(Recommendation::read(&response).expect("it is good"), at(1_000.0), false)
     }
 
     fn at(seconds: f64) -> Timestamp {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn each_step_holds_until_the_next_and_the_end_ends_it() {
-        let course = course(&json!([{"after": 11.75, "limit": 260}, {"after": 18.75, "limit": 100}]));
+        let schedule = schedule(&json!([{"after": 11.75, "limit": 260}, {"after": 18.75, "limit": 100}]));
         for (now, due, next) in [
             (1_000.0, Due::Top, Some(1_011.75)),
             (1_011.7, Due::Top, Some(1_011.75)),
@@ -101,16 +101,16 @@ mod tests {
             (1_060.0, Due::Over, None),
             (9_000.0, Due::Over, None),
         ] {
-            assert_eq!((course.due(at(now)), course.next(at(now))), (due, next.map(at)), "{now}");
+            assert_eq!((schedule.due(at(now)), schedule.next(at(now))), (due, next.map(at)), "{now}");
         }
-        let late = course.shape(Due::Step(1)).expect("a step");
+        let late = schedule.shape(Due::Step(1)).expect("a step");
         assert!((late.rate_per_second - 100.0).abs() < 1e-9);
-        assert_eq!(course.shape(Due::Over), None);
+        assert_eq!(schedule.shape(Due::Over), None);
     }
 
     #[test]
-    fn without_a_schedule_nothing_returns() {
-        let course = course(&json!([]));
-        assert_eq!((course.due(at(9_000.0)), course.next(at(1_000.0))), (Due::Top, None));
+    fn without_steps_nothing_returns() {
+        let schedule = schedule(&json!([]));
+        assert_eq!((schedule.due(at(9_000.0)), schedule.next(at(1_000.0))), (Due::Top, None));
     }
 }

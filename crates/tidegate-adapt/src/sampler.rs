@@ -4,27 +4,32 @@ use std::time::Duration;
 
 use tidegate_policy::Timestamp;
 
-use super::second::Second;
+use crate::second::Second;
 
-/// What had been counted at a moment.
+/// What had been counted at a moment, by counters that only grow.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Totals {
-    pub(crate) admitted: u64,
-    pub(crate) refused: u64,
-    pub(crate) errors: u64,
-    pub(crate) failed: u64,
-    pub(crate) latency: Vec<u64>,
+pub struct Totals {
+    /// Requests that the limit admitted.
+    pub admitted: u64,
+    /// Requests that it rejected.
+    pub rejected: u64,
+    /// Responses of upstreams with a status of 5xx.
+    pub errors: u64,
+    /// Requests that upstreams did not respond to, or not wholly.
+    pub failed: u64,
+    /// Responses of upstreams, by bucket of latency.
+    pub latency: Vec<u64>,
 }
 
 /// How far from a second's border a look may be and still stand for it.
 const TOLERANCE: Duration = Duration::from_millis(200);
-/// A machine that stood still for longer has no seconds to tell of before that.
+/// A machine that stood still for longer reports no seconds before that.
 const LONGEST_GAP: u64 = 600;
 const NANOS: u64 = 1_000_000_000;
 
-/// Looks at the counters at each second's border.
+/// Makes seconds of counters, which it is shown at each border between two seconds.
 #[derive(Default)]
-pub(crate) struct Sampler {
+pub struct Sampler {
     last: Option<Look>,
 }
 
@@ -37,13 +42,13 @@ struct Look {
 
 impl Sampler {
     /// Forgets what was seen: the counters are others now.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.last = None;
     }
 
-    /// The seconds that have ended since the last look. Those that were not looked at when they ended are not whole: what came since then
-    /// stands with the last of them, and nobody knows how much of it belongs to which.
-    pub(crate) fn look(&mut self, now: Timestamp, totals: Totals) -> Vec<Second> {
+    /// The seconds that have ended since the last look. Those that were not looked at when they ended are not whole:
+    /// what came since then stands with the last of them, and nobody knows how much of it belongs to which.
+    pub fn look(&mut self, now: Timestamp, totals: Totals) -> Vec<Second> {
         let border = (now.as_nanos() + NANOS / 2) / NANOS;
         let is_near = now.as_nanos().abs_diff(border * NANOS) <= TOLERANCE.as_nanos() as u64;
         let Some(last) = &self.last else {
@@ -65,15 +70,15 @@ impl Sampler {
 
 fn between(then: &Totals, now: &Totals, at: u64, is_whole: bool) -> Second {
     let more = |of: fn(&Totals) -> u64| of(now).saturating_sub(of(then));
-    let refused = more(|totals| totals.refused);
+    let rejected = more(|totals| totals.rejected);
     let latency = now.latency.iter().enumerate();
-    let latency = latency.map(|(place, count)| count.saturating_sub(then.latency.get(place).copied().unwrap_or(0)));
+    let latency = latency.map(|(index, count)| count.saturating_sub(then.latency.get(index).copied().unwrap_or(0)));
     Second {
         at,
         is_whole,
         is_partial: false,
-        offered: more(|totals| totals.admitted).saturating_add(refused),
-        refused,
+        offered: more(|totals| totals.admitted).saturating_add(rejected),
+        rejected,
         errors: more(|totals| totals.errors),
         failed: more(|totals| totals.failed),
         latency: latency.collect(),
@@ -85,11 +90,11 @@ mod tests {
     use super::*;
 
     fn totals(admitted: u64) -> Totals {
-        Totals { admitted, refused: admitted / 2, latency: vec![admitted], ..Totals::default() }
+        Totals { admitted, rejected: admitted / 2, latency: vec![admitted], ..Totals::default() }
     }
 
-    /// When it is looked (in milliseconds after second 100), what has been counted; and which seconds that tells: which one, whether it is
-    /// whole, how many were offered.
+    /// When it looks (in milliseconds after second 100), what has been counted; and which seconds that makes: which
+    /// one, whether it is whole, how many were offered.
     type Row = (u64, u64, &'static [(u64, bool, u64)]);
 
     fn play(rows: &[Row]) {
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_slept_for_a_day_tells_of_a_bounded_time() {
+    fn a_machine_that_slept_for_a_day_reports_a_bounded_time() {
         let mut sampler = Sampler::default();
         sampler.look(Timestamp::from_nanos(100 * NANOS), totals(0));
         let seconds = sampler.look(Timestamp::from_nanos(100_000 * NANOS), totals(8));

@@ -1,22 +1,22 @@
-//! What requests have counted, as far as adaptation looks at it. It adds nothing to their work.
+//! The counters that adaptation reads. Requests write them anyway.
 
 use std::sync::Arc;
 
+use tidegate_adapt::Totals;
 use tidegate_serve::HistogramSnapshot;
 
-use super::sampler::Totals;
 use crate::limits::Limit;
 use crate::plan::Plan;
 use crate::upstream::Upstream;
 
 /// What has been counted until now, of the limit and of the upstreams behind it.
 pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
-    let (mut admitted, mut refused) = (0, 0);
+    let (mut admitted, mut rejected) = (0, 0);
     for stats in &*limit.stats {
         admitted += stats.admitted.get();
-        refused += stats.refused.get();
+        rejected += stats.refused.get();
     }
-    let mut totals = Totals { admitted, refused, ..Totals::default() };
+    let mut totals = Totals { admitted, rejected, ..Totals::default() };
     let mut latency: Option<HistogramSnapshot> = None;
     for upstream in behind(plan, limit.name()) {
         let metrics = &upstream.stats.metrics;
@@ -37,10 +37,10 @@ fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstr
     let limit = plan.limits.iter().position(|other| other.name() == limit);
     let is_asked = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
     let site = &plan.site;
-    let is_behind = move |place: usize, upstream: &Upstream| {
-        let by_route = site.routes.iter().any(|route| route.upstream == place && is_asked(&route.limits));
+    let is_behind = move |index: usize, upstream: &Upstream| {
+        let by_route = site.routes.iter().any(|route| route.upstream == index && is_asked(&route.limits));
         by_route || is_asked(&upstream.settings.limits)
     };
     let upstreams = site.upstreams.iter().enumerate();
-    upstreams.filter_map(move |(place, upstream)| is_behind(place, upstream).then_some(upstream))
+    upstreams.filter_map(move |(index, upstream)| is_behind(index, upstream).then_some(upstream))
 }

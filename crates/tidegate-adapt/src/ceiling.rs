@@ -1,9 +1,9 @@
-//! The reactive ceiling: what the upstream's own latency and errors say it can bear. A forecast may be wrong; this is measured.
+//! The reactive ceiling: what the upstream's own latency and errors say it can bear. A forecast may be wrong; this is
+//! measured.
 
 use std::time::Duration;
 
-use super::second::Second;
-use crate::config::numbers::figure;
+use crate::second::{Second, figure};
 
 /// So many seconds in a row before anything is lowered: one slow second is noise.
 const PATIENCE: u32 = 3;
@@ -14,38 +14,40 @@ const LESSONS: u32 = 10;
 /// What is usual follows slowly where it rises, for that may be the overload itself, and quickly where it falls.
 const RISING: f64 = 0.01;
 const FALLING: f64 = 0.3;
-/// A latency this far above the usual is not noise: of the slow answers, and of the fast ones.
+/// A latency this far above the usual is not noise: of the slow responses, and of the fast ones.
 const LEAST_EXCESS: Quantiles = Quantiles { high: 0.020, low: 0.005 };
 const CUT: f64 = 0.9;
-/// The fastest answers are faster than a second ago by a tenth at least: a queue gets shorter.
+/// The fastest responses are faster than a second ago by a tenth at least: a queue gets shorter.
 const EASING: f64 = 0.9;
 const GROWTH: f64 = 0.05;
-/// With half the load the fastest answers of an overloaded upstream are faster, with a quarter they are as usual. Where so many seconds show
-/// something else, its latency is not of the load.
+/// With half the load the fastest responses of an overloaded upstream are faster, with a quarter they are as usual.
+/// Where so many seconds show something else, its latency does not come from the load.
 const LESS: f64 = 0.5;
 const LITTLE: f64 = 0.25;
 const IN_VAIN: u32 = 5;
-/// Answers and admitted requests differ by no more: no queue grows or gets shorter.
+/// Responses and admitted requests differ by no more: no queue grows or gets shorter.
 const EVEN: f64 = 0.1;
 
-/// Fewer answers than this share of what was admitted: the upstream may be frozen, which shows neither in latencies nor in errors until
-/// requests time out. After so many seconds it is something else, such as answers that come from elsewhere.
+/// Fewer responses than this share of what was admitted: the upstream may be frozen, which shows neither in latencies
+/// nor in errors until requests time out. After so many seconds it is something else, such as responses from
+/// elsewhere.
 const SILENT: f64 = 0.25;
 const LONGEST_SILENCE: u32 = 60;
 
-/// How long the answers of a second took, in seconds.
+/// How long the responses of a second took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Quantiles {
+pub struct Quantiles {
     /// The 95th percentile.
-    pub(crate) high: f64,
-    /// The first. A window lets its requests through in a burst, whose last ones wait for the first: that is slow at the 95th percentile and
-    /// no overload, as long as the queue is empty again when the next burst comes. A queue that stays makes even the fastest answers slow.
-    pub(crate) low: f64,
+    pub high: f64,
+    /// The first. A window admits its requests in a burst, whose last ones wait for the first: that is slow at the
+    /// 95th percentile and no overload, as long as the queue is empty again when the next burst comes. A queue that
+    /// stays makes even the fastest responses slow.
+    pub low: f64,
 }
 
 impl Quantiles {
     /// Of a second, by these buckets.
-    pub(crate) fn of(second: &Second, bounds: &[f64]) -> Option<Self> {
+    pub fn of(second: &Second, bounds: &[f64]) -> Option<Self> {
         let quantile = |share| second.latency_quantile(share, bounds);
         Some(Self { high: quantile(0.95)?, low: quantile(0.01)? })
     }
@@ -55,19 +57,34 @@ impl Quantiles {
     }
 }
 
-/// Additive increase, multiplicative decrease, once a second: while the upstream is overloaded the ceiling is 0.9 of what was admitted, and
-/// again each second, unless its queue gets shorter already; when it is not, the ceiling grows by a twentieth of the operator's rate until it binds no longer.
+/// When an upstream counts as overloaded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// The 95th percentile of its latency is longer; without a value that is learnt.
+    pub latency: Option<Duration>,
+    /// A larger share of its responses are errors or fail.
+    pub errors: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { latency: None, errors: 0.05 }
+    }
+}
+
+/// Additive increase, multiplicative decrease, once a second: while the upstream is overloaded the ceiling is 0.9 of
+/// what was admitted, and again each second, unless its queue gets shorter already; when it is not, the ceiling grows
+/// by a twentieth of the operator's rate until it binds no longer.
 pub(crate) struct Ceiling {
-    latency: Option<Duration>,
-    errors: f64,
+    thresholds: Thresholds,
     bound: Option<f64>,
     overloaded: u32,
-    /// The fastest answers of the last second of overload.
+    /// The fastest responses of the last second of overload.
     last_low: Option<f64>,
     usual: Option<Quantiles>,
     lessons: u32,
     attempt: Option<Attempt>,
-    /// Seconds in a row with hardly any answers.
+    /// Seconds in a row with hardly any responses.
     silent: u32,
 }
 
@@ -89,7 +106,8 @@ pub(crate) struct Rates {
     pub(crate) wanted: f64,
     pub(crate) base: f64,
     pub(crate) floor: f64,
-    /// Whether lowering them would change anything: while requests pass unlimited it would not, and nothing is learnt from that.
+    /// Whether lowering them would change anything: while requests pass unlimited it would not, and nothing is learnt
+    /// from that.
     pub(crate) is_enforced: bool,
 }
 
@@ -103,11 +121,9 @@ pub(crate) enum CeilingEvent {
 }
 
 impl Ceiling {
-    /// `latency` and `errors` are the thresholds; without the former it is learnt.
-    pub(crate) fn new(latency: Option<Duration>, errors: f64) -> Self {
+    pub(crate) fn new(thresholds: Thresholds) -> Self {
         Self {
-            latency,
-            errors,
+            thresholds,
             bound: None,
             overloaded: 0,
             last_low: None,
@@ -133,9 +149,9 @@ impl Ceiling {
         (self.bound, self.attempt) = (None, None);
     }
 
-    /// The operator has spoken: everything begins anew, for the upstream may be another one too.
+    /// The operator has set numbers: everything begins anew, for the upstream may be another one too.
     pub(crate) fn forget(&mut self) {
-        *self = Self::new(self.latency, self.errors);
+        *self = Self::new(self.thresholds);
     }
 
     /// A second has passed.
@@ -148,15 +164,15 @@ impl Ceiling {
         if !second.is_whole && !second.is_partial {
             return None;
         }
-        let is_telling = second.calls() >= LEAST_CALLS;
+        let is_enough = second.calls() >= LEAST_CALLS;
         let is_silent = second.admitted() >= LEAST_CALLS && figure(second.calls()) < SILENT * figure(second.admitted());
         self.silent = if is_silent { self.silent.saturating_add(1) } else { 0 };
-        let Some(trouble) = self.trouble(second, latency).filter(|_| is_telling) else {
+        let Some(trouble) = self.trouble(second, latency).filter(|_| is_enough) else {
             if (1..=LONGEST_SILENCE).contains(&self.silent) {
                 return None;
             }
             (self.overloaded, self.last_low) = (0, None);
-            if let (true, Some(latency)) = (is_telling, latency) {
+            if let (true, Some(latency)) = (is_enough, latency) {
                 self.attempt = None;
                 self.learn(latency);
             }
@@ -178,7 +194,7 @@ impl Ceiling {
         let low = latency.map(|latency| latency.low);
         let before = std::mem::replace(&mut self.last_low, low);
         let is_easing = self.bound.is_some() && low.zip(before).is_some_and(|(low, before)| low < EASING * before);
-        if is_easing && second.error_share() <= self.errors {
+        if is_easing && second.error_share() <= self.thresholds.errors {
             // What was cut before works: the queue gets shorter.
             return None;
         }
@@ -193,13 +209,14 @@ impl Ceiling {
         is_first.then_some(CeilingEvent::Lowered(trouble))
     }
 
-    /// Whether much has been cut and the latency is what it was, with no queue that would explain it: the upstream has become slower, after a
-    /// deploy say, and lets no less through for that. What the operator says of latency is not questioned.
+    /// Whether much has been cut and the latency is what it was, with no queue that would explain it: the upstream has
+    /// become slower, after a deploy say, and serves no fewer requests for that. The operator's own threshold is not
+    /// questioned.
     fn is_in_vain(&mut self, second: &Second, latency: Quantiles, floor: f64) -> bool {
-        let Some(attempt) = self.attempt.as_mut().filter(|_| self.latency.is_none()) else { return false };
+        let Some(attempt) = self.attempt.as_mut().filter(|_| self.thresholds.latency.is_none()) else { return false };
         let (admitted, calls) = (figure(second.admitted()), figure(second.calls()));
         let is_even = (calls - admitted).abs() <= EVEN * admitted;
-        if !is_even || !second.is_whole || second.error_share() > self.errors {
+        if !is_even || !second.is_whole || second.error_share() > self.thresholds.errors {
             return false;
         }
         let is_as_slow = latency.low >= EASING * attempt.low;
@@ -214,19 +231,20 @@ impl Ceiling {
 
     fn trouble(&self, second: &Second, latency: Option<Quantiles>) -> Option<String> {
         let share = second.error_share();
-        if share > self.errors {
-            let (share, errors) = (share * 100.0, self.errors * 100.0);
+        if share > self.thresholds.errors {
+            let (share, errors) = (share * 100.0, self.thresholds.errors * 100.0);
             return Some(format!("{share:.1} % of the upstream's answers are errors, more than {errors} %"));
         }
-        let (latency, most) = (latency?, self.thresholds()?);
+        let (latency, most) = (latency?, self.longest()?);
         let (p95, bound) = (latency.high * 1e3, most.high * 1e3);
-        let told = || format!("the upstream's p95 latency is {p95:.1} ms, more than {bound:.1} ms");
-        (latency.high > most.high && latency.low > most.low).then(told)
+        let why = || format!("the upstream's p95 latency is {p95:.1} ms, more than {bound:.1} ms");
+        (latency.high > most.high && latency.low > most.low).then(why)
     }
 
-    /// What the operator says of the 95th percentile counts as it stands. What is learnt must be seen in slow and fast answers alike.
-    fn thresholds(&self) -> Option<Quantiles> {
-        if let Some(latency) = self.latency {
+    /// The longest latencies that are no overload. The operator's threshold of the 95th percentile counts as it
+    /// stands. What is learnt must be seen in slow and fast responses alike.
+    fn longest(&self) -> Option<Quantiles> {
+        if let Some(latency) = self.thresholds.latency {
             return Some(Quantiles { high: latency.as_secs_f64(), low: 0.0 });
         }
         let usual = self.usual.filter(|_| self.lessons >= LESSONS)?;
@@ -255,13 +273,14 @@ impl Ceiling {
 mod tests {
     use super::*;
 
+    const FIFTY_MILLIS: Thresholds = Thresholds { latency: Some(Duration::from_millis(50)), errors: 0.05 };
     const RATES: Rates = Rates { now: 100.0, wanted: 100.0, base: 100.0, floor: 5.0, is_enforced: true };
 
     fn second(admitted: u64, errors: u64) -> Second {
         Second {
             is_whole: true,
             offered: admitted + 7,
-            refused: 7,
+            rejected: 7,
             errors,
             latency: vec![admitted],
             ..Second::default()
@@ -281,7 +300,7 @@ mod tests {
 
     #[test]
     fn latency_above_the_threshold_lowers_after_a_few_seconds_and_again_while_it_lasts() {
-        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let mut ceiling = Ceiling::new(FIFTY_MILLIS);
         let bounds = play(&mut ceiling, RATES, &[(100, 0, 80.0); 6]);
         assert_eq!(bounds, [None, None, Some(90.0), Some(81.0), Some(72.9), Some(65.6)]);
         // Five a second back, until it binds no longer.
@@ -291,7 +310,7 @@ mod tests {
 
     #[test]
     fn errors_lower_too_but_never_below_the_floor() {
-        let mut ceiling = Ceiling::new(None, 0.05);
+        let mut ceiling = Ceiling::new(Thresholds::default());
         assert_eq!(play(&mut ceiling, RATES, &[(100, 5, 1.0); 9]), [None; 9], "as many as may be");
         let bounds = play(&mut ceiling, RATES, &[(100, 6, 1.0); 60]);
         assert_eq!((bounds[1], bounds[2], bounds[59]), (None, Some(90.0), Some(5.0)));
@@ -301,25 +320,26 @@ mod tests {
 
     #[test]
     fn what_is_usual_is_learnt_in_quiet_times() {
-        let mut ceiling = Ceiling::new(None, 0.05);
+        let mut ceiling = Ceiling::new(Thresholds::default());
         assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 5.0); 10]), [None; 10]);
         assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 24.0); 20]), [None; 20], "noise");
         assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 60.0); 3]), [None, None, Some(45.0)]);
-        let mut slow = Ceiling::new(None, 0.05);
+        let mut slow = Ceiling::new(Thresholds::default());
         play(&mut slow, RATES, &[(50, 0, 100.0); 10]);
         assert_eq!(play(&mut slow, RATES, &[(50, 0, 199.0); 5]), [None; 5]);
         assert_eq!(play(&mut slow, RATES, &[(50, 0, 230.0); 3])[2], Some(45.0));
-        let mut unlearnt = Ceiling::new(None, 0.05);
+        let mut unlearnt = Ceiling::new(Thresholds::default());
         assert_eq!(
             play(&mut unlearnt, RATES, &[(50, 0, 5.0), (50, 0, 900.0), (50, 0, 900.0), (50, 0, 900.0)]),
             [None; 4]
         );
     }
 
-    /// A fixed window lets a spike's requests through at its beginning: the last of them wait for the first, and all is done before the next.
+    /// A fixed window admits a spike's requests at its beginning: the last of them wait for the first, and all is
+    /// done before the next.
     #[test]
     fn a_burst_that_is_worked_off_in_time_is_no_overload() {
-        let mut ceiling = Ceiling::new(None, 0.05);
+        let mut ceiling = Ceiling::new(Thresholds::default());
         play(&mut ceiling, RATES, &[(50, 0, 5.0); 10]);
         for _ in 0..60 {
             let burst = Quantiles { high: 0.7, low: 0.006 };
@@ -334,7 +354,7 @@ mod tests {
     /// One cut too many for the same queue, and the upstream would idle when it is gone.
     #[test]
     fn while_the_queue_gets_shorter_nothing_more_is_cut() {
-        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let mut ceiling = Ceiling::new(FIFTY_MILLIS);
         let bounds = play(
             &mut ceiling,
             RATES,
@@ -342,7 +362,7 @@ mod tests {
         );
         assert_eq!(bounds, [None, None, Some(90.0), Some(90.0), Some(90.0)]);
         assert_eq!(play(&mut ceiling, RATES, &[(90, 0, 98.0)]), [Some(81.0)], "hardly any shorter");
-        let mut failing = Ceiling::new(None, 0.05);
+        let mut failing = Ceiling::new(Thresholds::default());
         let bounds =
             play(&mut failing, RATES, &[(100, 50, 200.0), (100, 50, 200.0), (100, 50, 200.0), (90, 45, 100.0)]);
         assert_eq!(bounds[2..], [Some(90.0), Some(81.0)], "errors are no queue");
@@ -350,13 +370,14 @@ mod tests {
 
     #[test]
     fn a_lasting_overload_does_not_become_the_usual() {
-        let mut ceiling = Ceiling::new(None, 0.05);
+        let mut ceiling = Ceiling::new(Thresholds::default());
         play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
         let bounds = play(&mut ceiling, RATES, &[(50, 0, 100.0); 600]);
         assert_eq!(bounds[599], Some(5.0));
     }
 
-    /// Plays an upstream under 100 offered requests a second: what it answers, and how fast, of what is admitted and what waits.
+    /// Plays an upstream under 100 offered requests a second: how much it responds to, and how fast, of what is
+    /// admitted and what waits.
     fn run(ceiling: &mut Ceiling, seconds: usize, upstream: impl FnMut(f64) -> (f64, Quantiles)) -> Vec<f64> {
         run_above(RATES.floor, ceiling, seconds, upstream)
     }
@@ -369,8 +390,8 @@ mod tests {
     ) -> Vec<f64> {
         let step = |_| {
             let now = ceiling.bound().unwrap_or(RATES.wanted);
-            let (answered, latency) = upstream(now);
-            let second = Second { latency: vec![answered as u64], ..second(now as u64, 0) };
+            let (responses, latency) = upstream(now);
+            let second = Second { latency: vec![responses as u64], ..second(now as u64, 0) };
             ceiling.observe(&second, Some(latency), Rates { now, floor, ..RATES });
             ceiling.bound().unwrap_or(RATES.wanted)
         };
@@ -380,7 +401,7 @@ mod tests {
     #[test]
     fn an_upstream_that_has_become_slower_for_good_gets_its_limit_back() {
         for (high, low) in [(0.080, 0.025), (0.300, 0.200), (2.0, 1.5)] {
-            let mut ceiling = Ceiling::new(None, 0.05);
+            let mut ceiling = Ceiling::new(Thresholds::default());
             run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
             let bounds = run(&mut ceiling, 60, |now| (now, Quantiles { high, low }));
             assert!(bounds.iter().any(|bound| *bound < 51.0), "it is cut at first");
@@ -393,24 +414,25 @@ mod tests {
 
     #[test]
     fn a_floor_that_leaves_little_to_cut_is_left_too() {
-        let mut ceiling = Ceiling::new(None, 0.05);
+        let mut ceiling = Ceiling::new(Thresholds::default());
         run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
         let bounds = run_above(70.0, &mut ceiling, 60, |now| (now, Quantiles { high: 0.080, low: 0.025 }));
         assert!(bounds.iter().any(|bound| *bound < 70.1) && bounds[59] > 99.9, "{bounds:?}");
     }
 
-    /// Half as fast as what comes, or a fifth, with a queue of ten seconds: it is no faster for a long time, and that is no reason to give up.
+    /// Half as fast as what comes, or a fifth, with a queue of ten seconds: it is no faster for a long time, and that
+    /// is no reason to give up.
     #[test]
     fn a_queue_that_takes_long_to_work_off_does_not_become_the_usual() {
         for capacity in [80.0_f64, 50.0, 20.0] {
-            let mut ceiling = Ceiling::new(None, 0.05);
+            let mut ceiling = Ceiling::new(Thresholds::default());
             run(&mut ceiling, 30, |now| (now, Quantiles { high: 0.030, low: 0.010 }));
             let mut waiting = 10.0 * capacity;
             let bounds = run(&mut ceiling, 300, |now| {
-                let answered = capacity.min(waiting + now);
-                waiting = (waiting + now - answered).min(10.0 * capacity);
+                let served = capacity.min(waiting + now);
+                waiting = (waiting + now - served).min(10.0 * capacity);
                 let wait = waiting / capacity;
-                (answered, Quantiles { high: 0.030 + wait, low: 0.010 + wait })
+                (served, Quantiles { high: 0.030 + wait, low: 0.010 + wait })
             });
             let late = &bounds[100..];
             assert!(late.iter().all(|bound| *bound <= capacity * 1.4 + 5.0), "{capacity}: {late:?}");
@@ -418,8 +440,8 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_word_forgets_what_was_usual() {
-        let mut ceiling = Ceiling::new(None, 0.05);
+    fn a_change_by_the_operator_forgets_what_was_usual() {
+        let mut ceiling = Ceiling::new(Thresholds::default());
         play(&mut ceiling, RATES, &[(50, 0, 10.0); 20]);
         assert_eq!(play(&mut ceiling, RATES, &[(50, 0, 100.0); 3])[2], Some(45.0));
         ceiling.forget();
@@ -427,17 +449,17 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_hardly_answers_is_not_well() {
-        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+    fn an_upstream_that_hardly_responds_is_not_well() {
+        let mut ceiling = Ceiling::new(FIFTY_MILLIS);
         play(&mut ceiling, RATES, &[(100, 0, 80.0); 6]);
         let bound = ceiling.bound();
         let quick = Quantiles { high: 0.001, low: 0.001 };
-        for answered in [0, 1, 12] {
-            let frozen = Second { latency: vec![answered], ..second(65, 0) };
+        for responses in [0, 1, 12] {
+            let frozen = Second { latency: vec![responses], ..second(65, 0) };
             (0..15).for_each(|_| drop(ceiling.observe(&frozen, Some(quick), RATES)));
-            assert_eq!(ceiling.bound(), bound, "{answered} of 65");
+            assert_eq!(ceiling.bound(), bound, "{responses} of 65");
         }
-        // Those that time out are answers enough.
+        // Those that time out are responses enough.
         let failing = Second { failed: 60, latency: vec![5], ..second(65, 0) };
         (0..3).for_each(|_| drop(ceiling.observe(&failing, Some(quick), RATES)));
         assert!(ceiling.bound() < bound);
@@ -449,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_part_of_the_gateways_sees_an_overload_too() {
-        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let mut ceiling = Ceiling::new(FIFTY_MILLIS);
         let part = Second { is_whole: false, is_partial: true, ..second(30, 0) };
         let slow = Quantiles { high: 0.080, low: 0.080 };
         (0..3).for_each(|_| drop(ceiling.observe(&part, Some(slow), RATES)));
@@ -458,7 +480,7 @@ mod tests {
 
     #[test]
     fn one_bad_second_few_calls_and_gaps_prove_nothing() {
-        let mut ceiling = Ceiling::new(Some(Duration::from_millis(50)), 0.05);
+        let mut ceiling = Ceiling::new(FIFTY_MILLIS);
         let rows = [(100, 0, 80.0), (100, 0, 80.0), (100, 0, 8.0), (100, 0, 80.0), (100, 0, 80.0)];
         assert_eq!(play(&mut ceiling, RATES, &rows), [None; 5]);
         assert_eq!(play(&mut ceiling, RATES, &[(9, 9, 900.0); 5]), [None; 5]);

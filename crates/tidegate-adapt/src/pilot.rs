@@ -1,107 +1,36 @@
-//! What adaptation decides: which numbers a limit is to have, and why. It is handed the time and everything it knows, and does nothing
-//! itself, so that it can be tried in simulated time.
+//! What adaptation decides: which numbers a limit is to have, and why. It is handed the time and everything it knows,
+//! and does nothing itself, so that it can be tried in simulated time.
 
 use std::time::Duration;
 
+use tidegate_policy::numbers::LimitNumbers;
+use tidegate_policy::shape::Shape;
 use tidegate_policy::{Algorithm, Timestamp};
 
-use super::attack::{Attack, AttackEvent};
-use super::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates};
-use super::course::{Course, Due};
-use super::decree::Decreed;
-use super::guard::{Accepts, Bounded, Cap, Guard, at_rate, kept_by, made};
-use super::recommendation::Recommendation;
-use super::second::Second;
-use crate::config::numbers::LimitNumbers;
-use crate::config::rates::Shape;
-use crate::config::{AdaptiveSettings, Rails};
+use crate::attack::{Attack, AttackEvent};
+use crate::ceiling::{Ceiling, CeilingEvent, Quantiles, Rates, Thresholds};
+use crate::decision::{Decision, Verdict};
+use crate::guard_rails::{Accepts, Bounded, Guard, Rails, at_rate, kept_by, made};
+use crate::published_limit::PublishedLimit;
+use crate::recommendation::Recommendation;
+use crate::schedule::{Due, Schedule};
+use crate::second::Second;
 
 /// Nothing that another gateway decided lasts longer by itself.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// What was made of a recommendation, a step of one, or a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// As it was recommended.
-    Applied,
-    /// As much of it as may be.
-    Capped,
-    /// It says what is in force already.
-    Unchanged,
-    /// It waits for Redis: there are no limits now, or each gateway keeps its own.
-    Deferred,
-    /// It waits for the end of an attack.
-    Frozen,
-    /// Nothing of it.
-    Refused,
-    /// It would have been applied.
-    Shadow,
-    /// Its time is over: the numbers before it are back.
-    Reverted,
-    /// Measurements lower the limit.
-    Lowered,
-    /// They no longer do.
-    Released,
-}
-
-impl Verdict {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Applied,
-        Self::Capped,
-        Self::Unchanged,
-        Self::Deferred,
-        Self::Frozen,
-        Self::Refused,
-        Self::Shadow,
-        Self::Reverted,
-        Self::Lowered,
-        Self::Released,
-    ];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Capped => "capped",
-            Self::Unchanged => "unchanged",
-            Self::Deferred => "deferred",
-            Self::Frozen => "frozen",
-            Self::Refused => "refused",
-            Self::Shadow => "shadow",
-            Self::Reverted => "reverted",
-            Self::Lowered => "lowered",
-            Self::Released => "released",
-        }
-    }
-
-    /// Whether other numbers are in force because of it.
-    pub(crate) fn is_change(self) -> bool {
-        matches!(self, Self::Applied | Self::Capped | Self::Reverted | Self::Lowered | Self::Released)
-    }
-}
-
-/// Something that was decided.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decided {
-    pub(crate) verdict: Verdict,
-    pub(crate) from: LimitNumbers,
-    pub(crate) to: LimitNumbers,
-    /// In words.
-    pub(crate) why: String,
-    pub(crate) caps: Vec<Cap>,
-    /// The rate that the recommendation expects.
-    pub(crate) predicted: Option<f64>,
-}
-
 /// What happened in a second.
 #[derive(Default)]
-pub(crate) struct Events {
-    pub(crate) attack: Option<AttackEvent>,
-    pub(crate) ceiling: Option<Decided>,
+pub struct Events {
+    /// An attack begins or ends.
+    pub attack: Option<AttackEvent>,
+    /// Measurements lower the limit, or no longer do.
+    pub ceiling: Option<Decision>,
 }
 
 /// Where a limit is counted at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counting {
+pub enum Counting {
     /// Where it should be.
     AsMeant,
     /// Nowhere: Redis is away, and requests pass unlimited or not at all.
@@ -119,7 +48,7 @@ enum Waits {
 }
 
 /// Decides. `held` is what the forecast has led to so far, within the rails; over it lies the measured ceiling.
-pub(crate) struct Pilot {
+pub struct Pilot {
     rails: Rails,
     soft: u64,
     base: LimitNumbers,
@@ -128,7 +57,7 @@ pub(crate) struct Pilot {
     held_shape: Shape,
     /// Of the last recommendation without a schedule.
     steady: Option<LimitNumbers>,
-    course: Option<Course>,
+    schedule: Option<Schedule>,
     /// When the numbers that another gateway left to this one end, and which return then.
     inherited: Option<(Timestamp, LimitNumbers)>,
     settled: Option<Due>,
@@ -140,17 +69,11 @@ pub(crate) struct Pilot {
 }
 
 impl Pilot {
-    /// For a limit with these numbers of the operator's; none if they have no rate.
-    pub(crate) fn new(settings: &AdaptiveSettings, base: LimitNumbers, soft: u64) -> Option<Self> {
+    /// For a limit with these numbers of the operator's; none if they have no rate. `soft` is what the limit admits
+    /// on top.
+    pub fn new(rails: Rails, thresholds: Thresholds, base: LimitNumbers, soft: u64) -> Option<Self> {
         let shape = base.shape()?;
-        let ceiling = Ceiling::new(settings.latency, settings.errors);
-        Some(Self::with(settings.rails, ceiling, base, shape, soft))
-    }
-
-    /// The same without the rest of the settings.
-    pub(crate) fn of(rails: Rails, latency: Option<Duration>, errors: f64, base: LimitNumbers) -> Option<Self> {
-        let shape = base.shape()?;
-        Some(Self::with(rails, Ceiling::new(latency, errors), base, shape, 0))
+        Some(Self::with(rails, Ceiling::new(thresholds), base, shape, soft))
     }
 
     fn with(rails: Rails, ceiling: Ceiling, base: LimitNumbers, base_shape: Shape, soft: u64) -> Self {
@@ -162,7 +85,7 @@ impl Pilot {
             base,
             base_shape,
             steady: None,
-            course: None,
+            schedule: None,
             inherited: None,
             settled: None,
             waits: None,
@@ -173,77 +96,82 @@ impl Pilot {
         }
     }
 
-    /// The operator has spoken: everything begins anew with these numbers. False if they have no rate.
-    pub(crate) fn rebase(&mut self, base: LimitNumbers, soft: u64) -> bool {
+    /// The operator has set these numbers: everything begins anew with them. False if they have no rate.
+    pub fn rebase(&mut self, base: LimitNumbers, soft: u64) -> bool {
         self.ceiling.forget();
         self.begin(base, soft)
     }
 
-    /// Begins anew with these numbers of the operator's. What was learnt of the upstream stays. False if they have no rate.
+    /// Begins anew with these numbers of the operator's. What was learnt of the upstream stays. False if they have no
+    /// rate.
     fn begin(&mut self, base: LimitNumbers, soft: u64) -> bool {
         let Some(shape) = base.shape() else { return false };
-        let mut ceiling = std::mem::replace(&mut self.ceiling, Ceiling::new(None, 1.0));
+        let mut ceiling = std::mem::replace(&mut self.ceiling, Ceiling::new(Thresholds::default()));
         ceiling.lift();
         let attack = std::mem::take(&mut self.attack);
         *self = Self { attack, ..Self::with(self.rails, ceiling, base, shape, soft) };
         true
     }
 
-    pub(crate) fn base_rate(&self) -> f64 {
+    /// The operator's rate, in requests a second.
+    pub fn base_rate(&self) -> f64 {
         self.base_shape.rate_per_second
     }
 
     /// Requests a second that the limit is never raised above.
-    pub(crate) fn hard_ceiling(&self) -> f64 {
+    pub fn hard_ceiling(&self) -> f64 {
         Guard::ceiling(&self.rails, &self.base_shape)
     }
 
     /// The measured ceiling, while it binds.
-    pub(crate) fn measured_ceiling(&self) -> Option<f64> {
+    pub fn measured_ceiling(&self) -> Option<f64> {
         self.ceiling.bound()
     }
 
-    pub(crate) fn is_attacked(&self) -> bool {
+    /// Whether an attack is under way.
+    pub fn is_attacked(&self) -> bool {
         self.attack.is_on()
     }
 
-    /// What another gateway has decided, within the rails of this one: what comes from elsewhere is read with suspicion.
-    pub(crate) fn vetted(&self, decreed: Decreed, now: Timestamp, accepts: Accepts<'_>) -> Option<Decreed> {
+    /// What another gateway has decided, within the rails of this one: what comes from elsewhere is read with
+    /// suspicion.
+    pub fn vetted(&self, published: PublishedLimit, now: Timestamp, accepts: Accepts<'_>) -> Option<PublishedLimit> {
         let within = |numbers| Some(self.guard(true).within(numbers, accepts)?.remembering(&self.base));
         let floor = Guard::floor(&self.rails, &self.base_shape);
-        let ends = match decreed.ends {
+        let ends = match published.ends {
             None => None,
             Some((at, then)) => Some((at.min(now + LONGEST), within(then)?)),
         };
-        Some(Decreed { numbers: within(decreed.numbers)?, bound: decreed.bound.map(|bound| bound.max(floor)), ends })
+        let bound = published.bound.map(|bound| bound.max(floor));
+        Some(PublishedLimit { numbers: within(published.numbers)?, bound, ends })
     }
 
-    /// From now on it is this gateway that decides, from what all follow. What it has measured itself while nobody decided stays: an upstream
-    /// does not get well because Redis is back.
-    pub(crate) fn take_over(&mut self, decreed: Option<Decreed>, base: LimitNumbers, soft: u64, now: Timestamp) {
+    /// From now on this gateway is the leader, and begins with what all follow. What it has measured itself while
+    /// nobody decided stays: an upstream does not get well because Redis is back.
+    pub fn take_over(&mut self, published: Option<PublishedLimit>, base: LimitNumbers, soft: u64, now: Timestamp) {
         let own = self.ceiling.bound();
-        self.follow(decreed, base, soft, now);
+        self.follow(published, base, soft, now);
         let bound = self.ceiling.bound().into_iter().chain(own).reduce(f64::min);
         self.ceiling.inherit(bound);
     }
 
-    /// Stands where all are to stand: at what another gateway has decided, or at the operator's numbers.
-    pub(crate) fn follow(&mut self, decreed: Option<Decreed>, base: LimitNumbers, soft: u64, now: Timestamp) {
+    /// Has the numbers that all are to have: those that another gateway has decided, or the operator's.
+    pub fn follow(&mut self, published: Option<PublishedLimit>, base: LimitNumbers, soft: u64, now: Timestamp) {
         self.begin(base, soft);
-        if let Some(decreed) = decreed {
-            self.inherit(decreed, now);
+        if let Some(published) = published {
+            self.inherit(published, now);
         }
     }
 
     /// What was recommended, without what is measured; and whether that lowers it.
-    pub(crate) fn standing(&self) -> (LimitNumbers, bool) {
+    pub fn standing(&self) -> (LimitNumbers, bool) {
         let is_lowered = self.ceiling.bound().is_some_and(|bound| bound < self.held_shape.rate_per_second);
         (self.held.clone(), is_lowered)
     }
 
     /// Begins with what another gateway has decided, at this moment.
-    fn inherit(&mut self, decreed: Decreed, now: Timestamp) {
-        let Decreed { numbers, bound, ends } = decreed;
+    fn inherit(&mut self, published: PublishedLimit, now: Timestamp) {
+        let PublishedLimit { numbers, bound, ends } = published;
         let Some(shape) = numbers.shape() else { return };
         // Nobody knows when it was switched, so it may have been just now.
         self.switched_at = (shape.algorithm != self.base_shape.algorithm).then_some(now);
@@ -252,21 +180,21 @@ impl Pilot {
         self.ceiling.inherit(bound);
     }
 
-    /// What others shall follow, and whoever takes over begins with; none where that is the operator's numbers.
-    pub(crate) fn decreed(&self) -> Option<Decreed> {
+    /// What others shall follow, and the next leader begins with; none where that is the operator's numbers.
+    pub fn published(&self) -> Option<PublishedLimit> {
         let bound = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
         let is_base = self.held.relevant() == self.base.relevant() && bound.is_none();
-        (!is_base).then(|| Decreed { numbers: self.held.clone(), bound, ends: self.ends() })
+        (!is_base).then(|| PublishedLimit { numbers: self.held.clone(), bound, ends: self.ends() })
     }
 
-    /// When what is recommended now ends, and what returns then: for whoever takes over.
+    /// When what is recommended now ends, and what returns then: for the next leader.
     fn ends(&self) -> Option<(Timestamp, LimitNumbers)> {
-        let Some(course) = &self.course else { return self.inherited.clone() };
-        Some((course.end()?, self.steady.clone().unwrap_or_else(|| self.base.clone())))
+        let Some(schedule) = &self.schedule else { return self.inherited.clone() };
+        Some((schedule.end()?, self.steady.clone().unwrap_or_else(|| self.base.clone())))
     }
 
     /// The numbers that are to be in force: `min(measured ceiling, recommended)`.
-    pub(crate) fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
+    pub fn numbers(&self, accepts: Accepts<'_>) -> LimitNumbers {
         let lower = self.ceiling.bound().filter(|bound| *bound < self.held_shape.rate_per_second);
         let Some(rate) = lower else { return self.held.clone() };
         let floor = Guard::floor(&self.rails, &self.base_shape);
@@ -276,7 +204,7 @@ impl Pilot {
     }
 
     /// A second has passed; `is_enforced`: its requests were limited, by the numbers decided here.
-    pub(crate) fn observe(
+    pub fn observe(
         &mut self,
         second: &Second,
         latency: Option<Quantiles>,
@@ -302,13 +230,13 @@ impl Pilot {
                 CeilingEvent::Lowered(why) => (Verdict::Lowered, why),
                 CeilingEvent::Released => (Verdict::Released, "the upstream bears the limit again".to_owned()),
             };
-            Decided { verdict, from, to: self.numbers(accepts), why, caps: Vec::new(), predicted: None }
+            Decision { verdict, from, to: self.numbers(accepts), why, caps: Vec::new(), predicted: None }
         });
         Events { attack, ceiling }
     }
 
     /// A recommendation has come, to a snapshot of this moment. It replaces the one before, or is refused whole.
-    pub(crate) fn receive(
+    pub fn receive(
         &mut self,
         recommendation: Recommendation,
         asked_at: Timestamp,
@@ -318,33 +246,35 @@ impl Pilot {
             self.guard(true).bound(shape, accepts)?;
         }
         let is_of_attack = self.attack.is_on();
-        self.course = Some(Course::new(recommendation, asked_at, is_of_attack));
+        self.schedule = Some(Schedule::new(recommendation, asked_at, is_of_attack));
         (self.settled, self.waits, self.inherited) = (None, None, None);
         Ok(())
     }
 
-    /// What is told of a recommendation of which nothing is used.
-    pub(crate) fn refused(&self, why: String) -> Decided {
-        Decided { predicted: None, ..self.told(Verdict::Refused, why) }
+    /// The decision about a recommendation of which nothing is used.
+    pub fn refused(&self, why: String) -> Decision {
+        Decision { predicted: None, ..self.decision(Verdict::Refused, why) }
     }
 
     /// When to look again, besides each second.
-    pub(crate) fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn wakes_at(&self, now: Timestamp) -> Option<Timestamp> {
         // What is over and still waits, for Redis say, is looked at each second.
         let is_to_come = |at: &Timestamp| *at > now;
-        let Some(course) = &self.course else { return self.inherited.as_ref().map(|(at, _)| *at).filter(is_to_come) };
-        let next = course.next(now);
-        let due = course.due(now);
+        let Some(schedule) = &self.schedule else {
+            return self.inherited.as_ref().map(|(at, _)| *at).filter(is_to_come);
+        };
+        let next = schedule.next(now);
+        let due = schedule.due(now);
         let is_pending =
             ![Some(Waits::Store), Some(Waits::Attack(due))].contains(&self.waits) && self.settled != Some(due);
         let dwelt = self.changed_at.map(|at| at + self.rails.dwell).filter(|_| is_pending);
         next.into_iter().chain(dwelt).min()
     }
 
-    /// Does what is due of the recommendation. None if there is nothing to tell.
-    pub(crate) fn look(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
-        let Some(course) = &self.course else { return self.end_inherited(now, counting, accepts) };
-        let due = course.due(now);
+    /// Applies what is due of the recommendation. None if there is nothing to report.
+    pub fn apply_due(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decision> {
+        let Some(schedule) = &self.schedule else { return self.end_inherited(now, counting, accepts) };
+        let due = schedule.due(now);
         if self.settled == Some(due) {
             return None;
         }
@@ -355,14 +285,14 @@ impl Pilot {
                 Some("Redis is away, and with it the limits; the newest recommendation is applied when it is back")
             }
             // What was raised before has its end all the same.
-            Counting::Apart if course.shape(due).is_none_or(may_be) => None,
+            Counting::Apart if schedule.shape(due).is_none_or(may_be) => None,
             Counting::Apart => {
                 Some("Redis is away, and each gateway limits by itself: nothing is raised until it is back")
             }
         };
         if let Some(why) = why {
             let is_new = self.waits.replace(Waits::Store) != Some(Waits::Store);
-            return is_new.then(|| self.told(Verdict::Deferred, why.to_owned()));
+            return is_new.then(|| self.decision(Verdict::Deferred, why.to_owned()));
         }
         if self.waits == Some(Waits::Store) {
             self.waits = None;
@@ -371,30 +301,30 @@ impl Pilot {
         if is_early || self.waits == Some(Waits::Attack(due)) {
             return None;
         }
-        let Some(wanted) = course.shape(due).copied() else { return self.revert(now, counting, accepts) };
+        let Some(wanted) = schedule.shape(due).copied() else { return self.revert(now, counting, accepts) };
         let bounded = match self.guard(self.may_switch(now)).bound(&wanted, accepts) {
             Ok(bounded) => bounded,
             Err(why) => {
                 self.settled = Some(due);
-                return Some(self.told(Verdict::Refused, why));
+                return Some(self.decision(Verdict::Refused, why));
             }
         };
         self.settle(due, bounded, now)
     }
 
     /// Takes what is left of a step, unless it is a raise that was learnt from an attack under way.
-    fn settle(&mut self, due: Due, bounded: Bounded, now: Timestamp) -> Option<Decided> {
-        let is_of_attack = self.course.as_ref().is_some_and(|course| course.is_of_attack);
+    fn settle(&mut self, due: Due, bounded: Bounded, now: Timestamp) -> Option<Decision> {
+        let is_of_attack = self.schedule.as_ref().is_some_and(|schedule| schedule.is_of_attack);
         let highest = self.held_shape.rate_per_second.max(self.base_shape.rate_per_second);
         let shape = bounded.numbers.shape()?;
         if is_of_attack && self.attack.is_on() && shape.rate_per_second > highest {
             self.waits = Some(Waits::Attack(due));
             let why = "an attack is under way: nothing is raised because of what it brings, until it is over";
-            return Some(self.told(Verdict::Frozen, why.to_owned()));
+            return Some(self.decision(Verdict::Frozen, why.to_owned()));
         }
         self.settled = Some(due);
         let numbers = bounded.numbers.remembering(&self.base);
-        if self.course.as_ref().is_some_and(|course| !course.has_schedule()) {
+        if self.schedule.as_ref().is_some_and(|schedule| !schedule.has_steps()) {
             self.steady = Some(numbers.clone());
         }
         let verdict = match () {
@@ -406,28 +336,30 @@ impl Pilot {
             () if bounded.caps.is_empty() => Verdict::Applied,
             () => Verdict::Capped,
         };
-        let mut decided = self.told(verdict, self.reason(due));
+        let mut decision = self.decision(verdict, self.reason(due));
         if let Some(algorithm) = bounded.not_yet {
-            decided.why.push_str(&self.has_to_wait(algorithm));
+            decision.why.push_str(&self.has_to_wait(algorithm));
         }
-        (decided.to, decided.caps) = (numbers.clone(), bounded.caps);
+        (decision.to, decision.caps) = (numbers.clone(), bounded.caps);
         self.hold(numbers, shape, now);
-        Some(decided)
+        Some(decision)
     }
 
     /// The time of what another gateway left may be over.
-    fn end_inherited(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
+    fn end_inherited(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decision> {
         self.inherited.take_if(|(at, _)| *at <= now && counting != Counting::Nowhere)?;
         self.revert(now, counting, accepts)
     }
 
-    /// While each gateway limits by itself nobody raises what is meant for all together, beyond what the operator lets in.
+    /// While each gateway limits by itself nobody raises what is meant for all together, beyond what the operator
+    /// admits.
     fn highest_apart(&self) -> f64 {
         self.held_shape.rate_per_second.max(self.base_shape.rate_per_second)
     }
 
-    /// The time of the recommendation is over. Another algorithm returns only when it may be had; its rate does at once.
-    fn revert(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decided> {
+    /// The time of the recommendation is over. Another algorithm returns only when it may be had; its rate does at
+    /// once.
+    fn revert(&mut self, now: Timestamp, counting: Counting, accepts: Accepts<'_>) -> Option<Decision> {
         self.settled = Some(Due::Over);
         let is_too_high = |steady: &LimitNumbers| {
             let rate = steady.shape().map_or(0.0, |shape| shape.rate_per_second);
@@ -445,16 +377,16 @@ impl Pilot {
             numbers = kept.map_or_else(|_| self.held.clone(), |kept| kept.remembering(&self.base));
             why.push_str(&self.has_to_wait(shape.algorithm));
             // As if it had been left to this gateway: numbers in force, their end, and what returns then.
-            (self.course, self.inherited) = (None, Some((at, steady)));
+            (self.schedule, self.inherited) = (None, Some((at, steady)));
         }
         if numbers.relevant() == self.held.relevant() {
             return None;
         }
-        let mut decided = self.told(Verdict::Reverted, why);
-        decided.to = numbers.clone();
+        let mut decision = self.decision(Verdict::Reverted, why);
+        decision.to = numbers.clone();
         let shape = numbers.shape()?;
         self.hold(numbers, shape, now);
-        Some(decided)
+        Some(decision)
     }
 
     fn has_to_wait(&self, algorithm: Algorithm) -> String {
@@ -482,13 +414,14 @@ impl Pilot {
     }
 
     fn reason(&self, due: Due) -> String {
-        self.course.as_ref().map(|course| course.reason(due).to_owned()).unwrap_or_default()
+        self.schedule.as_ref().map(|schedule| schedule.reason(due).to_owned()).unwrap_or_default()
     }
 
-    fn told(&self, verdict: Verdict, why: String) -> Decided {
-        let predicted = self.course.as_ref().and_then(|course| course.recommendation.predicted);
+    /// A decision that changes nothing.
+    fn decision(&self, verdict: Verdict, why: String) -> Decision {
+        let predicted = self.schedule.as_ref().and_then(|schedule| schedule.recommendation.predicted);
         let (from, to) = (self.held.clone(), self.held.clone());
-        Decided { verdict, from, to, why, caps: Vec::new(), predicted }
+        Decision { verdict, from, to, why, caps: Vec::new(), predicted }
     }
 }
 
