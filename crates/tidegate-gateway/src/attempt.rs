@@ -13,7 +13,7 @@ use crate::passage::Passage;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_head::RequestHead;
-use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream, send};
+use crate::upstream::{Answer, AnswerContent, BodyLength, Local, Outgoing, Trouble, Upstream, send};
 use crate::{limit_headers, rejection, validation};
 
 /// A request that may go.
@@ -34,9 +34,30 @@ pub(crate) async fn attempt(
 ) -> Reply {
     passage.record_would_refuse(&admissions);
     passage.settlement.upstream = Some(Arc::clone(upstream));
+    let (worker, connections) = (passage.worker, &passage.plan.site.connections);
+    let Outbound { request, host, body, from_trusted } = outbound;
+    let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
+    let upgrade = validation::upgrade(request, &body);
+    let (length, body) = validation::body(request, body);
+    let (head, traits) = {
+        let degraded = admissions.degraded();
+        let framing = Framing { length, has_body: body.is_some(), upgrade };
+        let outgoing = outgoing(passage, upstream, request, host, from_trusted, degraded, &framing);
+        (outgoing.head(), outgoing.traits())
+    };
+    let local = Local {
+        worker: worker.index,
+        sweep: &worker.sweep,
+        client_timeout: connections.body_timeout.get(),
+        max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
+        interim,
+        descriptors: &worker.descriptors,
+        close_idle: &|| worker.close_idle_upstream(),
+        free_a_file: &|| worker.free_a_file(),
+    };
     let started = Instant::now();
     // A client that leaves before the first byte goes out has spent nothing: the admissions are dropped unsent.
-    let answer = exchange(passage, upstream, outbound, &mut admissions).await;
+    let answer = send(upstream, &local, traits, head, body, || admissions.sent()).await;
     admissions.sent();
     passage.settlement.admissions = Some(admissions);
     match answer {
@@ -48,21 +69,27 @@ pub(crate) async fn attempt(
     }
 }
 
-/// Writes the request's head anew, sends it, and waits for the head of the response.
-async fn exchange(
-    passage: &Passage<'_>,
-    upstream: &Arc<Upstream>,
-    outbound: Outbound<'_>,
-    admissions: &mut Admissions,
-) -> Result<Answer, Trouble> {
-    let (site, client, worker) = (&passage.plan.site, passage.client, passage.worker);
-    let (settings, connections) = (&upstream.settings, &site.connections);
-    let Outbound { request, host, body, from_trusted } = outbound;
-    let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
-    let upgrade = validation::upgrade(request, &body);
-    let (length, body) = validation::body(request, body);
+/// How the request's body goes to the upstream.
+struct Framing<'a> {
+    length: BodyLength,
+    has_body: bool,
+    /// The protocol that the client wants to go over to.
+    upgrade: Option<&'a [u8]>,
+}
+
+/// The request as it is sent: its head is written anew.
+fn outgoing<'a>(
+    passage: &'a Passage<'_>,
+    upstream: &'a Upstream,
+    request: &'a RequestHead,
+    host: &'a [u8],
+    from_trusted: bool,
+    degraded: Option<&'a str>,
+    framing: &Framing<'a>,
+) -> Outgoing<'a> {
+    let (site, client, settings) = (&passage.plan.site, passage.client, &upstream.settings);
     let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let outgoing = Outgoing {
+    Outgoing {
         method: &request.method,
         uri: &request.uri,
         fields: &request.fields,
@@ -76,25 +103,13 @@ async fn exchange(
         scheme: if asks_for_https { "https" } else { client.scheme },
         version: version_name(request.version),
         request_id: passage.id.as_str(),
-        degraded: admissions.degraded(),
+        degraded,
         guarded: &site.guarded,
-        body: length,
-        expects_continue: validation::expects_continue(request) && body.is_some(),
+        body: framing.length,
+        expects_continue: validation::expects_continue(request) && framing.has_body,
         forwards_left: validation::forwards_left(&request.method, &request.fields).map(|left| left.saturating_sub(1)),
-        upgrade,
-    };
-    let local = Local {
-        worker: worker.index,
-        sweep: &worker.sweep,
-        client_timeout: connections.body_timeout.get(),
-        max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
-        interim,
-        descriptors: &worker.descriptors,
-        close_idle: &|| worker.close_idle_upstream(),
-        free_a_file: &|| worker.free_a_file(),
-    };
-    let (head, traits) = (outgoing.head(), outgoing.traits());
-    send(upstream, &local, traits, head, body, || admissions.sent()).await
+        upgrade: framing.upgrade,
+    }
 }
 
 fn succeed(passage: &mut Passage<'_>, answer: Answer) -> Reply {

@@ -52,7 +52,7 @@ pub(crate) enum Counts {
 pub(crate) struct LimitStats {
     pub(crate) admitted: Counter,
     pub(crate) refused: Counter,
-    /// Refused by a limit that only watches.
+    /// Rejected by a limit on a dry run.
     pub(crate) would_refuse: Counter,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn whole_seconds(span: Duration) -> u64 {
 
 /// One of the limits of a request.
 pub(crate) struct Asked {
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub(crate) limit: usize,
     pub(crate) key: Key,
     ticket: Option<Ticket>,
@@ -251,7 +251,7 @@ pub(crate) fn wait_of(plan: &Plan, asked: &[Asked]) -> Duration {
     asked.iter().map(wait).max().unwrap_or_default()
 }
 
-/// Gives back what was taken in memory: everything, or the places in flight. Twice does no more than once.
+/// Gives back what was taken in memory: everything, or the slots. Twice does no more than once.
 pub(crate) fn give_back(plan: &Plan, asked: &mut [Asked], everything: bool, now: impl Fn() -> Timestamp) {
     for asked in asked {
         let Counts::Memory(keyed) = &plan.limits[asked.limit].counts else { continue };
@@ -371,28 +371,29 @@ async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(),
             return Err(refused);
         }
     }
-    for place in enforced..admission.asked.len() {
-        let limit = admission.asked[place].limit;
+    for index in enforced..admission.asked.len() {
+        let limit = admission.asked[index].limit;
         match (&plan.limits[limit].counts, store) {
             (Counts::Memory(_), _) => {
-                // A refusal of a limit that only watches is counted, and told in a header.
-                let _watched = check_memory(plan, &mut admission.asked[place..=place], now);
+                // A rejection by a limit on a dry run is counted, and reported in a header.
+                let _watched = check_memory(plan, &mut admission.asked[index..=index], now);
             }
             (Counts::Shared(_), Some(store)) => {
-                let (decisions, _watched) = Box::pin(check_shared(admission, place..place + 1, store, now)).await;
-                admission.asked[place].decision = decisions.first().copied();
+                let (decisions, _watched) = Box::pin(check_shared(admission, index..index + 1, store, now)).await;
+                admission.asked[index].decision = decisions.first().copied();
             }
             (Counts::Shared(_), None) => {}
         }
-        if admission.asked[place].decision.is_some_and(|decision| !decision.is_admitted()) {
+        if admission.asked[index].decision.is_some_and(|decision| !decision.is_admitted()) {
             admission.would_refuse.push(limit);
         }
     }
     Ok(())
 }
 
-/// Asks limits in memory, and nobody else: those that are enforced together, then each that only watches. Those of the latter that would
-/// refuse are added to `would_refuse`. An error is who refuses, by its place among the asked, and when to come back.
+/// Asks limits in memory, and nobody else: those that are enforced together, then each that is on a dry run. Those of the
+/// latter that would reject are added to `would_refuse`. An error is the index of the limit that rejects, and when to come
+/// back.
 pub(crate) fn decide_in_memory(
     plan: &Plan,
     asked: &mut [Asked],
@@ -411,8 +412,8 @@ pub(crate) fn decide_in_memory(
 }
 
 impl Asked {
-    /// Whether it holds a place in flight.
-    pub(crate) fn is_place(&self) -> bool {
+    /// Whether it holds a slot.
+    pub(crate) fn is_slot(&self) -> bool {
         self.ticket.as_ref().is_some_and(Ticket::is_slot)
     }
 }

@@ -37,22 +37,22 @@ pub struct Past<'a> {
     pub path: &'a str,
     /// Who it was.
     pub user: Option<&'a str>,
-    /// What they are entitled to, if that is told; of users with an API key the configuration knows it otherwise.
+    /// What they are entitled to, if that is known; of users with an API key the configuration knows it otherwise.
     pub tier: Option<&'a str>,
     /// Header fields, as far as they are known.
     pub headers: &'a [(&'a str, &'a str)],
-    /// How long its answer took, if that is known: so long it held places in flight.
+    /// How long its response took, if that is known: so long it held slots.
     pub took: Option<Duration>,
 }
 
 /// What would have become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Which route it would have taken, by its place.
+    /// The index of the route it would have taken.
     pub route: Option<usize>,
     /// Whether it would have gone.
     pub verdict: Verdict,
-    /// Limits that only watch and would have refused, by their places.
+    /// The indices of limits on a dry run that would have rejected it.
     pub would_refuse: Vec<usize>,
 }
 
@@ -64,16 +64,16 @@ pub enum Verdict {
         /// In a shaper's queue.
         wait: Duration,
     },
-    /// A limit would have refused it.
+    /// A limit would have rejected it.
     Refused {
-        /// Which one, by its place; of several, the one that keeps it away longest.
+        /// Its index; of several, that of the limit that keeps it away longest.
         limit: usize,
         /// When to come back; never, if none.
         retry_after: Option<Duration>,
     },
-    /// A limit's key can't be built, and the limit refuses such requests.
+    /// A limit's key can't be built, and the limit rejects such requests.
     Lacking {
-        /// Which one, by its place.
+        /// Its index.
         limit: usize,
     },
     /// No route is for it, or nobody can tell which one.
@@ -82,7 +82,7 @@ pub enum Verdict {
     Local,
 }
 
-/// A limit, for whoever tells of it.
+/// A limit, for reports.
 #[derive(Clone, Debug)]
 pub struct LimitFacts {
     /// Its name; that of a tier is `limit.tier`.
@@ -95,7 +95,7 @@ pub struct LimitFacts {
     pub key: String,
     /// What a request takes.
     pub cost: Cost,
-    /// Whether it only watches.
+    /// Whether it is on a dry run.
     pub is_watching: bool,
     /// How many accounts it keeps.
     pub max_keys: std::num::NonZeroUsize,
@@ -249,7 +249,7 @@ impl<T> Rehearsal<T> {
         Ok(())
     }
 
-    /// All limits, by their places.
+    /// All limits, by their indices.
     pub fn limits(&self) -> Vec<LimitFacts> {
         let facts = |limit: &crate::limits::Limit| LimitFacts {
             name: limit.name().to_owned(),
@@ -264,16 +264,16 @@ impl<T> Rehearsal<T> {
         };
         let mut limits: Vec<_> = self.plan.limits.iter().map(facts).collect();
         for limit in &self.plan.limits {
-            for (tier, place) in &limit.settings.tiers {
-                if let Some(place) = place {
-                    limits[*place].tier_of = Some((limit.name().to_owned(), tier.to_string()));
+            for (tier, index) in &limit.settings.tiers {
+                if let Some(index) = index {
+                    limits[*index].tier_of = Some((limit.name().to_owned(), tier.to_string()));
                 }
             }
         }
         limits
     }
 
-    /// The names of all routes, by their places.
+    /// The names of all routes, by their indices.
     pub fn routes(&self) -> Vec<String> {
         self.plan.site.routes.iter().map(|route| route.name.to_string()).collect()
     }
@@ -288,33 +288,34 @@ impl<T> Rehearsal<T> {
         self.plan.site.adaptive.is_some()
     }
 
-    /// Judges a request, and lets everything happen that happens before it. Judgements are `told` with their tags: that of a request that a
-    /// shaper keeps may come later.
-    pub fn judge(&mut self, past: &Past<'_>, tag: T, mut told: impl FnMut(T, Judgement)) {
+    /// Judges a request, after everything that happens before it. `report` gets each judgement with its tag: that of a
+    /// request that a shaper delays may come later.
+    pub fn judge(&mut self, past: &Past<'_>, tag: T, mut report: impl FnMut(T, Judgement)) {
         while self.later.peek().is_some_and(|Reverse(next)| next.at <= past.at.as_nanos())
             || self.later.len() >= MOST_LATER
         {
-            self.happen(&mut told);
+            self.happen(&mut report);
         }
         let mut judgement = Judgement { route: None, verdict: Verdict::NoRoute, would_refuse: Vec::new() };
         let routed = match self.route(past) {
             Ok(routed) => routed,
-            Err(verdict) => return told(tag, Judgement { verdict, ..judgement }),
+            Err(verdict) => return report(tag, Judgement { verdict, ..judgement }),
         };
         judgement.route = Some(routed.route);
         let (stages, took) = (Stages::new(), past.took.unwrap_or_default());
         let waiting = Waiting { tag, judgement, routed, stages, held: Vec::new(), waited: Duration::ZERO, took };
-        self.go_on(waiting, past.at, &mut told);
+        self.go_on(waiting, past.at, &mut report);
     }
 
     /// Lets everything happen that is still to come.
-    pub fn finish(&mut self, mut told: impl FnMut(T, Judgement)) {
+    pub fn finish(&mut self, mut report: impl FnMut(T, Judgement)) {
         while !self.later.is_empty() {
-            self.happen(&mut told);
+            self.happen(&mut report);
         }
     }
 
-    /// On whose accounts a request goes, at all limits that it would be asked about: their places and keys. What can't be told is left out.
+    /// The limits that a request would be checked against: their indices, and the request's keys. What can't be known is
+    /// left out.
     pub fn accounts(&self, past: &Past<'_>, found: &mut Vec<(usize, Key)>) {
         found.clear();
         let Ok(Routed { client, upstream, .. }) = self.route(past) else { return };
@@ -371,7 +372,7 @@ impl<T> Rehearsal<T> {
             Err(Denied::TooMany | Denied::Limit { .. } | Denied::StoreAway { .. }) => return Err(Verdict::NoRoute),
         };
         let decided = decide_in_memory(&self.plan, &mut asked, &mut judgement.would_refuse, now);
-        // Limits that only watch are asked about what the others admit.
+        // Limits on a dry run are asked about what the others admit.
         for one in asked.iter().filter(|one| one.decision.is_some()) {
             self.asked[one.limit] += 1;
         }
@@ -385,18 +386,18 @@ impl<T> Rehearsal<T> {
         self.foreseen += 1;
     }
 
-    fn happen(&mut self, told: &mut impl FnMut(T, Judgement)) {
+    fn happen(&mut self, report: &mut impl FnMut(T, Judgement)) {
         let Some(Reverse(Later { at, what, .. })) = self.later.pop() else { return };
         let now = Timestamp::from_nanos(at);
         match what {
-            What::GoesOn(waiting) => self.go_on(*waiting, now, told),
-            What::Ends(mut places) => give_back(&self.plan, &mut places, false, || now),
+            What::GoesOn(waiting) => self.go_on(*waiting, now, report),
+            What::Ends(mut slots) => give_back(&self.plan, &mut slots, false, || now),
         }
     }
 
     /// Lets a request pass its stages, until it has to wait for one or its verdict is known. If one rejects, what was taken
     /// at the others comes back.
-    fn go_on(&mut self, mut waiting: Waiting<T>, mut now: Timestamp, told: &mut impl FnMut(T, Judgement)) {
+    fn go_on(&mut self, mut waiting: Waiting<T>, mut now: Timestamp, report: &mut impl FnMut(T, Judgement)) {
         loop {
             match waiting.stages.next() {
                 Step::Check(side) => {
@@ -408,7 +409,7 @@ impl<T> Rehearsal<T> {
                         }
                         Err(verdict) => {
                             give_back(&self.plan, &mut waiting.held, true, || now);
-                            return told(waiting.tag, Judgement { verdict, ..waiting.judgement });
+                            return report(waiting.tag, Judgement { verdict, ..waiting.judgement });
                         }
                     }
                 }
@@ -424,12 +425,12 @@ impl<T> Rehearsal<T> {
             }
         }
         let Waiting { tag, mut judgement, mut held, waited, took, .. } = waiting;
-        held.retain(Asked::is_place);
+        held.retain(Asked::is_slot);
         if !held.is_empty() {
             self.foresee(after(now, took), What::Ends(held));
         }
         judgement.verdict = Verdict::Admitted { wait: waited };
-        told(tag, judgement);
+        report(tag, judgement);
     }
 }
 

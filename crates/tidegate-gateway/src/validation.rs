@@ -68,8 +68,8 @@ pub(crate) fn validate<'a>(
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Fault { status, reason: "too_many_headers", detail: "the request has too many headers" });
     }
-    let told = framing(&request.fields)?;
-    if told.is_some_and(|length| connections.max_body_bytes.is_some_and(|most| length > most)) {
+    let length = framing(&request.fields)?;
+    if length.is_some_and(|length| connections.max_body_bytes.is_some_and(|most| length > most)) {
         let detail = "the request's body is larger than allowed";
         return Err(Fault { status: StatusCode::PAYLOAD_TOO_LARGE, reason: "body_too_large", detail });
     }
@@ -89,7 +89,7 @@ fn validate_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<
     Err(bad("the scheme of the request target must be http or https"))
 }
 
-/// The length that a request tells, which HTTP/2 may tell in several ways and HTTP/1 upstreams would read in one.
+/// The length that a request declares. HTTP/2 may declare it in several ways, HTTP/1 upstreams would read one.
 fn framing(fields: &Fields) -> Result<Option<u64>, Fault> {
     let mut lengths = fields.all("content-length");
     match (lengths.next(), lengths.next()) {
