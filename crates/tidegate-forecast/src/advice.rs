@@ -81,11 +81,13 @@ const UNBEARABLE: f64 = 1.5;
 const TIGHTENED: f64 = 0.8;
 /// Limits over more seconds than this let bursts through at whatever rate they come.
 const EVEN_SPAN: f64 = 2.0;
-/// Of a limit that will be all used: what is let in at once is what the target bears in so many seconds, or a short queue before it would overflow.
+/// Of a limit that will be all used: what is let in at once is what the target bears in so many seconds, or a short
+/// queue before it would overflow.
 const AT_ONCE: f64 = 0.1;
 /// A bucket that holds less refuses by chance what its rate would let in.
 const LEAST_AT_ONCE: f64 = 10.0;
-/// From this share of what may be let in on a limit will be all used. More is not seen: what an attack brings is learnt as the capacity.
+/// From this share of what may be let in on a limit will be all used. More is not seen: what an attack brings is learnt
+/// as the capacity.
 const FULL: f64 = 0.95;
 /// What was seen so stays so down to this share: no to and fro.
 const STILL_FULL: f64 = 0.8;
@@ -123,9 +125,10 @@ impl Advice {
 
 /// What the limits should be.
 ///
-/// Never above what the target bears, never below the floor. Between those: the operator's numbers, and more in time for a rise that can be
-/// borne. Ahead of one that can't be borne, limits that a burst may use up at once are tightened to 80 % of the capacity; those that let
-/// requests through evenly stand at the capacity, which is what the target can do, and short windows become buckets, which are more even.
+/// Never above what the target bears, never below the floor. Between those: the operator's numbers, and more in time
+/// for a rise that can be borne. Ahead of one that can't be borne, limits that a burst may use up at once are tightened
+/// to 80 % of the capacity; those that let requests through evenly stand at the capacity, which is what the target can
+/// do, and short windows become buckets, which are more even.
 pub fn advise(situation: &Situation<'_>) -> Advice {
     let Some(forecast) = situation.forecast else {
         let numbers = bounded(situation.base, situation.bounds);
@@ -221,7 +224,8 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
     }
 }
 
-/// How a short window is evened out, if all will be used that may be let in and the target can't bear a window's worth of it at once.
+/// How a short window is evened out, if all will be used that may be let in and the target can't bear a window's worth
+/// of it at once.
 fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f64) -> Option<Evened> {
     let bounds = situation.bounds;
     let capacity = bounds.capacity.filter(|_| bounds.may_switch)?;
@@ -232,8 +236,9 @@ fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f6
     is_full.then(|| Evened { from_rate: bounds.highest() * FULL, at_once: limit.min(borne.round() as u64) })
 }
 
-/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come on the average, and
-/// holds as much as a burst brings on top. When the forecast is over it refills at the operator's rate.
+/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come
+/// on the average, and holds as much as a burst brings on top. When the forecast is over it refills at the operator's
+/// rate.
 fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {
     let bounds = situation.bounds;
     let is_long = matches!(situation.base, Numbers::Window { window, .. } if *window >= LONG_WINDOW);

@@ -1,4 +1,5 @@
-//! Answers over HTTP/1.1, read only as far as an instrument needs: the status, where it ends, whether the connection stays.
+//! Answers over HTTP/1.1, read only as far as an instrument needs: the status, where it ends, whether the connection
+//! stays.
 
 mod chunks;
 

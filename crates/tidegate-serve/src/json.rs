@@ -1,4 +1,5 @@
-//! JSON in which every name stands once. `serde_json` lets the last of several count, and nobody would learn of the others.
+//! JSON in which every name stands once. `serde_json` lets the last of several count, and nobody would learn of the
+//! others.
 
 use std::fmt;
 

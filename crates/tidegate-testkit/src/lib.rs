@@ -1,6 +1,7 @@
 //! What tests share: real servers, a client and an upstream that show every byte, and naive models to judge by.
 //!
-//! Everything listens on free ports of the loopback and is ended by its process id. Waiting is for the thing itself, with a bound.
+//! Everything listens on free ports of the loopback and is ended by its process id. Waiting is for the thing itself,
+//! with a bound.
 #![allow(missing_docs, reason = "read by those who write tests; names that need no words have none")]
 #![allow(clippy::new_without_default, reason = "to make one is to start something")]
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::WIDTH;
 
-/// Light ground of its own, so that it can be read on dark pages too. Colours that differ in lightness, for those who can't tell them apart.
+/// Light ground of its own, so that it can be read on dark pages too. Colours that differ in lightness, for those who
+/// can't tell them apart.
 const STYLE: &str = "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1f2933}\
 .ground{fill:#fdfdfc;stroke:#d9dde2}\
 .title{font-size:19px;font-weight:600}.head{font-size:13px;font-weight:600}\

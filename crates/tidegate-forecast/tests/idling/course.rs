@@ -9,7 +9,8 @@ pub(crate) struct Told {
     pub(crate) at: usize,
     /// The highest second that is expected, as it is answered.
     pub(crate) predicted: f64,
-    /// The highest of all that is told: what 19 of 20 highest seconds stay below, and limits now and later, but for what rounds them up.
+    /// The highest of all that is told: what 19 of 20 highest seconds stay below, and limits now and later, but for
+    /// what rounds them up.
     pub(crate) high: f64,
 }
 
@@ -18,7 +19,8 @@ const START: i64 = 1_763_344_800;
 /// An operator's limit that everything here exceeds.
 const LIMIT: Numbers = Numbers::Window { algorithm: Windowed::Fixed, limit: 2, window: 1.0 };
 
-/// What is answered to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate forecast serve` does.
+/// What is answered to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate
+/// forecast serve` does.
 pub(crate) fn told(load: &[f64], interval: usize) -> Vec<Told> {
     let mut answers = Vec::new();
     for (place, found) in found(load, interval, &LIMIT).into_iter().enumerate() {

@@ -64,7 +64,8 @@ pub struct Counts {
     pub too_late: u64,
     /// Never sent: too many were in flight.
     pub no_room: u64,
-    /// Retries that a polite client owed itself and did not send: it was told to wait too long, had tried often enough, or found no place.
+    /// Retries that a polite client owed itself and did not send: it was told to wait too long, had tried often enough,
+    /// or found no place.
     pub given_up: u64,
 }
 

@@ -1,7 +1,8 @@
-//! Reports as files: the figures, and behind them all that was recorded, so that reports can be read again and merged exactly.
+//! Reports as files: the figures, and behind them all that was recorded, so that reports can be read again and merged
+//! exactly.
 //!
-//! Of a file that is read only the record counts, and the plan as it is shown; figures are computed anew. Nothing of it is believed: what a
-//! record can't be is an error, and so is one whose parts don't fit each other.
+//! Of a file that is read only the record counts, and the plan as it is shown; figures are computed anew. Nothing of it
+//! is believed: what a record can't be is an error, and so is one whose parts don't fit each other.
 
 mod bounded;
 mod counted;
@@ -102,7 +103,8 @@ struct StepText {
 }
 
 impl Report {
-    /// The most bytes of a file. An hour of two classes, ten thousand requests a second, takes some 60 MB, a minute one.
+    /// The most bytes of a file. An hour of two classes, ten thousand requests a second, takes some 60 MB, a minute
+    /// one.
     pub const MOST_BYTES: u64 = 512 << 20;
 
     /// As a file.

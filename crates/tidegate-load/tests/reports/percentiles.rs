@@ -33,7 +33,8 @@ fn with_everything_known_a_percentile_is_a_rank() {
 #[test]
 fn what_was_never_sent_counts_as_slower_than_all() {
     for (missed, p50, p90, p99, bounds) in [
-        // ⌈0.5 · 1,001⌉ = 501, ⌈0.9 · 1,001⌉ = 901, ⌈0.99 · 1,001⌉ = 991, ⌈0.999 · 1,001⌉ = 1,000: the last that is known.
+        // ⌈0.5 · 1,001⌉ = 501, ⌈0.9 · 1,001⌉ = 901, ⌈0.99 · 1,001⌉ = 991, ⌈0.999 · 1,001⌉ = 1,000: the last that is
+        // known.
         (1, 501, 901, 991, &["mean", "max"][..]),
         // ⌈0.999 · 1,002⌉ = 1,001: not known.
         (2, 501, 902, 992, &["mean", "p99.9", "max"]),

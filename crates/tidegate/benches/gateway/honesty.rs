@@ -8,7 +8,8 @@ use crate::nginx::BODY;
 use crate::rounds::{Series, Subject};
 use crate::wrk::Load;
 
-/// nginx can refuse no more strictly than once a minute, and our window may end within a round: so many may pass where all are refused.
+/// nginx can refuse no more strictly than once a minute, and our window may end within a round: so many may pass where
+/// all are refused.
 const MAY_PASS: u64 = 2;
 
 /// Writes down each round whose answers are not what they should be.

@@ -1,4 +1,5 @@
-//! The upstream for what nginx does not do: answers that take a while, uploads that are read before they are answered, sockets.
+//! The upstream for what nginx does not do: answers that take a while, uploads that are read before they are answered,
+//! sockets.
 
 use std::convert::Infallible;
 use std::time::Duration;

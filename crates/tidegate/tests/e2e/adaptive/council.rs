@@ -134,7 +134,8 @@ fn a_limit_in_memory_is_adapted_by_each_gateway_itself() {
     assert!(is_holder(&one) && is_holder(&other));
 }
 
-/// Who follows has little to do and sees nothing wrong itself: what the one that adapts has measured counts all the same, to the request.
+/// Who follows has little to do and sees nothing wrong itself: what the one that adapts has measured counts all the
+/// same, to the request.
 #[test]
 fn who_follows_keeps_to_what_was_measured() {
     let (server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));

@@ -175,8 +175,8 @@ fn a_leaky_bucket_lets_in_after_the_time_it_told() {
     });
 }
 
-/// The draft, and FACTS: `Retry-After` must not be earlier than `t`. A bucket that is full again in an hour lets the next one in after
-/// a second: then `t` must be that second, or the two contradict each other.
+/// The draft, and FACTS: `Retry-After` must not be earlier than `t`. A bucket that is full again in an hour lets the
+/// next one in after a second: then `t` must be that second, or the two contradict each other.
 #[test]
 fn retry_after_is_not_earlier_than_the_t_of_the_limit_that_refuses() {
     let upstream = Upstream::start();

@@ -22,7 +22,8 @@ fn start(name: &str, upstream: &Upstream) -> Gateway {
     Gateway::launch(command, path, directory)
 }
 
-/// How many of `sent` requests pass. Those of a window's other half may add one: a sliding counter forgets a little as time goes by.
+/// How many of `sent` requests pass. Those of a window's other half may add one: a sliding counter forgets a little as
+/// time goes by.
 fn passed(gateway: &Gateway, path: &str, headers: &[(&str, &str)], sent: usize) -> (usize, Answer) {
     let mut client = Client::connect(gateway.address);
     let answers: Vec<Answer> = (0..sent).map(|_| client.request("GET", path, headers, b"")).collect();

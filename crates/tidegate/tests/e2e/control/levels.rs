@@ -1,4 +1,5 @@
-//! Several levels together: all or nothing. What is refused costs nothing anywhere (SPEC L10, DESIGN's fourth invariant).
+//! Several levels together: all or nothing. What is refused costs nothing anywhere (SPEC L10, DESIGN's fourth
+//! invariant).
 
 use crate::control::setting::{before, once};
 use crate::control::told::{left, told};

@@ -391,7 +391,8 @@ fn a_file_that_takes_long_to_read_holds_up_neither_requests_nor_changes_nor_the_
     }
 }
 
-/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to refuse the same file later.
+/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to refuse the same file
+/// later.
 #[test]
 fn the_same_file_can_be_reloaded_when_the_number_of_cpus_has_changed() {
     let upstream = Upstream::start();

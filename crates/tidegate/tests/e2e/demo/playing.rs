@@ -109,7 +109,8 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     }
     let report = demo.report();
     assert_eq!(report["kind"], "demo");
-    // How well it went on a busy machine is not what is tested here, but that the code says so. What is expected is held in simulated time.
+    // How well it went on a busy machine is not what is tested here, but that the code says so. What is expected is
+    // held in simulated time.
     assert_eq!(code == 0, report["verdict"]["passed"] == true, "{code}: {output}");
     assert!([0, 98, 99].contains(&code), "{output}");
     let run = &report["scenarios"][0]["runs"][0];
@@ -131,7 +132,8 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
 
-/// The limit of each second is the one that events have put in force by its end; there is none where a part of the second was without.
+/// The limit of each second is the one that events have put in force by its end; there is none where a part of the
+/// second was without.
 fn assert_limits_are_of_their_seconds(run: &Value, exempt: &[(f64, f64)]) {
     let change = |event: &Value| {
         let text = event["text"].as_str()?;

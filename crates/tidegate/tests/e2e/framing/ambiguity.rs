@@ -1,4 +1,5 @@
-//! Requests that two readers could read in two ways. Judged by what reaches the upstream: one request or none, never two.
+//! Requests that two readers could read in two ways. Judged by what reaches the upstream: one request or none, never
+//! two.
 
 use std::thread;
 use std::time::Duration;
@@ -401,8 +402,8 @@ fn chunks_are_read_strictly_and_written_plainly() {
     ]);
 }
 
-/// RFC 9112 §7.1. A blank behind a size, a semicolon without an extension and a quote without an end were all taken for nothing, which not
-/// everyone does: a quote may hide the end of the line.
+/// RFC 9112 §7.1. A blank behind a size, a semicolon without an extension and a quote without an end were all taken for
+/// nothing, which not everyone does: a quote may hide the end of the line.
 #[test]
 fn a_chunks_size_is_followed_by_extensions_or_by_nothing() {
     judge(&[
@@ -575,7 +576,8 @@ fn gateway(upstream: &Upstream) -> Gateway {
     ))
 }
 
-/// Sends all cases, each over a connection of its own, and an honest request behind each, over the same connection and over another.
+/// Sends all cases, each over a connection of its own, and an honest request behind each, over the same connection and
+/// over another.
 fn judge(cases: &[Case]) {
     let upstream = Upstream::answering(echo);
     let gateway = gateway(&upstream);

@@ -11,8 +11,8 @@ use crate::framing::origin::{Origin, Silent, Visit};
 use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Client, Gateway, Upstream, wait_until};
 
-/// One request at a time, one worker (another might open its own descriptors at any time); `more` are other settings, `limits` are other
-/// limits, all of which count for every request.
+/// One request at a time, one worker (another might open its own descriptors at any time); `more` are other settings,
+/// `limits` are other limits, all of which count for every request.
 fn gateway(upstream: SocketAddr, limits: &[(&str, &str)], more: &str) -> Gateway {
     let place = ("place", "{algorithm: concurrency, limit: 1}");
     let all = || [place].into_iter().chain(limits.iter().copied());
@@ -111,8 +111,8 @@ fn assert_passes(gateway: &Gateway, origin: &Origin) {
     wait_until("it has been settled", || in_flight(gateway) == 0);
 }
 
-/// Goes through it several times: what leaks, adds up. After each, everything is as if nobody had come: nothing is under way, and a
-/// request passes.
+/// Goes through it several times: what leaks, adds up. After each, everything is as if nobody had come: nothing is
+/// under way, and a request passes.
 fn rounds(origin: &Origin, gateway: &Gateway, mut leave: impl FnMut(&Gateway, &Origin)) {
     assert_passes(gateway, origin);
     let descriptors = Descriptors::of(gateway);
@@ -286,7 +286,8 @@ fn while_the_answer_is_awaited() {
     assert_eq!(count(&gateway, "ratelimiter_responses_total{status=\"499\"}"), 4);
 }
 
-/// A client that has sent more than is read ahead once could leave unseen: its place stayed taken until the upstream answered.
+/// A client that has sent more than is read ahead once could leave unseen: its place stayed taken until the upstream
+/// answered.
 #[test]
 fn while_the_answer_is_awaited_with_much_behind_the_request() {
     let origin = Origin::new();

@@ -1,4 +1,5 @@
-//! What concerns one connection stays on it; what a proxy must add is added; what nobody may claim of himself is taken away.
+//! What concerns one connection stays on it; what a proxy must add is added; what nobody may claim of himself is taken
+//! away.
 
 use std::io::{BufRead, Read, Write};
 
@@ -228,8 +229,8 @@ fn what_a_trusted_proxy_says_of_others_is_extended() {
     assert_eq!(values(&headers, "x-tidegate-degraded"), [""; 0], "that is the gateway's own to say");
 }
 
-/// Which of the two an upstream reads is up to it: frameworks that preferred `Forwarded` saw the proxy for the client, and sent clients of
-/// `https` to `http`.
+/// Which of the two an upstream reads is up to it: frameworks that preferred `Forwarded` saw the proxy for the client,
+/// and sent clients of `https` to `http`.
 #[test]
 fn both_kinds_of_header_tell_the_same_whichever_a_trusted_proxy_speaks() {
     let upstream = Upstream::start();
@@ -492,7 +493,8 @@ fn interim_answers_do_not_wait_for_the_final_one() {
     assert_eq!(client.answer().status, 200);
 }
 
-/// A client that asks without reading fills its socket with them: what does not fit is written later, at the place where it belongs.
+/// A client that asks without reading fills its socket with them: what does not fit is written later, at the place
+/// where it belongs.
 #[test]
 fn interim_answers_into_a_full_socket_stay_whole() {
     const REQUESTS: usize = 600;

@@ -416,7 +416,8 @@ fn an_unreadable_head_has_an_id_and_a_line() {
     assert!(line.contains("\"status\":400"), "{line}");
 }
 
-/// With room for one client the others wait in the kernel's queue. It had 128 places; whoever came then had to knock again a second later.
+/// With room for one client the others wait in the kernel's queue. It had 128 places; whoever came then had to knock
+/// again a second later.
 #[test]
 fn a_burst_of_clients_finds_room_in_the_queue() {
     const CLIENTS: usize = 400;

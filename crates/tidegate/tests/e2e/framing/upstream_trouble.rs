@@ -256,8 +256,8 @@ fn an_upstream_that_does_not_take_the_body_in_time_is_a_504() {
     assert!(visit.read_to_end().len() < 50_000_000);
 }
 
-/// How a broken answer begins, and how it goes on. None may look whole to the client, which gets what there was: the beginning of a body,
-/// or a proper 502 where not even that was understood.
+/// How a broken answer begins, and how it goes on. None may look whole to the client, which gets what there was: the
+/// beginning of a body, or a proper 502 where not even that was understood.
 fn broken(begins: &str, pauses: bool, reason: &str, body: Option<&str>) {
     let origin = Origin::new();
     let gateway = with_settings(origin.address, "body_timeout: 100ms");
@@ -588,8 +588,8 @@ fn an_upstreams_limits_are_told_where_we_have_none() {
     assert!(with.get("/").header("ratelimit").is_some_and(|told| told.starts_with("\"default\"")));
 }
 
-/// RFC 9112 §7.1. A chunk's size was taken with whatever stood behind it. An upstream and a gateway that disagree about where a body ends
-/// would disagree about whose the next answer is.
+/// RFC 9112 §7.1. A chunk's size was taken with whatever stood behind it. An upstream and a gateway that disagree about
+/// where a body ends would disagree about whose the next answer is.
 #[test]
 fn an_upstreams_chunks_are_held_to_the_grammar() {
     let chunked = |chunks: &'static str| {

@@ -45,8 +45,8 @@ fn live_command(file: &str, directory: &Directory) -> Command {
     command
 }
 
-/// Runs a scenario with limits in this store, which has faults; what happened in its only run. What is expected in time is judged where times
-/// are.
+/// Runs a scenario with limits in this store, which has faults; what happened in its only run. What is expected in time
+/// is judged where times are.
 fn with_store(store: &str, scenario: &str, timed: &str) -> String {
     let directory = Directory::new();
     let timed = if are_judged() { timed } else { "" };

@@ -151,7 +151,8 @@ routes:
     assert_eq!(routes, [Some(9), Some(5)]);
 }
 
-/// A request that an upstream's limit refuses has cost its client nothing; one that a shaper keeps asks it when it leaves.
+/// A request that an upstream's limit refuses has cost its client nothing; one that a shaper keeps asks it when it
+/// leaves.
 #[test]
 fn shapers_and_places_in_flight_take_their_time() {
     let config = r"
@@ -282,7 +283,8 @@ fn numbers_are_proposed_that_refuse_no_more_than_a_share() {
     }
 }
 
-/// What was proposed had numbers alone: pasted, a limit for each client became one for all of them, without tiers and with another status.
+/// What was proposed had numbers alone: pasted, a limit for each client became one for all of them, without tiers and
+/// with another status.
 #[test]
 fn what_is_proposed_pastes_with_every_setting_that_a_limit_has() {
     let before = "common_limits: [all, per-user, busy]\n";

@@ -40,8 +40,8 @@ fn all_scenarios_are_told_as_tables_as_json_and_as_a_page() {
     assert!(json(&directory) == json(&again), "the same seed, the same report");
 }
 
-/// While Redis is away and the gateway is told to let everything pass, more is admitted than the limit says, and nothing is over-admitted:
-/// which seconds that concerns is told wherever the figures are.
+/// While Redis is away and the gateway is told to let everything pass, more is admitted than the limit says, and
+/// nothing is over-admitted: which seconds that concerns is told wherever the figures are.
 #[test]
 fn seconds_that_are_not_scored_are_told() {
     let directory = Directory::new();

@@ -29,8 +29,8 @@ fn thresholds_decide_the_exit_code() {
     assert_eq!((added.code, added.result["thresholds"].as_array().map(Vec::len)), (99, Some(3)));
 }
 
-/// A gateway that rejected nearly everything passed `p50<300ms`, though what it let through took longer: rejections are quick, and were counted
-/// like responses of the service.
+/// A gateway that rejected nearly everything passed `p50<300ms`, though what it let through took longer: rejections are
+/// quick, and were counted like responses of the service.
 #[test]
 fn a_threshold_may_be_of_responses_of_one_class() {
     let served = std::sync::atomic::AtomicUsize::new(0);

@@ -25,8 +25,9 @@ fn at_least(result: &Value, seconds: f64) -> u64 {
     pairs.map(pair).filter(|(micros, _)| *micros >= (seconds * 1e6) as u64).map(|(_, count)| count).sum()
 }
 
-/// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`; one more or less, since
-/// the freeze may begin and end between two. A generator that waits for answers before it sends would show a handful.
+/// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`;
+/// one more or less, since the freeze may begin and end between two. A generator that waits for answers before it sends
+/// would show a handful.
 #[test]
 fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
     let target = Target::start();

@@ -197,7 +197,8 @@ fn large_bodies_go_both_ways() {
     assert!(target.received().iter().all(|request| request.body.len() == 2_000_000));
 }
 
-/// Answers without end, as fast as they can be sent: they time out, and everyone else is served as if they were not there.
+/// Answers without end, as fast as they can be sent: they time out, and everyone else is served as if they were not
+/// there.
 #[test]
 fn an_endless_answer_keeps_nobody_else_waiting() {
     let target = Upstream::behaving(|request, stream| {
@@ -248,7 +249,8 @@ fn never_more_are_in_flight_than_the_plan_allows_and_the_rest_is_missed() {
     assert_eq!(ran.code, 0, "the target was full, the instrument was not");
 }
 
-/// Frozen itself, it sends what is less than `maxLag` late at once, counts the rest as missed, and says that the result is worth nothing.
+/// Frozen itself, it sends what is less than `maxLag` late at once, counts the rest as missed, and says that the result
+/// is worth nothing.
 #[test]
 fn a_generator_that_stood_still_says_so() {
     let target = Upstream::start();

@@ -1,7 +1,8 @@
 //! An upstream for bodies of any length, plain or with TLS: it makes, checks and echoes them piece by piece.
 //!
-//! `POST /upload` answers how much came and whether it was right; `GET /download/{length|chunked|close}/N` answers N bytes;
-//! `POST /echo` answers what it reads, while it reads; `POST /hold` is an upload that is not read before [`Depot::release`].
+//! `POST /upload` answers how much came and whether it was right; `GET /download/{length|chunked|close}/N` answers N
+//! bytes; `POST /echo` answers what it reads, while it reads; `POST /hold` is an upload that is not read before
+//! [`Depot::release`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! HTTP/2 as nobody honest speaks it. After each: honest requests are answered, memory and descriptors are as before, no request is left
-//! under way, and the upstream has seen no line that was smuggled.
+//! HTTP/2 as nobody honest speaks it. After each: honest requests are answered, memory and descriptors are as before,
+//! no request is left under way, and the upstream has seen no line that was smuggled.
 
 use std::time::Duration;
 
@@ -389,7 +389,8 @@ fn readers_that_do_not_read_are_cut_off_in_time() {
     honest(&gateway);
 }
 
-/// RFC 9113 §8.1.1: a request whose `content-length` is not the sum of its DATA is malformed. It must never look whole to the upstream.
+/// RFC 9113 §8.1.1: a request whose `content-length` is not the sum of its DATA is malformed. It must never look whole
+/// to the upstream.
 #[test]
 fn lengths_that_do_not_match_never_look_whole() {
     let siege = Siege::begin();
@@ -668,7 +669,8 @@ fn trailers_that_are_none_never_arrive() {
     siege.holds();
 }
 
-/// DATA frames without data, or of a byte each, while the upstream reads nothing: flow control does not count what it takes to hold them.
+/// DATA frames without data, or of a byte each, while the upstream reads nothing: flow control does not count what it
+/// takes to hold them.
 #[test]
 fn floods_of_small_data_frames_take_little_memory() {
     let depot = Depot::start();

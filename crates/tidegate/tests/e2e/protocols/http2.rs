@@ -245,8 +245,9 @@ fn headers_arrive_as_they_were_sent() {
     }
 }
 
-/// RFC 9113 §8.2.3: cookies that came in several fields "MUST be concatenated into a single octet string using the two-octet delimiter of
-/// 0x3b, 0x20 before being passed into a non-HTTP/2 context". An upstream that reads the first field only would miss the session.
+/// RFC 9113 §8.2.3: cookies that came in several fields "MUST be concatenated into a single octet string using the
+/// two-octet delimiter of 0x3b, 0x20 before being passed into a non-HTTP/2 context". An upstream that reads the first
+/// field only would miss the session.
 #[test]
 fn crumbs_of_a_cookie_are_put_together() {
     let upstream = Upstream::start();
@@ -432,7 +433,8 @@ fn a_refused_upload_is_not_read_to_its_end() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// An answer may come before the body has: it is passed on at once, and the rest of the body is not wanted (RFC 9113 §8.1).
+/// An answer may come before the body has: it is passed on at once, and the rest of the body is not wanted (RFC 9113
+/// §8.1).
 #[test]
 fn an_upstream_that_answers_before_the_body_has_come_is_heard() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -577,7 +579,8 @@ fn requests_under_way_end_and_no_more_are_taken_when_it_stops() {
 const GET: [(&str, &[u8]); 4] =
     [(":method", b"GET"), (":scheme", b"http"), (":authority", b"test.example"), (":path", b"/")];
 
-/// Prefaces and handshakes that are there when the order comes are gone through with, and so are the requests behind them.
+/// Prefaces and handshakes that are there when the order comes are gone through with, and so are the requests behind
+/// them.
 #[test]
 fn who_has_begun_to_speak_when_it_stops_is_still_heard() {
     let upstream = Upstream::start();
@@ -651,7 +654,8 @@ fn idle_connections_do_not_keep_it_from_stopping() {
     });
 }
 
-/// Who has connected and asked for nothing has no request under way, whatever the listener waits for: a preface, a handshake, leave.
+/// Who has connected and asked for nothing has no request under way, whatever the listener waits for: a preface, a
+/// handshake, leave.
 #[test]
 fn silent_connections_do_not_keep_it_from_stopping() {
     const PATIENT: &str = "connections: {head_timeout: 1h, idle_timeout: 1h}\n";
@@ -771,7 +775,8 @@ fn a_handshake_that_does_not_come_is_not_waited_for() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// `head_timeout` counts from the first byte of a head: also while it is not known yet whether that is HTTP/1.1 or HTTP/2.
+/// `head_timeout` counts from the first byte of a head: also while it is not known yet whether that is HTTP/1.1 or
+/// HTTP/2.
 #[test]
 fn a_preface_that_does_not_end_is_not_waited_for() {
     let upstream = Upstream::start();
@@ -992,7 +997,8 @@ fn a_slow_reader_that_takes_bytes_is_not_cut_off() {
             continue;
         }
         taken += frame.payload.len();
-        // A little at a time for longer than the timeout, which never comes to a pause of that length. Then all the rest.
+        // A little at a time for longer than the timeout, which never comes to a pause of that length. Then all the
+        // rest.
         let more = if started.elapsed() < Duration::from_secs(4) { 100 } else { LENGTH as u32 };
         std::thread::sleep(Duration::from_millis(if more == 100 { 50 } else { 0 }));
         assert!(wire.send(&[Frame::window_update(1, more)]));

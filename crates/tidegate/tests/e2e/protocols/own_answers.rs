@@ -49,7 +49,8 @@ fn what_can_not_be_expected_is_refused_here_too() {
     });
 }
 
-/// RFC 9113 lets a server reset what it does not want to read, behind its whole answer; but there are clients that lose the answer then.
+/// RFC 9113 lets a server reset what it does not want to read, behind its whole answer; but there are clients that lose
+/// the answer then.
 #[test]
 fn an_upload_that_is_refused_is_read_and_not_reset() {
     let upstream = Upstream::start();

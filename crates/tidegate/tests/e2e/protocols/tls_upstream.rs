@@ -164,7 +164,8 @@ fn bodies_of_all_sizes_pass_over_tls() {
     before.assert_growth_below(20);
 }
 
-/// An attacker on the way to the upstream can end a connection, but can not say `close_notify`: what has come so far must not look whole.
+/// An attacker on the way to the upstream can end a connection, but can not say `close_notify`: what has come so far
+/// must not look whole.
 #[test]
 fn an_answer_that_was_cut_off_is_not_taken_for_a_whole_one() {
     let authority = Authority::new();

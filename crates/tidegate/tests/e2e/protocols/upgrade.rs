@@ -26,7 +26,8 @@ fn before(upstream: SocketAddr, limit: &str, more: &str) -> Gateway {
     ))
 }
 
-/// An upstream that goes over and then does what `then` says with the connection. Other requests are answered with `OK`.
+/// An upstream that goes over and then does what `then` says with the connection. Other requests are answered with
+/// `OK`.
 fn switching(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
     Upstream::behaving(move |received, stream| {
         if received.header("upgrade").is_none() {
@@ -336,8 +337,8 @@ fn a_tunnel_used_one_way_outlives_the_timeout() {
     }
 }
 
-/// "An upgraded connection without a byte either way": a client that takes nothing while the upstream sends moves none, once all
-/// buffers are full. Nor does an upstream that takes nothing.
+/// "An upgraded connection without a byte either way": a client that takes nothing while the upstream sends moves none,
+/// once all buffers are full. Nor does an upstream that takes nothing.
 #[test]
 fn a_tunnel_whose_client_takes_nothing_ends_in_time() {
     let (upstream, receiver) = handed_over();

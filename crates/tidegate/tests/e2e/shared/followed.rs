@@ -249,8 +249,8 @@ fn limits_of_other_names_stand_below_and_are_followed_too() {
     assert_eq!(admitted(&one, "/export", 10), 4);
 }
 
-/// Gateways of one platform need not have the same file, least of all while a new one is rolled out: what one of them can't use is
-/// somebody else's word, and must outlive a change made through it.
+/// Gateways of one platform need not have the same file, least of all while a new one is rolled out: what one of them
+/// can't use is somebody else's word, and must outlive a change made through it.
 #[test]
 fn a_change_keeps_what_the_document_says_of_limits_that_this_gateway_does_not_have() {
     let (server, upstream) = (Server::start(), Upstream::start());

@@ -118,7 +118,8 @@ fn attempts_to_reconnect_that_fail_are_counted_as_errors() {
     wait_until("some attempts have failed", || errors() >= before + 2.0);
 }
 
-/// Several short outages, so that the requests that had to wait are more than one in a hundred. Ends with the last of them.
+/// Several short outages, so that the requests that had to wait are more than one in a hundred. Ends with the last of
+/// them.
 fn no_longer_than_the_budget(gateway: &Gateway, go: impl Fn(), come_back: impl Fn()) {
     let mut times = Vec::new();
     for round in 0..4 {
@@ -251,7 +252,8 @@ fn in_local_mode_each_gateway_limits_in_memory_while_redis_is_away() {
     assert_eq!(gateways.iter().map(|gateway| admitted(gateway, "/", 10)).sum::<usize>(), 5, "together again");
 }
 
-/// The log spoke of a connection that was lost though there had been none, and of one that was back when it was first made.
+/// The log spoke of a connection that was lost though there had been none, and of one that was back when it was first
+/// made.
 #[test]
 fn without_redis_at_its_start_a_gateway_serves_and_limits_as_soon_as_redis_is_there() {
     for (mode, words) in [("open", "fail-open mode"), ("closed", "fail-closed mode"), ("local", "local mode")] {
@@ -423,7 +425,8 @@ fn a_place_of_a_client_that_left_comes_back_whether_during_the_call_or_later() {
     assert_eq!(gateway.get("/").status, 200);
 }
 
-/// A full Redis, or one that can't persist, answers every write with an error. Limiting used to be off then without a word.
+/// A full Redis, or one that can't persist, answers every write with an error. Limiting used to be off then without a
+/// word.
 #[test]
 fn when_redis_refuses_every_write_that_is_an_outage_until_it_takes_them_again() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -452,7 +455,8 @@ fn when_redis_refuses_every_write_that_is_an_outage_until_it_takes_them_again() 
     assert_eq!(lost, 1, "one line an outage");
 }
 
-/// Somebody's data under one account's key: the mode decides for its requests, the others are limited, and the log tells.
+/// Somebody's data under one account's key: the mode decides for its requests, the others are limited, and the log
+/// tells.
 #[test]
 fn data_of_others_under_our_key_is_told_and_is_no_outage() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -518,7 +522,8 @@ fn places_of_requests_that_end_while_redis_is_away_are_free_when_it_is_back() {
     assert_eq!(gateway.metric("tidegate_places_lost_total"), Some(0.0));
 }
 
-/// They stay taken after the next start, for as long as `hold` says. Nothing in the log said why requests were rejected then.
+/// They stay taken after the next start, for as long as `hold` says. Nothing in the log said why requests were rejected
+/// then.
 #[test]
 fn places_that_are_owed_when_the_gateway_stops_are_reported() {
     let (server, upstream) = (Server::start(), Holding::start());

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Client, Gateway};
 
-/// Redis' settings for tests that count exactly: a slow machine must not look like an outage, and an outage must not pass unseen.
+/// Redis' settings for tests that count exactly: a slow machine must not look like an outage, and an outage must not
+/// pass unseen.
 pub(crate) const STRICT: &str = "budget: 10s, on_failure: closed";
 
 /// Five requests in a window that no test outlives.

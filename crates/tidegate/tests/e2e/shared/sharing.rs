@@ -112,7 +112,8 @@ fn share_places(count: usize) {
     assert_eq!(tally.answers, [(200, PLACES), (429, 2 * PLACES)].into());
     assert_eq!(upstream.count(), PLACES);
 
-    // A place comes back when its answer has ended, and Redis is told behind it. Then all can be taken again, by one gateway alone.
+    // A place comes back when its answer has ended, and Redis is told behind it. Then all can be taken again, by one
+    // gateway alone.
     wait_until("every place is free", || places_taken(&server) == 0);
     upstream.hold();
     let held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateways[0].address)).collect();

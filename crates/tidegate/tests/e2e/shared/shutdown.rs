@@ -29,7 +29,8 @@ fn stop(gateway: &Gateway, signal: &str) {
     gateway.wait_for_line(STOPPING);
 }
 
-/// Whether it ended well, and by itself: the time to drain is half a minute unless a test says otherwise, and nobody waits here for so long.
+/// Whether it ended well, and by itself: the time to drain is half a minute unless a test says otherwise, and nobody
+/// waits here for so long.
 fn ends_well(gateway: &mut Gateway) -> bool {
     gateway.wait_for_end()
 }
@@ -71,8 +72,8 @@ fn after_ctrl_c_requests_under_way_end_well_and_every_line_is_written() {
     requests_under_way_end_well("INT");
 }
 
-/// Whoever tries the next gateway instead must learn at once that this one takes nobody: a connection that is neither refused nor served
-/// hangs until the process ends.
+/// Whoever tries the next gateway instead must learn at once that this one takes nobody: a connection that is neither
+/// refused nor served hangs until the process ends.
 #[test]
 fn new_connections_are_refused_while_others_end() {
     let upstream = Holding::start();
@@ -138,8 +139,8 @@ fn order_and_continue(gateway: &Gateway) {
     gateway.wait_for_line(STOPPING);
 }
 
-/// Whoever has sent a request before the order came must not lose it: neither on a connection that is kept, nor on one that waits to be
-/// accepted. Once the order was looked at first, and most of them were reset.
+/// Whoever has sent a request before the order came must not lose it: neither on a connection that is kept, nor on one
+/// that waits to be accepted. Once the order was looked at first, and most of them were reset.
 #[test]
 fn requests_that_are_there_when_the_order_comes_are_answered() {
     const CLIENTS: usize = 100;
@@ -257,8 +258,8 @@ fn the_drain_deadline_cuts_off_what_never_ends_and_says_so() {
     assert_eq!(lines.lines().filter(|line| line.contains("/held")).count(), 3, "they are logged all the same: {lines}");
 }
 
-/// Once whoever waited for a place kept the gateway from looking at its deadline, and from closing what was idle: overload is when that
-/// happens, and when one would like to restart.
+/// Once whoever waited for a place kept the gateway from looking at its deadline, and from closing what was idle:
+/// overload is when that happens, and when one would like to restart.
 #[test]
 fn with_all_places_taken_idle_connections_do_not_delay_the_end() {
     let upstream = Upstream::start();
@@ -309,8 +310,8 @@ fn a_gateway_without_anything_under_way_stops_at_once() {
     }
 }
 
-/// Whoever waits for the ready line may rely on it: from there on an order to stop is obeyed, never a sudden death. Several start at
-/// once, so that some are interrupted at a bad moment.
+/// Whoever waits for the ready line may rely on it: from there on an order to stop is obeyed, never a sudden death.
+/// Several start at once, so that some are interrupted at a bad moment.
 #[test]
 fn an_order_to_stop_right_after_the_ready_line_is_obeyed() {
     let upstream = Upstream::start();
@@ -408,7 +409,8 @@ fn a_tunnel_that_never_ends_is_cut_off_by_the_drain_deadline() {
 
 const TWO_PLACES: &str = "{algorithm: concurrency, limit: 2}";
 
-/// A place that the process takes with it is lost to all others for as long as a request may hold one: an hour, by default.
+/// A place that the process takes with it is lost to all others for as long as a request may hold one: an hour, by
+/// default.
 #[test]
 fn the_last_request_gives_its_place_in_flight_back_before_the_end() {
     let (server, upstream) = (Server::start(), Holding::start());

@@ -99,7 +99,8 @@ fn no_request_fails_while_several_change_and_reload_at_once() {
     all_passed(&crowd.stop(), &upstream);
 }
 
-/// A change counts from one request to the next: what is refused is refused because somebody said so, and by nothing else.
+/// A change counts from one request to the next: what is refused is refused because somebody said so, and by nothing
+/// else.
 #[test]
 fn a_small_limit_refuses_under_load_and_a_large_one_admits_again() {
     let upstream = Upstream::start();

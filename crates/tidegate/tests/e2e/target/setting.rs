@@ -2,7 +2,8 @@
 
 use tidegate_testkit::{Answer, Client, Directory, Gateway, request, tidegate, wait_until};
 
-/// Starts a target on a free port. (The harness is the gateway's; of what it knows, a target has all that is used here.)
+/// Starts a target on a free port. (The harness is the gateway's; of what it knows, a target has all that is used
+/// here.)
 pub(crate) fn target(arguments: &[&str]) -> Gateway {
     let mut command = tidegate();
     command.args(["target", "--listen", "127.0.0.1:0"]).args(arguments);
