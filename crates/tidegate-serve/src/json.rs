@@ -1,5 +1,4 @@
-//! JSON in which every name stands once. `serde_json` lets the last of several count, and nobody would learn of the
-//! others.
+//! JSON in which every name stands once. `serde_json` lets the last of several count, and nobody would learn of the others.
 
 use std::fmt;
 

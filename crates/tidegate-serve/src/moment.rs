@@ -2,8 +2,8 @@
 
 const NANOS: i128 = 1_000_000_000;
 
-/// Nanoseconds since 1970, or since whatever plain seconds count from: `12.5`, `2026-01-19T16:30:00.125Z`, `2026-01-19
-/// 16:30:00+02:00`, `2026-01-19`. A time without a zone is UTC.
+/// Nanoseconds since 1970, or since whatever plain seconds count from: `12.5`, `2026-01-19T16:30:00.125Z`, `2026-01-19 16:30:00+02:00`,
+/// `2026-01-19`. A time without a zone is UTC.
 pub fn unix_nanos(text: &str) -> Option<i128> {
     let text = text.trim();
     if text.get(4..5) == Some("-") && text.is_ascii() { calendar(text) } else { plain(text) }
@@ -81,8 +81,7 @@ fn zone(time: &str) -> Option<(&str, i64)> {
     (hours < 24 && minutes < 60).then_some((&time[..at], sign * (hours * 3_600 + minutes * 60)))
 }
 
-/// Days from 1970-01-01, with years that begin in March (Howard Hinnant, "chrono-compatible low-level date
-/// algorithms").
+/// Days from 1970-01-01, with years that begin in March (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
