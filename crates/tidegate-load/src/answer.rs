@@ -1,5 +1,4 @@
-//! Answers over HTTP/1.1, read only as far as an instrument needs: the status, where it ends, whether the connection
-//! stays.
+//! Answers over HTTP/1.1, read only as far as an instrument needs: the status, where it ends, whether the connection stays.
 
 mod chunks;
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::Report;
 use super::figures::{EARLIER_FORMAT, FORMAT};
 use super::instance::LONGEST_ID;
-use super::setting::{LONGEST_TARGET, Setting};
+use super::setting::{LONGEST_TARGET, MOST_THRESHOLDS, Setting};
 use crate::plan::{Class, MOST_GROUPS, Threshold, is_name};
 use crate::record::{Counts, Fine, MOST_A_STEP, MOST_REQUESTS, MOST_STEPS, Record, Step};
 use bounded::{Shown, at_most};
@@ -27,8 +27,6 @@ use instances::InstanceText;
 
 /// The most runs that are merged.
 pub(super) const MOST_INSTANCES: usize = 1_000;
-/// The most thresholds of a plan, and of merged ones together.
-pub(super) const MOST_THRESHOLDS: usize = 100;
 /// The most pairs of a histogram; none of ours can have as many.
 const MOST_PAIRS: usize = 30_000;
 /// The longest plan, in microseconds: a week.
