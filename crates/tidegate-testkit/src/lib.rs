@@ -45,5 +45,5 @@ pub use {
     message::read_head,
     process::{binary, signal, tidegate},
     upstream::{OK, Received, Upstream},
-    waiting::{PATIENCE, wait_until},
+    waiting::{PATIENCE, pause, pause_async, wait_for, wait_for_exit, wait_until, wait_until_async},
 };

@@ -23,7 +23,7 @@ fn p95(ran: &Ran) -> f64 {
 }
 
 /// At 2.5 times the operator's limit, which the target can bear: after three spikes the limit is raised before each,
-/// and few are refused.
+/// and few are rejected.
 #[test]
 fn spikes_that_can_be_borne_are_let_in_from_the_fourth_on() {
     let adaptive = Setting::with_capacity(350);

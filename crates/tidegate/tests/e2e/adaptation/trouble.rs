@@ -88,7 +88,11 @@ fn lies() {
             json!({ "algorithm": "token", "capacity": 20, "fillRate": 0 }).to_string(),
             json!({ "algorithm": "token", "capacity": 20, "fillRate": -5 }).to_string(),
             "{\"algorithm\": \"token\", \"capacity\": 20, \"fillRate\": NaN}".to_owned(),
-            json!({ "algorithm": "token", "capacity": 20, "fillRate": 1e6, "schedule": [{ "after": 1, "fillRate": 1e9 }], "validFor": 60 }).to_string(),
+            json!({
+                "algorithm": "token", "capacity": 20, "fillRate": 1e6,
+                "schedule": [{ "after": 1, "fillRate": 1e9 }], "validFor": 60,
+            })
+            .to_string(),
             json!({ "algorithm": "fixed", "limit": 1_000_000, "window": 1 }).to_string(),
             json!({ "algorithm": "sliding", "limit": 1_000_000_000, "window": 86_400 }).to_string(),
             "<html>".to_owned(),

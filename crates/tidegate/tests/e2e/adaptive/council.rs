@@ -75,7 +75,7 @@ fn a_schedule_ends_though_its_gateway_is_dead() {
         Server::start(),
         Upstream::start(),
         Forecaster::answering(json!({
-        // Much later than the holder dies: every answer begins with the same.
+        // Much later than the holder dies: every response begins with the same.
         "algorithm": "fixed", "limit": 200, "window": 1, "validFor": 14, "schedule": [{"after": 13, "limit": 150}]})),
     );
     let [holder, follower] = two(&upstream, &server, &forecaster.section(""));

@@ -1,4 +1,4 @@
-//! Who may see and change limits, and from where (SPEC G2b).
+//! Who may see and change limits, and from where.
 
 use std::net::SocketAddr;
 

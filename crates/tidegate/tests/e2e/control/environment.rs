@@ -1,4 +1,4 @@
-//! Flags win over the environment, the environment over the file (SPEC Z, G9, G9a).
+//! Flags win over the environment, the environment over the file.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};

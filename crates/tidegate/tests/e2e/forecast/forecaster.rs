@@ -35,7 +35,7 @@ impl Forecaster {
         answer.json()
     }
 
-    /// Tells a load second by second, in snapshots of five seconds; the last answer.
+    /// Tells a load second by second, in snapshots of five seconds; the last response.
     pub(crate) fn tell(&self, load: &[u64]) -> Value {
         let mut last = Value::Null;
         for (place, seconds) in load.chunks(5).enumerate() {

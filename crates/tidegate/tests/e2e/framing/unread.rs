@@ -84,7 +84,7 @@ fn the_answer_is_read_in_spite_of_a_large_body() {
             sender.write_all((head + &body + after).as_bytes()).is_ok()
         });
         assert_eq!(client.answer().status, 429);
-        // Nobody reads that much for a request that was refused.
+        // Nobody reads that much for a request that was rejected.
         assert!(client.try_answer_to("GET").is_none());
         drop(client);
         let _sent = sending.join().expect("no panic");

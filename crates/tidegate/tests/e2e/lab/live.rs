@@ -208,7 +208,8 @@ fn ctrl_c_ends_it_and_still_writes_the_report() {
 #[test]
 fn a_missing_redis_is_told_plainly() {
     let directory = Directory::new();
-    let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\ntarget: {workers: 2}\n\
+    let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\n\
+                    target: {workers: 2}\n\
         load: {profile: {type: constant, params: {rps: 5}}}\n";
     let file = text(&directory.file("redis.yaml", scenario));
     let mut command = live_command(&file, &directory);

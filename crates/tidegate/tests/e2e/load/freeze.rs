@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::load::target::Target;
 use tidegate_testkit::load_run::{Running, constant, with};
-use tidegate_testkit::{signal, wait_until};
+use tidegate_testkit::{pause, signal, wait_until};
 
 const RATE: u32 = 400;
 const SECONDS: f64 = 3.0;
@@ -37,7 +37,7 @@ fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
     signal(target.pid(), "STOP");
     wait_until("it is frozen", || is_stopped(target.pid()));
     let frozen = Instant::now();
-    std::thread::sleep(FREEZE);
+    pause(FREEZE);
     let length = frozen.elapsed().as_secs_f64();
     signal(target.pid(), "CONT");
     let ran = running.ended();

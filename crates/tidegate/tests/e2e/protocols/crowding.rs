@@ -19,7 +19,8 @@ const IDLE: &str = "tidegate_connections_closed_total{reason=\"idle_timeout\"}";
 fn with_connections(upstream: SocketAddr, settings: &str) -> Gateway {
     Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nadmin: {{listen: \"127.0.0.1:0\"}}\nworkers: 2\n\
-         upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n\
+         upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, \
+         window: 60}}}}\n\
          connections: {{head_timeout: 10m, idle_timeout: 10m, {settings}}}\n"
     ))
 }

@@ -60,7 +60,7 @@ impl Depot {
         depot
     }
 
-    /// Bytes of answers' bodies that the kernel has taken so far.
+    /// Bytes of responses' bodies that the kernel has taken so far.
     pub(crate) fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
     }

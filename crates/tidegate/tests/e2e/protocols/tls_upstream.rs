@@ -231,7 +231,7 @@ fn closing(config: Arc<ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
             while body.read(&mut stream, &mut piece).is_ok_and(|count| count > 0) {}
             counting.fetch_add(1, Ordering::Relaxed);
             let stream = stream.get_mut();
-            // The answer and the end in one go: whoever has the one can see the other.
+            // The response and the end in one go: whoever has the one can see the other.
             stream.conn.writer().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").expect("it takes them");
             stream.conn.send_close_notify();
             let _sent = stream.conn.write_tls(&mut stream.sock);

@@ -423,7 +423,7 @@ fn a_version_that_could_not_be_written_is_written_later_and_a_newcomers_change_s
     assert_eq!(document(&server).map(|now| (version(&now), now["limit"].clone())), Some((newer, json!(12))));
 }
 
-/// A leased limit that was used up when Redis died was refused with 429 for as long as its window lasts: in open mode
+/// A leased limit that was used up when Redis died was rejected with 429 for as long as its window lasts: in open mode
 /// too, and also after Redis was back, empty.
 #[test]
 fn a_leased_limit_that_was_used_up_follows_the_mode_and_works_anew_when_redis_is_back() {

@@ -22,7 +22,7 @@ pub(crate) fn switch(target: &Gateway, body: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// Asks for something and does not wait for the answer.
+/// Asks for something and does not wait for the response.
 pub(crate) fn asking(target: &Gateway) -> Client {
     let mut client = Client::connect(target.address);
     client.send("GET /api/test HTTP/1.1\r\nhost: x\r\n\r\n");
