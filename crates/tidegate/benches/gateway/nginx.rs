@@ -42,7 +42,7 @@ pub(crate) fn upstream_with(scratch: &Scratch, locations: &str) -> Upstream {
 pub(crate) enum Logs {
     /// Nothing: nginx at its fastest.
     Off,
-    /// As its defaults are: a line for each request, and one for each refusal.
+    /// As its defaults are: a line for each request, and one for each rejection.
     On,
 }
 
