@@ -47,7 +47,7 @@ pub struct Adviser {
     pub capacity: LearntCapacity,
     /// When the last snapshot was taken, by its own clock.
     last: Option<f64>,
-    /// For how many seconds most was refused.
+    /// For how many seconds most was rejected.
     refusing: f64,
     /// How many in a row came from another time altogether.
     from_elsewhen: u32,

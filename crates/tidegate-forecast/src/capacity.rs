@@ -21,9 +21,9 @@ pub struct LearntCapacity {
 pub struct Seen {
     /// Requests a second that reached it.
     pub admitted: f64,
-    /// The 95th percentile of its time to answer, in seconds.
+    /// The 95th percentile of its response time, in seconds.
     pub latency: Option<f64>,
-    /// The share of its answers that were errors.
+    /// The share of its responses that were errors.
     pub errors: f64,
 }
 
@@ -38,7 +38,7 @@ const TOO_LITTLE: f64 = 1.0;
 const MUCH_TO_DO: f64 = 0.8;
 /// How fast what it bore is forgotten, by the snapshot.
 const FADING: f64 = 0.998;
-/// What is usual follows faster times quickly, but not at once: one answer may be wrong. Slower ones slowly, and even
+/// What is usual follows faster times quickly, but not at once: one response may be wrong. Slower ones slowly, and even
 /// slower ones, too: a target that has become slow for good is not overloaded for ever.
 const FASTER: f64 = 0.2;
 const SLOWER: f64 = 0.02;

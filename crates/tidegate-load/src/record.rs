@@ -1,7 +1,7 @@
 //! What became of the requests: counted and timed, by group and by second.
 //!
 //! A request that timed out has waited at least that long, so its time stands among the latencies: percentiles of the
-//! answers alone would hide the very worst. A failure of another kind says nothing about how long an answer takes (a
+//! answers alone would hide the very worst. A failure of another kind says nothing about how long a response takes (a
 //! refused connection is quick) and is only counted, and so is what a stop left unfinished.
 
 mod counts;
@@ -34,7 +34,7 @@ pub struct Sample {
     pub intended: Duration,
     /// When it was.
     pub sent: Duration,
-    /// When its answer had come as a whole, or it had failed.
+    /// When its response had come as a whole, or it had failed.
     pub finished: Duration,
     /// How it ended.
     pub end: End,

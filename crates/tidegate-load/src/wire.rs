@@ -78,8 +78,8 @@ impl Wire {
         loop {
             match tls.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Closed without a word. HTTP tells by itself whether something is missing, but for an answer that ends
-                // by closing: that one can't be told from one that was cut off, and many servers say no goodbye.
+                // Closed without a word. HTTP tells by itself whether something is missing, but for a response that
+                // ends by closing: that one can't be told from one that was cut off, and many servers say no goodbye.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }

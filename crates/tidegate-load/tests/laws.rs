@@ -36,7 +36,7 @@ fn profiles() -> Vec<Profile> {
     one.chain([all, Profile::sequence(gaps)]).collect()
 }
 
-/// The rate is what the seed's formulas say.
+/// The rate is what the formulas of docs/load.md say.
 #[test]
 fn rates_are_those_of_the_formulas() {
     let burst = Shape::Burst { base: 100.0, spike: 500.0, spike_length: 5.0, period: 60.0 };

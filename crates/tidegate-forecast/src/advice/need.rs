@@ -21,7 +21,7 @@ const CLOSE: usize = 3;
 /// The most of them that are told of.
 const MOST_RISES: usize = 30;
 
-/// The rate that a limit over `span` seconds must have at each step so that 19 of 20 times nothing is refused.
+/// The rate that a limit over `span` seconds must have at each step so that 19 of 20 times nothing is rejected.
 ///
 /// What counts for such a limit is the sum over its span, of which the newest part is known already; over many steps
 /// chance evens out.

@@ -14,7 +14,7 @@ mod course;
 mod forecasts;
 mod loads;
 
-use course::{Told, found, told};
+use course::{Expected, expected, found};
 use loads::{Load, counted};
 use tidegate_forecast::{Numbers, Windowed};
 
@@ -64,7 +64,7 @@ fn has_come(load: Load, seconds: &[f64]) -> f64 {
 fn assert_sane(name: &str, load: Load, came: &[f64], interval: usize) {
     // For how many seconds of load it has been below.
     let mut below = None;
-    for Told { at, predicted, high } in told(came, interval) {
+    for Expected { at, predicted, high } in expected(came, interval) {
         let (before, newest) = (&came[..at], &came[at - interval..at]);
         let highest = before.iter().copied().fold(0.0, f64::max);
         if before.iter().copied().filter(|value| is_load(*value)).count() >= KNOWN {

@@ -23,7 +23,8 @@ fn latency(run: Run) -> Value {
 fn with_everything_known_a_percentile_is_a_rank() {
     let told = latency(run_of_a_thousand());
     let expected = json!({
-        "count": 1_000, "mean": 0.000_501, "p50": 0.000_5, "p90": 0.000_9, "p95": 0.000_95, "p99": 0.000_99, "p99.9": 0.000_999,
+        "count": 1_000, "mean": 0.000_501, "p50": 0.000_5, "p90": 0.000_9, "p95": 0.000_95, "p99": 0.000_99,
+            "p99.9": 0.000_999,
         "max": 0.001, "atLeast": [],
     });
     assert_eq!(told, expected);

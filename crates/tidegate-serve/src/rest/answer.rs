@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Exposition, Problem};
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer(Response<Full<Bytes>>);
 
