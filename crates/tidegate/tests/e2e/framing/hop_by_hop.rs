@@ -4,7 +4,7 @@
 mod forwarding;
 mod interim;
 
-use std::io::{Read, Write};
+use std::io::{BufRead as _, Read as _};
 
 use crate::framing::judge;
 use crate::framing::origin::Origin;

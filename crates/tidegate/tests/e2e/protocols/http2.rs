@@ -4,7 +4,6 @@ mod bodies;
 mod stopping;
 mod tls;
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use http_body_util::BodyExt;
-use tokio::io::AsyncReadExt;
 
 use crate::protocols::depot::Depot;
-use crate::protocols::session::{self, Http2, ask, get, post, request, run};
+use crate::protocols::session::{self, Http2, ask, get, post, run};
 use tidegate_testkit::authority::{Authority, Issued};
 use tidegate_testkit::frames::{Frame, INITIAL_WINDOW_SIZE, Outcome, Wire};
 use tidegate_testkit::{Client, Directory, Gateway, OK, PATIENCE, Upstream, pause, text, wait_until, wait_until_async};

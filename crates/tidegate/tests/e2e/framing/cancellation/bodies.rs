@@ -1,6 +1,5 @@
 //! A client that leaves in the middle of a body.
 
-use std::io::Read as _;
 use std::time::Duration;
 
 use super::{assert_taken, gateway, read_until, rounds, send_get};

@@ -1,7 +1,5 @@
 //! Headers by which proxies name the client: who is believed, and what is passed on.
 
-use std::io::Read;
-
 use super::{PLENTY, values};
 use tidegate_testkit::{Gateway, Upstream};
 

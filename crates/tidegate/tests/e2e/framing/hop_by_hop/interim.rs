@@ -1,6 +1,6 @@
 //! Interim responses: `100 Continue`, early hints.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use super::PLENTY;
 use crate::framing::origin::Origin;

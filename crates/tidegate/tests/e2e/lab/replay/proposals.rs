@@ -1,11 +1,10 @@
 //! Numbers that a replay proposes.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use serde_json::Value;
 
-use super::{THREE_A_CLIENT, combined, replayed, report};
+use super::{THREE_A_CLIENT, combined, replayed};
 use crate::lab::simulate::lab;
 use tidegate_testkit::{Directory, text};
 

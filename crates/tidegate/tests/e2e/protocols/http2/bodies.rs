@@ -11,16 +11,15 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body::Frame as BodyFrame;
 use http_body_util::BodyExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt as _};
 
 use super::{GET, PLENTY, clear};
 use crate::protocols::depot::Depot;
 use crate::protocols::pattern::{Pattern, PatternBody};
-use crate::protocols::session::{self, Whole, ask, get, post, request, run};
+use crate::protocols::session::{self, Whole, ask, get, request, run};
 use tidegate_testkit::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, Wire, block,
 };
-use tidegate_testkit::{OK, Upstream, pause, read_head};
+use tidegate_testkit::{Upstream, pause, read_head};
 
 #[test]
 fn trailers_pass_both_ways() {

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 
 use http::StatusCode;
-use http_body_util::BodyExt;
 
 use super::{GET, PLENTY, Secured, clear, gated};
-use crate::protocols::session::{self, ask, for_http1, get, request, run};
+use crate::protocols::session::{self, ask, for_http1, get, run};
 use tidegate_testkit::frames::{Frame, GOAWAY, Outcome, Wire};
-use tidegate_testkit::{Client, OK, Upstream, wait_until, wait_until_async};
+use tidegate_testkit::{Client, Upstream, wait_until, wait_until_async};
 
 #[test]
 fn requests_under_way_end_and_no_more_are_taken_when_it_stops() {

@@ -1,6 +1,6 @@
 //! TLS before either version: certificates, handshakes, readers that stop, the end.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::process::Stdio;
 
 use http::StatusCode;
@@ -12,9 +12,8 @@ use crate::protocols::footprint::Footprint;
 use crate::protocols::session::{self, Whole, ask, for_http1, get, post, run};
 use crate::protocols::transfer::{Length, download_h2, read_answer_h2, upload_h2};
 use tidegate_testkit::authority::Authority;
-use tidegate_testkit::frames::GOAWAY;
 use tidegate_testkit::{
-    Client, Directory, OK, PATIENCE, Upstream, text, tidegate, wait_for_exit, wait_until, wait_until_async,
+    Client, Directory, PATIENCE, Upstream, text, tidegate, wait_for_exit, wait_until, wait_until_async,
 };
 
 #[test]

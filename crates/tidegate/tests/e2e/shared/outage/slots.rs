@@ -1,6 +1,6 @@
 //! What is owed to Redis after an outage: charges, and slots of requests in flight.
 
-use super::{BACK, gateway};
+use super::BACK;
 use crate::shared::holding::{Holding, leave};
 use crate::shared::relay::Relay;
 use crate::shared::setup::{FIVE, PLENTY, STRICT, admitted, config, one_path_each, places_taken, without_limits};

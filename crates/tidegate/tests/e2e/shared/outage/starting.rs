@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{BACK, REACHED, UNREACHED, all_pass, exhaust, gateway, is_open, limits_hold};
+use super::{BACK, REACHED, UNREACHED, all_pass, exhaust, is_open, limits_hold};
 use crate::shared::setup::{FIVE, STRICT, admitted, config};
 use tidegate_testkit::redis_server::{Server, free_port};
 use tidegate_testkit::{Gateway, Upstream, wait_until};
