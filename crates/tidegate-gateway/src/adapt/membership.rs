@@ -298,8 +298,12 @@ mod tests {
     #[test]
     fn a_report_that_can_not_be_read_is_reported_and_does_not_blind_the_others() {
         let mut member = Membership::empty(Duration::from_secs(5));
-        let report =
-            |bytes: Vec<u8>| tidegate_store::election::Report { member: String::new(), age: Duration::ZERO, number: 1, bytes };
+        let report = |bytes: Vec<u8>| tidegate_store::election::Report {
+            member: String::new(),
+            age: Duration::ZERO,
+            number: 1,
+            bytes,
+        };
         let mut reported = Vec::new();
         for now in 100..200 {
             let good = Second { at: now - 2, is_whole: true, offered: 40, ..Second::default() };
