@@ -8,7 +8,6 @@ use http::Version;
 use crate::access_log::version_name;
 use crate::body::Body;
 use crate::forwarded::Told;
-use crate::limits::Admissions;
 use crate::passage::Passage;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
@@ -26,13 +25,8 @@ pub(crate) struct Outbound<'a> {
 }
 
 /// Sends an admitted request to its upstream, and turns what comes back into a response.
-pub(crate) async fn attempt(
-    passage: &mut Passage<'_>,
-    upstream: &Arc<Upstream>,
-    outbound: Outbound<'_>,
-    mut admissions: Admissions,
-) -> Reply {
-    passage.record_would_refuse(&admissions);
+pub(crate) async fn attempt(passage: &mut Passage<'_>, upstream: &Arc<Upstream>, outbound: Outbound<'_>) -> Reply {
+    passage.record_would_refuse();
     passage.settlement.upstream = Some(Arc::clone(upstream));
     let (worker, connections) = (passage.worker, &passage.plan.site.connections);
     let Outbound { request, host, body, from_trusted } = outbound;
@@ -40,7 +34,7 @@ pub(crate) async fn attempt(
     let upgrade = validation::upgrade(request, &body);
     let (length, body) = validation::body(request, body);
     let (head, traits) = {
-        let degraded = admissions.degraded();
+        let degraded = passage.settlement.admissions.degraded();
         let framing = Framing { length, has_body: body.is_some(), upgrade };
         let outgoing = outgoing(passage, upstream, request, host, from_trusted, degraded, &framing);
         (outgoing.head(), outgoing.traits())
@@ -57,9 +51,8 @@ pub(crate) async fn attempt(
     };
     let started = Instant::now();
     // A client that leaves before the first byte goes out has spent nothing: the admissions are dropped unsent.
-    let answer = send(upstream, &local, traits, head, body, || admissions.sent()).await;
-    admissions.sent();
-    passage.settlement.admissions = Some(admissions);
+    let answer = send(upstream, &local, traits, head, body, || passage.settlement.admissions.sent()).await;
+    passage.settlement.admissions.sent();
     match answer {
         Ok(answer) => {
             upstream.answered(started.elapsed(), answer.status);
@@ -121,12 +114,10 @@ fn succeed(passage: &mut Passage<'_>, answer: Answer) -> Reply {
     };
     let mut reply = Reply::new(status, body);
     reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
-    let mut has_limits = false;
-    if let Some(admissions) = &passage.settlement.admissions {
-        let asked = admissions.asked();
-        has_limits = limit_headers::write(passage.plan, asked, None, passage.since_1970(), &mut reply.lines);
-        limit_headers::write_dry_run(admissions.would_refuse(), &mut reply.lines);
-    }
+    let admissions = &passage.settlement.admissions;
+    let has_limits =
+        limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);
+    limit_headers::write_dry_run(admissions.would_refuse(), &mut reply.lines);
     // Where we have no limits to report, the upstream may have.
     fields.remove(
         |name| {
@@ -137,24 +128,25 @@ fn succeed(passage: &mut Passage<'_>, answer: Answer) -> Reply {
         reply.lines.add("connection", "upgrade");
         reply.lines.add("upgrade", protocol);
         // The request lasts as long as the connection does: so does what it holds.
-        reply.upgrade = Some((connection, Box::new(passage.settlement.admissions.take())));
+        reply.upgrade = Some((connection, Box::new(std::mem::take(&mut passage.settlement.admissions))));
     }
     reply.fields = Some(fields);
     reply
 }
 
 fn fail(passage: &mut Passage<'_>, upstream: &Upstream, trouble: &Trouble) -> Reply {
-    if let (true, Some(admissions)) = (trouble.is_ours(), &mut passage.settlement.admissions) {
+    if trouble.is_ours() {
         // The gateway itself rejects: what was taken comes back.
-        admissions.not_sent();
+        passage.settlement.admissions.not_sent();
     }
     if !trouble.is_clients() {
         upstream.failed(trouble);
         passage.worker.gateway.note_trouble(&upstream.settings.name, trouble, passage.id.as_str());
     }
     let mut reply = rejection::upstream_trouble(trouble, &upstream.settings.name, passage.id.as_str());
-    if let Some(admissions) = passage.settlement.admissions.as_ref().filter(|_| !trouble.is_ours()) {
-        limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);
+    if !trouble.is_ours() {
+        let asked = passage.settlement.admissions.asked();
+        limit_headers::write(passage.plan, asked, None, passage.since_1970(), &mut reply.lines);
     }
     reply
 }

@@ -10,6 +10,7 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
 use crate::client::Client;
+use crate::limits::Admissions;
 use crate::settlement::{Line, Settlement};
 use crate::sweep::Deadline;
 use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
@@ -72,7 +73,7 @@ impl Body {
     /// Gives back the places that the request holds.
     pub(crate) fn release(&mut self) {
         if let Some(settlement) = &mut self.settlement {
-            settlement.admissions = None;
+            settlement.admissions = Admissions::default();
         }
     }
 
