@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{StatusCode, Version};
+use tidegate_http::request::RequestHead;
 use tidegate_serve::{Log, Sink, Utc};
 
 use crate::config::model::{self, AccessLogFormat};
-use crate::request_head::RequestHead;
 
 /// Where lines go, and how they look.
 pub(crate) struct AccessLog {
@@ -83,7 +83,7 @@ impl Record {
 
     pub(crate) fn new(request: &RequestHead, host: &[u8], ip: IpAddr, request_id: &str) -> Self {
         let text =
-            |name| request.fields.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value).into());
+            |name| request.headers.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value).into());
         Self {
             ip,
             user: None,

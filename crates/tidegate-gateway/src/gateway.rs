@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use tidegate_http::client::Trouble;
+use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
 use tidegate_serve::{Aggregate, Log};
 use tidegate_store::{Charged, Store, StoreEvent};
@@ -17,14 +19,9 @@ use crate::adapt::Adaptation;
 use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::h2::Flood;
-use crate::metrics::{Metrics, StoreState};
+use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::plan::Plan;
 use crate::room::Room;
-use crate::sweep::Shortage;
-use crate::upstream::Trouble;
-
-/// How often a line tells of what happens often.
-pub(crate) const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 /// What all workers share.
 pub(crate) struct Gateway {
@@ -166,13 +163,13 @@ impl Gateway {
     /// A client's idle connection was closed for another.
     pub(crate) fn note_eviction(&self, shortage: Shortage, room: &Room) {
         let aggregate = match shortage {
-            Shortage::Places => &self.evictions,
+            Shortage::Slots => &self.evictions,
             Shortage::Descriptors => &self.evictions_for_descriptors,
         };
         let Some(count) = aggregate.note(Instant::now()) else { return };
         let closed = if count == 1 { "1 idle connection".to_owned() } else { format!("{count} idle connections") };
         match shortage {
-            Shortage::Places => {
+            Shortage::Slots => {
                 let taken = &room.taken;
                 self.log.warn("Gateway", format_args!("closed {closed} to let new clients in: {taken}"));
             }

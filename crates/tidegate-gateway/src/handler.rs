@@ -4,7 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use http::{Method, StatusCode, Version};
+use tidegate_http::client::{
+    BodyLength, ClientTerms, Local, OutgoingHead, Response, ResponseContent, Traits, Trouble, send,
+};
+use tidegate_http::forwarded::{self, Forwarded};
+use tidegate_http::headers::Headers;
+use tidegate_http::request::RequestHead;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::{Record, version_name};
@@ -12,23 +19,21 @@ use crate::body::Body;
 use crate::client::Client;
 use crate::ending::Ending;
 use crate::facts::Facts;
-use crate::forwarded::Told;
 use crate::limits::{Admission, Deciding, Denied, admit};
 use crate::plan::{Plan, RouteLimits};
 use crate::refusal::{self, rejected};
-use crate::reply::Reply;
+use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
-use crate::request_head::RequestHead;
 use crate::request_id::RequestId;
-use crate::server::Worker;
-use crate::upstream::{Answer, AnswerContent, Local, Outgoing, Trouble, Upstream, send};
+use crate::upstream::Upstream;
+use crate::worker::Worker;
 use crate::{admin, vetting};
 
 /// Answers a request. However it ends, its [`Ending`] settles it.
 pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: RequestHead, body: RequestBody) -> Reply {
     let plan = worker.gateway.plan();
     let ending = Ending::begin(&worker, &client);
-    let id = RequestId::of(&request.fields, &worker);
+    let id = RequestId::of(&request.headers, &worker.ids);
     let now = worker.gateway.clock.at(ending.started);
     let is_head = request.method == Method::HEAD;
     let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, now, ending };
@@ -60,7 +65,7 @@ impl Passage<'_> {
         let host = match vetting::vet(&request, &site.connections, may_be_https) {
             Ok(host) => host,
             Err(fault) => {
-                self.note(&request, request.fields.get("host").unwrap_or_default(), self.client.peer);
+                self.note(&request, request.headers.get("host").unwrap_or_default(), self.client.peer);
                 let mut reply = rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
                 reply.is_for_invalid_head = true;
                 return reply;
@@ -71,16 +76,17 @@ impl Passage<'_> {
             self.ending.is_local = true;
             return Box::pin(admin::answer(gateway, self.client, &request, body, self.id.as_str())).await;
         }
-        if vetting::forwards_left(&request.method, &request.fields) == Some(0) {
+        if vetting::forwards_left(&request.method, &request.headers) == Some(0) {
             self.note(&request, host.whole(), self.client.peer);
             return refusal::end_of_the_way(&request.method, self.id.as_str());
         }
         let from_trusted = site.is_trusted(self.client.peer);
-        let ip =
-            if from_trusted { vetting::client_ip(site, self.client.peer, &request.fields) } else { self.client.peer };
+        let peer = self.client.peer;
+        let is_trusted = |ip| site.is_trusted(ip);
+        let ip = if from_trusted { forwarded::client_ip(is_trusted, peer, &request.headers) } else { peer };
         self.note(&request, host.whole(), ip);
         let (caller, unidentified) =
-            match site.identity.identify(&request.fields, from_trusted, self.since_1970().as_secs()) {
+            match site.identity.identify(&request.headers, from_trusted, self.since_1970().as_secs()) {
                 Ok(caller) => (caller, None),
                 Err(unidentified) => (site.identity.anonymous(), Some(unidentified.to_string())),
             };
@@ -95,13 +101,13 @@ impl Passage<'_> {
             tier: caller.tier.as_deref().unwrap_or(&site.default_tier),
             route: &route.name,
             path: &found.path,
-            upstream: &upstream.settings.name,
+            upstream: &upstream.name,
             method: request.method.as_str(),
             host: host.name(),
-            fields: &request.fields,
+            headers: &request.headers,
         };
         if let Some(record) = &mut self.ending.record {
-            record.identified(caller.user.as_deref(), &route.name, &upstream.settings.name);
+            record.identified(caller.user.as_deref(), &route.name, &upstream.name);
         }
 
         let deciding = Deciding {
@@ -123,7 +129,7 @@ impl Passage<'_> {
         if let Some(detail) = unidentified {
             return self.refuse_unidentified(&detail, deciding, limits, &facts, place).await;
         }
-        let upstream_limits = RouteLimits { route: &route.name, limits: &upstream.settings.limits };
+        let upstream_limits = RouteLimits { route: &route.name, limits: &upstream.limits };
         let admission = match admitted(deciding, limits, upstream_limits, &facts).await {
             Ok(admission) => admission,
             Err(denied) => {
@@ -132,15 +138,19 @@ impl Passage<'_> {
             }
         };
         self.count(place, true);
-        let outbound = Outbound { request: &request, host: host.whole(), body, from_trusted };
-        self.forward(upstream, outbound, admission).await
+        let outbound = Outbound { request: &request, host: host.whole(), from_trusted };
+        self.forward(upstream, outbound, body, admission).await
     }
 
-    /// Sends an admitted request to its upstream, and turns what comes back into an answer.
-    async fn forward(&mut self, upstream: &Arc<Upstream>, outbound: Outbound<'_>, mut admission: Admission) -> Reply {
-        let (settings, connections) = (&upstream.settings, &self.plan.site.connections);
-        let Outbound { request, host, body, from_trusted } = outbound;
-        let told = from_trusted.then(|| Told::read(&self.plan.site, self.client.peer, &request.fields));
+    /// Sends an admitted request to its upstream, and turns what comes back into a response.
+    async fn forward(
+        &mut self,
+        upstream: &Arc<Upstream>,
+        outbound: Outbound<'_>,
+        body: RequestBody,
+        mut admission: Admission,
+    ) -> Reply {
+        let (request, connections, worker) = (outbound.request, &self.plan.site.connections, self.worker);
         let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = vetting::upgrade(request, &body);
         if let (Some(record), false) = (&mut self.ending.record, admission.would_refuse.is_empty()) {
@@ -148,60 +158,81 @@ impl Passage<'_> {
             record.would_refuse = admission.would_refuse.iter().map(name).collect();
         }
         let (length, body) = vetting::body(request, body);
-        let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-        let outgoing = Outgoing {
-            method: &request.method,
-            uri: &request.uri,
-            fields: &request.fields,
-            base: &settings.base,
-            host: if settings.preserve_host && !host.is_empty() { host } else { settings.authority.as_bytes() },
-            asked_host: host,
-            peer: &self.client.peer_text,
-            peer_forwarded: &self.client.peer_forwarded,
-            told,
-            // In clear text only a trusted proxy may ask for https: it has ended the TLS.
-            scheme: if asks_for_https { "https" } else { self.client.scheme },
-            version: version_name(request.version),
-            request_id: self.id.as_str(),
-            degraded: admission.degraded(),
-            guarded: &self.plan.site.guarded,
-            body: length,
-            expects_continue: vetting::expects_continue(request) && body.is_some(),
-            forwards_left: vetting::forwards_left(&request.method, &request.fields).map(|left| left.saturating_sub(1)),
-            upgrade,
-        };
         let local = Local {
-            worker: self.worker.index,
-            sweep: &self.worker.sweep,
-            client_timeout: connections.body_timeout.get(),
+            worker: worker.index,
+            deadlines: &worker.deadlines,
+            descriptors: &worker.descriptors,
+            close_idle: &|| worker.close_idle_upstream(),
+            free_a_file: &|| worker.free_a_file(),
+        };
+        let terms = ClientTerms {
+            body_timeout: connections.body_timeout.get(),
             max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
-            interim,
-            descriptors: &self.worker.descriptors,
-            close_idle: &|| self.worker.close_idle_upstream(),
-            free_a_file: &|| self.worker.free_a_file(),
+            on_interim: &|status, headers: &Headers| {
+                if let Some(interim) = &interim {
+                    interim.pass_on(status, headers);
+                }
+            },
         };
         self.ending.upstream = Some(Arc::clone(upstream));
         let started = Instant::now();
-        let (head, traits) = (outgoing.head(), outgoing.traits());
+        let (head, traits) = self.head(upstream, outbound, (length, body.is_some()), upgrade, admission.degraded());
         // A client that leaves before the first byte goes out has spent nothing: the admission is dropped unsent.
-        let answer = send(upstream, &local, traits, head, body, || admission.sent()).await;
+        let response = send(&upstream.endpoint, &local, &terms, traits, head, body, || admission.sent()).await;
         admission.sent();
         self.ending.admission = Some(admission);
-        match answer {
-            Ok(answer) => {
-                upstream.answered(started.elapsed(), answer.status);
-                self.succeed(answer)
+        match response {
+            Ok(response) => {
+                upstream.responded(started.elapsed(), response.status);
+                self.succeed(response)
             }
             Err(trouble) => self.fail(upstream, &trouble),
         }
     }
 
-    fn succeed(&mut self, answer: Answer) -> Reply {
-        let Answer { status, is_old, mut fields, body } = answer;
-        let (body, upgrade) = match body {
-            AnswerContent::Whole(bytes) => (Body::whole(bytes), None),
-            AnswerContent::Stream(stream) => (Body::stream(stream), None),
-            AnswerContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
+    /// The head that the upstream is sent, and what its exchange must know of it.
+    fn head(
+        &self,
+        upstream: &Upstream,
+        Outbound { request, host, from_trusted }: Outbound<'_>,
+        (length, has_body): (BodyLength, bool),
+        upgrade: Option<&[u8]>,
+        degraded: Option<&str>,
+    ) -> (BytesMut, Traits) {
+        let site = &self.plan.site;
+        let is_trusted = |ip| site.is_trusted(ip);
+        let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+        let added = [("x-request-id", self.id.as_str()), ("x-tidegate-degraded", degraded.unwrap_or_default())];
+        let outgoing = OutgoingHead {
+            method: &request.method,
+            uri: &request.uri,
+            headers: &request.headers,
+            base: &upstream.base,
+            host: if upstream.preserve_host && !host.is_empty() { host } else { upstream.authority.as_bytes() },
+            asked_host: host,
+            peer: &self.client.peer_text,
+            peer_forwarded: &self.client.peer_forwarded,
+            forwarded: from_trusted.then(|| Forwarded::read(is_trusted, self.client.peer, &request.headers)),
+            // In clear text only a trusted proxy may ask for https: it has ended the TLS.
+            scheme: if asks_for_https { "https" } else { self.client.scheme },
+            version: version_name(request.version),
+            // The last of them only where a limit is a little exceeded.
+            added: if degraded.is_some() { &added[..] } else { &added[..1] },
+            guarded: &site.guarded,
+            body: length,
+            expects_continue: vetting::expects_continue(request) && has_body,
+            forwards_left: vetting::forwards_left(&request.method, &request.headers).map(|left| left.saturating_sub(1)),
+            upgrade,
+        };
+        (outgoing.head(), outgoing.traits())
+    }
+
+    fn succeed(&mut self, response: Response<RequestBody>) -> Reply {
+        let Response { status, is_old, mut headers, content } = response;
+        let (body, upgrade) = match content {
+            ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
+            ResponseContent::Stream(stream) => (Body::stream(stream), None),
+            ResponseContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
         };
         let mut reply = Reply::new(status, body);
         reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
@@ -211,14 +242,14 @@ impl Passage<'_> {
             refusal::tell_dry_run(self.plan, &admission.would_refuse, &mut reply.lines);
         }
         // Where we have nothing to say of limits, the upstream may have.
-        fields.remove(|name| if tells { refusal::is_told(name) } else { name.eq_ignore_ascii_case(b"x-request-id") });
+        headers.remove(|name| if tells { refusal::is_told(name) } else { name.eq_ignore_ascii_case(b"x-request-id") });
         if let Some((connection, protocol)) = upgrade {
             reply.lines.add("connection", "upgrade");
             reply.lines.add("upgrade", protocol);
             // The request lasts as long as the connection does: so does what it holds.
-            reply.upgrade = Some((connection, Box::new(self.ending.admission.take())));
+            reply.upgrade = Some(Upgrade { connection, held: Box::new(self.ending.admission.take()) });
         }
-        reply.fields = Some(fields);
+        reply.headers = Some(headers);
         reply
     }
 
@@ -229,9 +260,9 @@ impl Passage<'_> {
         }
         if !trouble.is_clients() {
             upstream.failed(trouble);
-            self.worker.gateway.note_trouble(&upstream.settings.name, trouble, self.id.as_str());
+            self.worker.gateway.note_trouble(&upstream.name, trouble, self.id.as_str());
         }
-        let mut reply = refusal::upstream_trouble(trouble, &upstream.settings.name, self.id.as_str());
+        let mut reply = refusal::upstream_trouble(trouble, &upstream.name, self.id.as_str());
         if let Some(admission) = self.ending.admission.as_ref().filter(|_| !trouble.is_ours()) {
             refusal::tell(self.plan, admission.asked(), None, self.since_1970(), &mut reply.lines);
         }
@@ -312,16 +343,16 @@ impl Passage<'_> {
     }
 }
 
-/// A request that may go.
+/// The head of a request that may go.
+#[derive(Clone, Copy)]
 struct Outbound<'a> {
     request: &'a RequestHead,
     host: &'a [u8],
-    body: RequestBody,
     from_trusted: bool,
 }
 
-/// Asks the limits of the client, waits if a shaper says so, and then asks those of the upstream. If the latter refuse, what the client's
-/// took comes back: its admission is dropped unsent.
+/// Asks the limits of the client, waits if a shaper says so, and then asks those of the upstream. If the latter refuse,
+/// what the client's took comes back: its admission is dropped unsent.
 async fn admitted(
     deciding: Deciding<'_>,
     client: &[RouteLimits<'_>],

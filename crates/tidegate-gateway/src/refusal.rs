@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use tidegate_http::client::Trouble;
+use tidegate_http::header_lines::HeaderLines;
 use tidegate_policy::Algorithm;
 
 use crate::body::Body;
 use crate::limits::{Asked, Limit, whole_seconds};
 use crate::plan::Plan;
-use crate::reply::{Lines, Reply};
+use crate::reply::Reply;
 use crate::told::{PROBLEM_LINE, REDUCED_CAPACITY};
-use crate::upstream::Trouble;
 
 /// How long a client is told to wait for a place in flight: nobody knows when one comes free.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
@@ -125,7 +126,7 @@ pub(crate) fn tell(
     asked: &[Asked],
     refused: Option<(usize, Option<u64>)>,
     now_unix: Duration,
-    lines: &mut Lines,
+    lines: &mut HeaderLines,
 ) -> bool {
     let standing = |(place, asked): (usize, &Asked)| Standing::of(&plan.limits[asked.limit], place, asked, refused);
     let (one, several);
@@ -209,7 +210,7 @@ pub(crate) fn is_told(name: &[u8]) -> bool {
 }
 
 /// Names the limits that would have refused.
-pub(crate) fn tell_dry_run(plan: &Plan, would_refuse: &[usize], lines: &mut Lines) {
+pub(crate) fn tell_dry_run(plan: &Plan, would_refuse: &[usize], lines: &mut HeaderLines) {
     for limit in would_refuse {
         lines.add("x-tidegate-dry-run", plan.limits[*limit].name());
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tidegate_http::headers::Headers;
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
@@ -15,7 +16,6 @@ use crate::admin;
 use crate::config::Settings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
-use crate::fields::Fields;
 use crate::identity::Caller;
 use crate::limits::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
 use crate::plan::{Kept, Plan, RouteLimits};
@@ -38,7 +38,7 @@ pub struct Past<'a> {
     pub user: Option<&'a str>,
     /// What they are entitled to, if that is told; of users with an API key the configuration knows it otherwise.
     pub tier: Option<&'a str>,
-    /// Header fields, as far as they are known.
+    /// Headers, as far as they are known.
     pub headers: &'a [(&'a str, &'a str)],
     /// How long its answer took, if that is known: so long it held places in flight.
     pub took: Option<Duration>,
@@ -123,7 +123,7 @@ pub struct Rehearsal<T> {
     /// Those with an API key, by their names.
     known: HashMap<Box<str>, Arc<Caller>>,
     anonymous: Arc<Caller>,
-    no_fields: Fields,
+    no_headers: Headers,
     later: BinaryHeap<Reverse<Later<T>>>,
     /// Events of the same time happen in the order in which they were foreseen.
     foreseen: u64,
@@ -201,8 +201,8 @@ impl<T> Rehearsal<T> {
             }
         }
         let (anonymous, asked) = (plan.site.identity.anonymous(), vec![0; plan.limits.len()]);
-        let no_fields = Fields::from(&HeaderMap::new());
-        Ok(Self { plan, known, anonymous, no_fields, later: BinaryHeap::new(), foreseen: 0, asked })
+        let no_headers = Headers::from(&HeaderMap::new());
+        Ok(Self { plan, known, anonymous, no_headers, later: BinaryHeap::new(), foreseen: 0, asked })
     }
 
     /// All limits, by their places.
@@ -297,7 +297,7 @@ impl<T> Rehearsal<T> {
         let host = Host::read(past.host.as_bytes()).ok_or(Verdict::NoRoute)?;
         let method = Method::from_bytes(past.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
         let found = site.find(host.name(), &method, past.path).ok_or(Verdict::NoRoute)?;
-        let (route, caller, fields) = (&site.routes[found.route], self.caller(past), fields(past.headers));
+        let (route, caller, headers) = (&site.routes[found.route], self.caller(past), headers(past.headers));
         let upstream = &site.upstreams[route.upstream].settings;
         let facts = Facts {
             ip: past.ip.to_canonical(),
@@ -308,7 +308,7 @@ impl<T> Rehearsal<T> {
             upstream: &upstream.name,
             method: past.method,
             host: host.name(),
-            fields: fields.as_ref().unwrap_or(&self.no_fields),
+            headers: headers.as_ref().unwrap_or(&self.no_headers),
         };
         let client = if found.is_ambiguous() {
             let limits: Vec<_> = [route.limits()].into_iter().chain(found.other_limits(site)).collect();
@@ -394,16 +394,16 @@ fn after(now: Timestamp, span: Duration) -> Timestamp {
     Timestamp::from_nanos(now.as_nanos().saturating_add(nanos))
 }
 
-/// Those that can be header fields.
-fn fields(headers: &[(&str, &str)]) -> Option<Fields> {
-    if headers.is_empty() {
+/// Those that can be headers.
+fn headers(pairs: &[(&str, &str)]) -> Option<Headers> {
+    if pairs.is_empty() {
         return None;
     }
-    let mut map = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
+    let mut map = HeaderMap::with_capacity(pairs.len());
+    for (name, value) in pairs {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(*name), HeaderValue::from_str(value)) {
             map.append(name, value);
         }
     }
-    Some(Fields::from(&map))
+    Some(Headers::from(&map))
 }

@@ -1,19 +1,24 @@
-//! The way to the services behind: connections that are kept, requests written anew, answers read strictly. HTTP/1.1 by hand, because it
-//! is most of what a request costs (see ARCHITECTURE.md).
+//! HTTP/1.1 towards upstreams: connections that are kept, requests written anew, responses read strictly. By hand,
+//! because it is most of what a request costs.
 
-mod chunks;
+mod connect;
 mod connection;
-mod descriptors;
+mod endpoint;
 mod exchange;
-mod head;
 mod lookup;
-mod pool;
+mod opening;
+mod request_head;
+mod response;
+mod response_head;
+mod send;
 mod trouble;
 
-pub(crate) use chunks::{Chunked, Piece, ends_in_crlf, is_fit_for_trailers, write_end, write_size};
-pub(crate) use connection::{Connection, connect_to};
-pub(crate) use descriptors::Descriptors;
-pub(crate) use exchange::{Answer, AnswerContent, AnswerStream, Local, send};
-pub(crate) use head::{BodyLength, MOST_CONNECTION_WORDS, Outgoing, content_length, takes_trailers, words};
-pub(crate) use pool::{Pools, Upstream, UpstreamStats};
-pub(crate) use trouble::{Trouble, cause};
+pub use connect::{ClientTls, connect_to};
+pub use connection::Connection;
+pub use endpoint::{Endpoint, EndpointSettings, Pools};
+pub use exchange::ClientTerms;
+pub use opening::Local;
+pub use request_head::{BodyLength, OutgoingHead, Traits};
+pub use response::{Response, ResponseContent, ResponseStream};
+pub use send::send;
+pub use trouble::{Trouble, cause};

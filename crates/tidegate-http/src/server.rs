@@ -1,11 +1,10 @@
-//! HTTP/1.1 towards clients, by hand: together with the upstream's side it is most of what a request costs, and being strict about
-//! framing is easiest where the bytes are. (HTTP/2 is hyper's.)
+//! HTTP/1.1 towards clients, by hand: together with the side of upstreams it is most of what a request costs, and being
+//! strict about framing is easiest where the bytes are.
 
 mod io;
-mod request;
-mod response;
-mod serving;
+mod request_head;
+mod response_head;
 
-pub(crate) use io::{Incoming, Interim};
-pub(crate) use request::MOST_HEADERS;
-pub(crate) use serving::serve;
+pub use io::{BodyRest, IncomingBody, Interim, Io, SharedIo};
+pub use request_head::{BadHead, Head, MOST_HEADERS, take_head};
+pub use response_head::{Requested, ResponseFraming, ResponseHead, write_head};

@@ -12,11 +12,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tidegate_http::client::{Trouble, cause, connect_to};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Forecaster;
-use crate::upstream::{Trouble, cause, connect_to};
 
 /// The largest answer.
 const LARGEST_ANSWER: usize = 256 * 1024;

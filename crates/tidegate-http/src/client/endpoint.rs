@@ -1,49 +1,61 @@
+//! An endpoint: one address of a service, and the connections that are kept to it.
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
-
+use super::connect::ClientTls;
+use super::connection::Connection;
 use super::lookup::Lookup;
-use super::{Connection, Trouble};
-use crate::config::UpstreamSettings;
-use crate::metrics::UpstreamMetrics;
 
-/// A service behind the gateway, and what all workers know of it.
-pub(crate) struct Upstream {
-    pub(crate) settings: UpstreamSettings,
-    pub(crate) stats: Arc<UpstreamStats>,
-    pub(crate) pools: Arc<Pools>,
+/// Where an endpoint is, and the bounds of connections to it.
+pub struct EndpointSettings {
+    /// The host to connect to.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
+    /// For `https`.
+    pub tls: Option<ClientTls>,
+    /// To connect.
+    pub connect_timeout: Duration,
+    /// To the head of a response.
+    pub response_timeout: Duration,
+    /// The longest pause in a body.
+    pub body_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Idle connections of each worker.
+    pub max_idle: usize,
+    /// Connections of all workers.
+    pub max_connections: usize,
+    /// Bytes of a response's head.
+    pub max_head_bytes: usize,
 }
 
-/// The connections to one place; kept from one configuration to the next, so that their number is bounded whatever is reloaded.
-pub(crate) struct Pools {
+/// An endpoint, with its connections.
+pub struct Endpoint {
+    /// Where it is, and its bounds.
+    pub settings: EndpointSettings,
+    /// Its connections.
+    pub pools: Arc<Pools>,
+}
+
+/// The connections to one address; kept from one configuration to the next, so that their number is bounded whatever is
+/// reloaded.
+pub struct Pools {
     /// Connections that are open, idle ones included.
-    pub(crate) open: Arc<AtomicUsize>,
-    /// A worker's idle connections, by the worker's number.
+    pub(super) open: Arc<AtomicUsize>,
+    /// A worker's idle connections, by the worker's index.
     idle: Box<[Pool]>,
-    /// Where it is, by the worker's number.
+    /// Where it is, by the worker's index.
     pub(super) lookups: Box<[Lookup]>,
-    /// No configuration names the place any more: nothing is kept.
+    /// No configuration names the address any more: nothing is kept.
     closed: AtomicBool,
 }
 
-/// What is known of an upstream's health; kept from one configuration to the next.
-pub(crate) struct UpstreamStats {
-    /// Whether the last attempt to reach it failed.
-    pub(crate) failing: AtomicBool,
-    pub(crate) metrics: UpstreamMetrics,
-}
-
-impl Default for UpstreamStats {
-    fn default() -> Self {
-        Self { failing: AtomicBool::new(false), metrics: UpstreamMetrics::new() }
-    }
-}
-
-/// Idle connections of one worker to one upstream: the last used is the first taken.
+/// Idle connections of one worker to one endpoint: the last used is the first taken.
 #[derive(Default)]
-pub(crate) struct Pool(Mutex<Vec<Connection>>);
+struct Pool(Mutex<Vec<Connection>>);
 
 impl Pool {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -52,24 +64,26 @@ impl Pool {
 }
 
 impl Pools {
-    pub(crate) fn new(workers: usize) -> Self {
+    /// Empty pools, one for each worker.
+    pub fn new(workers: usize) -> Self {
         let idle = (0..workers).map(|_| Pool::default()).collect();
         let lookups = (0..workers).map(|_| Lookup::default()).collect();
         Self { open: Arc::default(), idle, lookups, closed: AtomicBool::new(false) }
     }
 
+    /// How many connections are open, idle ones included.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
     /// Closes what is idle, and what requests under way would still leave here.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.idle.iter().for_each(|pool| pool.idle().clear());
     }
 }
 
-impl Upstream {
-    pub(crate) fn new(settings: UpstreamSettings, pools: Arc<Pools>, stats: Arc<UpstreamStats>) -> Self {
-        Self { settings, stats, pools }
-    }
-
+impl Endpoint {
     /// An idle connection that still lives.
     pub(super) fn idle_connection(&self, worker: usize) -> Option<Connection> {
         loop {
@@ -91,33 +105,16 @@ impl Upstream {
     }
 
     /// Closes an idle connection of any worker, if there is one.
-    pub(crate) fn close_one_idle(&self) -> bool {
+    pub fn close_one_idle(&self) -> bool {
         self.pools.idle.iter().any(|pool| {
             let idle = pool.idle().pop();
             idle.is_some()
         })
     }
 
-    /// An answer came.
-    pub(crate) fn answered(&self, took: Duration, status: StatusCode) {
-        if self.stats.failing.load(Ordering::Relaxed) {
-            self.stats.failing.store(false, Ordering::Relaxed);
-        }
-        self.stats.metrics.answered(took, status);
-    }
-
-    /// No answer came.
-    pub(crate) fn failed(&self, trouble: &Trouble) {
-        // A full upstream is no failing one.
-        if !trouble.is_ours() {
-            self.stats.failing.store(true, Ordering::Relaxed);
-        }
-        self.stats.metrics.failed(trouble.word());
-    }
-
     /// Closes what has been idle for too long.
-    pub(crate) fn close_idle(&self, worker: usize, now: u64) {
+    pub fn close_idle(&self, worker: usize, now_millis: u64) {
         let most = u64::try_from(self.settings.idle_timeout.as_millis()).unwrap_or(u64::MAX);
-        self.pools.idle[worker].idle().retain(|connection| now.saturating_sub(connection.idle_since) < most);
+        self.pools.idle[worker].idle().retain(|connection| now_millis.saturating_sub(connection.idle_since) < most);
     }
 }

@@ -1,0 +1,45 @@
+//! Who a client is: the peer, what it connected to, and what happens on its connection.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use tidegate_http::activity::Activity;
+use tidegate_http::forwarded;
+
+/// A client's connection, as its requests see it.
+pub(crate) struct Client {
+    /// The address that connected; IPv4-mapped addresses as IPv4.
+    pub(crate) peer: IpAddr,
+    /// The peer as text, for `X-Forwarded-For` …
+    pub(crate) peer_text: Box<str>,
+    /// … and for `Forwarded`.
+    pub(crate) peer_forwarded: Box<str>,
+    /// What the listener is bound to.
+    pub(crate) listener: SocketAddr,
+    pub(crate) scheme: &'static str,
+    /// Whether it came to the listener for changes and metrics.
+    pub(crate) is_admin: bool,
+    /// What its connection waits for, and how long it may.
+    pub(crate) activity: Arc<Activity>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        peer: IpAddr,
+        listener: SocketAddr,
+        is_tls: bool,
+        is_admin: bool,
+        activity: Arc<Activity>,
+    ) -> Self {
+        let peer = peer.to_canonical();
+        Self {
+            peer,
+            peer_text: peer.to_string().into(),
+            peer_forwarded: forwarded::node_of(peer).into(),
+            listener,
+            scheme: if is_tls { "https" } else { "http" },
+            is_admin,
+            activity,
+        }
+    }
+}
