@@ -30,6 +30,7 @@ mod reload;
 mod reply;
 mod request_body;
 mod request_id;
+mod returns;
 mod room;
 mod routes;
 mod server;

@@ -11,9 +11,9 @@ use tidegate_wait::Clock;
 use crate::config::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
-use crate::gateway::Returns;
 use crate::key::Account;
 use crate::plan::{Plan, RouteLimits};
+use crate::returns::Returns;
 use crate::told::Told;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.
