@@ -62,7 +62,7 @@ impl UpstreamMetrics {
 
     /// The same by status, from 500 on.
     pub(crate) fn errors_by_status(&self) -> &[Counter] {
-        &*self.errors
+        self.errors.as_slice()
     }
 
     /// How often there was which trouble.

@@ -3,8 +3,10 @@
 
 mod io;
 mod request_head;
+mod response_body;
 mod response_head;
 
 pub use io::{BodyRest, IncomingBody, Interim, Io, SharedIo};
 pub use request_head::{BadHead, Head, MOST_HEADERS, take_head};
+pub use response_body::{GATHERED, ResponseBody};
 pub use response_head::{Requested, ResponseFraming, ResponseHead, write_head};

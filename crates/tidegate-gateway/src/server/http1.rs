@@ -10,10 +10,9 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
-use tidegate_http::client::Trouble;
-use tidegate_http::framing::{write_end, write_size};
 use tidegate_http::server::{
-    BadHead, BodyRest, Head, IncomingBody, Requested, ResponseFraming, ResponseHead, SharedIo, take_head, write_head,
+    BadHead, BodyRest, GATHERED, Head, IncomingBody, Requested, ResponseBody, ResponseHead, SharedIo, take_head,
+    write_head,
 };
 use tidegate_http::stream::{Stream, linger};
 use tidegate_http::tunnel;
@@ -32,8 +31,6 @@ use crate::worker::Worker;
 
 /// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
 pub(super) const FIRST_WORDS: Duration = Duration::from_secs(1);
-/// What is gathered before it is written.
-const GATHERED: usize = 16 * 1024;
 /// What is read of a body that nobody wants, so that the connection can go on. Beyond it, it ends.
 const MOST_UNREAD: usize = 256 * 1024;
 const UNREAD_PATIENCE: Duration = Duration::from_secs(5);
@@ -198,8 +195,7 @@ impl Connection<'_> {
             length: reply.body.size_hint().exact(),
         };
         let (framing, keep_alive) = write_head(self.out(), &head, requested);
-        let mut writing =
-            Writing { framing, takes_trailers, data: Bytes::new(), ended: requested.is_head, broke_off: false };
+        let mut writing = ResponseBody::new(framing, takes_trailers, requested.is_head);
         let body = &mut reply.body;
         if let Some(whole) = body.take_whole() {
             writing.take_whole(self.out(), whole);
@@ -228,19 +224,19 @@ impl Connection<'_> {
     }
 
     /// Writes the head and the body that follows.
-    fn poll_write(&mut self, cx: &mut Context<'_>, body: &mut Body, writing: &mut Writing) -> Poll<Result<(), ()>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, body: &mut Body, writing: &mut ResponseBody) -> Poll<Result<(), ()>> {
         loop {
             let mut waits = false;
-            while !writing.ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
+            while !writing.has_ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
                 match body.poll_piece(cx) {
-                    Poll::Ready(frame) => writing.take(self.out(), frame, body),
+                    Poll::Ready(frame) => writing.take(self.out(), frame, || body.is_end_stream()),
                     Poll::Pending => {
                         waits = true;
                         break;
                     }
                 }
             }
-            if writing.ended {
+            if writing.has_ended {
                 // The response has ended: a client that has all of it must find its slot free.
                 body.release();
             }
@@ -259,7 +255,7 @@ impl Connection<'_> {
                 Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
                 Poll::Pending => return Poll::Pending,
             }
-            if waits || writing.ended {
+            if waits || writing.has_ended {
                 match io.poll_flush(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
@@ -267,7 +263,7 @@ impl Connection<'_> {
                     Poll::Pending => return Poll::Pending,
                 }
             }
-            if writing.ended {
+            if writing.has_ended {
                 return Poll::Ready(if writing.broke_off { Err(()) } else { Ok(()) });
             }
             if waits {
@@ -316,73 +312,6 @@ impl Connection<'_> {
         self.client.activity.deadline.clear();
         if let Some((stream, _unread)) = self.io.into_parts() {
             linger(stream).await;
-        }
-    }
-}
-
-/// How far a response's body has been written.
-struct Writing {
-    framing: ResponseFraming,
-    takes_trailers: bool,
-    /// A large piece, written by itself.
-    data: Bytes,
-    ended: bool,
-    /// It ended too early.
-    broke_off: bool,
-}
-
-impl Writing {
-    /// Queues all of a body, whose length stands in the head.
-    fn take_whole(&mut self, out: &mut Vec<u8>, whole: Bytes) {
-        if !self.ended && whole.len() <= GATHERED {
-            out.extend_from_slice(&whole);
-        } else if !self.ended {
-            self.data = whole;
-        }
-        self.ended = true;
-    }
-
-    /// Queues a piece of the body.
-    fn take(
-        &mut self,
-        out: &mut Vec<u8>,
-        frame: Option<Result<http_body::Frame<Bytes>, Trouble>>,
-        body: &Body,
-    ) {
-        let is_chunked = self.framing == ResponseFraming::Chunked;
-        let Some(frame) = frame else {
-            if is_chunked {
-                write_end(out, None);
-            }
-            self.ended = true;
-            return;
-        };
-        let Ok(frame) = frame else {
-            // What there is goes out, and then the connection ends in the middle of the response: the client sees that
-            // it is not whole.
-            (self.ended, self.broke_off) = (true, true);
-            return;
-        };
-        match frame.into_data() {
-            Ok(data) => {
-                if is_chunked && !data.is_empty() {
-                    write_size(out, data.len());
-                    out.extend_from_slice(&data);
-                    out.extend_from_slice(b"\r\n");
-                } else if data.len() <= GATHERED {
-                    out.extend_from_slice(&data);
-                } else {
-                    self.data = data;
-                }
-                self.ended = !is_chunked && body.is_end_stream();
-            }
-            Err(frame) => {
-                if is_chunked {
-                    let trailers = frame.into_trailers().ok().filter(|_| self.takes_trailers);
-                    write_end(out, trailers.as_ref());
-                }
-                self.ended = true;
-            }
         }
     }
 }

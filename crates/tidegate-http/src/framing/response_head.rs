@@ -54,7 +54,7 @@ impl ParsedResponse<'_> {
 
     /// Names and values, without those that concern the connection.
     pub fn passed_on(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let is_passed_on = |header: &&httparse::Header<'_>| !self.concerns_connection(header.name);
+        let is_passed_on = move |header: &&httparse::Header<'_>| !self.concerns_connection(header.name);
         self.headers.iter().filter(is_passed_on).map(|header| (header.name.as_bytes(), header.value))
     }
 
