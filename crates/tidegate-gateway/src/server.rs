@@ -1,5 +1,6 @@
 //! Accepting: threads that each serve a share of the connections, all from the same listening sockets.
 
+mod accepting;
 mod connection;
 mod http1;
 
@@ -11,15 +12,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidegate_http::deadlines::{Deadlines, TICK};
-use tidegate_http::descriptors::{Descriptors, is_out_of_files};
+use tidegate_http::descriptors::Descriptors;
 use tidegate_http::stream;
 use tidegate_serve::{Log, Shutdown, ShutdownHandle};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
+use self::accepting::accept;
 use crate::access_log::AccessLog;
 use crate::adapt::{self, Adaptation};
 use crate::config::model::Connections;
@@ -27,11 +27,11 @@ use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, Source, tell_doubts};
 use crate::file_budget::{FileBudget, FileNeeds};
 use crate::gateway::{Gateway, observer};
-use crate::listener::{BACKLOG, Listener, Socket};
+use crate::listener::{Listener, Socket};
 use crate::metrics::Metrics;
 use crate::reload::{reload, reopen_logs};
 use crate::room::Room;
-use crate::worker::{Open, Worker};
+use crate::worker::Worker;
 
 /// How long what is given back to Redis is waited for at the end.
 const LAST_RETURNS: Duration = Duration::from_secs(3);
@@ -42,8 +42,6 @@ const OPEN_AT_START: u64 = 32;
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// How long nobody is accepted after an error that would come again at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// So many connections are enough where nobody has asked for a number.
 const MANY_CLIENTS: usize = 1_000;
 
@@ -380,106 +378,11 @@ async fn serve_and_drain(worker: &Arc<Worker>, sockets: Vec<Socket>, mut shutdow
     worker.open()
 }
 
-async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut shutdown: Shutdown) {
-    let socket = match TcpListener::from_std(socket) {
-        Ok(socket) => socket,
-        Err(error) => {
-            worker.gateway.log.error("Gateway", format_args!("can't accept on {}: {error}", listener.address));
-            return;
-        }
-    };
-    let mut waiting = Vec::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            accepted = socket.accept() => accepted,
-            () = shutdown.wanted() => break,
-        };
-        match accepted {
-            Ok(accepted) => {
-                // While there is no room nobody else is accepted: they wait in the kernel's queue.
-                let room = tokio::select! {
-                    biased;
-                    room = worker.enter() => room,
-                    () = shutdown.wanted() => {
-                        waiting.push(accepted);
-                        break;
-                    }
-                };
-                let Some(room) = room else { return };
-                welcome(&worker, &listener, accepted, room);
-            }
-            Err(error) if is_clients(&error) => {}
-            Err(error) => {
-                worker.gateway.note_not_accepted(&error);
-                let mut pause = ACCEPT_PAUSE;
-                if is_out_of_files(&error) {
-                    // What is closed now is gone in a moment; where there is nothing to close, some request may just end.
-                    worker.free_a_file();
-                    pause = TICK;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = shutdown.wanted() => break,
-                }
-            }
-        }
-    }
-    // Whoever is in the queue when the order to stop comes is still served, as soon as there is room. Those who come later are refused.
-    waiting.extend(queued(socket));
-    for accepted in waiting {
-        let Some(room) = worker.enter().await else { return };
-        welcome(&worker, &listener, accepted, room);
-    }
-}
-
-/// Whether a client left before it could be accepted. Everything else would fail again at once, such as descriptors that have run out:
-/// there must be a pause.
-fn is_clients(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
-}
-
-/// Everyone in a listening socket's queue, which ends with it. The kernel is asked: tokio would only know what it has been told.
-fn queued(socket: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
-    let Ok(socket) = socket.into_std() else { return Vec::new() };
-    let accept = || {
-        let (tcp, peer) = socket.accept()?;
-        tcp.set_nonblocking(true)?;
-        Ok((TcpStream::from_std(tcp)?, peer))
-    };
-    let is_there = |accepted: &io::Result<_>| !accepted.as_ref().is_err_and(is_clients);
-    // No more than the queue can hold: others might come for ever.
-    let accepted = (0..=BACKLOG).map(|_| accept()).filter(is_there);
-    accepted.map_while(io::Result::ok).collect()
-}
-
-/// Serves a client that has connected.
-fn welcome(
-    worker: &Arc<Worker>,
-    listener: &Arc<Listener>,
-    (tcp, peer): (TcpStream, SocketAddr),
-    room: OwnedSemaphorePermit,
-) {
-    let (worker, listener, open) = (Arc::clone(worker), Arc::clone(listener), Open::new(worker));
-    tokio::spawn(async move {
-        connection::serve(&worker, &listener, tcp, peer).await;
-        drop((open, room));
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
 
     use super::*;
-
-    /// ENOMEM and ENOBUFS come back at once, too: a loop without a pause would take a core from those who are served.
-    #[test]
-    fn whatever_is_not_a_clients_own_doing_pauses_the_accepting() {
-        assert!(is_clients(&io::ErrorKind::ConnectionAborted.into()));
-        // ENOMEM, ENFILE, EMFILE, ENOBUFS
-        assert!(![12, 23, 24, 105].map(io::Error::from_raw_os_error).iter().any(is_clients));
-    }
 
     /// Looking up a host blocks a thread of the runtime's for as long as the name server likes.
     #[test]
