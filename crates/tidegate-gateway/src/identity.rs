@@ -101,7 +101,12 @@ impl Identity {
     }
 
     /// Who sends these headers. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
-    pub(crate) fn identify(&self, headers: &Headers, from_trusted: bool, now: u64) -> Result<Arc<Caller>, Unidentified> {
+    pub(crate) fn identify(
+        &self,
+        headers: &Headers,
+        from_trusted: bool,
+        now: u64,
+    ) -> Result<Arc<Caller>, Unidentified> {
         if let Some(table) = &self.api_keys
             && let Some(caller) = table.caller(headers)?
         {

@@ -298,7 +298,7 @@ impl<T> Rehearsal<T> {
         let method = Method::from_bytes(past.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
         let found = site.find(host.name(), &method, past.path).ok_or(Verdict::NoRoute)?;
         let (route, caller, headers) = (&site.routes[found.route], self.caller(past), headers(past.headers));
-        let upstream = &site.upstreams[route.upstream].settings;
+        let upstream = &site.upstreams[route.upstream];
         let facts = Facts {
             ip: past.ip.to_canonical(),
             caller: &caller,

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 /// What is being given back to Redis, by requests that can't wait for it: a client may have gone, a worker may be about
 /// to end. It happens on the runtime that outlives them.
 pub(crate) struct Returns {
-    runtime: Handle,
+    pub(crate) runtime: Handle,
     under_way: AtomicUsize,
 }
 

@@ -8,7 +8,6 @@ use tidegate_http::deadlines::{Deadlines, Idler, Shortage, TICK, Waiting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-
 /// How long a client may be silent after it has connected before its connection may be closed: a first packet that was lost is sent again
 /// within that time. Until then, others wait.
 const SILENT: Duration = Duration::from_secs(1);

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
-use rustls::ServerConfig;
 use tidegate_http::client::ClientTls;
 use tidegate_serve::tls::{SystemRoots, certificates, client_config, provider};
 

@@ -42,7 +42,8 @@ const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
     // The admin listener has room of its own, which the metrics of clients' connections leave out.
-    let (deadline, counted) = (worker.deadlines.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
+    let (deadline, counted) =
+        (worker.deadlines.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
     serve_until(worker, listener, tcp, peer, &deadline).await;
     drop(counted);
     if let Some(ended) = deadline.ended() {

@@ -224,7 +224,12 @@ impl Connection<'_> {
     }
 
     /// Writes the head and the body that follows.
-    fn poll_write(&mut self, cx: &mut Context<'_>, body: &mut Body, writing: &mut ResponseBody) -> Poll<Result<(), ()>> {
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        writing: &mut ResponseBody,
+    ) -> Poll<Result<(), ()>> {
         loop {
             let mut waits = false;
             while !writing.has_ended && writing.data.is_empty() && self.out.remaining() < GATHERED {

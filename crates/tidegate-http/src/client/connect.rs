@@ -29,11 +29,7 @@ pub struct ClientTls {
 }
 
 /// Connects to one of the addresses, in their order.
-pub async fn connect_to(
-    addresses: &[SocketAddr],
-    tls: Option<&ClientTls>,
-    until: Instant,
-) -> Result<Stream, Trouble> {
+pub async fn connect_to(addresses: &[SocketAddr], tls: Option<&ClientTls>, until: Instant) -> Result<Stream, Trouble> {
     let mut failed = Trouble::Connect(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
     for (address, others) in addresses.iter().zip((1..=addresses.len()).rev()) {
         // Each has its share: one that does not answer must not use up the time of those behind it.

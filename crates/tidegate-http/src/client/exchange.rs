@@ -178,7 +178,8 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
     ) -> Result<Option<ResponseHead>, Trouble> {
         while !self.connection.read.is_empty() {
             let longest = self.endpoint.settings.max_head_bytes;
-            let head = take_response(&mut self.connection.read, longest, self.bodiless).map_err(Trouble::BadResponse)?;
+            let head =
+                take_response(&mut self.connection.read, longest, self.bodiless).map_err(Trouble::BadResponse)?;
             let Some(head) = head else { return Ok(None) };
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some(head));

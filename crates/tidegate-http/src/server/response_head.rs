@@ -70,7 +70,8 @@ pub fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_>, requested: Request
     let framing = match (is_bodiless || requested.is_head, head.length) {
         (true, _) => {
             // What a GET would have got.
-            let length = if status.is_informational() || status == StatusCode::NO_CONTENT { None } else { upstream_length };
+            let length =
+                if status.is_informational() || status == StatusCode::NO_CONTENT { None } else { upstream_length };
             if let Some(length) = length {
                 write_header(out, b"content-length", length);
             }
@@ -86,7 +87,8 @@ pub fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_>, requested: Request
         }
         (false, None) => ResponseFraming::UntilClose,
     };
-    let keep_alive = requested.keep_alive && framing != ResponseFraming::UntilClose && status != StatusCode::SWITCHING_PROTOCOLS;
+    let keep_alive =
+        requested.keep_alive && framing != ResponseFraming::UntilClose && status != StatusCode::SWITCHING_PROTOCOLS;
     if status == StatusCode::SWITCHING_PROTOCOLS {
         // Its `Connection` is among our lines.
     } else if !keep_alive {
