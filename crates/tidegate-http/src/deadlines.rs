@@ -205,13 +205,13 @@ impl Idler {
 pub struct Deadlines {
     started: Instant,
     now_millis: Arc<AtomicU64>,
-    deadlines: Mutex<Vec<Arc<Deadline>>>,
+    all: Mutex<Vec<Arc<Deadline>>>,
 }
 
 impl Deadlines {
     /// None so far; time begins now.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), now_millis: Arc::default(), deadlines: Mutex::default() })
+        Arc::new(Self { started: Instant::now(), now_millis: Arc::default(), all: Mutex::default() })
     }
 
     /// A deadline that is not set yet. It is swept until nobody holds it any more.
@@ -223,7 +223,7 @@ impl Deadlines {
             passed: AtomicBool::new(false),
             waker: Mutex::default(),
         });
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&deadline));
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&deadline));
         deadline
     }
 
@@ -235,7 +235,7 @@ impl Deadlines {
     /// All connections that wait for their clients: a walk like the one at each tick. True if others are about to end.
     pub fn idlers(&self, found: &mut Vec<Idler>) -> bool {
         let (now, mut are_some_ending) = (self.now_millis(), false);
-        for deadline in &*self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) {
+        for deadline in &*self.all.lock().unwrap_or_else(PoisonError::into_inner) {
             // One that nobody else holds belongs to a connection that has ended.
             if Arc::strong_count(deadline) == 1 {
                 continue;
@@ -270,7 +270,7 @@ impl Deadlines {
     /// Wakes those whose time has come by this millisecond, and forgets those that nobody holds any more.
     pub fn sweep(&self, now_millis: u64) {
         self.now_millis.store(now_millis, Ordering::Relaxed);
-        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deadlines = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         deadlines.retain(|deadline| {
             if Arc::strong_count(deadline) == 1 {
                 return false;
@@ -287,7 +287,7 @@ impl Deadlines {
 
     /// Wakes everyone, so that they look at what has changed.
     pub fn wake_all(&self) {
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|deadline| deadline.wake());
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|deadline| deadline.wake());
     }
 }
 
