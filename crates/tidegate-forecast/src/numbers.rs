@@ -1,7 +1,7 @@
 //! The numbers of a limit, as gateway and forecaster tell them to each other.
 
 use serde_json::{Value, json};
-use tidegate_serve::object::{Allowed, Object};
+use tidegate_input::object::{Allowed, Object};
 
 /// The numbers of a limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +78,7 @@ impl Numbers {
         None
     }
 
-    /// As they stand in an answer.
+    /// As they stand in a response.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Window { algorithm, limit, window } => {

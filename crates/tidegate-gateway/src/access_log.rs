@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use http::{StatusCode, Version};
 use tidegate_http::request::RequestHead;
-use tidegate_serve::{Log, Sink, Utc};
+use tidegate_input::Utc;
+use tidegate_serve::{Log, Sink};
 
 use crate::config::model::{self, AccessLogFormat};
 

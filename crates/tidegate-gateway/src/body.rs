@@ -13,14 +13,14 @@ use tidegate_http::client::{ResponseStream, Trouble};
 use tidegate_http::deadlines::Deadline;
 use tidegate_http::framing::is_fit_for_trailers;
 
-use crate::ending::{Ending, Line};
 use crate::request_body::RequestBody;
+use crate::settlement::{Line, Settlement};
 
 /// The body of a response.
 pub(crate) struct Body {
     content: Content,
     /// Settles the request when the body has ended or is dropped.
-    ending: Option<Box<Ending>>,
+    settlement: Option<Box<Settlement>>,
     /// How long an HTTP/2 client may take nothing.
     stall: Option<Arc<Deadline>>,
     /// The request was HEAD: nothing of it is sent.
@@ -38,25 +38,25 @@ impl Body {
     }
 
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(bytes), ending: None, stall: None, is_head: false }
+        Self { content: Content::Whole(bytes), settlement: None, stall: None, is_head: false }
     }
 
     pub(crate) fn stream(stream: Box<ResponseStream<RequestBody>>) -> Self {
-        Self { content: Content::Stream(stream), ending: None, stall: None, is_head: false }
+        Self { content: Content::Stream(stream), settlement: None, stall: None, is_head: false }
     }
 
     /// The request ends when this body does. `is_head`: nothing of it is sent.
-    pub(crate) fn ends(&mut self, mut ending: Box<Ending>, is_head: bool) {
-        self.stall = Ending::stall_deadline();
+    pub(crate) fn ends(&mut self, mut settlement: Box<Settlement>, is_head: bool) {
+        self.stall = Settlement::stall_deadline();
         if let Some(stall) = &self.stall {
-            stall.set(ending.write_timeout());
+            stall.set(settlement.write_timeout());
         }
         if let Content::Whole(bytes) = &self.content {
-            ending.bytes = if is_head { 0 } else { bytes.len() as u64 };
+            settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
             // Nobody asks for a body that is not there.
-            ending.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
+            settlement.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
         }
-        (self.ending, self.is_head) = (Some(ending), is_head);
+        (self.settlement, self.is_head) = (Some(settlement), is_head);
     }
 
     /// Whether nothing of it is sent, because the request was HEAD.
@@ -66,15 +66,15 @@ impl Body {
 
     /// All of the response has been written.
     pub(crate) fn is_handed_over(&mut self) {
-        if let Some(ending) = &mut self.ending {
-            ending.is_whole = true;
+        if let Some(settlement) = &mut self.settlement {
+            settlement.is_whole = true;
         }
     }
 
     /// Gives back the slots that the request holds.
     pub(crate) fn release(&mut self) {
-        if let Some(ending) = &mut self.ending {
-            ending.admission = None;
+        if let Some(settlement) = &mut self.settlement {
+            settlement.admissions = None;
         }
     }
 
@@ -98,10 +98,10 @@ impl Body {
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
         let frame = std::task::ready!(stream.poll_frame(cx));
-        let Some(ending) = &mut self.ending else { return Poll::Ready(frame) };
+        let Some(settlement) = &mut self.settlement else { return Poll::Ready(frame) };
         match &frame {
-            Some(Ok(frame)) => ending.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Some(Err(trouble)) => ending.broke(trouble),
+            Some(Ok(frame)) => settlement.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(trouble)) => settlement.broke(trouble),
             None => {}
         }
         Poll::Ready(frame.map(|frame| frame.map(fit)))
@@ -177,13 +177,13 @@ impl http_body::Body for Body {
         let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
         let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
         let (mut write_timeout, mut line, mut activity) = (Duration::ZERO, None, None);
-        if let Some(ending) = &mut body.ending {
-            activity = Some(Arc::clone(ending.activity())).filter(|_| has_data);
+        if let Some(settlement) = &mut body.settlement {
+            activity = Some(Arc::clone(settlement.activity())).filter(|_| has_data);
             // From here on it is the client that does not take what there is.
-            write_timeout = ending.write_timeout();
+            write_timeout = settlement.write_timeout();
             body.stall.iter().for_each(|stall| stall.set(write_timeout));
-            ending.is_whole = has_ended && !has_data;
-            line = if has_ended && has_data { ending.line() } else { None };
+            settlement.is_whole = has_ended && !has_data;
+            line = if has_ended && has_data { settlement.line() } else { None };
         }
         if let Some(activity) = &activity {
             activity.piece_taken();

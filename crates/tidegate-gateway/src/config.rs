@@ -4,7 +4,6 @@ mod check;
 mod doubts;
 pub mod model;
 pub mod numbers;
-pub mod rates;
 mod reference;
 pub mod secret;
 pub mod span;
@@ -15,11 +14,11 @@ use std::fs;
 use std::path::Path;
 
 pub use check::{
-    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, Rails, RedisSettings, RouteSettings, Settings,
+    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings,
     UpstreamSettings, default_limit, upstream_at,
 };
 pub use reference::{reference, schema};
-pub use tidegate_serve::Problem;
+pub use tidegate_input::Problem;
 
 use model::Config;
 use syntax::FieldPath;
@@ -66,7 +65,7 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
 pub fn parse_any<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.trim_start().starts_with('{') {
         // First for names that stand twice, then with the places of all other mistakes.
-        tidegate_serve::json::read(text.as_bytes()).map_err(|error| syntax::json(&error, &FieldPath::default()))?;
+        tidegate_input::json::read(text.as_bytes()).map_err(|error| syntax::json(&error, &FieldPath::default()))?;
         let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
         return read.map_err(|error| syntax::json(error.inner(), &FieldPath::of(error.path())));
     }

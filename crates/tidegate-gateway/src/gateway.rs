@@ -15,7 +15,7 @@ use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
-use crate::adapt::Adaptation;
+use crate::adaptation_state::Adaptation;
 use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::h2::Flood;
@@ -311,8 +311,8 @@ pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure, address
             StoreEvent::Down { error } => {
                 log.warn("RedisClient", format_args!("Redis connection lost, entering {mode}: {error}"));
             }
-            StoreEvent::PlacesLost { places } => {
-                if let Some(count) = metrics.places_lost.note_many(places as u64, Instant::now()) {
+            StoreEvent::SlotsLost { slots } => {
+                if let Some(count) = metrics.places_lost.note_many(slots as u64, Instant::now()) {
                     tell_places_lost(&log, count, "");
                 }
             }

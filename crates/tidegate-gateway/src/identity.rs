@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use http::header::HeaderName;
 use tidegate_http::headers::Headers;
+use tidegate_input::Problems;
 
 use crate::config::model::Identity as IdentityModel;
 
@@ -26,9 +27,6 @@ use self::trusted_headers::ProxyHeaders;
 
 /// Users, tiers and programs become keys of limiters, labels and log fields: none may be longer than this.
 const MAX_NAME_BYTES: usize = 256;
-
-/// What is wrong with the configuration: where, and what is allowed there.
-type Errors = Vec<(String, String)>;
 
 /// Someone who calls. The default is nobody in particular.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,23 +76,22 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Checks the configuration and reads its key files. Every error is pushed as (path, message); if there is one,
-    /// the result must not be used.
-    pub(crate) fn build(model: &IdentityModel, errors: &mut Errors) -> Self {
+    /// Checks the configuration and reads its key files. If anything is wrong, the result must not be used.
+    pub(crate) fn build(model: &IdentityModel, problems: &Problems) -> Self {
         let default_tier = model.default_tier.as_deref().unwrap_or("anonymous");
-        check_name(default_tier, "identity.default_tier", errors);
-        let api_keys = model.api_keys.as_ref().and_then(|model| KeyTable::build(model, errors));
-        let proxy_headers = model.trusted_headers.as_ref().map(|model| ProxyHeaders::build(model, errors));
+        check_name(default_tier, "identity.default_tier", problems);
+        let api_keys = model.api_keys.as_ref().and_then(|model| KeyTable::build(model, problems));
+        let proxy_headers = model.trusted_headers.as_ref().map(|model| ProxyHeaders::build(model, problems));
         if let (Some(table), Some(trusted)) = (&api_keys, &proxy_headers)
             && trusted.names().any(|name| name == table.header())
         {
             let message = format!("{} is one of the trusted_headers, which clients can't send", table.header());
-            errors.push(("identity.api_keys.header".to_owned(), message));
+            problems.add("identity.api_keys.header", message);
         }
         Self {
             default_tier: default_tier.into(),
             api_keys,
-            tokens: model.jwt.as_ref().and_then(|model| Tokens::build(model, errors)),
+            tokens: model.jwt.as_ref().and_then(|model| Tokens::build(model, problems)),
             proxy_headers,
             anonymous: Arc::default(),
         }
@@ -169,10 +166,10 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
 }
 
-fn check_name(text: &str, path: &str, errors: &mut Errors) {
+fn check_name(text: &str, path: &str, problems: &Problems) {
     if !is_name(text) {
         let message = format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters");
-        errors.push((path.to_owned(), message));
+        problems.add(path, message);
     }
 }
 
@@ -191,12 +188,12 @@ const TAKEN: [HeaderName; 10] = [
     http::header::UPGRADE,
 ];
 
-fn header_name(text: &str, path: &str, errors: &mut Errors) -> Option<HeaderName> {
+fn header_name(text: &str, path: &str, problems: &Problems) -> Option<HeaderName> {
     let message = match HeaderName::try_from(text) {
         Ok(name) if !TAKEN.contains(&name) => return Some(name),
         Ok(name) => format!("{name} has a meaning of its own: use another header, such as x-auth-user"),
         Err(_) => format!("{text:?} is not a header name: letters, digits and - are allowed"),
     };
-    errors.push((path.to_owned(), message));
+    problems.add(path, message);
     None
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
 use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::{Ended, Waiting};
 use tidegate_policy::Algorithm;
@@ -11,14 +12,12 @@ use tidegate_serve::{
 };
 use tidegate_store::StoreEvent;
 
-use crate::adapt::Adaptation;
+use crate::adaptation_state::Adaptation;
 use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
 use crate::h2::Flood;
 use crate::plan::Plan;
-use crate::upstream_metrics::{LATENCY_MICROS, buckets};
-
-pub(crate) use crate::upstream_metrics::latency_bounds;
+use crate::upstream_metrics::buckets;
 
 /// Upper bounds of the times that calls to Redis take, in microseconds.
 const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 100_000];
@@ -169,7 +168,7 @@ impl Metrics {
                 self.store_errors.inc();
             }
             StoreEvent::Reached { .. } | StoreEvent::Up { .. } => {}
-            StoreEvent::PlacesLost { places } => self.lost_places.add(places as u64),
+            StoreEvent::SlotsLost { slots } => self.lost_places.add(slots as u64),
         }
     }
 
@@ -195,7 +194,7 @@ impl Metrics {
         }
         write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
-        adaptation.write(plan, &mut page);
+        adaptation.write(plan.site.adaptive.as_deref(), &mut page);
         self.write_gateway(&mut page, access_log);
         self.process.write(&mut page);
         page.into_text()

@@ -3,7 +3,7 @@
 use http::Version;
 use tidegate_http::headers::text;
 use tidegate_http::request::RequestHead;
-use tidegate_serve::is_loopback;
+use tidegate_input::is_loopback;
 
 /// Headers that proxies add and that clients have no reason to send. One is enough: a proxy may be configured to add any of them and
 /// no other. Each entry has a well-known sender.

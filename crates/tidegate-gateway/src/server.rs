@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tidegate_adapt::SeriesNames;
 use tidegate_http::deadlines::{Deadlines, TICK};
 use tidegate_http::descriptors::Descriptors;
 use tidegate_http::stream;
@@ -21,7 +22,8 @@ use tokio::task::JoinSet;
 
 use self::accepting::accept;
 use crate::access_log::AccessLog;
-use crate::adapt::{self, Adaptation};
+use crate::adapt;
+use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
 use crate::config::{RedisSettings, Settings};
 use crate::control::{self, Control, Source, tell_doubts};
@@ -83,13 +85,13 @@ impl std::fmt::Display for NotStarted {
 
 impl std::error::Error for NotStarted {}
 
-/// What tells its load from that of other gateways.
-fn named(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> adapt::Source {
+/// What distinguishes its load from that of other gateways.
+fn series_names(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> SeriesNames {
     let port = listeners.first().map_or(0, |listener| listener.address.port());
-    adapt::Source {
+    SeriesNames {
         alone: format!("{}:{port}", tidegate_serve::host_name()),
         shared: redis
-            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.place(), redis.namespace.as_str())),
+            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.address(), redis.namespace.as_str())),
     }
 }
 
@@ -109,7 +111,7 @@ async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Re
         budget: redis.model.budget.get(),
         on_failure: on_failure.into(),
         lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
-        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.place()),
+        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.address()),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
     Store::connect(config).await.map_err(|error| NotStarted::Limit(format!("redis: {error}")))
@@ -139,12 +141,12 @@ impl Server {
         };
         let mode = settings.redis.as_ref().map(|redis| redis.model.on_failure).unwrap_or_default();
         let clock = Clock::start();
-        let adapted_as = named(&listeners, settings.redis.as_ref());
+        let series_names = series_names(&listeners, settings.redis.as_ref());
         let (control, plan) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now(), &log)
             .await
             .map_err(NotStarted::Limit)?;
         metrics.config_version.store(plan.version, Ordering::Relaxed);
-        let adaptation = Adaptation::new(adapted_as);
+        let adaptation = Adaptation::new(series_names);
         let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control, adaptation);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
     }
@@ -215,7 +217,7 @@ impl Server {
             tokio::spawn(control::follow(Arc::clone(&self.gateway)));
         }
         // With another word for the limits it may have to begin, so it is always there.
-        tokio::spawn(crate::adapt::run(Arc::clone(&self.gateway)));
+        tokio::spawn(adapt::run(Arc::clone(&self.gateway)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.

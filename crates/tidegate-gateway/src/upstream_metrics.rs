@@ -5,17 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
 use tidegate_serve::{Buckets, Counter, Histogram, HistogramSnapshot};
 
-use crate::config::numbers::figure;
-
-/// Upper bounds of latencies, in microseconds.
-pub(crate) const LATENCY_MICROS: [u64; 16] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
-    5_000_000, 10_000_000,
-];
-/// Each of those is divided into so many, where it matters whether a latency has doubled.
-const FINENESS: u32 = 4;
 /// A response that takes longer is counted apart.
 const LONG_RESPONSE: Duration = Duration::from_secs(5);
 
@@ -93,22 +85,9 @@ pub(crate) fn buckets(micros: &[u64]) -> Buckets {
     Buckets::new(&bounds)
 }
 
-/// The bounds of [`LATENCY_MICROS`] and, between any two of them, some more at equal ratios.
+/// The buckets that latencies of upstreams are counted in: each bound of [`LATENCY_MICROS`] is one of theirs.
 fn fine_buckets() -> Buckets {
-    let mut bounds = vec![Duration::from_micros(LATENCY_MICROS[0])];
-    for pair in LATENCY_MICROS.windows(2) {
-        let [lower, upper] = [pair[0], pair[1]].map(figure);
-        let ratio = (upper / lower).powf(1.0 / f64::from(FINENESS));
-        let between = (1..FINENESS).map(|step| Duration::from_secs_f64(lower * ratio.powf(f64::from(step)) / 1e6));
-        bounds.extend(between);
-        bounds.push(Duration::from_micros(pair[1]));
-    }
-    Buckets::new(&bounds)
-}
-
-/// The bounds that latencies of upstreams are counted by, in seconds.
-pub(crate) fn latency_bounds() -> Vec<f64> {
-    fine_buckets().bounds_seconds().collect()
+    Buckets::new(&tidegate_adapt::latency_bounds())
 }
 
 #[cfg(test)]
@@ -126,8 +105,7 @@ mod tests {
         let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
         shown.merge(&fine);
         assert_eq!(shown, coarse.snapshot());
-        let bounds = latency_bounds();
-        assert_eq!(bounds.len(), 61);
-        assert!(bounds.windows(2).all(|pair| pair[1] / pair[0] < 1.26), "fine enough to see a latency double");
+        let bounds: Vec<f64> = fine_buckets().bounds_seconds().collect();
+        assert_eq!(bounds, tidegate_adapt::latency_bounds_seconds(), "adaptation reads them by these bounds");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_http::deadlines::{Deadlines, Ended, Shortage};
 use tidegate_http::descriptors::Descriptors;
-use tidegate_serve::Utc;
+use tidegate_input::Utc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::Gateway;

@@ -14,13 +14,13 @@ use http::StatusCode;
 use ipnet::IpNet;
 use tidegate_http::client::EndpointSettings;
 use tidegate_http::server::MOST_HEADERS;
+use tidegate_input::Problems;
 use tidegate_policy::Cost;
 use tidegate_store::{LeaseTerms, Name, StoreConfig, TlsFiles, Topology};
 
 use super::doubts::doubts;
 use super::model::{self, Config, Missing, State};
 use super::numbers::LimitNumbers;
-use super::span::Span;
 use super::{InvalidConfig, Problem};
 use crate::identity::Identity;
 use crate::key::KeyParts;
@@ -31,7 +31,7 @@ use limits::{Places, check_limits};
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
-pub use adaptive::{AdaptiveSettings, Forecaster, Rails};
+pub use adaptive::{AdaptiveSettings, Forecaster};
 pub use limits::default_limit;
 pub use upstreams::upstream_at;
 
@@ -150,44 +150,17 @@ pub struct RouteSettings {
     pub limits: Vec<usize>,
 }
 
-struct Problems(Vec<Problem>);
-
-impl Problems {
-    fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Problem { path: path.into(), message: message.into() });
-    }
-
-    /// The value, or a problem at `path`.
-    fn ok<T, E: ToString>(&mut self, path: &str, result: Result<T, E>) -> Option<T> {
-        result.map_err(|error| self.add(path, error.to_string())).ok()
-    }
-
-    fn span(&mut self, path: &str, span: Span, least: Duration, most: Duration) -> Duration {
-        if !(least..=most).contains(&span.get()) {
-            self.add(path, format!("is {span}; from {least:?} to {most:?} is allowed"));
-        }
-        span.get()
-    }
-
-    fn within<T: PartialOrd + std::fmt::Display + Copy>(&mut self, path: &str, value: T, least: T, most: T) -> T {
-        if value < least || value > most {
-            self.add(path, format!("is {value}; from {least} to {most} is allowed"));
-        }
-        value
-    }
-}
-
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl Settings {
     /// Checks a configuration. On failure: everything that is wrong.
     pub fn check(config: &Config) -> Result<Self, InvalidConfig> {
-        let mut problems = Problems(Vec::new());
+        let mut problems = Problems::unbounded();
         let settings = Self::build(config, &mut problems);
         match settings {
-            Some(settings) if problems.0.is_empty() => Ok(settings),
-            _ => Err(InvalidConfig::Meaning(problems.0)),
+            Some(settings) if problems.is_empty() => Ok(settings),
+            _ => Err(InvalidConfig::Meaning(problems.all())),
         }
     }
 
@@ -204,9 +177,7 @@ impl Settings {
         }
         check_places(&listeners, admin_listen, config.access_log.as_ref(), problems);
         let redis = config.redis.as_ref().and_then(|redis| check_redis(redis, problems));
-        let mut found = Vec::new();
-        let identity = Identity::build(&config.identity, &mut found);
-        problems.0.extend(found.into_iter().map(|(path, message)| Problem { path, message }));
+        let identity = Identity::build(&config.identity, problems);
         let default_tier = identity.default_tier().to_owned();
         problems.ok("identity.default_tier", Name::new(&default_tier));
 

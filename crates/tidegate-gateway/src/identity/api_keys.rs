@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use http::header::HeaderName;
 use tidegate_http::headers::Headers;
+use tidegate_input::Problems;
 
 use crate::config::model::{ApiKey, ApiKeys};
 
 use super::digest::{Digest, from_hex, sha256, short_id};
-use super::{Caller, Errors, Unidentified, check_name, header_name, only};
+use super::{Caller, Unidentified, check_name, header_name, only};
 
 pub(super) struct KeyTable {
     header: HeaderName,
@@ -19,18 +20,18 @@ pub(super) struct KeyTable {
 
 impl KeyTable {
     /// `None` only if there is no header to read the key from, which is an error.
-    pub(super) fn build(model: &ApiKeys, errors: &mut Errors) -> Option<Self> {
-        let header = header_name(&model.header, "identity.api_keys.header", errors);
+    pub(super) fn build(model: &ApiKeys, problems: &Problems) -> Option<Self> {
+        let header = header_name(&model.header, "identity.api_keys.header", problems);
         let mut callers = HashMap::with_capacity(model.keys.len());
         let mut places = HashMap::with_capacity(model.keys.len());
         for (place, key) in model.keys.iter().enumerate() {
             let path = format!("identity.api_keys.keys[{place}]");
-            check_owner(key, &path, errors);
-            let Some(digest) = digest_of(key, &path, errors) else { continue };
+            check_owner(key, &path, problems);
+            let Some(digest) = digest_of(key, &path, problems) else { continue };
             match places.entry(digest) {
                 Entry::Occupied(first) => {
                     let message = format!("is the same key as keys[{}]: a key has one owner", first.get());
-                    errors.push((path, message));
+                    problems.add(path, message);
                 }
                 Entry::Vacant(free) => {
                     free.insert(place);
@@ -72,18 +73,18 @@ fn owner_of(key: &ApiKey, digest: &Digest) -> Caller {
     }
 }
 
-fn check_owner(key: &ApiKey, path: &str, errors: &mut Errors) {
-    check_name(&key.user, &format!("{path}.user"), errors);
+fn check_owner(key: &ApiKey, path: &str, problems: &Problems) {
+    check_name(&key.user, &format!("{path}.user"), problems);
     if let Some(tier) = &key.tier {
-        check_name(tier, &format!("{path}.tier"), errors);
+        check_name(tier, &format!("{path}.tier"), problems);
     }
     if let Some(client_id) = &key.client_id {
-        check_name(client_id, &format!("{path}.client_id"), errors);
+        check_name(client_id, &format!("{path}.client_id"), problems);
     }
 }
 
 /// The hash the key is known by. Messages never repeat what stands in the file: it may be a key in the wrong place.
-fn digest_of(key: &ApiKey, path: &str, errors: &mut Errors) -> Option<Digest> {
+fn digest_of(key: &ApiKey, path: &str, problems: &Problems) -> Option<Digest> {
     let (path, message) = match (&key.sha256, &key.key) {
         (Some(hex), None) => match from_hex(hex) {
             Some(digest) => return Some(digest),
@@ -97,7 +98,7 @@ fn digest_of(key: &ApiKey, path: &str, errors: &mut Errors) -> Option<Digest> {
         (Some(_), Some(_)) => (path.to_owned(), "has both sha256 and key: give one of them"),
         (None, None) => (path.to_owned(), "needs sha256 (hex of the key's SHA-256) or key"),
     };
-    errors.push((path, message.to_owned()));
+    problems.add(path, message);
     None
 }
 

@@ -18,6 +18,7 @@ use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{decode, decode_header};
 use tidegate_http::headers::{Headers, bearer};
+use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
 use crate::config::span::Span;
@@ -26,7 +27,7 @@ use self::claims::ClaimNames;
 use self::keys::KeySet;
 use self::verified::{Verified, VerifiedTokens};
 use super::digest::sha256;
-use super::{Caller, Errors, Unidentified, only};
+use super::{Caller, Unidentified, only};
 
 /// Longer tokens are refused unread.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
@@ -43,14 +44,14 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// `None` only if there is no key, which is an error.
-    pub(super) fn build(model: &Jwt, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn build(model: &Jwt, problems: &Problems) -> Option<Self> {
         signature::use_ring();
         let leeway = model.leeway.map_or(DEFAULT_LEEWAY, Span::get);
         if leeway > MAX_LEEWAY {
-            errors.push(("identity.jwt.leeway".to_owned(), "must be 0 to 10m".to_owned()));
+            problems.add("identity.jwt.leeway", "must be 0 to 10m");
         }
-        let names = ClaimNames::build(model, errors);
-        let keys = KeySet::load(model, errors)?;
+        let names = ClaimNames::build(model, problems);
+        let keys = KeySet::load(model, problems)?;
         Some(Self { keys, names, leeway_seconds: leeway.as_secs(), verified: VerifiedTokens::default() })
     }
 

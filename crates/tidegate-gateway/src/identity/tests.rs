@@ -15,17 +15,21 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tidegate_http::headers::Headers;
+use tidegate_input::Problems;
 
-use super::{Caller, Errors, Identity, Unidentified};
+use super::{Caller, Identity, Unidentified};
 
 /// Every test's present, in Unix seconds.
 const NOW: u64 = 1_800_000_000;
 
+/// What is wrong with a configuration: where, and what is allowed there.
+type Errors = Vec<(String, String)>;
+
 fn built(model: Value) -> (Identity, Errors) {
     let model = serde_json::from_value(model).expect("the model's shape");
-    let mut errors = Errors::new();
-    let identity = Identity::build(&model, &mut errors);
-    (identity, errors)
+    let problems = Problems::unbounded();
+    let identity = Identity::build(&model, &problems);
+    (identity, problems.all().into_iter().map(|problem| (problem.path, problem.message)).collect())
 }
 
 fn identity(model: Value) -> Identity {

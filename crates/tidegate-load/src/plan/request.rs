@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
-use tidegate_serve::HttpUrl;
+use tidegate_input::HttpUrl;
 
-use tidegate_serve::object::{Allowed, Object, shown};
+use tidegate_input::object::{Allowed, Object, shown};
 
 /// What is sent.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Request {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Nothing for most.
     pub body: Vec<u8>,
-    /// From sending to the answer's last byte.
+    /// From sending to the response's last byte.
     pub timeout: Duration,
     /// Over HTTP/2, many on one connection.
     pub is_http2: bool,

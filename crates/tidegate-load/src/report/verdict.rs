@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_serve::grouped;
+use tidegate_input::grouped;
 
 use super::instance::{Instance, MOST_NOTES};
 use super::numbers::{seconds, share, time};
@@ -102,7 +102,8 @@ impl Report {
         if !tally.latency.are_split() {
             let unknown = requests(tally.latency.unknown().len());
             told.push(format!(
-                "latencies by status are unknown: {unknown} from a result of an earlier version, which did not keep them apart"
+                "latencies by status are unknown: {unknown} from a result of an earlier version, which did not keep \
+                 them apart"
             ));
         }
         let all = tally.latency.all();

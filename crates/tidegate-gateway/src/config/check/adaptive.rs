@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_adapt::{LONGEST_SERIES_NAME, Rails};
 use tidegate_http::client::ClientTls;
+use tidegate_input::HttpUrl;
 use tidegate_policy::Algorithm;
-use tidegate_serve::HttpUrl;
 use tidegate_serve::tls::SystemRoots;
 
 use super::{DAY, HOUR, LimitSettings, Problems};
-use crate::adapt::LONGEST_SOURCE;
 use crate::config::model::{self, AdaptiveMode};
 use crate::config::span::Span;
 use crate::tls;
@@ -57,28 +57,6 @@ pub struct Forecaster {
     pub timeout: Duration,
 }
 
-/// Bounds of what a forecast may do, in requests a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rails {
-    /// Never above; none is three times the operator's rate.
-    pub ceiling: Option<f64>,
-    /// Never below.
-    pub floor: f64,
-    /// The largest step, as a factor.
-    pub step: f64,
-    /// Between two changes.
-    pub dwell: Duration,
-    /// Between two changes of the algorithm.
-    pub algorithm_dwell: Duration,
-}
-
-impl Default for Rails {
-    fn default() -> Self {
-        let (dwell, algorithm_dwell) = (Duration::from_secs(1), Duration::from_secs(300));
-        Self { ceiling: None, floor: 5.0, step: 3.0, dwell, algorithm_dwell }
-    }
-}
-
 /// Rates that make sense: from one in about a day to what no machine serves.
 const SLOWEST: f64 = 0.000_01;
 const FASTEST: f64 = 1e9;
@@ -107,9 +85,10 @@ pub(super) fn check_adaptive(
         problems.add("adaptive.ca", "is for a forecaster over https, and there is none");
     }
     let source = adaptive.source.as_deref();
-    let is_good = |source: &str| (1..=LONGEST_SOURCE).contains(&source.len()) && !source.contains(char::is_control);
+    let is_good =
+        |source: &str| (1..=LONGEST_SERIES_NAME).contains(&source.len()) && !source.contains(char::is_control);
     if let Some(source) = source.filter(|source| !is_good(source)) {
-        let allowed = format!("1 to {LONGEST_SOURCE} bytes without control characters are allowed");
+        let allowed = format!("1 to {LONGEST_SERIES_NAME} bytes without control characters are allowed");
         problems.add("adaptive.source", format!("has {} bytes; {allowed}", source.len()));
     }
     let name = adaptive.limit.as_deref().unwrap_or("default");

@@ -8,7 +8,7 @@ use tidegate_store::{Name, Unshareable};
 
 use super::{LimitSettings, Problems};
 use crate::config::model::{self, Config, Numbers, State, TierNumbers};
-use crate::config::numbers::LimitNumbers;
+use crate::config::numbers::{checked, of_limit};
 use crate::config::span::Span;
 use crate::key::KeyParts;
 
@@ -86,7 +86,7 @@ fn check_tier(
 ) -> Option<LimitSettings> {
     let mut numbers = numbers.clone();
     numbers.algorithm.get_or_insert_with(|| base.numbers.algorithm().name().to_owned());
-    let numbers = LimitNumbers::new(numbers, base.soft);
+    let numbers = checked(&numbers, base.soft);
     let numbers = numbers.map_err(|error| problems.add(format!("{path}.{}", error.field), error.reason)).ok()?;
     let name = problems.ok(path, Name::new(&format!("{}.{tier}", base.name.as_str())))?;
     Some(LimitSettings { name, numbers, tiers: Vec::new(), ..base })
@@ -101,7 +101,7 @@ fn check_limit(
 ) -> Option<LimitSettings> {
     let soft = problems.within(&format!("{path}.soft"), limit.soft.count(), 0, 1 << 20);
     let name = problems.ok(path, Name::new(name));
-    let numbers = LimitNumbers::of_limit(limit, soft);
+    let numbers = of_limit(limit, soft);
     let numbers = numbers.map_err(|error| problems.add(format!("{path}.{}", error.field), error.reason)).ok();
     let key = limit.key.as_deref().unwrap_or("global");
     let key = problems.ok(&format!("{path}.key"), key.parse::<KeyParts>());

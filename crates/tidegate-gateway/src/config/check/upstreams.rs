@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_http::client::EndpointSettings;
+use tidegate_input::HttpUrl;
 use tidegate_policy::MAX_LEVELS;
-use tidegate_serve::HttpUrl;
 use tidegate_serve::tls::SystemRoots;
 use tidegate_store::Name;
 
@@ -51,7 +51,7 @@ fn check_upstream(
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
     problems.ok(&path, Name::new(name));
-    let mut span = |field: &str, span: Option<Span>, usual: u64| {
+    let span = |field: &str, span: Option<Span>, usual: u64| {
         let span = span.unwrap_or(Span::from_millis(usual));
         problems.span(&format!("{path}.{field}"), span, Duration::from_millis(20), DAY)
     };

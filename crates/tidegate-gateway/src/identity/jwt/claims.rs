@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
 
-use super::super::{Caller, Errors, is_name};
+use super::super::{Caller, is_name};
 use super::verified::{Lifetime, Verified};
 
 pub(super) type Claims = Map<String, Value>;
@@ -20,11 +21,10 @@ pub(super) struct ClaimNames {
 }
 
 impl ClaimNames {
-    pub(super) fn build(model: &Jwt, errors: &mut Errors) -> Self {
-        let mut name = |setting: &str, name: &Option<String>| {
+    pub(super) fn build(model: &Jwt, problems: &Problems) -> Self {
+        let name = |setting: &str, name: &Option<String>| {
             if name.as_deref() == Some("") {
-                let message = "must not be empty: the name of a claim".to_owned();
-                errors.push((format!("identity.jwt.{setting}"), message));
+                problems.add(format!("identity.jwt.{setting}"), "must not be empty: the name of a claim");
             }
             name.as_deref().map(Box::from)
         };
