@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{StatusCode, Version};
+use tidegate_http::request::RequestHead;
 use tidegate_input::Utc;
 use tidegate_serve::{Log, Sink};
 
 use crate::config::model::{self, AccessLogFormat};
-use crate::request_head::RequestHead;
 
 /// Where lines go, and how they look.
 pub(crate) struct AccessLog {
@@ -84,7 +84,7 @@ impl Record {
 
     pub(crate) fn new(request: &RequestHead, host: &[u8], ip: IpAddr, request_id: &str) -> Self {
         let text =
-            |name| request.fields.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value).into());
+            |name| request.headers.get(name).map_or_else(Box::default, |value| String::from_utf8_lossy(value).into());
         Self {
             ip,
             user: None,

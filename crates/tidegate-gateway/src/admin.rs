@@ -9,6 +9,8 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq;
+use tidegate_http::headers::bearer;
+use tidegate_http::request::RequestHead;
 use tidegate_serve::Exposition;
 use tokio::time::timeout;
 
@@ -16,14 +18,13 @@ use crate::body::Body;
 use crate::client::Client;
 use crate::config::model::OnFailure;
 use crate::control::{NotChanged, describe};
-use crate::fields::bearer;
 use crate::gateway::Gateway;
 use crate::origin;
 use crate::plan::Site;
 use crate::rejection::rejected;
+use crate::reload::reload;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
-use crate::request_head::RequestHead;
 use crate::routes::decode;
 use crate::stored::numbers_of;
 
@@ -125,7 +126,7 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
             if name == "default" { Ok(json(&all_limits(gateway))) } else { one_limit(gateway, &name) }
         }
         "/reload" if is_post => {
-            crate::server::reload(gateway).await?;
+            reload(gateway).await?;
             Ok(json(&all_limits(gateway)))
         }
         "/config/algorithm" | "/reload" => Err(Fault::method("POST")),
@@ -260,7 +261,7 @@ fn health(gateway: &Gateway, always_up: bool) -> Reply {
     let plan = gateway.plan();
     let upstreams = plan.site.upstreams.iter().map(|upstream| {
         let failing = upstream.stats.failing.load(std::sync::atomic::Ordering::Relaxed);
-        (upstream.settings.name.to_string(), json!({ "status": up(!failing) }))
+        (upstream.name.to_string(), json!({ "status": up(!failing) }))
     });
     let upstreams: Map<String, Value> = upstreams.collect();
     let mode = if gateway.is_draining() { "draining" } else { "serving" };
@@ -288,7 +289,7 @@ fn json(value: &Value) -> Reply {
 /// Whether whoever asks may see and change limits.
 fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, Cow<'static, str>)> {
     if let Some(token) = &site.admin_token {
-        let given = request.fields.get("authorization").and_then(bearer);
+        let given = request.headers.get("authorization").and_then(bearer);
         // In a time that says nothing of where they differ.
         return if given.is_some_and(|given| given.ct_eq(token.as_bytes()).into()) {
             Ok(())
@@ -298,9 +299,9 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     }
     let forbidden = |detail: &'static str| Err((StatusCode::FORBIDDEN, detail.into()));
     // A page in a browser must not be able to change limits on behalf of whoever looks at it.
-    let is_browser = |name: &str| request.fields.has(name);
+    let is_browser = |name: &str| request.headers.has(name);
     let from_elsewhere =
-        request.fields.get("sec-fetch-site").is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
+        request.headers.get("sec-fetch-site").is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
     if from_elsewhere || is_browser("origin") {
         return forbidden("pages in a browser can't use this without the admin token");
     }
@@ -330,7 +331,7 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
 async fn read(mut body: RequestBody) -> Result<Vec<u8>, (StatusCode, &'static str)> {
     let mut bytes = Vec::new();
     let reading = async {
-        while let Some(frame) = poll_fn(|cx| body.poll_frame(cx)).await {
+        while let Some(frame) = poll_fn(|cx| body.poll_piece(cx)).await {
             let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off"))?;
             bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if bytes.len() > LARGEST_BODY {

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::BytesMut;
 use http::Version;
+use tidegate_http::client::{
+    BodyLength, ClientTerms, Local, OutgoingHead, Response, ResponseContent, Traits, Trouble, send,
+};
+use tidegate_http::forwarded::Forwarded;
+use tidegate_http::headers::Headers;
+use tidegate_http::request::RequestHead;
 
 use crate::access_log::version_name;
 use crate::body::Body;
-use crate::forwarded::Told;
 use crate::passage::Passage;
-use crate::reply::Reply;
+use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
-use crate::request_head::RequestHead;
-use crate::upstream::{Answer, AnswerContent, BodyLength, Local, Outgoing, Trouble, Upstream, send};
+use crate::upstream::Upstream;
 use crate::{limit_headers, rejection, validation};
 
 /// A request that may go.
@@ -36,27 +41,33 @@ pub(crate) async fn attempt(passage: &mut Passage<'_>, upstream: &Arc<Upstream>,
     let (head, traits) = {
         let degraded = passage.settlement.admissions.degraded();
         let framing = Framing { length, has_body: body.is_some(), upgrade };
-        let outgoing = outgoing(passage, upstream, request, host, from_trusted, degraded, &framing);
-        (outgoing.head(), outgoing.traits())
+        outgoing_head(passage, upstream, request, host, from_trusted, degraded, &framing)
     };
     let local = Local {
         worker: worker.index,
-        sweep: &worker.sweep,
-        client_timeout: connections.body_timeout.get(),
-        max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
-        interim,
+        deadlines: &worker.deadlines,
         descriptors: &worker.descriptors,
         close_idle: &|| worker.close_idle_upstream(),
         free_a_file: &|| worker.free_a_file(),
     };
+    let terms = ClientTerms {
+        body_timeout: connections.body_timeout.get(),
+        max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
+        on_interim: &|status, headers: &Headers| {
+            if let Some(interim) = &interim {
+                interim.pass_on(status, headers);
+            }
+        },
+    };
     let started = Instant::now();
     // A client that leaves before the first byte goes out has spent nothing: the admissions are dropped unsent.
-    let answer = send(upstream, &local, traits, head, body, || passage.settlement.admissions.sent()).await;
+    let response =
+        send(&upstream.endpoint, &local, &terms, traits, head, body, || passage.settlement.admissions.sent()).await;
     passage.settlement.admissions.sent();
-    match answer {
-        Ok(answer) => {
-            upstream.answered(started.elapsed(), answer.status);
-            succeed(passage, answer)
+    match response {
+        Ok(response) => {
+            upstream.responded(started.elapsed(), response.status);
+            succeed(passage, response)
         }
         Err(trouble) => fail(passage, upstream, &trouble),
     }
@@ -70,47 +81,50 @@ struct Framing<'a> {
     upgrade: Option<&'a [u8]>,
 }
 
-/// The request as it is sent: its head is written anew.
-fn outgoing<'a>(
-    passage: &'a Passage<'_>,
-    upstream: &'a Upstream,
-    request: &'a RequestHead,
-    host: &'a [u8],
+/// The head that the upstream is sent, written anew, and what its exchange must know of it.
+fn outgoing_head(
+    passage: &Passage<'_>,
+    upstream: &Upstream,
+    request: &RequestHead,
+    host: &[u8],
     from_trusted: bool,
-    degraded: Option<&'a str>,
-    framing: &Framing<'a>,
-) -> Outgoing<'a> {
-    let (site, client, settings) = (&passage.plan.site, passage.client, &upstream.settings);
+    degraded: Option<&str>,
+    framing: &Framing<'_>,
+) -> (BytesMut, Traits) {
+    let (site, client) = (&passage.plan.site, passage.client);
+    let is_trusted = |ip| site.is_trusted(ip);
     let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    Outgoing {
+    let added = [("x-request-id", passage.id.as_str()), ("x-tidegate-degraded", degraded.unwrap_or_default())];
+    let outgoing = OutgoingHead {
         method: &request.method,
         uri: &request.uri,
-        fields: &request.fields,
-        base: &settings.base,
-        host: if settings.preserve_host && !host.is_empty() { host } else { settings.authority.as_bytes() },
+        headers: &request.headers,
+        base: &upstream.base,
+        host: if upstream.preserve_host && !host.is_empty() { host } else { upstream.authority.as_bytes() },
         asked_host: host,
         peer: &client.peer_text,
         peer_forwarded: &client.peer_forwarded,
-        told: from_trusted.then(|| Told::read(site, client.peer, &request.fields)),
+        forwarded: from_trusted.then(|| Forwarded::read(is_trusted, client.peer, &request.headers)),
         // In clear text only a trusted proxy may ask for https: it has ended the TLS.
         scheme: if asks_for_https { "https" } else { client.scheme },
         version: version_name(request.version),
-        request_id: passage.id.as_str(),
-        degraded,
+        // The last of them only where a limit is a little exceeded.
+        added: if degraded.is_some() { &added[..] } else { &added[..1] },
         guarded: &site.guarded,
         body: framing.length,
         expects_continue: validation::expects_continue(request) && framing.has_body,
-        forwards_left: validation::forwards_left(&request.method, &request.fields).map(|left| left.saturating_sub(1)),
+        forwards_left: validation::forwards_left(&request.method, &request.headers).map(|left| left.saturating_sub(1)),
         upgrade: framing.upgrade,
-    }
+    };
+    (outgoing.head(), outgoing.traits())
 }
 
-fn succeed(passage: &mut Passage<'_>, answer: Answer) -> Reply {
-    let Answer { status, is_old, mut fields, body } = answer;
-    let (body, upgrade) = match body {
-        AnswerContent::Whole(bytes) => (Body::whole(bytes), None),
-        AnswerContent::Stream(stream) => (Body::stream(stream), None),
-        AnswerContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
+fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply {
+    let Response { status, is_old, mut headers, content } = response;
+    let (body, upgrade) = match content {
+        ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
+        ResponseContent::Stream(stream) => (Body::stream(stream), None),
+        ResponseContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
     };
     let mut reply = Reply::new(status, body);
     reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
@@ -119,7 +133,7 @@ fn succeed(passage: &mut Passage<'_>, answer: Answer) -> Reply {
         limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);
     limit_headers::write_dry_run(admissions.would_refuse(), &mut reply.lines);
     // Where we have no limits to report, the upstream may have.
-    fields.remove(
+    headers.remove(
         |name| {
             if has_limits { limit_headers::is_ours(name) } else { name.eq_ignore_ascii_case(b"x-request-id") }
         },
@@ -128,9 +142,10 @@ fn succeed(passage: &mut Passage<'_>, answer: Answer) -> Reply {
         reply.lines.add("connection", "upgrade");
         reply.lines.add("upgrade", protocol);
         // The request lasts as long as the connection does: so does what it holds.
-        reply.upgrade = Some((connection, Box::new(std::mem::take(&mut passage.settlement.admissions))));
+        reply.upgrade =
+            Some(Upgrade { connection, held: Box::new(std::mem::take(&mut passage.settlement.admissions)) });
     }
-    reply.fields = Some(fields);
+    reply.headers = Some(headers);
     reply
 }
 
@@ -141,9 +156,9 @@ fn fail(passage: &mut Passage<'_>, upstream: &Upstream, trouble: &Trouble) -> Re
     }
     if !trouble.is_clients() {
         upstream.failed(trouble);
-        passage.worker.gateway.note_trouble(&upstream.settings.name, trouble, passage.id.as_str());
+        passage.worker.gateway.note_trouble(&upstream.name, trouble, passage.id.as_str());
     }
-    let mut reply = rejection::upstream_trouble(trouble, &upstream.settings.name, passage.id.as_str());
+    let mut reply = rejection::upstream_trouble(trouble, &upstream.name, passage.id.as_str());
     if !trouble.is_ours() {
         let asked = passage.settlement.admissions.asked();
         limit_headers::write(passage.plan, asked, None, passage.since_1970(), &mut reply.lines);

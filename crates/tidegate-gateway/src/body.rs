@@ -1,4 +1,4 @@
-//! An answer on its way to the client. It holds what the request holds, until its last byte.
+//! A response on its way to the client. It holds what the request holds, until its last byte.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,14 +8,16 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
+use tidegate_http::activity::Activity;
+use tidegate_http::client::{ResponseStream, Trouble};
+use tidegate_http::deadlines::Deadline;
+use tidegate_http::framing::is_fit_for_trailers;
 
-use crate::client::Client;
 use crate::limits::Admissions;
+use crate::request_body::RequestBody;
 use crate::settlement::{Line, Settlement};
-use crate::sweep::Deadline;
-use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) struct Body {
     content: Content,
     /// Settles the request when the body has ended or is dropped.
@@ -28,7 +30,7 @@ pub(crate) struct Body {
 
 enum Content {
     Whole(Bytes),
-    Stream(Box<AnswerStream>),
+    Stream(Box<ResponseStream<RequestBody>>),
 }
 
 impl Body {
@@ -40,7 +42,7 @@ impl Body {
         Self { content: Content::Whole(bytes), settlement: None, stall: None, is_head: false }
     }
 
-    pub(crate) fn stream(stream: Box<AnswerStream>) -> Self {
+    pub(crate) fn stream(stream: Box<ResponseStream<RequestBody>>) -> Self {
         Self { content: Content::Stream(stream), settlement: None, stall: None, is_head: false }
     }
 
@@ -63,14 +65,14 @@ impl Body {
         self.is_head
     }
 
-    /// All of the answer has been written.
+    /// All of the response has been written.
     pub(crate) fn is_handed_over(&mut self) {
         if let Some(settlement) = &mut self.settlement {
             settlement.is_whole = true;
         }
     }
 
-    /// Gives back the places that the request holds.
+    /// Gives back the slots that the request holds.
     pub(crate) fn release(&mut self) {
         if let Some(settlement) = &mut self.settlement {
             settlement.admissions = Admissions::default();
@@ -107,7 +109,7 @@ impl Body {
     }
 }
 
-/// Trailers without what has no place there.
+/// Trailers without what must not be there.
 fn fit(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(trailers) => {
@@ -119,21 +121,22 @@ fn fit(frame: Frame<Bytes>) -> Frame<Bytes> {
     }
 }
 
-/// A piece on its way to an HTTP/2 client. Each byte that goes gives the rest another `write_timeout`: a piece is large for some lines.
+/// A piece on its way to an HTTP/2 client. Each byte that goes gives the rest another `write_timeout`: a piece is large
+/// for some lines.
 pub(crate) struct Moving {
     bytes: Bytes,
     stall: Option<Arc<Deadline>>,
     write_timeout: Duration,
-    /// The last piece: the answer is whole when it has gone.
+    /// The last piece: the response is whole when it has gone.
     line: Option<Box<Line>>,
     /// Whose connection is not idle until it has gone.
-    client: Option<Arc<Client>>,
+    activity: Option<Arc<Activity>>,
 }
 
 impl Drop for Moving {
     fn drop(&mut self) {
-        if let Some(client) = &self.client {
-            client.piece_gone();
+        if let Some(activity) = &self.activity {
+            activity.piece_gone();
         }
     }
 }
@@ -152,8 +155,8 @@ impl Buf for Moving {
         if let Some(stall) = &self.stall {
             stall.postpone(self.write_timeout);
         }
-        if let Some(client) = &self.client {
-            client.piece_moved();
+        if let Some(activity) = &self.activity {
+            activity.piece_moved();
         }
         if let (Some(line), true) = (&mut self.line, self.bytes.is_empty()) {
             line.is_whole = true;
@@ -174,19 +177,19 @@ impl http_body::Body for Body {
         let frame = std::task::ready!(body.poll_piece(cx));
         let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
         let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
-        let (mut write_timeout, mut line, mut client) = (Duration::ZERO, None, None);
+        let (mut write_timeout, mut line, mut activity) = (Duration::ZERO, None, None);
         if let Some(settlement) = &mut body.settlement {
-            client = Some(Arc::clone(settlement.client())).filter(|_| has_data);
+            activity = Some(Arc::clone(settlement.activity())).filter(|_| has_data);
             // From here on it is the client that does not take what there is.
             write_timeout = settlement.write_timeout();
             body.stall.iter().for_each(|stall| stall.set(write_timeout));
             settlement.is_whole = has_ended && !has_data;
             line = if has_ended && has_data { settlement.line() } else { None };
         }
-        if let Some(client) = &client {
-            client.piece_taken();
+        if let Some(activity) = &activity {
+            activity.piece_taken();
         }
-        let moving = |bytes| Moving { bytes, stall: body.stall.clone(), write_timeout, line, client };
+        let moving = |bytes| Moving { bytes, stall: body.stall.clone(), write_timeout, line, activity };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(moving))))
     }
 

@@ -19,8 +19,8 @@ use crate::config::numbers::{InvalidNumbers, LimitNumbers, checked, values, writ
 use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
 use crate::gateway::Gateway;
 use crate::limits::{Limit, SetBy};
+use crate::listener::Listener;
 use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
-use crate::server::Listener;
 use crate::stored::{Stored, next_version, put};
 use fixed::Fixed;
 use look::Look;

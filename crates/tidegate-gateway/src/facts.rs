@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::fields::Fields;
+use tidegate_http::headers::Headers;
+
 use crate::identity::Caller;
 
 /// What policy may know of a request.
@@ -22,5 +23,5 @@ pub(crate) struct Facts<'a> {
     pub(crate) method: &'a str,
     /// Without port.
     pub(crate) host: &'a [u8],
-    pub(crate) fields: &'a Fields,
+    pub(crate) headers: &'a Headers,
 }

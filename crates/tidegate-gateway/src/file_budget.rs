@@ -1,7 +1,5 @@
 //! How many clients may be connected at once without using up the file descriptors (sockets among them) that the process may have open.
 
-use std::io;
-
 /// What a worker's runtime holds: its poll (twice), and the handles to wake it and to receive signals.
 const OF_A_WORKER: usize = 4;
 /// For what is opened now and then: configuration and certificates that are read anew, logs that are reopened, name servers, a forecaster.
@@ -59,13 +57,6 @@ impl FileNeeds {
         let watches = (clients / CLIENTS_PER_WATCH).min(left / 2);
         FileBudget { clients, watches, upstreams: (left - watches).max(1), admin }
     }
-}
-
-/// Whether the process, or the system, can open no more descriptors: others must be closed first.
-pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 #[cfg(test)]
@@ -150,12 +141,5 @@ mod tests {
             let budget = FileNeeds { limit, admin: 64, ..NEEDS }.budget(20_000);
             assert_eq!((budget.clients, budget.upstreams, budget.admin >= 1), (1, 1, true), "{limit}");
         }
-    }
-
-    #[test]
-    fn only_a_want_of_files_is_one() {
-        assert!([23, 24].map(io::Error::from_raw_os_error).iter().all(is_out_of_files));
-        assert!(![12, 105, 111].map(io::Error::from_raw_os_error).iter().any(is_out_of_files));
-        assert!(!is_out_of_files(&io::ErrorKind::NotFound.into()));
     }
 }

@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use tidegate_http::client::Trouble;
+use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
 use tidegate_serve::{Aggregate, Log};
-use tidegate_store::{Charged, Store, StoreEvent};
+use tidegate_store::{Store, StoreEvent};
 use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
@@ -17,14 +19,10 @@ use crate::adaptation_state::Adaptation;
 use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::h2::Flood;
-use crate::metrics::{Metrics, StoreState};
+use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::plan::Plan;
+use crate::returns::Returns;
 use crate::room::Room;
-use crate::sweep::Shortage;
-use crate::upstream::Trouble;
-
-/// How often a line tells of what happens often.
-pub(crate) const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 /// What all workers share.
 pub(crate) struct Gateway {
@@ -81,7 +79,7 @@ impl Gateway {
             access_log,
             control,
             adaptation,
-            returns: Arc::new(Returns { runtime: Handle::current(), under_way: AtomicUsize::new(0) }),
+            returns: Returns::new(Handle::current()),
             draining: AtomicBool::new(false),
             hurried: AtomicBool::new(false),
             refusals: Aggregate::new(SUMMARY_EVERY, now),
@@ -166,13 +164,13 @@ impl Gateway {
     /// A client's idle connection was closed for another.
     pub(crate) fn note_eviction(&self, shortage: Shortage, room: &Room) {
         let aggregate = match shortage {
-            Shortage::Places => &self.evictions,
+            Shortage::Slots => &self.evictions,
             Shortage::Descriptors => &self.evictions_for_descriptors,
         };
         let Some(count) = aggregate.note(Instant::now()) else { return };
         let closed = if count == 1 { "1 idle connection".to_owned() } else { format!("{count} idle connections") };
         match shortage {
-            Shortage::Places => {
+            Shortage::Slots => {
                 let taken = &room.taken;
                 self.log.warn("Gateway", format_args!("closed {closed} to let new clients in: {taken}"));
             }
@@ -272,34 +270,6 @@ impl Gateway {
         let last = log.sink.last_error().unwrap_or_default();
         let times = if count == 1 { String::new() } else { format!(" ({count} errors)") };
         self.log.error("AccessLog", format_args!("the access log is not written as it should be: {last}{times}"));
-    }
-}
-
-/// What is being given back to Redis, by requests that can't wait for it: a client may have gone, a worker may be about to end. It happens on
-/// the runtime that outlives them.
-pub(crate) struct Returns {
-    runtime: Handle,
-    under_way: AtomicUsize,
-}
-
-impl Returns {
-    /// Gives back, whoever is still there to see it.
-    pub(crate) fn give_back(self: &Arc<Self>, store: &Store, charged: Charged, now: Timestamp) {
-        let (returns, store) = (Arc::clone(self), store.clone());
-        returns.under_way.fetch_add(1, Ordering::Relaxed);
-        self.runtime.spawn(async move {
-            store.give_back(charged, now).await;
-            returns.under_way.fetch_sub(1, Ordering::Relaxed);
-        });
-    }
-
-    /// Waits until nothing is under way or owed any more, but no longer than `patience`.
-    pub(crate) async fn wait(&self, store: Option<&Store>, patience: Duration) {
-        let until = Instant::now() + patience;
-        let is_left = || self.under_way.load(Ordering::Relaxed) > 0 || store.is_some_and(|store| store.owed() > 0);
-        while is_left() && Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The streams of an HTTP/2 connection. Each has a deadline of its own, so that one which its client does not read ends without the others.
+//! The streams of an HTTP/2 connection. Each has a deadline of its own, so that one which its client does not read ends
+//! without the others.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -6,8 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use hyper::rt::Executor;
-
-use crate::sweep::{Deadline, Sweep};
+use tidegate_http::deadlines::{Deadline, Deadlines};
 
 tokio::task_local! {
     static DEADLINE: Arc<Deadline>;
@@ -20,7 +20,7 @@ pub(crate) fn deadline() -> Option<Arc<Deadline>> {
 
 /// Runs the streams of a connection.
 #[derive(Clone)]
-pub(crate) struct Streams(pub(crate) Arc<Sweep>);
+pub(crate) struct Streams(pub(crate) Arc<Deadlines>);
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
+use tidegate_http::forwarded;
+use tidegate_http::request::RequestHead;
 
 use crate::attempt::{Outbound, attempt};
 use crate::client::Client;
@@ -11,20 +13,19 @@ use crate::passage::Passage;
 use crate::rejection::{self, rejected};
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
-use crate::request_head::RequestHead;
 use crate::request_id::RequestId;
 use crate::resolve::{Asking, Resolved, resolve};
-use crate::server::Worker;
 use crate::settlement::Settlement;
 use crate::stages::{Side, Stages, Step};
 use crate::validation::{self, Fault, Host};
+use crate::worker::Worker;
 use crate::{admin, tally};
 
 /// Responds to a request. However it ends, its [`Settlement`] settles it.
 pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: RequestHead, body: RequestBody) -> Reply {
     let plan = worker.gateway.plan();
     let settlement = Settlement::begin(&worker, &client);
-    let id = RequestId::of(&request.fields, &worker);
+    let id = RequestId::of(&request.headers, &worker.ids);
     let now = worker.gateway.clock.at(settlement.started);
     let is_head = request.method == Method::HEAD;
     let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, now, settlement };
@@ -52,7 +53,7 @@ impl Passage<'_> {
             let gateway = &self.worker.gateway;
             return Box::pin(admin::answer(gateway, self.client, &request, body, self.id.as_str())).await;
         }
-        if validation::forwards_left(&request.method, &request.fields) == Some(0) {
+        if validation::forwards_left(&request.method, &request.headers) == Some(0) {
             self.record(&request, host.whole(), peer);
             return rejection::no_forwards_left(&request.method, self.id.as_str());
         }
@@ -102,9 +103,10 @@ impl Passage<'_> {
         from_trusted: bool,
     ) -> (Asking<'r>, Option<String>) {
         let (site, peer, now) = (&self.plan.site, self.client.peer, self.since_1970().as_secs());
-        let ip = if from_trusted { validation::client_ip(site, peer, &request.fields) } else { peer };
+        let is_trusted = |ip| site.is_trusted(ip);
+        let ip = if from_trusted { forwarded::client_ip(is_trusted, peer, &request.headers) } else { peer };
         self.record(request, host.whole(), ip);
-        let (caller, wrong) = match site.identity.identify(&request.fields, from_trusted, now) {
+        let (caller, wrong) = match site.identity.identify(&request.headers, from_trusted, now) {
             Ok(caller) => (caller, None),
             Err(unidentified) => (site.identity.anonymous(), Some(unidentified.to_string())),
         };
@@ -115,14 +117,14 @@ impl Passage<'_> {
             host: host.name(),
             method: &request.method,
             path: request.uri.path(),
-            fields: &request.fields,
+            headers: &request.headers,
         };
         (asking, wrong)
     }
 
     /// A head that is not valid.
     fn reject_head(&mut self, request: &RequestHead, fault: &Fault) -> Reply {
-        self.record(request, request.fields.get("host").unwrap_or_default(), self.client.peer);
+        self.record(request, request.headers.get("host").unwrap_or_default(), self.client.peer);
         let mut reply = rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
         reply.is_for_invalid_head = true;
         reply

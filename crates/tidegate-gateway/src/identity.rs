@@ -16,10 +16,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header::HeaderName;
+use tidegate_http::headers::Headers;
 use tidegate_input::Problems;
 
 use crate::config::model::Identity as IdentityModel;
-use crate::fields::Fields;
 
 use self::api_keys::KeyTable;
 use self::jwt::Tokens;
@@ -97,21 +97,26 @@ impl Identity {
         }
     }
 
-    /// Who sends these fields. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
-    pub(crate) fn identify(&self, fields: &Fields, from_trusted: bool, now: u64) -> Result<Arc<Caller>, Unidentified> {
+    /// Who sends these headers. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
+    pub(crate) fn identify(
+        &self,
+        headers: &Headers,
+        from_trusted: bool,
+        now: u64,
+    ) -> Result<Arc<Caller>, Unidentified> {
         if let Some(table) = &self.api_keys
-            && let Some(caller) = table.caller(fields)?
+            && let Some(caller) = table.caller(headers)?
         {
             return Ok(caller);
         }
         if let Some(tokens) = &self.tokens
-            && let Some(caller) = tokens.caller(fields, now)?
+            && let Some(caller) = tokens.caller(headers, now)?
         {
             return Ok(caller);
         }
         if from_trusted
             && let Some(trusted) = &self.proxy_headers
-            && let Some(caller) = trusted.caller(fields)?
+            && let Some(caller) = trusted.caller(headers)?
         {
             return Ok(Arc::new(caller));
         }
@@ -148,8 +153,8 @@ impl Identity {
 }
 
 /// The header's value, if it is there once.
-fn only<'f>(fields: &'f Fields, name: &HeaderName) -> Result<Option<&'f [u8]>, Unidentified> {
-    let mut values = fields.all(name.as_str());
+fn only<'f>(headers: &'f Headers, name: &HeaderName) -> Result<Option<&'f [u8]>, Unidentified> {
+    let mut values = headers.all(name.as_str());
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
         (_, Some(_)) => Err(Unidentified::Repeated(name.clone())),

@@ -166,7 +166,7 @@ impl KeyParts {
                 Part::Provider => Some(facts.upstream.as_bytes()),
                 Part::Method => Some(facts.method.as_bytes()),
                 Part::Host => Some(facts.host).filter(|host| !host.is_empty()),
-                Part::Header(name) => facts.fields.only(name.as_str()),
+                Part::Header(name) => facts.headers.only(name.as_str()),
             };
             // The first part tells complete keys from the others, so that no value can be taken for a missing one.
             match text {

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use tidegate_http::header_lines::HeaderLines;
 use tidegate_policy::Algorithm;
 
 use crate::config::LimitSettings;
 use crate::limits::{Asked, Limit, whole_seconds};
 use crate::plan::Plan;
-use crate::reply::Lines;
 
 /// How long a client is asked to wait for a slot: nobody knows when one becomes free.
 pub(crate) const SLOT_PATIENCE: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub(crate) fn write(
     asked: [&[Asked]; 2],
     rejected: Option<(usize, Option<u64>)>,
     now_unix: Duration,
-    lines: &mut Lines,
+    lines: &mut HeaderLines,
 ) -> bool {
     let standing = |(index, asked): (usize, &Asked)| Standing::of(&plan.limits[asked.limit], index, asked, rejected);
     let (one, several);
@@ -166,7 +166,7 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
 }
 
 /// Names the limits on a dry run that would have rejected.
-pub(crate) fn write_dry_run<'a>(would_refuse: impl Iterator<Item = &'a Limit>, lines: &mut Lines) {
+pub(crate) fn write_dry_run<'a>(would_refuse: impl Iterator<Item = &'a Limit>, lines: &mut HeaderLines) {
     for limit in would_refuse {
         lines.add("x-tidegate-dry-run", limit.name());
     }

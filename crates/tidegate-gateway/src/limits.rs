@@ -12,11 +12,11 @@ use tidegate_wait::Clock;
 use crate::config::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
-use crate::gateway::Returns;
 use crate::key::Account;
 use crate::limit_headers::LimitTexts;
 use crate::plan::{Plan, RouteLimits};
 use crate::resolve::Resolved;
+use crate::returns::Returns;
 use crate::stages::Side;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
+use tidegate_http::client::Trouble;
+use tidegate_http::deadlines::{Ended, Waiting};
 use tidegate_policy::Algorithm;
 use tidegate_serve::{
     Aggregate, Buckets, Counter, Exposition, Histogram, HistogramSnapshot, Kind, Process, Shard, Sink,
@@ -13,20 +15,20 @@ use tidegate_store::StoreEvent;
 use crate::adaptation_state::Adaptation;
 use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
-use crate::gateway::SUMMARY_EVERY;
 use crate::h2::Flood;
 use crate::plan::Plan;
-use crate::sweep::{Ended, Waiting};
-use crate::upstream::Trouble;
+use crate::upstream_metrics::buckets;
 
+/// Upper bounds of the times that calls to Redis take, in microseconds.
 const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 100_000];
-/// An answer that takes longer is counted apart (002).
-const LONG_ANSWER: Duration = Duration::from_secs(5);
 /// Statuses that are told from the start, as 0: the rate of what appears with its first event never has that event.
 const USUAL_STATUSES: [usize; 6] = [200, 429, 500, 502, 503, 504];
 
 /// Why connections are closed: for want of room, or because what was waited for did not come in time.
 const CLOSED: [&str; 4] = ["evicted", "head_timeout", "idle_timeout", "write_timeout"];
+
+/// How often a line reports what happens often.
+pub(crate) const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 /// All that is counted.
 pub(crate) struct Metrics {
@@ -65,75 +67,6 @@ pub(crate) struct WorkerMetrics {
     /// Statuses from 100 to 599.
     by_status: Box<[Counter; 500]>,
     pub(crate) in_flight: AtomicI64,
-}
-
-/// What is counted of an upstream, by all workers: it is dwarfed by the request itself.
-pub(crate) struct UpstreamMetrics {
-    pub(crate) latency: Histogram,
-    pub(crate) longest_nanos: AtomicU64,
-    pub(crate) long: Counter,
-    /// Statuses from 500 to 599.
-    errors: Box<[Counter; 100]>,
-    pub(crate) troubles: std::sync::Mutex<std::collections::BTreeMap<&'static str, u64>>,
-}
-
-impl UpstreamMetrics {
-    pub(crate) fn new() -> Self {
-        Self {
-            latency: Histogram::new(&fine_buckets()),
-            longest_nanos: AtomicU64::new(0),
-            long: Counter::new(),
-            errors: Box::new([const { Counter::new() }; 100]),
-            troubles: Default::default(),
-        }
-    }
-
-    /// An answer came: after how long, with which status.
-    pub(crate) fn answered(&self, took: Duration, status: http::StatusCode) {
-        self.latency.observe(took);
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        if nanos > self.longest_nanos.load(Ordering::Relaxed) {
-            self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
-        }
-        if took > LONG_ANSWER {
-            self.long.inc();
-        }
-        if let Some(counter) = status.as_u16().checked_sub(500).and_then(|place| self.errors.get(usize::from(place))) {
-            counter.inc();
-        }
-    }
-
-    /// Answers with a status of 5xx.
-    pub(crate) fn errors(&self) -> u64 {
-        self.errors.iter().map(Counter::get).sum()
-    }
-
-    /// Requests without an answer, or without a whole one.
-    pub(crate) fn failures(&self) -> u64 {
-        self.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).values().sum()
-    }
-
-    /// Latencies as they are shown, in fewer buckets than they are counted in.
-    fn shown_latency(&self) -> HistogramSnapshot {
-        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
-        shown.merge(&self.latency);
-        shown
-    }
-
-    /// No answer came, or not a whole one.
-    pub(crate) fn failed(&self, word: &'static str) {
-        *self.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).entry(word).or_default() += 1;
-    }
-}
-
-fn buckets(micros: &[u64]) -> Buckets {
-    let bounds: Vec<Duration> = micros.iter().copied().map(Duration::from_micros).collect();
-    Buckets::new(&bounds)
-}
-
-/// The buckets that latencies of upstreams are counted in: each bound of [`LATENCY_MICROS`] is one of theirs.
-fn fine_buckets() -> Buckets {
-    Buckets::new(&tidegate_adapt::latency_bounds())
 }
 
 impl WorkerMetrics {
@@ -444,7 +377,7 @@ fn write_limits(plan: &Plan, page: &mut Exposition) {
 }
 
 fn write_upstreams(plan: &Plan, page: &mut Exposition) {
-    let named = || plan.site.upstreams.iter().map(|upstream| (&*upstream.settings.name, &upstream.stats.metrics));
+    let named = || plan.site.upstreams.iter().map(|upstream| (&*upstream.name, &upstream.stats.metrics));
     let mut family = page.family(
         "request_latency_seconds",
         "From sending a request to the head of its answer, by upstream.",
@@ -467,7 +400,7 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_errors_total", "Answers with a status that means trouble.", Kind::Counter);
     for (name, metrics) in named() {
-        for (status, counter) in (500..).zip(&*metrics.errors) {
+        for (status, counter) in (500..).zip(metrics.errors_by_status()) {
             // Those that dashboards ask for are there from the start.
             if counter.get() > 0 || matches!(status, 500 | 502 | 503) {
                 family.sample(&[("service", name), ("status", &status.to_string())], counter.get());
@@ -480,7 +413,7 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
         Kind::Counter,
     );
     for (name, metrics) in named() {
-        let troubles = metrics.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let troubles = metrics.troubles();
         let others = troubles.keys().copied().filter(|reason| !Trouble::OF_UPSTREAMS.contains(reason));
         for reason in Trouble::OF_UPSTREAMS.into_iter().chain(others) {
             family.sample(&[("service", name), ("reason", reason)], troubles.get(reason).copied().unwrap_or(0));
@@ -489,26 +422,6 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_connections", "Connections to an upstream, idle ones included.", Kind::Gauge);
     for upstream in &plan.site.upstreams {
-        family.sample(&[("service", &upstream.settings.name)], upstream.pools.open.load(Ordering::Relaxed));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Shown in the coarse buckets, nothing changes its place: each of their bounds is a bound of the fine ones too.
-    #[test]
-    fn latencies_are_shown_where_they_would_have_been_counted() {
-        let (fine, coarse) = (Histogram::new(&fine_buckets()), Histogram::new(&buckets(&LATENCY_MICROS)));
-        for micros in (0..2_000).chain((2_000..12_000_000).step_by(997)) {
-            fine.observe(Duration::from_micros(micros));
-            coarse.observe(Duration::from_micros(micros));
-        }
-        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
-        shown.merge(&fine);
-        assert_eq!(shown, coarse.snapshot());
-        let bounds: Vec<f64> = fine_buckets().bounds_seconds().collect();
-        assert_eq!(bounds, tidegate_adapt::latency_bounds_seconds(), "adaptation reads them by these bounds");
+        family.sample(&[("service", &upstream.name)], upstream.endpoint.pools.open());
     }
 }

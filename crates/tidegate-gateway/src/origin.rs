@@ -1,10 +1,9 @@
 //! Where a request for the gateway's own endpoints comes from, as far as its headers show.
 
 use http::Version;
+use tidegate_http::headers::text;
+use tidegate_http::request::RequestHead;
 use tidegate_input::is_loopback;
-
-use crate::fields::text;
-use crate::request_head::RequestHead;
 
 /// Headers that proxies add and that clients have no reason to send. One is enough: a proxy may be configured to add any of them and
 /// no other. Each entry has a well-known sender.
@@ -76,7 +75,7 @@ pub(crate) fn proxy_sign(request: &RequestHead) -> Option<String> {
     let is_of_proxy = |name: &String| {
         PROXY_HEADERS.contains(&name.as_str()) || PROXY_FAMILIES.iter().any(|family| name.starts_with(family))
     };
-    let header = request.fields.iter().map(|(field, _)| name(field)).find(is_of_proxy);
+    let header = request.headers.iter().map(|(field, _)| name(field)).find(is_of_proxy);
     header.map(|header| format!("the header `{header}`")).or_else(|| {
         // nginx before 1.29.7 speaks it to upstreams unless configured otherwise. Command-line clients have not for decades.
         (request.version == Version::HTTP_10).then(|| "HTTP/1.0, which proxies speak,".to_owned())
@@ -85,7 +84,7 @@ pub(crate) fn proxy_sign(request: &RequestHead) -> Option<String> {
 
 /// Whether the host it asks for is this machine. A page whose own name has been made to lead here would ask for that name.
 pub(crate) fn is_for_this_machine(request: &RequestHead) -> bool {
-    let named = request.fields.get("host").and_then(text);
+    let named = request.headers.get("host").and_then(text);
     let host = request.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
     // No browser leaves it out.
     host.is_empty() || is_loopback(host)
@@ -95,8 +94,9 @@ pub(crate) fn is_for_this_machine(request: &RequestHead) -> bool {
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+    use tidegate_http::headers::Headers;
+
     use super::*;
-    use crate::fields::Fields;
 
     fn sign(version: Version, headers: &[&str]) -> Option<String> {
         let mut map = HeaderMap::new();
@@ -105,7 +105,7 @@ mod tests {
             map.insert(name, HeaderValue::from_static("198.51.100.1"));
         }
         let uri = "/config/limits".parse().expect("a target");
-        proxy_sign(&RequestHead { method: Method::GET, uri, version, fields: Fields::from(&map) })
+        proxy_sign(&RequestHead { method: Method::GET, uri, version, headers: Headers::from(&map) })
     }
 
     #[test]

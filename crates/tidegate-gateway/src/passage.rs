@@ -4,17 +4,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_http::request::RequestHead;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::Record;
 use crate::client::Client;
 use crate::limits::Deciding;
 use crate::plan::Plan;
-use crate::request_head::RequestHead;
 use crate::request_id::RequestId;
 use crate::resolve::Resolved;
-use crate::server::Worker;
 use crate::settlement::Settlement;
+use crate::worker::Worker;
 
 /// A request on its way.
 pub(crate) struct Passage<'a> {
@@ -55,7 +55,7 @@ impl Passage<'_> {
     /// Adds to the record what the request was resolved to.
     pub(crate) fn record_resolved(&mut self, resolved: &Resolved<'_>) {
         if let Some(record) = &mut self.settlement.record {
-            let (route, upstream) = (&resolved.route().name, &resolved.upstream().settings.name);
+            let (route, upstream) = (&resolved.route().name, &resolved.upstream().name);
             record.identified(resolved.caller().user.as_deref(), route, upstream);
         }
     }

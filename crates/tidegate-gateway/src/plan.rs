@@ -11,6 +11,7 @@ use http::{HeaderName, Method};
 use ipnet::IpNet;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
+use tidegate_http::client::Pools;
 use tidegate_policy::{Keyed, Rule, Timestamp};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::Store;
@@ -21,7 +22,7 @@ use crate::config::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, Up
 use crate::identity::Identity;
 use crate::limits::{Counts, Limit, LimitStats, SetBy};
 use crate::routes::{Matcher, readings};
-use crate::upstream::{Pools, Upstream, UpstreamStats};
+use crate::upstream::{Upstream, UpstreamStats};
 
 /// Everything a request is judged by.
 pub(crate) struct Plan {
@@ -156,8 +157,9 @@ struct Place {
 
 impl Place {
     fn of(settings: &UpstreamSettings) -> Self {
-        let tls = settings.tls.as_ref().map(|tls| (tls.name.clone(), Arc::clone(&tls.roots)));
-        Self { host: settings.host.clone(), port: settings.port, tls }
+        let endpoint = &settings.endpoint;
+        let tls = endpoint.tls.as_ref().map(|tls| (tls.name.clone(), Arc::clone(&tls.roots)));
+        Self { host: endpoint.host.clone(), port: endpoint.port, tls }
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -195,7 +197,7 @@ impl Kept {
 
     fn forget_upstreams_except(&mut self, named: &[Arc<Upstream>]) {
         self.upstreams.retain(|name, kept| {
-            let is_named = named.iter().any(|upstream| *upstream.settings.name == **name);
+            let is_named = named.iter().any(|upstream| *upstream.name == **name);
             if !is_named {
                 kept.pools.close();
             }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tidegate_http::headers::Headers;
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
 use crate::admin;
 use crate::config::numbers::LimitNumbers;
 use crate::config::{LimitSettings, Settings};
-use crate::fields::Fields;
 use crate::identity::Caller;
 use crate::limits::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
 use crate::plan::{Kept, Over, Plan};
@@ -39,7 +39,7 @@ pub struct Past<'a> {
     pub user: Option<&'a str>,
     /// What they are entitled to, if that is known; of users with an API key the configuration knows it otherwise.
     pub tier: Option<&'a str>,
-    /// Header fields, as far as they are known.
+    /// Headers, as far as they are known.
     pub headers: &'a [(&'a str, &'a str)],
     /// How long its response took, if that is known: so long it held slots.
     pub took: Option<Duration>,
@@ -128,7 +128,7 @@ pub struct Rehearsal<T> {
     /// Those with an API key, by their names.
     known: HashMap<Box<str>, Arc<Caller>>,
     anonymous: Arc<Caller>,
-    no_fields: Fields,
+    no_headers: Headers,
     later: BinaryHeap<Reverse<Later<T>>>,
     /// Events of the same time happen in the order in which they were foreseen.
     foreseen: u64,
@@ -223,9 +223,9 @@ impl<T> Rehearsal<T> {
             }
         }
         let (anonymous, asked) = (plan.site.identity.anonymous(), vec![0; plan.limits.len()]);
-        let no_fields = Fields::from(&HeaderMap::new());
+        let no_headers = Headers::from(&HeaderMap::new());
         let (numbers, later) = (numbers.clone(), BinaryHeap::new());
-        Ok(Self { plan, limits, numbers, kept, known, anonymous, no_fields, later, foreseen: 0, asked })
+        Ok(Self { plan, limits, numbers, kept, known, anonymous, no_headers, later, foreseen: 0, asked })
     }
 
     /// Gives a limit other numbers, over what was used. `Err` says why it can't have them; nothing has changed then.
@@ -332,7 +332,7 @@ impl<T> Rehearsal<T> {
         }
         let host = Host::read(past.host.as_bytes()).ok_or(Verdict::NoRoute)?;
         let method = Method::from_bytes(past.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
-        let fields = fields(past.headers);
+        let headers = headers(past.headers);
         let asking = Asking {
             ip: past.ip.to_canonical(),
             caller: self.caller(past),
@@ -340,7 +340,7 @@ impl<T> Rehearsal<T> {
             host: host.name(),
             method: &method,
             path: past.path,
-            fields: fields.as_ref().unwrap_or(&self.no_fields),
+            headers: headers.as_ref().unwrap_or(&self.no_headers),
         };
         let resolved = resolve(site, asking).ok_or(Verdict::NoRoute)?;
         let [client, upstream] = [Side::Client, Side::Upstream].map(|side| accounts(&self.plan, &resolved, side));
@@ -451,16 +451,16 @@ fn after(now: Timestamp, span: Duration) -> Timestamp {
     Timestamp::from_nanos(now.as_nanos().saturating_add(nanos))
 }
 
-/// Those that can be header fields.
-fn fields(headers: &[(&str, &str)]) -> Option<Fields> {
-    if headers.is_empty() {
+/// Those that can be headers.
+fn headers(pairs: &[(&str, &str)]) -> Option<Headers> {
+    if pairs.is_empty() {
         return None;
     }
-    let mut map = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
+    let mut map = HeaderMap::with_capacity(pairs.len());
+    for (name, value) in pairs {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(*name), HeaderValue::from_str(value)) {
             map.append(name, value);
         }
     }
-    Some(Fields::from(&map))
+    Some(Headers::from(&map))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use tidegate_http::client::Trouble;
 use tidegate_policy::Algorithm;
 
 use crate::body::Body;
@@ -13,7 +14,6 @@ use crate::limits::{Asked, Denied, Limit, whole_seconds};
 use crate::plan::Plan;
 use crate::reply::Reply;
 use crate::request_id::RequestId;
-use crate::upstream::Trouble;
 
 /// What a response of the gateway's own says.
 pub(crate) struct Problem<'a> {

@@ -7,27 +7,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Body as _, Frame};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tidegate_http::headers::has_whitespace_around;
+use tidegate_http::request::BrokenBody;
+use tidegate_http::server::{IncomingBody, Interim};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::fields::has_whitespace_around;
-use crate::h1;
-
 /// The body of a request.
 pub(crate) enum RequestBody {
-    H1(h1::Incoming),
+    H1(IncomingBody),
     H2(H2Body),
 }
 
-/// How much of a body that nobody wants is read after its answer.
+/// How much of a body that nobody wants is read after its response.
 const MOST_UNWANTED: usize = 1 << 20;
 /// For how long.
 const UNWANTED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A body that comes over HTTP/2. What nobody has wanted of it is read for a while after it was dropped: the stream would be reset at once,
-/// which RFC 9113 §8.1 allows behind a whole answer, but there are clients that then lose the answer too.
+/// A body that comes over HTTP/2. What nobody has wanted of it is read for a while after it was dropped: the stream
+/// would be reset at once, which RFC 9113 §8.1 allows behind a whole response, but there are clients that then lose the
+/// response too.
 pub(crate) struct H2Body(Option<Incoming>);
 
 impl H2Body {
@@ -55,15 +56,6 @@ async fn discard(mut body: Incoming) {
     }
 }
 
-/// A body that broke off, or is not what it should be; what is wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken(pub(crate) &'static str);
-
-impl Broken {
-    pub(crate) const OFF: Self = Self("it broke off");
-    pub(crate) const LENGTH: Self = Self("its length is not the one in the head");
-}
-
 impl RequestBody {
     /// Whether there is nothing (more) to come.
     pub(crate) fn is_ended(&self) -> bool {
@@ -73,8 +65,8 @@ impl RequestBody {
         }
     }
 
-    /// The way for interim answers to whoever sent it. HTTP/2 has none: hyper can't send them.
-    pub(crate) fn interim(&self) -> Option<h1::Interim> {
+    /// The way for interim responses to whoever sent it. HTTP/2 has none: hyper can't send them.
+    pub(crate) fn interim(&self) -> Option<Interim> {
         match self {
             Self::H1(body) => Some(body.interim()),
             Self::H2(_) => None,
@@ -89,22 +81,40 @@ impl RequestBody {
         }
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    /// The next piece.
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
         match self {
             Self::H1(body) => body.poll_frame(cx),
             Self::H2(H2Body(Some(body))) => Pin::new(body)
                 .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|_| Broken::OFF).and_then(vetted))),
+                .map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::OFF).and_then(vetted))),
             Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }
 }
 
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BrokenBody;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
+        self.get_mut().poll_piece(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_ended()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
 /// RFC 9113 §8.2.1: whitespace around a value makes a message malformed, in its trailers too.
-fn vetted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, Broken> {
+fn vetted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BrokenBody> {
     let mut trailers = frame.trailers_ref().into_iter().flat_map(HeaderMap::values);
     if trailers.any(|value| has_whitespace_around(value.as_bytes())) {
-        Err(Broken("whitespace around a trailer's value"))
+        Err(BrokenBody("whitespace around a trailer's value"))
     } else {
         Ok(frame)
     }

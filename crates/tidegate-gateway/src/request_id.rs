@@ -1,9 +1,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::fields::{Fields, text};
-use crate::server::Worker;
+use tidegate_http::headers::{Headers, text};
 
-/// The header that links an answer, its log lines and the upstream's.
+/// The header that links a response, its log lines and the upstream's.
 const REQUEST_ID: &str = "x-request-id";
 
 /// What a request is known by: the client's own id if it is harmless, else one of ours.
@@ -13,14 +12,14 @@ pub(crate) enum RequestId {
 }
 
 impl RequestId {
-    pub(crate) fn of(fields: &Fields, worker: &Worker) -> Self {
-        let given = fields.get(REQUEST_ID).and_then(text).filter(|id| is_harmless(id));
-        given.map_or_else(|| Self::own(worker), |id| Self::Given(id.into()))
+    pub(crate) fn of(headers: &Headers, ids: &Ids) -> Self {
+        let given = headers.get(REQUEST_ID).and_then(text).filter(|id| is_harmless(id));
+        given.map_or_else(|| Self::own(ids), |id| Self::Given(id.into()))
     }
 
     /// One that no other request has.
-    pub(crate) fn own(worker: &Worker) -> Self {
-        Self::Own(worker.ids.next())
+    pub(crate) fn own(ids: &Ids) -> Self {
+        Self::Own(ids.next())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Method;
+use tidegate_http::headers::Headers;
 
 use crate::facts::Facts;
-use crate::fields::Fields;
 use crate::identity::Caller;
 use crate::plan::{Found, RouteLimits, RoutePlan, Site};
 use crate::stages::Side;
@@ -25,7 +25,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) method: &'a Method,
     /// Without the query.
     pub(crate) path: &'a str,
-    pub(crate) fields: &'a Fields,
+    pub(crate) headers: &'a Headers,
 }
 
 /// A request whose route is known.
@@ -77,16 +77,16 @@ impl<'a> Resolved<'a> {
             tier: self.tier(),
             route: &self.route().name,
             path: &self.found.path,
-            upstream: &self.upstream().settings.name,
+            upstream: &self.upstream().name,
             method: self.asking.method.as_str(),
             host: self.asking.host,
-            fields: self.asking.fields,
+            headers: self.asking.headers,
         }
     }
 
     /// Whether its upstream has limits.
     pub(crate) fn has_upstream_limits(&self) -> bool {
-        !self.upstream().settings.limits.is_empty()
+        !self.upstream().limits.is_empty()
     }
 
     /// The limits that it falls under: its route's, and those of other routes if its path can be read in several ways.
@@ -94,7 +94,7 @@ impl<'a> Resolved<'a> {
         let (first, others) = match side {
             Side::Client => (self.route().limits(), self.found.others()),
             Side::Upstream => {
-                let limits = &self.upstream().settings.limits;
+                let limits = &self.upstream().limits;
                 (RouteLimits { route: &self.route().name, limits }, &[][..])
             }
         };

@@ -4,10 +4,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidegate_http::deadlines::{Deadlines, Idler, Shortage, TICK, Waiting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-
-use crate::sweep::{Idler, Shortage, Sweep, TICK, Waiting};
 
 /// How long a client may be silent after it has connected before its connection may be closed: a first packet that was lost is sent again
 /// within that time. Until then, others wait.
@@ -23,8 +22,8 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct Room {
     /// What the log says when it is full: how many connections are taken, and why there are not more.
     pub(crate) taken: String,
-    places: Arc<Semaphore>,
-    sweeps: Box<[Arc<Sweep>]>,
+    slots: Arc<Semaphore>,
+    deadlines: Box<[Arc<Deadlines>]>,
     candidates: Mutex<Candidates>,
 }
 
@@ -53,25 +52,25 @@ pub(crate) enum Eviction {
 }
 
 impl Room {
-    /// Room for `most` connections, whose deadlines are in `sweeps`.
-    pub(crate) fn new(most: usize, taken: String, sweeps: &[Arc<Sweep>]) -> Arc<Self> {
-        let (places, candidates) = (Arc::new(Semaphore::new(most)), Mutex::default());
-        Arc::new(Self { taken, places, sweeps: sweeps.into(), candidates })
+    /// Room for `most` connections, with these deadlines.
+    pub(crate) fn new(most: usize, taken: String, deadlines: &[Arc<Deadlines>]) -> Arc<Self> {
+        let (slots, candidates) = (Arc::new(Semaphore::new(most)), Mutex::default());
+        Arc::new(Self { taken, slots, deadlines: deadlines.into(), candidates })
     }
 
-    /// A place for a connection; while there is none, others are asked to leave. `full` is called each time all are found busy.
+    /// A slot for a connection; while there is none, others are asked to leave. `full` is called each time all are found busy.
     pub(crate) async fn enter(&self, mut full: impl FnMut()) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some(place);
+        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Some(slot);
         }
-        let mut entering = pin!(Arc::clone(&self.places).acquire_owned());
+        let mut entering = pin!(Arc::clone(&self.slots).acquire_owned());
         loop {
-            if self.evict(Shortage::Places) == Eviction::AllBusy {
+            if self.evict(Shortage::Slots) == Eviction::AllBusy {
                 full();
             }
             // To leave takes a moment, and a request may come instead.
-            if let Ok(place) = timeout(TICK, entering.as_mut()).await {
-                return place.ok();
+            if let Ok(slot) = timeout(TICK, entering.as_mut()).await {
+                return slot.ok();
             }
         }
     }
@@ -109,8 +108,8 @@ impl Room {
     /// The connections that can be closed, and whether all others have requests under way.
     fn look(&self) -> (Vec<Idler>, bool) {
         let (mut idlers, mut are_some_ending) = (Vec::new(), false);
-        for sweep in &self.sweeps {
-            are_some_ending |= sweep.idlers(&mut idlers);
+        for deadlines in &self.deadlines {
+            are_some_ending |= deadlines.idlers(&mut idlers);
         }
         let are_all_busy = idlers.is_empty() && !are_some_ending;
         idlers.retain(|idler| rank(idler).is_some());
@@ -139,40 +138,41 @@ fn rank(idler: &Idler) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_http::deadlines::Deadline;
+
     use super::*;
-    use crate::sweep::Deadline;
 
     const LATER: Duration = Duration::from_secs(3_600);
 
     /// Connections of two workers, and the time.
     struct House {
         room: Arc<Room>,
-        sweeps: [Arc<Sweep>; 2],
+        deadlines: [Arc<Deadlines>; 2],
         now_millis: u64,
     }
 
     impl House {
         fn new() -> Self {
-            let sweeps = [Sweep::new(), Sweep::new()];
-            Self { room: Room::new(1, String::new(), &sweeps), sweeps, now_millis: 0 }
+            let deadlines = [Deadlines::new(), Deadlines::new()];
+            Self { room: Room::new(1, String::new(), &deadlines), deadlines, now_millis: 0 }
         }
 
         fn opens(&self, worker: usize, waiting: Waiting) -> Arc<Deadline> {
-            let deadline = self.sweeps[worker].deadline();
+            let deadline = self.deadlines[worker].deadline();
             deadline.set_for(waiting, LATER);
             deadline
         }
 
         fn passes(&mut self, millis: u64) {
             self.now_millis += millis;
-            self.sweeps.iter().for_each(|sweep| sweep.sweep(self.now_millis));
+            self.deadlines.iter().for_each(|deadlines| deadlines.sweep(self.now_millis));
         }
 
         /// Which of these is closed next, if any. Candidates are looked for anew.
         fn next(&self, connections: &[&Arc<Deadline>]) -> Option<usize> {
             *self.room.candidates.lock().expect("no panic") = Candidates::default();
             let before: Vec<bool> = connections.iter().map(|deadline| deadline.is_evicted()).collect();
-            let evicted = self.room.evict(Shortage::Places) == Eviction::Asked;
+            let evicted = self.room.evict(Shortage::Slots) == Eviction::Asked;
             let found = connections.iter().zip(before).position(|(deadline, was)| deadline.is_evicted() && !was);
             assert_eq!(evicted, found.is_some());
             found
@@ -238,7 +238,7 @@ mod tests {
         }
         // One look is enough for an eighth of them.
         for number in 0..500 {
-            assert_eq!(house.room.evict(Shortage::Places), Eviction::Asked);
+            assert_eq!(house.room.evict(Shortage::Slots), Eviction::Asked);
             assert!(all[number].is_evicted() && !all[number + 1].is_evicted(), "{number}");
         }
     }
@@ -249,11 +249,11 @@ mod tests {
         let mut house = House::new();
         let connection = house.opens(0, Waiting::Work);
         let now = Instant::now();
-        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::AllBusy);
+        assert_eq!(house.room.evict_at(now, Shortage::Slots), Eviction::AllBusy);
         connection.set_for(Waiting::Next, LATER);
         house.passes(20);
-        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::NotYet);
-        assert_eq!(house.room.evict_at(now + TICK, Shortage::Places), Eviction::Asked);
+        assert_eq!(house.room.evict_at(now, Shortage::Slots), Eviction::NotYet);
+        assert_eq!(house.room.evict_at(now + TICK, Shortage::Slots), Eviction::Asked);
     }
 
     /// A list of some minutes ago had only clients that ask now and then: they were closed before the silent ones that had come since.
@@ -263,10 +263,10 @@ mod tests {
         let kept = [(); 3].map(|()| house.opens(0, Waiting::Next));
         house.passes(20);
         let now = Instant::now();
-        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::Asked);
+        assert_eq!(house.room.evict_at(now, Shortage::Slots), Eviction::Asked);
         let silent = house.opens(1, Waiting::First);
         house.passes(1_000);
-        assert_eq!(house.room.evict_at(now + REMEMBERED_FOR, Shortage::Places), Eviction::Asked);
+        assert_eq!(house.room.evict_at(now + REMEMBERED_FOR, Shortage::Slots), Eviction::Asked);
         assert!(silent.is_evicted());
         assert_eq!(kept.iter().filter(|kept| kept.is_evicted()).count(), 1);
     }
@@ -277,11 +277,11 @@ mod tests {
         let mut house = House::new();
         let (_busy, silent) = (house.opens(0, Waiting::Work), house.opens(1, Waiting::First));
         let (now, later) = (Instant::now(), |ticks| TICK * ticks);
-        assert_eq!(house.room.evict_at(now, Shortage::Places), Eviction::NotYet, "it may still ask");
+        assert_eq!(house.room.evict_at(now, Shortage::Slots), Eviction::NotYet, "it may still ask");
         house.passes(1_000);
-        assert_eq!(house.room.evict_at(now + later(1), Shortage::Places), Eviction::Asked);
-        assert_eq!(house.room.evict_at(now + later(2), Shortage::Places), Eviction::NotYet, "it is leaving");
+        assert_eq!(house.room.evict_at(now + later(1), Shortage::Slots), Eviction::Asked);
+        assert_eq!(house.room.evict_at(now + later(2), Shortage::Slots), Eviction::NotYet, "it is leaving");
         drop(silent);
-        assert_eq!(house.room.evict_at(now + later(3), Shortage::Places), Eviction::AllBusy);
+        assert_eq!(house.room.evict_at(now + later(3), Shortage::Slots), Eviction::AllBusy);
     }
 }

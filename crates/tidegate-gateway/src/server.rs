@@ -1,41 +1,39 @@
 //! Accepting: threads that each serve a share of the connections, all from the same listening sockets.
 
+mod accepting;
 mod connection;
+mod http1;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
 use tidegate_adapt::SeriesNames;
-use tidegate_input::Utc;
+use tidegate_http::deadlines::{Deadlines, TICK};
+use tidegate_http::descriptors::Descriptors;
+use tidegate_http::stream;
 use tidegate_serve::{Log, Shutdown, ShutdownHandle};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
-pub(crate) use connection::FIRST_WORDS;
-
+use self::accepting::accept;
 use crate::access_log::AccessLog;
 use crate::adapt;
 use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
 use crate::config::{RedisSettings, Settings};
-use crate::control::{self, Control, NotChanged, Source, tell_doubts};
-use crate::file_budget::{FileBudget, FileNeeds, is_out_of_files};
+use crate::control::{self, Control, Source, tell_doubts};
+use crate::file_budget::{FileBudget, FileNeeds};
 use crate::gateway::{Gateway, observer};
-use crate::metrics::{Metrics, WorkerMetrics};
-use crate::request_id::Ids;
+use crate::listener::{Listener, Socket};
+use crate::metrics::Metrics;
+use crate::reload::{reload, reopen_logs};
 use crate::room::Room;
-use crate::stream;
-use crate::sweep::{Ended, Shortage, Sweep, TICK};
-use crate::upstream::Descriptors;
+use crate::worker::Worker;
 
 /// How long what is given back to Redis is waited for at the end.
 const LAST_RETURNS: Duration = Duration::from_secs(3);
@@ -46,8 +44,6 @@ const OPEN_AT_START: u64 = 32;
 /// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// How long nobody is accepted after an error that would come again at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// So many connections are enough where nobody has asked for a number.
 const MANY_CLIENTS: usize = 1_000;
 
@@ -61,17 +57,6 @@ pub struct Server {
     admin: Option<Arc<Listener>>,
     workers: usize,
     connections: Connections,
-}
-
-/// A listening socket that all workers accept from.
-pub(crate) struct Listener {
-    /// Gone when the gateway drains: whoever connects then is refused at once, and can go elsewhere.
-    socket: Mutex<Option<std::net::TcpListener>>,
-    address: SocketAddr,
-    /// Read anew on reload.
-    tls: ArcSwapOption<rustls::ServerConfig>,
-    h2c: bool,
-    is_admin: bool,
 }
 
 /// Why a gateway could not start.
@@ -100,85 +85,6 @@ impl std::fmt::Display for NotStarted {
 
 impl std::error::Error for NotStarted {}
 
-/// A thread's share: its connections, its deadlines.
-pub(crate) struct Worker {
-    pub(crate) index: usize,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) sweep: Arc<Sweep>,
-    pub(crate) ids: Ids,
-    /// Connections it serves.
-    open: AtomicUsize,
-    /// What `Date` says.
-    date: Mutex<[u8; 29]>,
-    /// Room for connections, shared by all workers.
-    room: Arc<Room>,
-    /// What connections to upstreams take theirs from, shared by all workers.
-    pub(crate) descriptors: Arc<Descriptors>,
-}
-
-impl Worker {
-    fn new(
-        index: usize,
-        gateway: &Arc<Gateway>,
-        sweep: &Arc<Sweep>,
-        room: &Arc<Room>,
-        descriptors: &Arc<Descriptors>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            index,
-            gateway: Arc::clone(gateway),
-            sweep: Arc::clone(sweep),
-            ids: Ids::new(RandomState::new().hash_one(index)),
-            open: AtomicUsize::new(0),
-            date: Mutex::new(Utc::now().http_date()),
-            room: Arc::clone(room),
-            descriptors: Arc::clone(descriptors),
-        })
-    }
-
-    /// A place for a client that has connected.
-    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        self.room.enter(|| self.gateway.note_full(&self.room)).await
-    }
-
-    /// Closes something that can be spared, so that another file descriptor can be opened.
-    pub(crate) fn free_a_file(&self) {
-        if !self.close_idle_upstream() {
-            self.room.evict(Shortage::Descriptors);
-        }
-    }
-
-    /// Closes an idle connection to any upstream, of any worker. False if there is none.
-    pub(crate) fn close_idle_upstream(&self) -> bool {
-        self.gateway.plan().site.upstreams.iter().any(|upstream| upstream.close_one_idle())
-    }
-
-    /// A connection was ended before its client did.
-    fn ended(&self, ended: Ended, is_admin: bool) {
-        if is_admin {
-            return;
-        }
-        self.gateway.metrics.closed(ended);
-        if let Ended::Evicted(shortage) = ended {
-            self.gateway.note_eviction(shortage, &self.room);
-        }
-    }
-
-    /// The time for `Date`, as of the last tick.
-    pub(crate) fn date(&self) -> [u8; 29] {
-        *self.date.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_date(&self) {
-        let date = Utc::now().http_date();
-        *self.date.lock().unwrap_or_else(PoisonError::into_inner) = date;
-    }
-
-    pub(crate) fn metrics(&self) -> &WorkerMetrics {
-        self.gateway.metrics.worker(self.index)
-    }
-}
-
 /// What distinguishes its load from that of other gateways.
 fn series_names(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> SeriesNames {
     let port = listeners.first().map_or(0, |listener| listener.address.port());
@@ -187,6 +93,16 @@ fn series_names(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> S
         shared: redis
             .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.address(), redis.namespace.as_str())),
     }
+}
+
+fn bind(
+    address: SocketAddr,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    h2c: bool,
+    is_admin: bool,
+) -> Result<Arc<Listener>, NotStarted> {
+    let bound = Listener::bind(address, tls, h2c, is_admin);
+    bound.map(Arc::new).map_err(|error| NotStarted::Bind(address, error))
 }
 
 async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Result<Store, NotStarted> {
@@ -207,10 +123,9 @@ impl Server {
     pub async fn bind(settings: Settings, source: Source, log: Log) -> Result<Self, NotStarted> {
         let mut listeners = Vec::new();
         for listener in &settings.listeners {
-            listeners.push(Arc::new(Listener::bind(listener.address, listener.tls.clone(), listener.h2c, false)?));
+            listeners.push(bind(listener.address, listener.tls.clone(), listener.h2c, false)?);
         }
-        let admin =
-            settings.admin_listen.map(|address| Listener::bind(address, None, false, true)).transpose()?.map(Arc::new);
+        let admin = settings.admin_listen.map(|address| bind(address, None, false, true)).transpose()?;
         let access_log = settings
             .access_log
             .as_ref()
@@ -261,9 +176,9 @@ impl Server {
         let limit = |limit: &crate::limits::Limit| format!("{} ({})", limit.name(), limit.settings.numbers);
         let limits: Vec<String> = plan.limits.iter().map(limit).collect();
         let upstream = |upstream: &Arc<crate::upstream::Upstream>| {
-            let settings = &upstream.settings;
+            let settings = &upstream.endpoint.settings;
             let scheme = if settings.tls.is_some() { "https" } else { "http" };
-            format!("{} {scheme}://{}:{}{}", settings.name, settings.host, settings.port, settings.base)
+            format!("{} {scheme}://{}:{}{}", upstream.name, settings.host, settings.port, upstream.base)
         };
         let upstreams: Vec<String> = plan.site.upstreams.iter().map(upstream).collect();
         let state = match self.gateway.store_state() {
@@ -283,13 +198,13 @@ impl Server {
         let (budget, limit) = self.file_budget();
         stream::bound_ends(budget.watches);
         let (descriptors, to_the_end) = (Descriptors::new(budget.upstreams), ShutdownHandle::new());
-        let sweeps: Vec<Arc<Sweep>> = (0..self.workers).map(|_| Sweep::new()).collect();
+        let deadlines: Vec<Arc<Deadlines>> = (0..self.workers).map(|_| Deadlines::new()).collect();
         let taken = format!("all connections are taken ({})", self.bound(&budget, limit));
-        let room = Room::new(budget.clients, taken, &sweeps);
+        let room = Room::new(budget.clients, taken, &deadlines);
         self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
-        for (index, sweep) in sweeps.iter().enumerate() {
-            let worker = Worker::new(index, &self.gateway, sweep, &room, &descriptors);
+        for (index, deadlines) in deadlines.iter().enumerate() {
+            let worker = Worker::new(index, &self.gateway, deadlines, &room, &descriptors);
             let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
             // Taken here: an order to stop may come before the thread does anything, and clients before that.
             let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
@@ -306,12 +221,12 @@ impl Server {
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.
-            let sweep = Sweep::new();
+            let deadlines = Deadlines::new();
             let taken = format!("all {} connections to `admin.listen` are taken", budget.admin);
-            let room = Room::new(budget.admin, taken, std::slice::from_ref(&sweep));
-            let worker = Worker::new(self.workers, &self.gateway, &sweep, &room, &descriptors);
+            let room = Room::new(budget.admin, taken, std::slice::from_ref(&deadlines));
+            let worker = Worker::new(self.workers, &self.gateway, &deadlines, &room, &descriptors);
             let owner = Arc::clone(&worker);
-            tokio::spawn(Arc::clone(&worker.sweep).run(move |_| owner.set_date()));
+            tokio::spawn(Arc::clone(&worker.deadlines).run(move |_| owner.set_date()));
             // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
             let socket = Listener::socket(&listener).map_err(NotStarted::Thread)?;
             tokio::spawn(accept(worker, socket, to_the_end.observer()));
@@ -343,7 +258,7 @@ impl Server {
     /// How many connections there may be, and how many file descriptors.
     fn file_budget(&self) -> (FileBudget, usize) {
         let plan = self.gateway.plan();
-        let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.settings.max_connections);
+        let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.endpoint.settings.max_connections);
         let limit = usize::try_from(tidegate_serve::most_open_files()).unwrap_or(usize::MAX);
         let needs = FileNeeds {
             limit,
@@ -413,77 +328,6 @@ impl Handle {
     }
 }
 
-fn reopen_logs(gateway: &Gateway) {
-    if let Some(log) = gateway.access_log() {
-        log.sink.reopen();
-    }
-}
-
-/// Reads the configuration anew, and says so.
-pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
-    // Whatever becomes of the file: whoever has moved the log away waits for it.
-    reopen_logs(gateway);
-    let reloaded = gateway.control.reload(gateway).await;
-    match &reloaded {
-        Ok(()) => {
-            gateway.metrics.reloads.inc();
-            gateway.log.info("ConfigController", "Reloaded the configuration");
-        }
-        Err(error) => {
-            gateway.metrics.failed_reloads.inc();
-            gateway.log.error(
-                "ConfigController",
-                format_args!("the configuration was not reloaded, nothing has changed: {error}"),
-            );
-        }
-    }
-    reloaded
-}
-
-/// How many may wait in the kernel's queue: a burst of clients must not have to ask twice. (The kernel may allow fewer.)
-const BACKLOG: u32 = 1_024;
-
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    // Workers take it into their own runtimes; it stays non-blocking.
-    socket.listen(BACKLOG)?.into_std()
-}
-
-impl Listener {
-    fn bind(
-        address: SocketAddr,
-        tls: Option<Arc<rustls::ServerConfig>>,
-        h2c: bool,
-        is_admin: bool,
-    ) -> Result<Self, NotStarted> {
-        let failed = |error| NotStarted::Bind(address, error);
-        let socket = listen(address).map_err(failed)?;
-        let address = socket.local_addr().map_err(failed)?;
-        Ok(Self { socket: Mutex::new(Some(socket)), address, tls: ArcSwapOption::from(tls), h2c, is_admin })
-    }
-
-    /// A handle on the socket for a worker.
-    fn socket(self: &Arc<Self>) -> io::Result<Socket> {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        Ok((Arc::clone(self), socket.try_clone()?))
-    }
-
-    fn close(&self) {
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    /// Shows another certificate to clients that connect from now on.
-    pub(crate) fn show(&self, certificate: Option<Arc<rustls::ServerConfig>>) {
-        self.tls.store(certificate);
-    }
-}
-
-/// A listener and a worker's handle on its socket.
-type Socket = (Arc<Listener>, std::net::TcpListener);
-
 /// A worker's thread. Returns how many connections were cut off at the end.
 fn work(worker: &Arc<Worker>, sockets: Vec<Socket>, shutdown: Shutdown, drain: Duration) -> usize {
     let runtime =
@@ -508,13 +352,14 @@ fn run_to_end<T>(runtime: tokio::runtime::Runtime, task: impl Future<Output = T>
 
 async fn serve_and_drain(worker: &Arc<Worker>, sockets: Vec<Socket>, mut shutdown: Shutdown, drain: Duration) -> usize {
     let owner = Arc::clone(worker);
-    tokio::spawn(Arc::clone(&worker.sweep).run(move |is_second| {
+    tokio::spawn(Arc::clone(&worker.deadlines).run(move |is_second| {
         owner.set_date();
         if !is_second {
             return;
         }
         let plan = owner.gateway.plan();
-        plan.site.upstreams.iter().for_each(|upstream| upstream.close_idle(owner.index, owner.sweep.now_millis()));
+        let now = owner.deadlines.now_millis();
+        plan.site.upstreams.iter().for_each(|upstream| upstream.endpoint.close_idle(owner.index, now));
     }));
     let mut accepting = JoinSet::new();
     for socket in sockets {
@@ -526,116 +371,13 @@ async fn serve_and_drain(worker: &Arc<Worker>, sockets: Vec<Socket>, mut shutdow
     worker.gateway.drain();
     let is_served = |accepting: &mut JoinSet<()>| {
         while accepting.try_join_next().is_some() {}
-        accepting.is_empty() && worker.open.load(Ordering::Relaxed) == 0
+        accepting.is_empty() && worker.open() == 0
     };
     while !is_served(&mut accepting) && Instant::now() < until && !worker.gateway.is_hurried() {
-        worker.sweep.wake_all();
+        worker.deadlines.wake_all();
         tokio::time::sleep(TICK.min(until.saturating_duration_since(Instant::now()))).await;
     }
-    worker.open.load(Ordering::Relaxed)
-}
-
-async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut shutdown: Shutdown) {
-    let socket = match TcpListener::from_std(socket) {
-        Ok(socket) => socket,
-        Err(error) => {
-            worker.gateway.log.error("Gateway", format_args!("can't accept on {}: {error}", listener.address));
-            return;
-        }
-    };
-    let mut waiting = Vec::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            accepted = socket.accept() => accepted,
-            () = shutdown.wanted() => break,
-        };
-        match accepted {
-            Ok(accepted) => {
-                // While there is no room nobody else is accepted: they wait in the kernel's queue.
-                let room = tokio::select! {
-                    biased;
-                    room = worker.enter() => room,
-                    () = shutdown.wanted() => {
-                        waiting.push(accepted);
-                        break;
-                    }
-                };
-                let Some(room) = room else { return };
-                welcome(&worker, &listener, accepted, room);
-            }
-            Err(error) if is_clients(&error) => {}
-            Err(error) => {
-                worker.gateway.note_not_accepted(&error);
-                let mut pause = ACCEPT_PAUSE;
-                if is_out_of_files(&error) {
-                    // What is closed now is gone in a moment; where there is nothing to close, some request may just end.
-                    worker.free_a_file();
-                    pause = TICK;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = shutdown.wanted() => break,
-                }
-            }
-        }
-    }
-    // Whoever is in the queue when the order to stop comes is still served, as soon as there is room. Those who come later are refused.
-    waiting.extend(queued(socket));
-    for accepted in waiting {
-        let Some(room) = worker.enter().await else { return };
-        welcome(&worker, &listener, accepted, room);
-    }
-}
-
-/// Whether a client left before it could be accepted. Everything else would fail again at once, such as descriptors that have run out:
-/// there must be a pause.
-fn is_clients(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
-}
-
-/// Everyone in a listening socket's queue, which ends with it. The kernel is asked: tokio would only know what it has been told.
-fn queued(socket: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
-    let Ok(socket) = socket.into_std() else { return Vec::new() };
-    let accept = || {
-        let (tcp, peer) = socket.accept()?;
-        tcp.set_nonblocking(true)?;
-        Ok((TcpStream::from_std(tcp)?, peer))
-    };
-    let is_there = |accepted: &io::Result<_>| !accepted.as_ref().is_err_and(is_clients);
-    // No more than the queue can hold: others might come for ever.
-    let accepted = (0..=BACKLOG).map(|_| accept()).filter(is_there);
-    accepted.map_while(io::Result::ok).collect()
-}
-
-/// Serves a client that has connected.
-fn welcome(
-    worker: &Arc<Worker>,
-    listener: &Arc<Listener>,
-    (tcp, peer): (TcpStream, SocketAddr),
-    room: OwnedSemaphorePermit,
-) {
-    let (worker, listener, open) = (Arc::clone(worker), Arc::clone(listener), Open::new(worker));
-    tokio::spawn(async move {
-        connection::serve(&worker, &listener, tcp, peer).await;
-        drop((open, room));
-    });
-}
-
-/// Counts a connection as long as it lives.
-pub(crate) struct Open(Arc<Worker>);
-
-impl Open {
-    pub(crate) fn new(worker: &Arc<Worker>) -> Self {
-        worker.open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(worker))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
+    worker.open()
 }
 
 #[cfg(test)]
@@ -643,14 +385,6 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-
-    /// ENOMEM and ENOBUFS come back at once, too: a loop without a pause would take a core from those who are served.
-    #[test]
-    fn whatever_is_not_a_clients_own_doing_pauses_the_accepting() {
-        assert!(is_clients(&io::ErrorKind::ConnectionAborted.into()));
-        // ENOMEM, ENFILE, EMFILE, ENOBUFS
-        assert!(![12, 23, 24, 105].map(io::Error::from_raw_os_error).iter().any(is_clients));
-    }
 
     /// Looking up a host blocks a thread of the runtime's for as long as the name server likes.
     #[test]

@@ -5,15 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use tidegate_http::activity::Activity;
+use tidegate_http::client::Trouble;
+use tidegate_http::deadlines::Deadline;
 
 use crate::access_log::Record;
 use crate::client::Client;
 use crate::h2_streams;
 use crate::limits::Admissions;
 use crate::request_id::RequestId;
-use crate::server::Worker;
-use crate::sweep::Deadline;
-use crate::upstream::{Trouble, Upstream};
+use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// What must happen when a request ends: its slots come back, it is counted, it is logged. Made when the request begins,
 /// dropped when the last byte of its response has been taken, or when the client has gone.
@@ -38,7 +40,7 @@ pub(crate) struct Settlement {
 
 impl Settlement {
     pub(crate) fn begin(worker: &Arc<Worker>, client: &Arc<Client>) -> Box<Self> {
-        client.request_began();
+        client.activity.request_began();
         worker.metrics().in_flight.fetch_add(1, Ordering::Relaxed);
         Box::new(Self {
             worker: Arc::clone(worker),
@@ -55,12 +57,13 @@ impl Settlement {
         })
     }
 
-    pub(crate) fn client(&self) -> &Arc<Client> {
-        &self.client
+    /// What happens on the client's connection.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.client.activity
     }
 
     pub(crate) fn write_timeout(&self) -> Duration {
-        self.client.write_timeout
+        self.client.activity.write_timeout()
     }
 
     /// The stream's own, on HTTP/2: one may stall while others move.
@@ -80,7 +83,7 @@ impl Settlement {
         if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
             upstream.stats.metrics.failed(trouble.word());
             let id = self.id.as_ref().map_or("", RequestId::as_str);
-            self.worker.gateway.note_trouble(&upstream.settings.name, trouble, id);
+            self.worker.gateway.note_trouble(&upstream.name, trouble, id);
         }
     }
 }
@@ -96,7 +99,7 @@ impl Drop for Settlement {
         if let (Some(record), Some(log)) = (self.record.take(), self.worker.gateway.access_log()) {
             log.write(&record, self.status, self.bytes, self.is_whole, took);
         }
-        self.client.request_ended();
+        self.client.activity.request_ended();
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tidegate_http::client::ClientTls;
 use tidegate_serve::tls::{SystemRoots, certificates, client_config, provider};
 
 use crate::config::model::ServerTls;
@@ -23,15 +24,6 @@ pub(crate) fn server(files: &ServerTls) -> Result<Arc<ServerConfig>, Wrong> {
     let mut config = builder.with_single_cert(chain, key).map_err(|error| ("key", error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
-}
-
-/// How an upstream is spoken to.
-pub struct ClientTls {
-    pub(crate) config: Arc<ClientConfig>,
-    /// What its certificate must say.
-    pub(crate) name: ServerName<'static>,
-    /// Who must have signed it.
-    pub(crate) roots: Arc<RootCertStore>,
 }
 
 /// How an upstream's certificate is checked: by the authorities in `ca`, or the system's.

@@ -1,17 +1,15 @@
 //! What a head must be before anything else happens, and what it says, whatever it came over.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use http::{Method, StatusCode, Version};
+use tidegate_http::client::BodyLength;
+use tidegate_http::framing::{content_length, words};
+use tidegate_http::headers::{Headers, has_whitespace_around, text};
+use tidegate_http::request::RequestHead;
 
 use crate::config::model::Connections;
-use crate::fields::{Fields, has_whitespace_around, text};
-use crate::forwarded;
-use crate::plan::Site;
 use crate::request_body::RequestBody;
-use crate::request_head::RequestHead;
-use crate::upstream::{BodyLength, content_length, words};
 
 /// Why a head is not accepted.
 pub(crate) struct Fault {
@@ -40,7 +38,7 @@ pub(crate) fn validate<'a>(
     }
     let expects_else = |value: &[u8]| !value.eq_ignore_ascii_case(b"100-continue");
     // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
-    if request.version != Version::HTTP_10 && request.fields.all("expect").any(expects_else) {
+    if request.version != Version::HTTP_10 && request.headers.all("expect").any(expects_else) {
         let (status, detail) = (StatusCode::EXPECTATION_FAILED, "only 100-continue can be expected");
         return Err(Fault { status, reason: "bad_request", detail });
     }
@@ -59,16 +57,16 @@ pub(crate) fn validate<'a>(
         validate_scheme(scheme, may_be_https)?;
     }
     // RFC 9113 §8.2.1; HTTP/1 has none of these, and a reader further on might take them for part of the value.
-    if request.version == Version::HTTP_2 && request.fields.iter().any(|(_, value)| has_whitespace_around(value)) {
+    if request.version == Version::HTTP_2 && request.headers.iter().any(|(_, value)| has_whitespace_around(value)) {
         return Err(bad("header values must not begin or end with whitespace"));
     }
     // RFC 9113 §8.2.3: HTTP/2 may cut cookies into crumbs.
-    let crumbs = if request.version == Version::HTTP_2 { request.fields.all("cookie").skip(1).count() } else { 0 };
-    if request.fields.len() - crumbs > connections.max_headers {
+    let crumbs = if request.version == Version::HTTP_2 { request.headers.all("cookie").skip(1).count() } else { 0 };
+    if request.headers.len() - crumbs > connections.max_headers {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Fault { status, reason: "too_many_headers", detail: "the request has too many headers" });
     }
-    let length = framing(&request.fields)?;
+    let length = framing(&request.headers)?;
     if length.is_some_and(|length| connections.max_body_bytes.is_some_and(|most| length > most)) {
         let detail = "the request's body is larger than allowed";
         return Err(Fault { status: StatusCode::PAYLOAD_TOO_LARGE, reason: "body_too_large", detail });
@@ -90,8 +88,8 @@ fn validate_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<
 }
 
 /// The length that a request declares. HTTP/2 may declare it in several ways, HTTP/1 upstreams would read one.
-fn framing(fields: &Fields) -> Result<Option<u64>, Fault> {
-    let mut lengths = fields.all("content-length");
+fn framing(headers: &Headers) -> Result<Option<u64>, Fault> {
+    let mut lengths = headers.all("content-length");
     match (lengths.next(), lengths.next()) {
         (None, _) => Ok(None),
         (Some(length), None) => content_length(length).map(Some).ok_or(bad("Content-Length must be one number")),
@@ -132,7 +130,7 @@ impl Host<'_> {
 /// The host a request asks for. RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; a target with an authority wins over it. RFC 9113 §8.3.1:
 /// one of the two in HTTP/2.
 fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
-    let mut hosts = request.fields.all("host");
+    let mut hosts = request.headers.all("host");
     let named = hosts.next();
     if hosts.next().is_some() {
         return Err(bad("there is more than one Host"));
@@ -183,40 +181,14 @@ fn name_length(host: &[u8]) -> Option<usize> {
     (name > 0 && has_port).then_some(name)
 }
 
-/// The client that a trusted proxy speaks for: of the addresses it names, the last that is no trusted proxy itself. What stands before
-/// that anyone could have written.
-pub(crate) fn client_ip(site: &Site, peer: IpAddr, fields: &Fields) -> IpAddr {
-    let values: Vec<&[u8]> = fields.all("x-forwarded-for").collect();
-    if values.is_empty() {
-        return forwarded::client_ip(site, peer, fields);
-    }
-    let mut client = peer;
-    for address in values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b',')) {
-        let Some(address) = text(address).and_then(|text| parse_address(text.trim())) else { return client };
-        client = address;
-        if !site.is_trusted(client) {
-            return client;
-        }
-    }
-    client
-}
-
-/// An address as proxies write it: bare, in brackets, with a port.
-pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
-    let bare = text.parse::<IpAddr>();
-    let bare = bare.or_else(|_| text.parse::<std::net::SocketAddr>().map(|address| address.ip()));
-    let bare = bare.or_else(|_| text.trim_start_matches('[').trim_end_matches(']').parse());
-    bare.ok().map(|ip| ip.to_canonical())
-}
-
 pub(crate) fn expects_continue(request: &RequestHead) -> bool {
-    request.version != Version::HTTP_10 && request.fields.has("expect")
+    request.version != Version::HTTP_10 && request.headers.has("expect")
 }
 
 /// How often a request may still be sent on, if it says so (RFC 9110 §7.6.2: only of those that ask for the way itself).
-pub(crate) fn forwards_left(method: &Method, fields: &Fields) -> Option<u64> {
+pub(crate) fn forwards_left(method: &Method, headers: &Headers) -> Option<u64> {
     let asks_for_the_way = matches!(*method, Method::OPTIONS | Method::TRACE);
-    if asks_for_the_way { fields.only("max-forwards").and_then(content_length) } else { None }
+    if asks_for_the_way { headers.only("max-forwards").and_then(content_length) } else { None }
 }
 
 /// How a request's body is framed towards the upstream, and the body, if there is one.
@@ -231,13 +203,13 @@ pub(crate) fn body(request: &RequestHead, body: RequestBody) -> (BodyLength, Opt
 /// The protocol a request wants to go over to. HTTP/2 in clear text is none: an upstream that went over to it would carry requests that
 /// nobody here sees.
 pub(crate) fn upgrade<'a>(request: &'a RequestHead, body: &RequestBody) -> Option<&'a [u8]> {
-    let wants = request.version == Version::HTTP_11 && request.fields.has("upgrade") && body.is_ended();
-    wants.then(|| upgrade_protocol(&request.fields)).flatten()
+    let wants = request.version == Version::HTTP_11 && request.headers.has("upgrade") && body.is_ended();
+    wants.then(|| upgrade_protocol(&request.headers)).flatten()
 }
 
-fn upgrade_protocol(fields: &Fields) -> Option<&[u8]> {
-    let named = fields.all("connection").flat_map(words).any(|word| word.eq_ignore_ascii_case("upgrade"));
-    let mut protocols = fields.all("upgrade");
+fn upgrade_protocol(headers: &Headers) -> Option<&[u8]> {
+    let named = headers.all("connection").flat_map(words).any(|word| word.eq_ignore_ascii_case("upgrade"));
+    let mut protocols = headers.all("upgrade");
     let protocol = protocols.next()?;
     let name = text(protocol)?.to_ascii_lowercase();
     let is_http = ["h2c", "http", "tls"].iter().any(|word| name.contains(word));
@@ -249,12 +221,12 @@ mod tests {
     use super::*;
 
     fn vetted(version: Version, uri: &str, headers: &[(&'static str, &str)], may_be_https: bool) -> u16 {
-        let mut fields = http::HeaderMap::new();
+        let mut map = http::HeaderMap::new();
         for (name, value) in headers {
-            fields.append(*name, http::HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
+            map.append(*name, http::HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
         }
         let (method, uri) = (Method::GET, uri.parse().expect("a target"));
-        let request = RequestHead { method, uri, version, fields: Fields::from(&fields) };
+        let request = RequestHead { method, uri, version, headers: Headers::from(&map) };
         validate(&request, &Connections::default(), || may_be_https).map_or_else(|fault| fault.status.as_u16(), |_| 200)
     }
 

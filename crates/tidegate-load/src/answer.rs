@@ -5,11 +5,10 @@ mod chunks;
 use std::time::{Duration, SystemTime};
 
 use chunks::Chunks;
+use tidegate_http::framing::{BodyEnd, read_response};
 
 /// The longest head that is read.
 const LONGEST_HEAD: usize = 65_536;
-/// The most fields that a head may have.
-const MOST_FIELDS: usize = 128;
 
 /// An answer that is being read.
 #[derive(Debug)]
@@ -115,7 +114,7 @@ impl Answer {
         if self.held.is_empty() {
             let read = self.read_head(bytes)?;
             if read.is_none() {
-                self.hold(bytes)?;
+                self.held.extend_from_slice(bytes);
             }
             return Ok(read);
         }
@@ -126,91 +125,30 @@ impl Answer {
         held.extend_from_slice(&bytes[..room]);
         let read = self.read_head(&held)?;
         if read.is_none() {
-            if held.len() >= LONGEST_HEAD {
-                return Err(NotHttp);
-            }
             self.held = held;
         }
         Ok(read.map(|(used, after)| (used.saturating_sub(before), after)))
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), NotHttp> {
-        if bytes.len() >= LONGEST_HEAD {
-            return Err(NotHttp);
-        }
-        self.held.extend_from_slice(bytes);
-        Ok(())
-    }
-
     fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, After)>, NotHttp> {
-        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-        let mut head = httparse::Response::new(&mut fields);
-        let used = match head.parse(bytes) {
-            Ok(httparse::Status::Complete(used)) => used,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(NotHttp),
-        };
-        let status = head.code.filter(|status| *status >= 100).ok_or(NotHttp)?;
-        let mut read = Fields { is_kept: head.version == Some(1), ..Fields::default() };
-        for field in head.headers.iter() {
-            read.note(field)?;
-        }
-        if (100..200).contains(&status) {
+        let read = read_response(bytes, LONGEST_HEAD, self.is_bodiless, |head| {
+            let retry_after = head.last("retry-after").and_then(retry_after);
+            let told = Told { status: head.status.as_u16(), is_kept: head.keep_alive, retry_after };
+            (head.length, head.body_end, told)
+        });
+        let Some((used, body_end, told)) = read.map_err(|_| NotHttp)? else { return Ok(None) };
+        if (100..200).contains(&told.status) {
             // Nobody has asked for another protocol.
-            return if status == 101 { Err(NotHttp) } else { Ok(Some((used, After::Interim))) };
+            return if told.status == 101 { Err(NotHttp) } else { Ok(Some((used, After::Interim))) };
         }
-        self.told = Told { status, is_kept: read.is_kept, retry_after: read.retry_after };
-        let is_bodiless = self.is_bodiless || matches!(status, 204 | 304);
-        let after = match (is_bodiless, read.is_chunked, read.length) {
-            (true, ..) | (false, false, Some(0)) => After::Whole,
-            (false, true, _) => After::Body(Stage::Chunks(Chunks::default())),
-            (false, false, Some(length)) => After::Body(Stage::Length(length)),
-            (false, false, None) => After::Body(Stage::UntilClose),
+        self.told = told;
+        let after = match body_end {
+            BodyEnd::Length(0) => After::Whole,
+            BodyEnd::Length(length) => After::Body(Stage::Length(length)),
+            BodyEnd::Chunked => After::Body(Stage::Chunks(Chunks::default())),
+            BodyEnd::Close => After::Body(Stage::UntilClose),
         };
         Ok(Some((used, after)))
-    }
-}
-
-/// What fields say of the message and its connection.
-#[derive(Default)]
-struct Fields {
-    length: Option<u64>,
-    is_chunked: bool,
-    is_kept: bool,
-    retry_after: Option<Duration>,
-}
-
-impl Fields {
-    fn note(&mut self, field: &httparse::Header<'_>) -> Result<(), NotHttp> {
-        let (name, value) = (field.name, field.value.trim_ascii());
-        // By length first: most fields are none of ours.
-        match name.len() {
-            14 if name.eq_ignore_ascii_case("content-length") => {
-                let length = number(value).ok_or(NotHttp)?;
-                if self.length.is_some_and(|other| other != length) {
-                    return Err(NotHttp);
-                }
-                self.length = Some(length);
-            }
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                self.is_chunked = value.eq_ignore_ascii_case(b"chunked");
-                if !self.is_chunked {
-                    return Err(NotHttp);
-                }
-            }
-            10 if name.eq_ignore_ascii_case("connection") => {
-                for word in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                    if word.eq_ignore_ascii_case(b"close") {
-                        self.is_kept = false;
-                    } else if word.eq_ignore_ascii_case(b"keep-alive") {
-                        self.is_kept = true;
-                    }
-                }
-            }
-            11 if name.eq_ignore_ascii_case("retry-after") => self.retry_after = retry_after(value),
-            _ => {}
-        }
-        Ok(())
     }
 }
 
@@ -339,6 +277,10 @@ mod tests {
             "HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\n",
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+            "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n11111111111111111\r\n",

@@ -39,7 +39,7 @@ fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstr
     let site = &plan.site;
     let is_behind = move |index: usize, upstream: &Upstream| {
         let by_route = site.routes.iter().any(|route| route.upstream == index && is_asked(&route.limits));
-        by_route || is_asked(&upstream.settings.limits)
+        by_route || is_asked(&upstream.limits)
     };
     let upstreams = site.upstreams.iter().enumerate();
     upstreams.filter_map(move |(index, upstream)| is_behind(index, upstream).then_some(upstream))

@@ -13,11 +13,11 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tidegate_adapt::Miss;
+use tidegate_http::client::{Trouble, cause, connect_to};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Forecaster;
-use crate::upstream::{Trouble, cause, connect_to};
 
 /// The largest response.
 const LARGEST_RESPONSE: usize = 256 * 1024;

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use ipnet::IpNet;
+use tidegate_http::client::EndpointSettings;
+use tidegate_http::server::MOST_HEADERS;
 use tidegate_input::Problems;
 use tidegate_policy::Cost;
 use tidegate_store::{LeaseTerms, Name, StoreConfig, TlsFiles, Topology};
@@ -20,11 +22,10 @@ use super::doubts::doubts;
 use super::model::{self, Config, Missing, State};
 use super::numbers::LimitNumbers;
 use super::{InvalidConfig, Problem};
-use crate::h1::MOST_HEADERS;
 use crate::identity::Identity;
 use crate::key::KeyParts;
 use crate::routes::Matcher;
-use crate::tls::{self, ClientTls};
+use crate::tls;
 use adaptive::check_adaptive;
 use limits::{Places, check_limits};
 use routes::{check_routes, check_use, with_statuses};
@@ -125,30 +126,12 @@ pub struct LimitSettings {
 pub struct UpstreamSettings {
     /// Its name.
     pub name: Box<str>,
-    /// Host and port to connect to.
-    pub host: Box<str>,
-    /// The port.
-    pub port: u16,
+    /// Where it is, and the bounds of connections to it.
+    pub endpoint: EndpointSettings,
     /// What goes before every path, without a slash at the end.
     pub base: Box<str>,
     /// The `Host` it is sent.
     pub authority: http::HeaderValue,
-    /// For `https`.
-    pub tls: Option<ClientTls>,
-    /// To connect.
-    pub connect_timeout: Duration,
-    /// To answer.
-    pub answer_timeout: Duration,
-    /// The longest pause in a body.
-    pub body_timeout: Duration,
-    /// How long an idle connection is kept.
-    pub idle_timeout: Duration,
-    /// Idle connections of each worker.
-    pub max_idle: usize,
-    /// Connections of all workers.
-    pub max_connections: usize,
-    /// Bytes of an answer's head.
-    pub max_head_bytes: usize,
     /// Whether it is sent the client's `Host`.
     pub preserve_host: bool,
     /// Limits on what reaches it, by their places.

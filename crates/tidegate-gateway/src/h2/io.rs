@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use tidegate_http::activity::Activity;
+use tidegate_http::deadlines::Deadlines;
+use tidegate_http::stream::{Stream, hold, linger};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -18,9 +21,6 @@ use tokio::time::timeout;
 use super::flood::{Fault, Flood};
 use super::frames::{NO_ERROR, goaway};
 use super::watch::{Terms, Watch};
-use crate::client::Client;
-use crate::stream::{Stream, hold, linger};
-use crate::sweep::Sweep;
 
 /// The most that is read at once.
 const MOST_READ: usize = 16 * 1024;
@@ -63,8 +63,8 @@ impl Tally {
 pub(crate) struct ClientIo {
     /// Gone when it has been given back.
     stream: Option<Stream>,
-    client: Arc<Client>,
-    sweep: Arc<Sweep>,
+    activity: Arc<Activity>,
+    deadlines: Arc<Deadlines>,
     watch: Watch,
     /// What hyper has had no room for yet.
     ready: Bytes,
@@ -85,19 +85,19 @@ impl ClientIo {
     /// And where it is given back if it has to end.
     pub(crate) fn new(
         stream: Stream,
-        client: Arc<Client>,
-        sweep: Arc<Sweep>,
+        activity: Arc<Activity>,
+        deadlines: Arc<Deadlines>,
         tally: Arc<Tally>,
         terms: Terms,
     ) -> (Self, oneshot::Receiver<Closing>) {
         let (closing, given_back) = oneshot::channel();
-        let watch = Watch::new(terms, sweep.now_millis());
+        let watch = Watch::new(terms, deadlines.now_millis());
         let (stream, closing) = (Some(stream), Some(closing));
         (
             Self {
                 stream,
-                client,
-                sweep,
+                activity,
+                deadlines,
                 watch,
                 ready: Bytes::new(),
                 tally,
@@ -153,7 +153,7 @@ impl ClientIo {
 
     fn has_written(&mut self, is_blocked: bool) {
         self.is_blocked = is_blocked;
-        self.client.has_written(is_blocked);
+        self.activity.has_written(is_blocked);
     }
 }
 
@@ -182,9 +182,9 @@ impl Read for ClientIo {
         loop {
             let mut space = ReadBuf::uninit(&mut space);
             std::task::ready!(io.stream()?.poll_read(cx, &mut space))?;
-            io.client.has_read();
+            io.activity.has_read();
             let mut passed = Vec::with_capacity(space.filled().len());
-            match io.watch.received(space.filled(), io.sweep.now_millis(), &mut passed) {
+            match io.watch.received(space.filled(), io.deadlines.now_millis(), &mut passed) {
                 Ok(has_blocks) => {
                     io.yields_in = (has_blocks && space.filled().len() >= MANY_REQUESTS).then_some(io.turn);
                     if !passed.is_empty() {
@@ -262,13 +262,13 @@ impl Closing {
 mod tests {
     use std::future::poll_fn;
 
+    use tidegate_http::activity::Timeouts;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::super::frames::{CONTINUATION, DATA, ENHANCE_YOUR_CALM, HEADERS, PING};
     use super::super::watch::PREFACE;
     use super::*;
-    use crate::config::model::Connections;
 
     const DATA_FRAME: &[u8] = &[0, 0, 5, DATA, 0, 0, 0, 0, 1, b'h', b'e', b'l', b'l', b'o'];
     const OPEN_BLOCK: &[u8] = &[0, 0, 1, HEADERS, 0, 0, 0, 0, 1, 0x88];
@@ -279,12 +279,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let client = TcpStream::connect(address).await.expect("it listens");
-        let (stream, peer) = listener.accept().await.expect("a client");
-        let sweep = Sweep::new();
-        let deadline = sweep.deadline();
+        let (stream, _) = listener.accept().await.expect("a client");
+        let deadlines = Deadlines::new();
+        let [head, idle, write] = [10, 75, 30].map(Duration::from_secs);
+        let activity = Activity::new(deadlines.deadline(), Timeouts { head, idle, write }, true);
         let terms = Terms { max_head_bytes: 32_768, max_streams: 128, may_be_https: false };
-        let known = Client::new(peer.ip(), address, false, true, false, deadline, &Connections::default());
-        let (io, given_back) = ClientIo::new(Stream::Plain(stream), Arc::new(known), sweep, Arc::default(), terms);
+        let (io, given_back) = ClientIo::new(Stream::Plain(stream), activity, deadlines, Arc::default(), terms);
         (io, given_back, client)
     }
 

@@ -5,10 +5,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use http::header::HeaderName;
+use tidegate_http::headers::Headers;
 use tidegate_input::Problems;
 
 use crate::config::model::{ApiKey, ApiKeys};
-use crate::fields::Fields;
 
 use super::digest::{Digest, from_hex, sha256, short_id};
 use super::{Caller, Unidentified, check_name, header_name, only};
@@ -55,8 +55,8 @@ impl KeyTable {
     }
 
     /// Whose key this is; `None` if no key is presented.
-    pub(super) fn caller(&self, fields: &Fields) -> Result<Option<Arc<Caller>>, Unidentified> {
-        let Some(key) = only(fields, &self.header)? else { return Ok(None) };
+    pub(super) fn caller(&self, headers: &Headers) -> Result<Option<Arc<Caller>>, Unidentified> {
+        let Some(key) = only(headers, &self.header)? else { return Ok(None) };
         match self.callers.get(&sha256(key)) {
             Some(caller) => Ok(Some(Arc::clone(caller))),
             None => Err(Unidentified::UnknownApiKey),

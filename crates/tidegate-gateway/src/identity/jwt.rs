@@ -17,11 +17,11 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{decode, decode_header};
+use tidegate_http::headers::{Headers, bearer};
 use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
 use crate::config::span::Span;
-use crate::fields::{Fields, bearer};
 
 use self::claims::ClaimNames;
 use self::keys::KeySet;
@@ -56,8 +56,8 @@ impl Tokens {
     }
 
     /// Whose token this is; `None` if none is presented. Schemes other than `Bearer` are for the upstream.
-    pub(super) fn caller(&self, fields: &Fields, now: u64) -> Result<Option<Arc<Caller>>, Unidentified> {
-        let Some(credentials) = only(fields, &AUTHORIZATION)? else { return Ok(None) };
+    pub(super) fn caller(&self, headers: &Headers, now: u64) -> Result<Option<Arc<Caller>>, Unidentified> {
+        let Some(credentials) = only(headers, &AUTHORIZATION)? else { return Ok(None) };
         let Some(token) = bearer(credentials) else { return Ok(None) };
         self.identify(token, now).map(Some).map_err(Unidentified::InvalidToken)
     }

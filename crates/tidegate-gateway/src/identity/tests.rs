@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
+use tidegate_http::headers::Headers;
 use tidegate_input::Problems;
 
 use super::{Caller, Identity, Unidentified};
-use crate::fields::Fields;
 
 /// Every test's present, in Unix seconds.
 const NOW: u64 = 1_800_000_000;
@@ -38,18 +38,18 @@ fn identity(model: Value) -> Identity {
     identity
 }
 
-fn fields(pairs: &[(&str, &str)]) -> Fields {
-    let mut headers = HeaderMap::new();
+fn headers(pairs: &[(&str, &str)]) -> Headers {
+    let mut map = HeaderMap::new();
     for (name, value) in pairs {
         let name: HeaderName = name.parse().expect("a header name");
-        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
+        map.append(name, HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
     }
-    Fields::from(&headers)
+    Headers::from(&map)
 }
 
 /// What the headers of an untrusted peer come to.
 fn ask(identity: &Identity, pairs: &[(&str, &str)]) -> Result<Arc<Caller>, Unidentified> {
-    identity.identify(&fields(pairs), false, NOW)
+    identity.identify(&headers(pairs), false, NOW)
 }
 
 fn ask_token(identity: &Identity, token: &str) -> Result<Arc<Caller>, Unidentified> {

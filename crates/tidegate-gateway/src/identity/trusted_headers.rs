@@ -1,10 +1,10 @@
 //! What a trusted proxy says about the caller.
 
 use http::header::HeaderName;
+use tidegate_http::headers::Headers;
 use tidegate_input::Problems;
 
 use crate::config::model::TrustedHeaders;
-use crate::fields::Fields;
 
 use super::{Caller, Unidentified, header_name, is_name, only};
 
@@ -43,11 +43,11 @@ impl ProxyHeaders {
     }
 
     /// Who the proxy says it is; `None` if it says nothing.
-    pub(super) fn caller(&self, fields: &Fields) -> Result<Option<Caller>, Unidentified> {
+    pub(super) fn caller(&self, headers: &Headers) -> Result<Option<Caller>, Unidentified> {
         let caller = Caller {
-            user: read(fields, self.user.as_ref())?,
-            tier: read(fields, self.tier.as_ref())?,
-            client_id: read(fields, self.client_id.as_ref())?,
+            user: read(headers, self.user.as_ref())?,
+            tier: read(headers, self.tier.as_ref())?,
+            client_id: read(headers, self.client_id.as_ref())?,
             api_key: None,
         };
         Ok((caller != Caller::default()).then_some(caller))
@@ -55,9 +55,9 @@ impl ProxyHeaders {
 }
 
 /// Proxies send an empty header for someone who is not logged in: that is no name.
-fn read(fields: &Fields, name: Option<&HeaderName>) -> Result<Option<Box<str>>, Unidentified> {
+fn read(headers: &Headers, name: Option<&HeaderName>) -> Result<Option<Box<str>>, Unidentified> {
     let Some(name) = name else { return Ok(None) };
-    let Some(value) = only(fields, name)?.filter(|value| !value.is_empty()) else { return Ok(None) };
+    let Some(value) = only(headers, name)?.filter(|value| !value.is_empty()) else { return Ok(None) };
     match std::str::from_utf8(value) {
         Ok(text) if is_name(text) => Ok(Some(text.into())),
         _ => Err(Unidentified::Unusable(name.clone())),

@@ -16,33 +16,34 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
+use tidegate_http::activity::{Activity, Timeouts};
+use tidegate_http::deadlines::{Deadline, Ended, Waiting};
+use tidegate_http::stream::Stream;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Listener, Worker};
+use super::http1::{self, FIRST_WORDS};
 use crate::client::Client;
 use crate::config::model::Connections;
 use crate::gateway::Gateway;
-use crate::h1;
 use crate::h2::{ClientIo, Fault, PREFACE, Tally, Terms};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
+use crate::listener::Listener;
 use crate::request_body::{H2Body, RequestBody};
-use crate::stream::Stream;
-use crate::sweep::{Deadline, Ended, Waiting};
+use crate::worker::Worker;
 
 /// How long a connection whose time is up has for its last words.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
-pub(crate) const FIRST_WORDS: Duration = Duration::from_secs(1);
 /// What begins like this is no HTTP/1, however it goes on.
 const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
     // The admin listener has room of its own, which the metrics of clients' connections leave out.
-    let (deadline, counted) = (worker.sweep.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
+    let (deadline, counted) =
+        (worker.deadlines.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
     serve_until(worker, listener, tcp, peer, &deadline).await;
     drop(counted);
     if let Some(ended) = deadline.ended() {
@@ -64,13 +65,17 @@ async fn serve_until(
     let tls = listener.tls.load_full();
     let is_tls = tls.is_some();
     let Some((stream, is_h2)) = open(worker, listener, tcp, tls, deadline, connections).await else { return };
-    let deadline = Arc::clone(deadline);
-    let client = Client::new(peer.ip(), listener.address, is_tls, is_h2, listener.is_admin, deadline, connections);
-    let client = Arc::new(client);
+    let timeouts = Timeouts {
+        head: connections.head_timeout.get(),
+        idle: connections.idle_timeout.get(),
+        write: connections.write_timeout.get(),
+    };
+    let activity = Activity::new(Arc::clone(deadline), timeouts, is_h2);
+    let client = Arc::new(Client::new(peer.ip(), listener.address, is_tls, listener.is_admin, activity));
     let is_http = if is_h2 {
         Box::pin(serve_h2(worker, &client, stream, connections)).await
     } else {
-        h1::serve(worker, &client, stream, connections).await
+        http1::serve(worker, &client, stream, connections).await
     };
     if !is_http {
         worker.gateway.metrics.bad_requests.inc();
@@ -161,10 +166,10 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
 
 /// Serves HTTP/2, which is hyper's. False if what came was not HTTP/2.
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
-    let tally: Arc<Tally> = Arc::default();
+    let (tally, activity): (Arc<Tally>, _) = (Arc::default(), &client.activity);
     let is_trusted = worker.gateway.plan().site.is_trusted(client.peer);
     let service = service_fn(|request: Request<Incoming>| {
-        let arrival = client.request_came();
+        let arrival = activity.request_came();
         tally.request_came();
         let (worker, client, tally) = (Arc::clone(worker), Arc::clone(client), Arc::clone(&tally));
         let (parts, body) = request.into_parts();
@@ -178,7 +183,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
             Ok::<_, Infallible>(reply.into_response())
         }
     });
-    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.sweep)));
+    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.deadlines)));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Duration::from_secs(30))
@@ -193,14 +198,14 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         may_be_https: client.scheme == "https" || is_trusted,
     };
     let (io, mut given_back) =
-        ClientIo::new(stream, Arc::clone(client), Arc::clone(&worker.sweep), Arc::clone(&tally), terms);
+        ClientIo::new(stream, Arc::clone(activity), Arc::clone(&worker.deadlines), Arc::clone(&tally), terms);
     // Boxed: what it holds is dropped before a GOAWAY of ours is sent.
     let mut connection = Box::pin(builder.serve_connection(io, service));
     let (mut leaving, mut has_been_late) = (false, false);
     let ended = poll_fn(|cx| {
-        client.deadline.watch(cx);
-        let late = client.deadline.ended().filter(|ended| matches!(ended, Ended::Late(_)));
-        let is_late = client.deadline.take_passed();
+        activity.deadline.watch(cx);
+        let late = activity.deadline.ended().filter(|ended| matches!(ended, Ended::Late(_)));
+        let is_late = activity.deadline.take_passed();
         if is_late && std::mem::replace(&mut has_been_late, true) {
             return Poll::Ready(Ok(()));
         }
@@ -209,19 +214,19 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
             let late = if late == Ended::Late(Waiting::First) { Ended::Late(Waiting::Next) } else { late };
             worker.ended(late, client.is_admin);
             // It is told how far we have come before it ends (RFC 9113 §6.8).
-            client.deadline.set(FAREWELL);
+            activity.deadline.set(FAREWELL);
         }
         if (is_late || worker.gateway.is_draining()) && !std::mem::replace(&mut leaving, true) {
             connection.as_mut().graceful_shutdown();
-            if !is_late && client.is_idle() {
+            if !is_late && activity.is_idle() {
                 // A client that neither asks nor closes is not waited for.
-                client.deadline.set(FIRST_WORDS);
+                activity.deadline.set(FIRST_WORDS);
             }
         }
         tally.turn_begins();
         let polled = connection.as_mut().poll(cx);
         // A request that has just come is served. Otherwise nothing is under way: it can end here.
-        if polled.is_pending() && client.deadline.is_evicted() {
+        if polled.is_pending() && activity.deadline.is_evicted() {
             // Not hyper's graceful shutdown: without a round trip, that names no last request.
             tally.leave();
             let _left = connection.as_mut().poll(cx);
@@ -237,8 +242,8 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         worker.gateway.note_flood(flood, client.peer);
     }
     // Cleared twice: requests that end in between set the deadline again, and it must not be counted as late.
-    client.deadline.clear();
+    activity.deadline.clear();
     closing.send_goaway().await;
-    client.deadline.clear();
+    activity.deadline.clear();
     fault != Fault::Preface
 }

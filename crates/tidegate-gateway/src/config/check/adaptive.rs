@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_adapt::{LONGEST_SERIES_NAME, Rails};
+use tidegate_http::client::ClientTls;
 use tidegate_input::HttpUrl;
 use tidegate_policy::Algorithm;
 use tidegate_serve::tls::SystemRoots;
@@ -11,7 +12,7 @@ use tidegate_serve::tls::SystemRoots;
 use super::{DAY, HOUR, LimitSettings, Problems};
 use crate::config::model::{self, AdaptiveMode};
 use crate::config::span::Span;
-use crate::tls::{self, ClientTls};
+use crate::tls;
 
 /// Adaptation, checked.
 pub struct AdaptiveSettings {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidegate_http::client::EndpointSettings;
 use tidegate_input::HttpUrl;
 use tidegate_policy::MAX_LEVELS;
 use tidegate_serve::tls::SystemRoots;
@@ -55,7 +56,7 @@ fn check_upstream(
         problems.span(&format!("{path}.{field}"), span, Duration::from_millis(20), DAY)
     };
     let connect_timeout = span("connect_timeout", upstream.connect_timeout, 2_000);
-    let answer_timeout = span("answer_timeout", upstream.answer_timeout, 60_000);
+    let response_timeout = span("answer_timeout", upstream.answer_timeout, 60_000);
     let body_timeout = span("body_timeout", upstream.body_timeout, 60_000);
     let idle_timeout = span("idle_timeout", upstream.idle_timeout, 55_000);
     let max_idle = problems.within(&format!("{path}.max_idle"), upstream.max_idle.unwrap_or(64), 0, 100_000);
@@ -92,20 +93,23 @@ fn check_upstream(
     } else {
         None
     };
-    Some(UpstreamSettings {
-        name: name.into(),
+    let endpoint = EndpointSettings {
         host: url.host.into(),
         port: url.port,
-        base: url.path_and_query.trim_end_matches('/').into(),
-        authority: http::HeaderValue::from_str(&url.authority).ok()?,
         tls,
         connect_timeout,
-        answer_timeout,
+        response_timeout,
         body_timeout,
         idle_timeout,
         max_idle,
         max_connections,
         max_head_bytes,
+    };
+    Some(UpstreamSettings {
+        name: name.into(),
+        endpoint,
+        base: url.path_and_query.trim_end_matches('/').into(),
+        authority: http::HeaderValue::from_str(&url.authority).ok()?,
         preserve_host: upstream.preserve_host,
         limits,
     })

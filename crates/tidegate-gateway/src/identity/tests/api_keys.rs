@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Caller, Unidentified, ask, built, fields, identity};
+use super::{Caller, Unidentified, ask, built, headers, identity};
 
 /// `printf %s open-sesame | sha256sum`
 const OPEN_SESAME: &str = "d7ecdf25eaf3deba0f2628771dbdd22d4138ab6cf38f91ed02a2ca0dec7c8ab7";
@@ -53,7 +53,7 @@ fn the_header_can_be_another() {
 fn callers_are_made_once() {
     let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
     for pairs in [&[("x-api-key", "alpha")][..], &[]] {
-        let [one, other] = [(); 2].map(|()| identity.identify(&fields(pairs), false, 0).expect("it is believed"));
+        let [one, other] = [(); 2].map(|()| identity.identify(&headers(pairs), false, 0).expect("it is believed"));
         assert!(std::sync::Arc::ptr_eq(&one, &other));
     }
 }

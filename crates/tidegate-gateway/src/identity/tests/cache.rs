@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::issuer::{Issuer, SECRET, changed, claims};
-use super::{Identity, NOW, Unidentified, ask_token, fields, identity};
+use super::{Identity, NOW, Unidentified, ask_token, headers, identity};
 
 fn remembered(identity: &Identity) -> usize {
     identity.tokens.as_ref().expect("tokens are configured").remembered()
@@ -26,7 +26,7 @@ fn a_remembered_token_still_expires_and_still_has_not_begun() {
     let identity = identity(json!({"jwt": {"secret": SECRET}}));
     let times = json!({"nbf": NOW - 10, "exp": NOW + 60});
     let token = Issuer::new("HS256").token(&changed(claims("ann"), &times));
-    let sent = fields(&[("authorization", &format!("Bearer {token}"))]);
+    let sent = headers(&[("authorization", &format!("Bearer {token}"))]);
     let at = |now| identity.identify(&sent, false, now).map(|_| ());
     assert_eq!(at(NOW), Ok(()));
     assert_eq!(remembered(&identity), 1);

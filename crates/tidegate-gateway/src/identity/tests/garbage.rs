@@ -5,10 +5,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fastrand::Rng;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
+use tidegate_http::headers::Headers;
 
 use super::issuer::{Issuer, KeyFile, SECRET, claims};
 use super::{Caller, Identity, NOW, identity};
-use crate::fields::Fields;
 
 const ROUNDS: u32 = 20_000;
 
@@ -21,7 +21,7 @@ fn bytes(random: &mut Rng, at_most: usize) -> Vec<u8> {
 fn send(identity: &Identity, name: HeaderName, value: &[u8]) -> Option<bool> {
     let mut headers = HeaderMap::new();
     headers.insert(name, HeaderValue::from_bytes(value).ok()?);
-    let caller = identity.identify(&Fields::from(&headers), true, NOW);
+    let caller = identity.identify(&Headers::from(&headers), true, NOW);
     Some(caller.is_ok_and(|caller| *caller != Caller::default()))
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::issuer::{Issuer, SECRET, claims};
-use super::{Identity, NOW, Unidentified, ask, fields, identity, user};
+use super::{Identity, NOW, Unidentified, ask, headers, identity, user};
 
 fn everything() -> Identity {
     identity(json!({
@@ -26,7 +26,7 @@ fn a_key_comes_before_a_token_and_a_token_before_the_proxy() {
         (&[], None),
     ];
     for (sent, expected) in table {
-        let caller = identity.identify(&fields(sent), true, NOW);
+        let caller = identity.identify(&headers(sent), true, NOW);
         assert_eq!(user(caller).as_deref(), expected, "{sent:?}");
     }
 }
@@ -35,9 +35,9 @@ fn a_key_comes_before_a_token_and_a_token_before_the_proxy() {
 fn a_wrong_credential_is_not_helped_by_a_good_one_behind_it() {
     let identity = everything();
     let good = format!("Bearer {}", Issuer::new("HS256").token(&claims("by token")));
-    let sent = fields(&[("x-api-key", "wrong"), ("authorization", &good), ("x-auth-user", "by proxy")]);
+    let sent = headers(&[("x-api-key", "wrong"), ("authorization", &good), ("x-auth-user", "by proxy")]);
     assert_eq!(identity.identify(&sent, true, NOW), Err(Unidentified::UnknownApiKey));
-    let sent = fields(&[("authorization", "Bearer wrong"), ("x-auth-user", "by proxy")]);
+    let sent = headers(&[("authorization", "Bearer wrong"), ("x-auth-user", "by proxy")]);
     assert!(matches!(identity.identify(&sent, true, NOW), Err(Unidentified::InvalidToken(_))));
 }
 
@@ -75,7 +75,7 @@ fn two_authorizations_are_refused() {
 #[test]
 fn what_is_not_configured_is_not_looked_at() {
     let identity = identity(json!({}));
-    let sent = fields(&[
+    let sent = headers(&[
         ("x-api-key", "alpha"),
         ("authorization", "Bearer nonsense"),
         ("authorization", "Bearer nonsense"),

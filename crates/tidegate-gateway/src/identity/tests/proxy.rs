@@ -1,9 +1,9 @@
 //! Headers of a trusted proxy.
 
 use serde_json::{Value, json};
+use tidegate_http::headers::Headers;
 
-use super::{Caller, NOW, Unidentified, built, fields, identity};
-use crate::fields::Fields;
+use super::{Caller, NOW, Unidentified, built, headers, identity};
 
 fn model() -> Value {
     json!({"trusted_headers": {"user": "X-Auth-User", "tier": "x-auth-tier", "client_id": "x-auth-client"}})
@@ -12,7 +12,7 @@ fn model() -> Value {
 #[test]
 fn a_trusted_proxy_is_believed_and_nobody_else() {
     let identity = identity(model());
-    let said = fields(&[("x-auth-user", "änne"), ("x-auth-tier", "gold"), ("x-auth-client", "web")]);
+    let said = headers(&[("x-auth-user", "änne"), ("x-auth-tier", "gold"), ("x-auth-client", "web")]);
     let caller = identity.identify(&said, true, NOW).expect("it is believed");
     let expected =
         Caller { user: Some("änne".into()), tier: Some("gold".into()), client_id: Some("web".into()), api_key: None };
@@ -23,9 +23,9 @@ fn a_trusted_proxy_is_believed_and_nobody_else() {
 #[test]
 fn what_the_proxy_does_not_say_is_not_known() {
     let identity = identity(model());
-    let only_tier = identity.identify(&fields(&[("x-auth-tier", "gold")]), true, NOW).expect("it is believed");
+    let only_tier = identity.identify(&headers(&[("x-auth-tier", "gold")]), true, NOW).expect("it is believed");
     assert_eq!((only_tier.user.as_deref(), only_tier.tier.as_deref()), (None, Some("gold")));
-    let empty = identity.identify(&fields(&[("x-auth-user", "")]), true, NOW).expect("not logged in");
+    let empty = identity.identify(&headers(&[("x-auth-user", "")]), true, NOW).expect("not logged in");
     assert_eq!(*empty, Caller::default());
 }
 
@@ -35,10 +35,10 @@ fn ambiguous_and_unusable_headers_are_refused() {
     let name = || "x-auth-user".parse().expect("a name");
     let (long, limit) = ("u".repeat(257), "u".repeat(256));
     let table = [
-        (fields(&[("x-auth-user", "a"), ("x-auth-user", "b")]), Err(Unidentified::Repeated(name()))),
-        (fields(&[("x-auth-user", &long)]), Err(Unidentified::Unusable(name()))),
-        (fields(&[("x-auth-user", "a\tb")]), Err(Unidentified::Unusable(name()))),
-        (fields(&[("x-auth-user", &limit)]), Ok(Some(limit.as_str().into()))),
+        (headers(&[("x-auth-user", "a"), ("x-auth-user", "b")]), Err(Unidentified::Repeated(name()))),
+        (headers(&[("x-auth-user", &long)]), Err(Unidentified::Unusable(name()))),
+        (headers(&[("x-auth-user", "a\tb")]), Err(Unidentified::Unusable(name()))),
+        (headers(&[("x-auth-user", &limit)]), Ok(Some(limit.as_str().into()))),
     ];
     for (headers, expected) in table {
         let answer = identity.identify(&headers, true, NOW).map(|caller| caller.user.clone());
@@ -46,8 +46,8 @@ fn ambiguous_and_unusable_headers_are_refused() {
     }
     let mut not_text = http::HeaderMap::new();
     not_text.insert("x-auth-user", http::HeaderValue::from_bytes(b"\xff\xfe").expect("bytes"));
-    assert_eq!(identity.identify(&Fields::from(&not_text), true, NOW), Err(Unidentified::Unusable(name())));
-    assert!(identity.identify(&Fields::from(&not_text), false, NOW).is_ok(), "nobody reads it from an untrusted peer");
+    assert_eq!(identity.identify(&Headers::from(&not_text), true, NOW), Err(Unidentified::Unusable(name())));
+    assert!(identity.identify(&Headers::from(&not_text), false, NOW).is_ok(), "nobody reads it from an untrusted peer");
 }
 
 #[test]

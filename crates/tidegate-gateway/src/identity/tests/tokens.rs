@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::issuer::{Issuer, KeyFile, SECRET, changed, claims, part, rsa_pkcs1_pem};
-use super::{Identity, NOW, Unidentified, ask_token, fields, identity, user};
+use super::{Identity, NOW, Unidentified, ask_token, headers, identity, user};
 
 const ASYMMETRIC: [&str; 9] = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
 
@@ -273,7 +273,7 @@ fn a_long_token_is_refused_unread() {
 #[test]
 fn refusals_can_be_told() {
     let identity = with_secret();
-    let answer = identity.identify(&fields(&[("authorization", "Bearer a.b.c")]), false, NOW);
+    let answer = identity.identify(&headers(&[("authorization", "Bearer a.b.c")]), false, NOW);
     let told = answer.expect_err("it is nonsense").to_string();
     assert_eq!(told, "invalid token: it is malformed, or of an unknown algorithm");
 }

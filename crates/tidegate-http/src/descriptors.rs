@@ -1,6 +1,7 @@
-//! The file descriptors that connections to upstreams may have, all workers and all upstreams together. Clients, Redis, the admin listener
-//! and logs have the others: however many requests there are, those are never used up.
+//! The file descriptors that connections to upstreams may have, all workers and all upstreams together. Everything else
+//! has the others: however many requests there are, those are never used up.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,20 +9,21 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 /// The file descriptors that connections to upstreams may have.
-pub(crate) struct Descriptors {
+pub struct Descriptors {
     free: Semaphore,
     /// Requests that wait for one.
     waiting: AtomicUsize,
 }
 
 impl Descriptors {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
+    /// So many, all of them free.
+    pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { free: Semaphore::new(most.min(Semaphore::MAX_PERMITS)), waiting: AtomicUsize::new(0) })
     }
 
-    /// One for a new connection. If none is free, `close_idle` closes a connection that nobody uses; then those come first that have waited
-    /// longest. None if the time is up.
-    pub(super) async fn take(
+    /// One for a new connection. If none is free, `close_idle` closes a connection that nobody uses; then those come
+    /// first that have waited longest. None if the time is up.
+    pub(crate) async fn take(
         self: &Arc<Self>,
         until: Instant,
         close_idle: impl FnOnce() -> bool,
@@ -59,7 +61,7 @@ pub(crate) struct Descriptor(Arc<Descriptors>);
 
 impl Descriptor {
     /// Whether a request waits for one: then a connection that is done is closed, not kept.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.0.waiting.load(Ordering::SeqCst) > 0
     }
 }
@@ -68,6 +70,13 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         self.0.free.add_permits(1);
     }
+}
+
+/// Whether the process, or the system, can open no more descriptors: others must be closed first.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 #[cfg(test)]
@@ -94,5 +103,12 @@ mod tests {
             freed.take().is_some()
         });
         assert!(take.await.is_some());
+    }
+
+    #[test]
+    fn only_a_want_of_files_is_one() {
+        assert!([23, 24].map(io::Error::from_raw_os_error).iter().all(is_out_of_files));
+        assert!(![12, 105, 111].map(io::Error::from_raw_os_error).iter().any(is_out_of_files));
+        assert!(!is_out_of_files(&io::ErrorKind::NotFound.into()));
     }
 }

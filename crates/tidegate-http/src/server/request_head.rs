@@ -1,33 +1,39 @@
-//! Heads of requests, read strictly (RFC 9112): what could be understood in two ways is refused.
+//! Heads of requests, read strictly (RFC 9112): what could be understood in two ways is rejected.
 
 use std::mem::MaybeUninit;
 
 use bytes::BytesMut;
 use http::{Method, StatusCode, Uri, Version};
 
-use super::io::Rest;
-use crate::fields::Unfinished;
-use crate::request_head::RequestHead;
-use crate::upstream::{Chunked, MOST_CONNECTION_WORDS, content_length, ends_in_crlf, takes_trailers, words};
+use super::io::BodyRest;
+use crate::framing::{Chunked, MOST_CONNECTION_WORDS, content_length, ends_in_crlf, takes_trailers, words};
+use crate::headers::HeadersBuilder;
+use crate::request::RequestHead;
 
 /// The most headers that can be configured.
-pub(crate) const MOST_HEADERS: usize = 256;
+pub const MOST_HEADERS: usize = 256;
 
-/// A request's head.
-pub(super) struct Head {
-    pub(super) request: RequestHead,
-    pub(super) rest: Rest,
-    pub(super) keep_alive: bool,
-    pub(super) expects_continue: bool,
+/// A request's head, and what it says of its connection.
+pub struct Head {
+    /// The head.
+    pub request: RequestHead,
+    /// The body that follows.
+    pub rest: BodyRest,
+    /// Whether another request may follow on the connection.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
     /// The client understands trailers.
-    pub(super) takes_trailers: bool,
+    pub takes_trailers: bool,
 }
 
-/// Why a head is refused.
+/// Why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadHead {
-    pub(super) status: StatusCode,
-    pub(super) detail: &'static str,
+pub struct BadHead {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// What is wrong.
+    pub detail: &'static str,
 }
 
 const fn bad(detail: &'static str) -> BadHead {
@@ -38,7 +44,7 @@ const TOO_LARGE: BadHead =
     BadHead { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "the request's head is too large" };
 
 /// Takes a head out of `read`, if it is there as a whole.
-pub(super) fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Result<Option<Head>, BadHead> {
+pub fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Result<Option<Head>, BadHead> {
     match parse_head(read, longest, most_headers) {
         // RFC 9110 §2.5: what speaks a later 1.x is spoken to as if it were 1.1.
         Err(BadHead { status: StatusCode::HTTP_VERSION_NOT_SUPPORTED, .. }) if lower_to_known_version(read) => {
@@ -54,9 +60,9 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
         drop(read.split_to(2));
     }
     // Not set to anything before it is read: that would cost more than reading it.
-    let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut parsed = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
-    let length = match request.parse_with_uninit_headers(read, &mut fields) {
+    let length = match request.parse_with_uninit_headers(read, &mut parsed) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => {
             check_lines(read)?;
@@ -86,8 +92,8 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
     let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
     let method = method.map_err(|_| bad("invalid method"))?;
     let facts = Facts::read(request.headers, version)?;
-    let mut fields = Unfinished::new(read, count);
-    request.headers.iter().for_each(|field| fields.add(field.name.as_bytes(), field.value));
+    let mut headers = HeadersBuilder::new(read, count);
+    request.headers.iter().for_each(|header| headers.add(header.name.as_bytes(), header.value));
     let head = if length == read.len() { std::mem::take(read) } else { read.split_to(length) }.freeze();
     let uri = Uri::from_maybe_shared(head.slice(target.clone())).map_err(|_| bad("invalid request target"))?;
     let uri = if uri.scheme().is_some() { with_path(uri, &head[target], &method)? } else { uri };
@@ -95,15 +101,16 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
     // RFC 9110 §9.3.6: what follows a CONNECT may be meant for a tunnel, and must not be read as a request.
     let is_followed_by_requests = method != Method::CONNECT;
     Ok(Some(Head {
-        expects_continue: facts.expects_continue && !matches!(rest, Rest::Ended),
+        expects_continue: facts.expects_continue && !matches!(rest, BodyRest::Ended),
         rest,
         keep_alive: is_followed_by_requests && !facts.close && (version == Version::HTTP_11 || facts.keep),
         takes_trailers: facts.takes_trailers,
-        request: RequestHead { method, uri, version, fields: fields.within(head) },
+        request: RequestHead { method, uri, version, headers: headers.within(head) },
     }))
 }
 
-/// A target in absolute form, with the path that RFC 9112 §3.2 gives to one that has none: `/`, or `*` where the server itself is asked.
+/// A target in absolute form, with the path that RFC 9112 §3.2 gives to one that has none: `/`, or `*` where the server
+/// itself is asked.
 fn with_path(uri: Uri, target: &[u8], method: &Method) -> Result<Uri, BadHead> {
     let authority_at = memchr::memmem::find(target, b"://").map_or(0, |scheme| scheme + 3);
     let rest = target[authority_at..].iter().position(|byte| matches!(byte, b'/' | b'?')).map(|end| authority_at + end);
@@ -117,7 +124,8 @@ fn with_path(uri: Uri, target: &[u8], method: &Method) -> Result<Uri, BadHead> {
     Uri::from_parts(parts).map_err(|_| bad("invalid request target"))
 }
 
-/// Where the digits of the version stand, major and minor, if a request line has three words, the last of which is a version of HTTP.
+/// Where the digits of the version stand, major and minor, if a request line has three words, the last of which is a
+/// version of HTTP.
 fn version_at(read: &[u8]) -> Option<(usize, usize)> {
     let line = read.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -141,7 +149,7 @@ fn check_lines(head: &[u8]) -> Result<(), BadHead> {
     if ends_in_crlf(head) { Ok(()) } else { Err(bad("a line does not end in CR LF")) }
 }
 
-/// What the fields of a request say of its body and its connection.
+/// What the headers of a request say of its body and its connection.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Facts {
@@ -154,15 +162,15 @@ struct Facts {
 }
 
 impl Facts {
-    fn read(fields: &[httparse::Header<'_>], version: Version) -> Result<Self, BadHead> {
+    fn read(headers: &[httparse::Header<'_>], version: Version) -> Result<Self, BadHead> {
         let (mut facts, mut connection_words) = (Self::default(), 0);
-        for field in fields {
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            match field.name.len() {
-                // No field that matters here has a name of another length.
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            match header.name.len() {
+                // No header that matters here has a name of another length.
                 14 if is("content-length") => {
-                    let told = content_length(field.value).ok_or(bad("invalid Content-Length"))?;
-                    if facts.length.replace(told).is_some() {
+                    let length = content_length(header.value).ok_or(bad("invalid Content-Length"))?;
+                    if facts.length.replace(length).is_some() {
                         return Err(bad("there is more than one Content-Length"));
                     }
                 }
@@ -170,14 +178,14 @@ impl Facts {
                     if version == Version::HTTP_10 {
                         return Err(bad("HTTP/1.0 has no Transfer-Encoding"));
                     }
-                    if facts.is_chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
+                    if facts.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
                         let detail = "of all transfer codings only `chunked` is understood, once";
                         return Err(BadHead { status: StatusCode::NOT_IMPLEMENTED, detail });
                     }
                     facts.is_chunked = true;
                 }
                 10 if is("connection") => {
-                    for word in words(field.value) {
+                    for word in words(header.value) {
                         connection_words += 1;
                         facts.close |= word.eq_ignore_ascii_case("close");
                         facts.keep |= word.eq_ignore_ascii_case("keep-alive");
@@ -188,7 +196,7 @@ impl Facts {
                 }
                 // What else it may expect is vetted later; an HTTP/1.0 client can't expect anything.
                 6 if is("expect") => facts.expects_continue = version == Version::HTTP_11,
-                2 if is("te") => facts.takes_trailers |= words(field.value).any(takes_trailers),
+                2 if is("te") => facts.takes_trailers |= words(header.value).any(takes_trailers),
                 _ => {}
             }
         }
@@ -198,11 +206,11 @@ impl Facts {
         Ok(facts)
     }
 
-    fn rest(&self) -> Rest {
+    fn rest(&self) -> BodyRest {
         match (self.is_chunked, self.length) {
-            (true, _) => Rest::Chunked(Chunked::default()),
-            (false, None | Some(0)) => Rest::Ended,
-            (false, Some(length)) => Rest::Length(length),
+            (true, _) => BodyRest::Chunked(Chunked::default()),
+            (false, None | Some(0)) => BodyRest::Ended,
+            (false, Some(length)) => BodyRest::Length(length),
         }
     }
 }
@@ -216,7 +224,7 @@ mod tests {
         take_head(&mut read, 4_096, 16).ok().map(|head| head.expect("it is whole"))
     }
 
-    /// RFC 9112 §3.2.2, §3.2.4. `http://host?q` was refused, because its path does not begin with a slash.
+    /// RFC 9112 §3.2.2, §3.2.4. `http://host?q` was rejected, because its path does not begin with a slash.
     #[test]
     fn a_url_without_a_path_has_one() {
         for (line, expected) in [
@@ -240,7 +248,7 @@ mod tests {
         assert!(head("GET http://other.example#f").is_none());
     }
 
-    /// CONNECT was refused and the connection kept: what was meant for the tunnel was read as requests.
+    /// CONNECT was rejected and the connection kept: what was meant for the tunnel was read as requests.
     #[test]
     fn nothing_is_read_behind_connect() {
         assert!(head("GET /").expect("a head").keep_alive);

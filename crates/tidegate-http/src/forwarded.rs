@@ -1,17 +1,17 @@
-//! What a proxy says of those it speaks for: `Forwarded` (RFC 7239), or the older `X-Forwarded-*`. Upstreams read the one or the other, so
-//! both must tell them the same.
+//! What a proxy reports of those it speaks for: `Forwarded` (RFC 7239), or the older `X-Forwarded-*`. Upstreams read
+//! the one or the other, so both must report the same.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::BytesMut;
 
-use crate::fields::{Fields, text};
-use crate::plan::Site;
-use crate::validation::parse_address;
+use crate::headers::{Headers, text};
 
-/// What a trusted peer said of those before it.
-pub(crate) enum Told<'a> {
+/// What a trusted peer reported of those before it.
+pub struct Forwarded<'a>(Form<'a>);
+
+enum Form<'a> {
     /// In `X-Forwarded-*`, or nothing.
     Old { proto: Option<&'a str>, host: Option<&'a str> },
     /// In `Forwarded` alone.
@@ -20,72 +20,95 @@ pub(crate) enum Told<'a> {
 
 /// What one proxy added to `Forwarded`.
 #[derive(Default)]
-pub(crate) struct Element<'a> {
+struct Element<'a> {
     node: Option<Cow<'a, str>>,
     proto: Option<Cow<'a, str>>,
     host: Option<Cow<'a, str>>,
 }
 
-/// The client that a trusted peer speaks for in `Forwarded`: of the addresses there, the last that is no trusted proxy itself. And the
-/// element of whoever that client connected to: what stands before it anyone could have written.
-fn client(site: &Site, peer: IpAddr, elements: &[Element<'_>]) -> (IpAddr, usize) {
+/// The client that a trusted peer speaks for in `Forwarded`: of the addresses there, the last that is no trusted proxy
+/// itself. And the index of the element of whoever that client connected to: what stands before it anyone could have
+/// written.
+fn client(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, elements: &[Element<'_>]) -> (IpAddr, usize) {
     let mut client = peer;
-    for (place, element) in elements.iter().enumerate().rev() {
-        let Some(address) = element.node.as_deref().and_then(parse_address) else { return (client, place) };
+    for (index, element) in elements.iter().enumerate().rev() {
+        let Some(address) = element.node.as_deref().and_then(parse_address) else { return (client, index) };
         client = address;
-        if !site.is_trusted(client) {
-            return (client, place);
+        if !is_trusted(client) {
+            return (client, index);
         }
     }
     (client, 0)
 }
 
-/// The address of the client that a trusted peer speaks for in `Forwarded`.
-pub(crate) fn client_ip(site: &Site, peer: IpAddr, fields: &Fields) -> IpAddr {
-    read(fields).map_or(peer, |elements| client(site, peer, &elements).0)
+/// The client that a trusted proxy speaks for: of the addresses it reports, the last that is no trusted proxy itself.
+/// What stands before that anyone could have written.
+pub fn client_ip(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, headers: &Headers) -> IpAddr {
+    let values: Vec<&[u8]> = headers.all("x-forwarded-for").collect();
+    if values.is_empty() {
+        return read(headers).map_or(peer, |elements| client(is_trusted, peer, &elements).0);
+    }
+    let mut client = peer;
+    for address in values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b',')) {
+        let Some(address) = text(address).and_then(|text| parse_address(text.trim())) else { return client };
+        client = address;
+        if !is_trusted(client) {
+            return client;
+        }
+    }
+    client
 }
 
-impl<'a> Told<'a> {
-    /// What a trusted peer said. Where it said both, `X-Forwarded-For` counts: a proxy that knows only that one passes on whatever its
-    /// client put into the other.
-    pub(crate) fn read(site: &Site, peer: IpAddr, fields: &'a Fields) -> Self {
-        if !fields.has("x-forwarded-for")
-            && let Some(elements) = read(fields)
+/// An address as proxies write it: bare, in brackets, with a port.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let bare = text.parse::<IpAddr>();
+    let bare = bare.or_else(|_| text.parse::<std::net::SocketAddr>().map(|address| address.ip()));
+    let bare = bare.or_else(|_| text.trim_start_matches('[').trim_end_matches(']').parse());
+    bare.ok().map(|ip| ip.to_canonical())
+}
+
+impl<'a> Forwarded<'a> {
+    /// What a trusted peer reported. Where it reported both ways, `X-Forwarded-For` counts: a proxy that knows only
+    /// that one passes on whatever its client put into the other.
+    pub fn read(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, headers: &'a Headers) -> Self {
+        if !headers.has("x-forwarded-for")
+            && let Some(elements) = read(headers)
         {
-            let (_, client) = client(site, peer, &elements);
-            return Self::Standard { elements, client };
+            let (_, client) = client(is_trusted, peer, &elements);
+            return Self(Form::Standard { elements, client });
         }
-        Self::Old { proto: first(fields, "x-forwarded-proto"), host: first(fields, "x-forwarded-host") }
+        let (proto, host) = (first(headers, "x-forwarded-proto"), first(headers, "x-forwarded-host"));
+        Self(Form::Old { proto, host })
     }
 
     /// The scheme that the client used.
     pub(crate) fn proto(&self) -> Option<&str> {
-        match self {
-            Self::Old { proto, .. } => *proto,
-            Self::Standard { elements, client } => elements[*client].proto.as_deref(),
+        match &self.0 {
+            Form::Old { proto, .. } => *proto,
+            Form::Standard { elements, client } => elements[*client].proto.as_deref(),
         }
         .filter(|proto| is_scheme(proto))
     }
 
     /// The host that the client asked for.
     pub(crate) fn host(&self) -> Option<&str> {
-        match self {
-            Self::Old { host, .. } => *host,
-            Self::Standard { elements, client } => elements[*client].host.as_deref(),
+        match &self.0 {
+            Form::Old { host, .. } => *host,
+            Form::Standard { elements, client } => elements[*client].host.as_deref(),
         }
         .filter(|host| is_host(host))
     }
 
     /// The part of `X-Forwarded-For` that comes before the peer.
-    pub(crate) fn write_old(&self, fields: &Fields, out: &mut BytesMut) {
-        match self {
-            Self::Old { .. } => {
-                for before in fields.all("x-forwarded-for") {
+    pub(crate) fn write_old(&self, headers: &Headers, out: &mut BytesMut) {
+        match &self.0 {
+            Form::Old { .. } => {
+                for before in headers.all("x-forwarded-for") {
                     out.extend_from_slice(before);
                     out.extend_from_slice(b", ");
                 }
             }
-            Self::Standard { elements, .. } => {
+            Form::Standard { elements, .. } => {
                 for element in elements {
                     let node = element.node.as_deref().and_then(parse_address);
                     let node = node.map_or("unknown".into(), |address| address.to_string());
@@ -97,19 +120,19 @@ impl<'a> Told<'a> {
     }
 
     /// The part of `Forwarded` that comes before the peer. Says whether there is one.
-    pub(crate) fn write_standard(&self, fields: &Fields, out: &mut BytesMut) -> bool {
+    pub(crate) fn write_standard(&self, headers: &Headers, out: &mut BytesMut) -> bool {
         let mut is_first = true;
-        match self {
-            Self::Standard { .. } => {
-                for before in fields.all("forwarded") {
+        match &self.0 {
+            Form::Standard { .. } => {
+                for before in headers.all("forwarded") {
                     out.extend_from_slice(before);
                     out.extend_from_slice(b", ");
                 }
                 is_first = false;
             }
             // RFC 7239 §7.4. Which scheme and host it was only the client's side of the chain can mean.
-            Self::Old { .. } => {
-                for node in fields.all("x-forwarded-for").flat_map(|value| value.split(|byte| *byte == b',')) {
+            Form::Old { .. } => {
+                for node in headers.all("x-forwarded-for").flat_map(|value| value.split(|byte| *byte == b',')) {
                     let address = text(node).and_then(|node| parse_address(node.trim()));
                     out.extend_from_slice(address.map_or("for=unknown".into(), node_of).as_bytes());
                     if std::mem::take(&mut is_first) {
@@ -129,7 +152,7 @@ impl<'a> Told<'a> {
 }
 
 /// An address as `Forwarded` has it.
-pub(crate) fn node_of(address: IpAddr) -> String {
+pub fn node_of(address: IpAddr) -> String {
     if address.is_ipv4() { format!("for={address}") } else { format!("for=\"[{address}]\"") }
 }
 
@@ -144,9 +167,9 @@ pub(crate) fn write_proto(proto: &str, out: &mut BytesMut) {
     out.extend_from_slice(proto.as_bytes());
 }
 
-/// The first of what is said in a field, which may be a list.
-fn first<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
-    let value = text(fields.get(name)?)?;
+/// The first value of a header that may be a list.
+fn first<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
+    let value = text(headers.get(name)?)?;
     value.split(',').next().map(str::trim).filter(|value| !value.is_empty())
 }
 
@@ -159,11 +182,11 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\,;/@".contains(&byte))
 }
 
-/// The elements of all `Forwarded` fields. None if there are none, or if they can't be read: a quote that never ends would swallow what is
-/// added behind it.
-fn read(fields: &Fields) -> Option<Vec<Element<'_>>> {
+/// The elements of all `Forwarded` headers. None if there are none, or if they can't be read: a quote that never ends
+/// would swallow what is added behind it.
+fn read(headers: &Headers) -> Option<Vec<Element<'_>>> {
     let mut elements = Vec::new();
-    for value in fields.all("forwarded") {
+    for value in headers.all("forwarded") {
         let mut rest = text(value)?;
         loop {
             let (element, after) = read_element(rest)?;
@@ -187,7 +210,7 @@ fn read_element(mut rest: &str) -> Option<(Element<'_>, Option<&str>)> {
             let (value, after) = read_value(value)?;
             rest = after.trim_start();
             let mut unknown = None;
-            let place = match name.to_ascii_lowercase().as_str() {
+            let part = match name.to_ascii_lowercase().as_str() {
                 "for" => &mut element.node,
                 "proto" => &mut element.proto,
                 "host" => &mut element.host,
@@ -196,8 +219,8 @@ fn read_element(mut rest: &str) -> Option<(Element<'_>, Option<&str>)> {
                 }
                 _ => return None,
             };
-            // Each may be said once.
-            if place.replace(value).is_some() {
+            // Each may stand there once.
+            if part.replace(value).is_some() {
                 return None;
             }
         }
@@ -218,10 +241,10 @@ fn read_value(text: &str) -> Option<(Cow<'_, str>, &str)> {
         return is_token.then(|| (Cow::Borrowed(&text[..end]), &text[end..]));
     };
     let (mut value, mut escaped) = (String::new(), false);
-    for (place, character) in quoted.char_indices() {
+    for (index, character) in quoted.char_indices() {
         match character {
             '\\' if !escaped => escaped = true,
-            '"' if !escaped => return Some((Cow::Owned(value), &quoted[place + 1..])),
+            '"' if !escaped => return Some((Cow::Owned(value), &quoted[index + 1..])),
             _ => {
                 value.push(character);
                 escaped = false;
@@ -236,12 +259,12 @@ mod tests {
     use super::*;
 
     fn elements(value: &str) -> Option<Vec<(String, String, String)>> {
-        let mut fields = http::HeaderMap::new();
-        fields.insert("forwarded", value.parse().expect("a value"));
-        let fields = Fields::from(&fields);
+        let mut map = http::HeaderMap::new();
+        map.insert("forwarded", value.parse().expect("a value"));
+        let headers = Headers::from(&map);
         let text = |part: &Option<Cow<'_, str>>| part.as_deref().unwrap_or("-").to_owned();
         let all = |element: &Element<'_>| (text(&element.node), text(&element.proto), text(&element.host));
-        read(&fields).map(|elements| elements.iter().map(all).collect())
+        read(&headers).map(|elements| elements.iter().map(all).collect())
     }
 
     fn owned(node: &str, proto: &str, host: &str) -> (String, String, String) {

@@ -1,22 +1,27 @@
-//! The chunked coding (RFC 9112 §7.1): decoded strictly, encoded plainly. A client's bytes and an upstream's are held to the same grammar:
-//! whoever reads a size in another way sees another end of the body, and what follows it as the next message.
+//! The chunked coding (RFC 9112 §7.1): decoded strictly, encoded plainly. A client's bytes and an upstream's are held
+//! to the same grammar: who reads a size in another way sees another end of the body, and what follows it as the next
+//! message.
 
 use std::io::Write as _;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::head::{dashed, is_hop_by_hop, is_ours, starts_with};
+use super::header_names::is_fit_for_trailers;
+use super::lines::ends_in_crlf;
 
 /// The longest line of a chunk's size with its extensions, and the longest trailer section.
 const LONGEST_LINE: usize = 4 * 1024;
 const LONGEST_TRAILERS: usize = 16 * 1024;
-/// How many bytes of extensions a body may have beyond its data. Nobody reads them, so they must not be a way to send for ever.
+/// The most trailers.
+const MOST_TRAILERS: usize = 32;
+/// How many bytes of extensions a body may have beyond its data. Nobody reads them, so they must not be a way to send
+/// for ever.
 const MOST_EXTENSIONS: usize = 16 * 1024;
 
 /// A decoder.
 #[derive(Debug, Default)]
-pub(crate) struct Chunked {
+pub struct Chunked {
     step: Step,
     /// Bytes of extensions so far, less the bytes of data.
     extensions: usize,
@@ -38,11 +43,29 @@ enum Step {
     End,
 }
 
-/// What a decoder found.
+/// What the next bytes of a body are, and how many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A line between chunks.
+    Framing(usize),
+    /// Data.
+    Data(usize),
+    /// The trailers, with the empty line behind them.
+    Trailers(usize),
+    /// The body has ended before them.
+    End,
+    /// More bytes are needed to know.
+    Partial,
+}
+
+/// What a decoder took out of a buffer.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub enum Piece {
+    /// Data.
     Data(Bytes),
+    /// The trailers; nothing follows them.
     Trailers(HeaderMap),
+    /// All has been read.
     End,
     /// It needs more bytes.
     Partial,
@@ -50,105 +73,110 @@ pub(crate) enum Piece {
 
 impl Chunked {
     /// Takes the next piece out of `read`.
-    pub(crate) fn decode(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
+    pub fn decode(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
         loop {
-            match &mut self.step {
-                Step::Size => {
-                    let Some(line) = take_line(read, LONGEST_LINE)? else { return Ok(Piece::Partial) };
-                    let (size, extension) = chunk_size(&line)?;
-                    self.extensions += extension;
-                    if self.extensions > MOST_EXTENSIONS {
-                        return Err("the chunk extensions are too long");
-                    }
-                    self.step = if size == 0 { Step::Trailers } else { Step::Data(size) };
+            match self.part(read)? {
+                Part::Framing(length) => read.advance(length),
+                Part::Data(length) => return Ok(Piece::Data(read.split_to(length).freeze())),
+                Part::Trailers(length) => {
+                    let trailers = trailers(&read[..length])?;
+                    read.advance(length);
+                    return Ok(Piece::Trailers(trailers));
                 }
-                Step::Data(left) => {
-                    if read.is_empty() {
-                        return Ok(Piece::Partial);
-                    }
-                    let count = usize::try_from(*left).unwrap_or(usize::MAX).min(read.len());
-                    *left -= count as u64;
-                    if *left == 0 {
-                        self.step = Step::DataEnd;
-                    }
-                    self.extensions = self.extensions.saturating_sub(count);
-                    return Ok(Piece::Data(read.split_to(count).freeze()));
-                }
-                Step::DataEnd => match read.get(..2) {
-                    Some(b"\r\n") => {
-                        read.advance(2);
-                        self.step = Step::Size;
-                    }
-                    Some(_) => return Err("a chunk is longer than its size"),
-                    None => return Ok(Piece::Partial),
-                },
-                Step::Trailers => return self.trailers(read),
-                Step::End => return Ok(Piece::End),
+                Part::End => return Ok(Piece::End),
+                Part::Partial => return Ok(Piece::Partial),
             }
         }
     }
 
-    fn trailers(&mut self, read: &mut BytesMut) -> Result<Piece, &'static str> {
-        if read.starts_with(b"\r\n") {
-            read.advance(2);
-            self.step = Step::End;
-            return Ok(Piece::End);
-        }
-        let mut fields = [httparse::EMPTY_HEADER; 32];
-        if !ends_in_crlf(read.get(..LONGEST_TRAILERS).unwrap_or(read)) {
-            // Whoever insists on CR LF would see another end of this message, and another beginning of the next.
-            return Err("a trailer does not end in CR LF");
-        }
-        match httparse::parse_headers(read, &mut fields) {
-            // Beyond that, nobody has looked at how the lines end.
-            Ok(httparse::Status::Complete((length, _))) if length > LONGEST_TRAILERS => {
-                Err("the trailers are too long")
-            }
-            Ok(httparse::Status::Complete((length, fields))) => {
-                let mut trailers = HeaderMap::with_capacity(fields.len());
-                for field in fields {
-                    let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| "invalid trailer name")?;
-                    let value = HeaderValue::from_bytes(field.value).map_err(|_| "invalid trailer value")?;
-                    trailers.append(name, value);
+    /// Says what `read` begins with. Those bytes count as read: the next call must be handed what follows them.
+    pub fn part(&mut self, read: &[u8]) -> Result<Part, &'static str> {
+        match &mut self.step {
+            Step::Size => {
+                let Some(line) = whole_line(read, LONGEST_LINE)? else { return Ok(Part::Partial) };
+                let (size, extension) = chunk_size(line)?;
+                self.extensions += extension;
+                if self.extensions > MOST_EXTENSIONS {
+                    return Err("the chunk extensions are too long");
                 }
-                read.advance(length);
-                self.step = Step::End;
-                Ok(Piece::Trailers(trailers))
+                self.step = if size == 0 { Step::Trailers } else { Step::Data(size) };
+                Ok(Part::Framing(line.len() + 2))
             }
-            Ok(httparse::Status::Partial) if read.len() <= LONGEST_TRAILERS => Ok(Piece::Partial),
-            Ok(httparse::Status::Partial) => Err("the trailers are too long"),
-            Err(_) => Err("the trailers can't be read"),
+            Step::Data(_) if read.is_empty() => Ok(Part::Partial),
+            Step::Data(left) => {
+                let count = usize::try_from(*left).unwrap_or(usize::MAX).min(read.len());
+                *left -= count as u64;
+                if *left == 0 {
+                    self.step = Step::DataEnd;
+                }
+                self.extensions = self.extensions.saturating_sub(count);
+                Ok(Part::Data(count))
+            }
+            Step::DataEnd => match read.get(..2) {
+                Some(b"\r\n") => {
+                    self.step = Step::Size;
+                    Ok(Part::Framing(2))
+                }
+                Some(_) => Err("a chunk is longer than its size"),
+                None => Ok(Part::Partial),
+            },
+            Step::Trailers => {
+                let part = trailer_part(read)?;
+                if part != Part::Partial {
+                    self.step = Step::End;
+                }
+                Ok(part)
+            }
+            Step::End => Ok(Part::End),
         }
     }
 }
 
-/// Whether every line in it, up to the empty one, ends in CR LF: a bare LF is an end to some and none to others.
-pub(crate) fn ends_in_crlf(head: &[u8]) -> bool {
-    let mut line = 0;
-    for end in memchr::memchr_iter(b'\n', head) {
-        if end == line || head[end - 1] != b'\r' {
-            return false;
-        }
-        if end == line + 1 {
-            return true;
-        }
-        line = end + 1;
+/// What follows the last chunk.
+fn trailer_part(read: &[u8]) -> Result<Part, &'static str> {
+    if read.starts_with(b"\r\n") {
+        return Ok(Part::Framing(2));
     }
-    true
+    if !ends_in_crlf(read.get(..LONGEST_TRAILERS).unwrap_or(read)) {
+        // Whoever insists on CR LF would see another end of this message, and another beginning of the next.
+        return Err("a trailer does not end in CR LF");
+    }
+    let mut parsed = [httparse::EMPTY_HEADER; MOST_TRAILERS];
+    match httparse::parse_headers(read, &mut parsed) {
+        // Beyond that, nobody has looked at how the lines end.
+        Ok(httparse::Status::Complete((length, _))) if length > LONGEST_TRAILERS => Err("the trailers are too long"),
+        Ok(httparse::Status::Complete((length, _))) => Ok(Part::Trailers(length)),
+        Ok(httparse::Status::Partial) if read.len() <= LONGEST_TRAILERS => Ok(Part::Partial),
+        Ok(httparse::Status::Partial) => Err("the trailers are too long"),
+        Err(_) => Err("the trailers can't be read"),
+    }
 }
 
-/// A whole line without its end, which must be CR LF.
-fn take_line(read: &mut BytesMut, longest: usize) -> Result<Option<BytesMut>, &'static str> {
+/// Trailers that have come as a whole.
+fn trailers(section: &[u8]) -> Result<HeaderMap, &'static str> {
+    let mut parsed = [httparse::EMPTY_HEADER; MOST_TRAILERS];
+    let (_, parsed) = match httparse::parse_headers(section, &mut parsed) {
+        Ok(httparse::Status::Complete(parsed)) => parsed,
+        Ok(httparse::Status::Partial) | Err(_) => return Err("the trailers can't be read"),
+    };
+    let mut trailers = HeaderMap::with_capacity(parsed.len());
+    for header in parsed {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| "invalid trailer name")?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| "invalid trailer value")?;
+        trailers.append(name, value);
+    }
+    Ok(trailers)
+}
+
+/// A line without its end, which must be CR LF. None while it is not whole.
+fn whole_line(read: &[u8], longest: usize) -> Result<Option<&[u8]>, &'static str> {
     let Some(end) = read.iter().take(longest).position(|byte| *byte == b'\n') else {
         return if read.len() >= longest { Err("a chunk's size is too long") } else { Ok(None) };
     };
-    let mut line = read.split_to(end + 1);
-    line.truncate(end);
-    if line.last() != Some(&b'\r') {
-        return Err("a chunk's size does not end in CR LF");
+    match read[..end].split_last() {
+        Some((b'\r', line)) => Ok(Some(line)),
+        Some(_) | None => Err("a chunk's size does not end in CR LF"),
     }
-    line.truncate(end - 1);
-    Ok(Some(line))
 }
 
 /// A chunk's size, and how many bytes of extensions follow it.
@@ -195,12 +223,12 @@ fn after_token(text: &[u8]) -> Option<&[u8]> {
 /// What follows a quoted string whose first quote has been read, if it ends.
 fn after_quoted(text: &[u8]) -> Option<&[u8]> {
     let mut is_escaped = false;
-    for (place, byte) in text.iter().enumerate() {
+    for (index, byte) in text.iter().enumerate() {
         match byte {
             0..b' ' | 0x7f if *byte != b'\t' => return None,
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = true,
-            b'"' => return Some(&text[place + 1..]),
+            b'"' => return Some(&text[index + 1..]),
             _ => {}
         }
     }
@@ -208,7 +236,7 @@ fn after_quoted(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// The line before a chunk's data.
-pub(crate) fn write_size(out: &mut impl BufMut, size: usize) {
+pub fn write_size(out: &mut impl BufMut, size: usize) {
     let mut digits = [0; 16];
     let mut rest = &mut digits[..];
     // Sixteen digits hold every size.
@@ -219,7 +247,7 @@ pub(crate) fn write_size(out: &mut impl BufMut, size: usize) {
 }
 
 /// What ends a chunked body.
-pub(crate) fn write_end(out: &mut impl BufMut, trailers: Option<&HeaderMap>) {
+pub fn write_end(out: &mut impl BufMut, trailers: Option<&HeaderMap>) {
     out.put_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten().filter(|(name, _)| is_fit_for_trailers(name)) {
         out.put_slice(name.as_str().as_bytes());
@@ -228,29 +256,6 @@ pub(crate) fn write_end(out: &mut impl BufMut, trailers: Option<&HeaderMap>) {
         out.put_slice(b"\r\n");
     }
     out.put_slice(b"\r\n");
-}
-
-/// RFC 9110 §6.5.1: what concerns framing, routing, authentication or the content itself can't come in trailers.
-pub(crate) fn is_fit_for_trailers(name: &HeaderName) -> bool {
-    use http::header;
-    let meant = dashed(name.as_str().as_bytes());
-    let Ok(meant_name) = HeaderName::from_bytes(&meant) else { return false };
-    !is_hop_by_hop(&meant)
-        && !is_ours(&meant)
-        && !starts_with(&meant, b"x-forwarded-")
-        && !matches!(
-            meant_name,
-            header::AUTHORIZATION
-                | header::CONTENT_ENCODING
-                | header::CONTENT_TYPE
-                | header::CONTENT_RANGE
-                | header::SET_COOKIE
-                | header::COOKIE
-                | header::CACHE_CONTROL
-                | header::RANGE
-                | header::WWW_AUTHENTICATE
-                | header::TRAILER
-        )
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Where an upstream is. Its name is looked up by one for all who want to know: a name server that is slow must not cost a thread a request.
+//! Where an endpoint is. Its name is looked up by one for all who want to know: a name server that is slow must not
+//! cost a thread a request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::file_budget::is_out_of_files;
+use crate::descriptors::is_out_of_files;
 
-/// How long the answer holds for those who come after.
+/// How long a result holds for those who come after.
 const HOLDS_MILLIS: u64 = 1_000;
 
-/// What is known of an upstream's addresses in one worker.
+/// What is known of an endpoint's addresses in one worker.
 #[derive(Default)]
-pub(crate) struct Lookup(Mutex<Option<watch::Receiver<Option<Found>>>>);
+pub(super) struct Lookup(Mutex<Option<watch::Receiver<Option<Found>>>>);
 
-/// What the name server said, and when.
+/// What the name server returned, and when.
 struct Found {
     addresses: Result<Arc<[SocketAddr]>, Failure>,
     at_millis: u64,
@@ -39,7 +40,7 @@ impl Failure {
 }
 
 impl Lookup {
-    /// The addresses. `resolve` is only called where nobody asks already, and nobody has just been told.
+    /// The addresses. `resolve` is only called where no lookup is under way or has just ended.
     pub(super) async fn get<F>(
         &self,
         now_millis: impl Fn() -> u64 + Send + 'static,
@@ -79,15 +80,15 @@ impl Lookup {
                 return last.clone();
             }
         }
-        let (tell, told) = watch::channel(None);
+        let (sender, receiver) = watch::channel(None);
         let resolving = resolve();
         // A task of its own: whoever asked first may leave, the others still wait for it.
         tokio::spawn(async move {
             let addresses = resolving.await.map(Into::into).map_err(|error| Failure::new(&error));
-            tell.send_replace(Some(Found { addresses, at_millis: now_millis() }));
+            sender.send_replace(Some(Found { addresses, at_millis: now_millis() }));
         });
-        *last = Some(told.clone());
-        told
+        *last = Some(receiver.clone());
+        receiver
     }
 }
 

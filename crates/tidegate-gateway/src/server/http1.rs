@@ -1,4 +1,4 @@
-//! A connection's life: a request, its answer, and again.
+//! The life of an HTTP/1 connection: a request, its response, and again.
 
 use std::future::poll_fn;
 use std::io::Cursor;
@@ -10,40 +10,40 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
+use tidegate_http::server::{
+    BadHead, BodyRest, GATHERED, Head, IncomingBody, Requested, ResponseBody, ResponseHead, SharedIo, take_head,
+    write_head,
+};
+use tidegate_http::stream::{Stream, linger};
+use tidegate_http::tunnel;
 use tokio::time::timeout;
 
-use super::io::{Incoming, Rest, Shared};
-use super::request::{BadHead, Head, take_head};
-use super::response::{Asked, Framing, write_head};
 use crate::access_log::Record;
 use crate::body::Body;
 use crate::client::Client;
 use crate::config::model::Connections;
 use crate::handler::handle;
 use crate::rejection;
-use crate::reply::Reply;
+use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
-use crate::server::{FIRST_WORDS, Worker};
-use crate::stream::{Stream, linger};
-use crate::tunnel;
-use crate::upstream::{write_end, write_size};
+use crate::worker::Worker;
 
-/// What is gathered before it is written.
-const GATHERED: usize = 16 * 1024;
+/// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
+pub(super) const FIRST_WORDS: Duration = Duration::from_secs(1);
 /// What is read of a body that nobody wants, so that the connection can go on. Beyond it, it ends.
 const MOST_UNREAD: usize = 256 * 1024;
 const UNREAD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves a client's connection until it ends. False if what came was not HTTP.
-pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
-    let shared = Shared::new(stream, Arc::clone(client));
-    let mut connection = Connection { worker, client, bounds, shared, out: Cursor::default(), is_hurried: false };
+pub(super) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
+    let io = SharedIo::new(stream, Arc::clone(&client.activity));
+    let mut connection = Connection { worker, client, bounds, io, out: Cursor::default(), is_hurried: false };
     loop {
         let head = match poll_fn(|cx| connection.poll_head(cx)).await {
             Some(Ok(head)) => head,
             Some(Err(fault)) => {
-                connection.refuse(fault).await;
+                connection.reject(fault).await;
                 return false;
             }
             None => return true,
@@ -56,10 +56,10 @@ pub(crate) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: St
             }
             After::Gone => return true,
             After::Upgrade(upgrade) => {
-                let (upstream, held) = *upgrade;
+                let Upgrade { connection: upstream, held } = *upgrade;
                 // From here on the tunnel has a deadline of its own.
-                client.deadline.clear();
-                if let Some((stream, unread)) = connection.shared.into_parts() {
+                client.activity.deadline.clear();
+                if let Some((stream, unread)) = connection.io.into_parts() {
                     let idle = bounds.upgrade_timeout.get();
                     tunnel::run(stream, unread, *upstream, idle).await;
                 }
@@ -74,7 +74,7 @@ struct Connection<'a> {
     worker: &'a Arc<Worker>,
     client: &'a Arc<Client>,
     bounds: &'a Connections,
-    shared: Shared,
+    io: SharedIo,
     /// What is to be written, and how much of it has been.
     out: Cursor<Vec<u8>>,
     /// The gateway stops: a request that is on its way has a moment to arrive.
@@ -84,18 +84,18 @@ struct Connection<'a> {
 /// What happens after a request.
 enum After {
     Next,
-    /// Our last answer has been written.
+    /// Our last response has been written.
     Close,
     /// The client has gone, or what there is can't be trusted any more.
     Gone,
-    Upgrade(Box<(Box<crate::upstream::Connection>, Box<dyn Send>)>),
+    Upgrade(Box<Upgrade>),
 }
 
 impl Connection<'_> {
     /// Whether the connection's time is up.
     fn is_late(&self, cx: &Context<'_>) -> bool {
-        self.client.deadline.watch(cx);
-        self.client.deadline.has_passed()
+        self.client.activity.deadline.watch(cx);
+        self.client.activity.deadline.has_passed()
     }
 
     /// Where to put what is to be written.
@@ -110,7 +110,7 @@ impl Connection<'_> {
 
     /// The next head; none when the connection ends between two requests.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Head, BadHead>>> {
-        let mut io = self.shared.lock();
+        let mut io = self.io.lock();
         loop {
             if !io.read.is_empty() {
                 let head = take_head(&mut io.read, self.bounds.max_head_bytes, self.bounds.max_headers);
@@ -128,7 +128,7 @@ impl Connection<'_> {
                     self.out = Cursor::default();
                 }
             } else {
-                self.client.has_read();
+                self.client.activity.has_read();
             }
             match io.poll_read(cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
@@ -137,8 +137,8 @@ impl Connection<'_> {
                     // Whether it still lives can be asked to the end.
                     let is_asked_to_leave = self.worker.gateway.is_draining() && !self.client.is_admin;
                     if io.read.is_empty() && is_asked_to_leave && !std::mem::replace(&mut self.is_hurried, true) {
-                        // Not at once: whoever was not told that the connection ends may just be sending.
-                        self.client.deadline.set(FIRST_WORDS);
+                        // Not at once: a client that does not know that the connection ends may just be sending.
+                        self.client.activity.deadline.set(FIRST_WORDS);
                     }
                     return if self.is_late(cx) { Poll::Ready(None) } else { Poll::Pending };
                 }
@@ -146,50 +146,56 @@ impl Connection<'_> {
         }
     }
 
-    /// Handles a request and writes its answer.
+    /// Handles a request and writes its response.
     async fn exchange(&mut self, head: Head) -> After {
         let Head { request, rest, keep_alive, expects_continue, takes_trailers } = head;
         {
-            let mut io = self.shared.lock();
+            let mut io = self.io.lock();
             (io.rest, io.owes_continue) = (rest, expects_continue);
         }
-        let asked = Asked { version: request.version, is_head: request.method == Method::HEAD, keep_alive };
-        let body = RequestBody::H1(Incoming(self.shared.clone()));
+        let requested = Requested { version: request.version, is_head: request.method == Method::HEAD, keep_alive };
+        let body = RequestBody::H1(IncomingBody::new(&self.io));
         let reply = {
             let mut handling = pin!(handle(Arc::clone(self.worker), Arc::clone(self.client), request, body));
-            let (shared, client) = (&self.shared, self.client);
+            let (shared, activity) = (&self.io, &self.client.activity);
             poll_fn(|cx| {
                 if let Poll::Ready(reply) = handling.as_mut().poll(cx) {
                     return Poll::Ready(Some(reply));
                 }
-                client.deadline.watch(cx);
+                activity.deadline.watch(cx);
                 let mut io = shared.lock();
                 let is_broken = matches!(io.poll_interim(cx), Poll::Ready(Err(_)));
-                let is_over = is_broken || io.poll_gone(cx) || client.deadline.has_passed();
+                let is_over = is_broken || io.poll_gone(cx) || activity.deadline.has_passed();
                 // The handler's future is dropped, and with it whatever the request held.
                 if is_over { Poll::Ready(None) } else { Poll::Pending }
             })
             .await
         };
         let Some(reply) = reply else { return After::Gone };
-        self.answer(reply, asked, takes_trailers).await
+        self.respond(reply, requested, takes_trailers).await
     }
 
-    async fn answer(&mut self, mut reply: Reply, mut asked: Asked, takes_trailers: bool) -> After {
+    async fn respond(&mut self, mut reply: Reply, mut requested: Requested, takes_trailers: bool) -> After {
         // A body that was never asked for may come or not: nobody could tell it from the next request.
         let is_unasked = {
-            let mut io = self.shared.lock();
-            // From here on there is an answer: nothing may come between its bytes.
-            let is_unasked = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, Rest::Ended);
-            // What has come before our answer is the body: whoever has heard nothing can't have given it up.
-            is_unasked && io.read.is_empty() || matches!(io.rest, Rest::Broken(_))
+            let mut io = self.io.lock();
+            // From here on there is a response: nothing may come between its bytes.
+            let is_unasked = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, BodyRest::Ended);
+            // What has come before our response is the body: a client that has heard nothing can't have given it up.
+            is_unasked && io.read.is_empty() || matches!(io.rest, BodyRest::Broken(_))
         };
         let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
-        asked.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
+        requested.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
         let date = self.worker.date();
-        let (framing, keep_alive) = write_head(self.out(), &reply, asked, &date);
-        let mut writing =
-            Writing { framing, takes_trailers, data: Bytes::new(), ended: asked.is_head, broke_off: false };
+        let head = ResponseHead {
+            status: reply.status,
+            headers: reply.headers.as_ref(),
+            lines: &reply.lines,
+            date: &date,
+            length: reply.body.size_hint().exact(),
+        };
+        let (framing, keep_alive) = write_head(self.out(), &head, requested);
+        let mut writing = ResponseBody::new(framing, takes_trailers, requested.is_head);
         let body = &mut reply.body;
         if let Some(whole) = body.take_whole() {
             writing.take_whole(self.out(), whole);
@@ -205,36 +211,41 @@ impl Connection<'_> {
         if !keep_alive {
             return After::Close;
         }
-        match self.shared.lock().rest {
-            Rest::Ended => return After::Next,
-            Rest::Broken(_) => return After::Close,
-            _ => {}
+        match self.io.lock().rest {
+            BodyRest::Ended => return After::Next,
+            BodyRest::Broken(_) => return After::Close,
+            BodyRest::Length(_) | BodyRest::Chunked(_) => {}
         }
         if !self.read_rest().await {
             return After::Close;
         }
-        self.client.awaits_request();
+        self.client.activity.awaits_request();
         After::Next
     }
 
     /// Writes the head and the body that follows.
-    fn poll_write(&mut self, cx: &mut Context<'_>, body: &mut Body, writing: &mut Writing) -> Poll<Result<(), ()>> {
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        writing: &mut ResponseBody,
+    ) -> Poll<Result<(), ()>> {
         loop {
             let mut waits = false;
-            while !writing.ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
+            while !writing.has_ended && writing.data.is_empty() && self.out.remaining() < GATHERED {
                 match body.poll_piece(cx) {
-                    Poll::Ready(frame) => writing.take(self.out(), frame, body),
+                    Poll::Ready(frame) => writing.take(self.out(), frame, || body.is_end_stream()),
                     Poll::Pending => {
                         waits = true;
                         break;
                     }
                 }
             }
-            if writing.ended {
-                // The answer has ended: a client that has all of it must find its place free.
+            if writing.has_ended {
+                // The response has ended: a client that has all of it must find its slot free.
                 body.release();
             }
-            let mut io = self.shared.lock();
+            let mut io = self.io.lock();
             let written = match io.poll_write(cx, &mut self.out) {
                 Poll::Ready(Ok(())) => {
                     self.out.set_position(0);
@@ -249,7 +260,7 @@ impl Connection<'_> {
                 Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
                 Poll::Pending => return Poll::Pending,
             }
-            if waits || writing.ended {
+            if waits || writing.has_ended {
                 match io.poll_flush(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
@@ -257,7 +268,7 @@ impl Connection<'_> {
                     Poll::Pending => return Poll::Pending,
                 }
             }
-            if writing.ended {
+            if writing.has_ended {
                 return Poll::Ready(if writing.broke_off { Err(()) } else { Ok(()) });
             }
             if waits {
@@ -269,7 +280,7 @@ impl Connection<'_> {
 
     /// Reads what nobody wanted of a body, within bounds. False if there was too much of it.
     async fn read_rest(&self) -> bool {
-        let mut body = Incoming(self.shared.clone());
+        let mut body = IncomingBody::new(&self.io);
         let reading = async {
             let mut read = 0;
             while let Some(frame) = poll_fn(|cx| body.poll_frame(cx)).await {
@@ -284,14 +295,14 @@ impl Connection<'_> {
         timeout(UNREAD_PATIENCE, reading).await.unwrap_or(false)
     }
 
-    /// Answers what can't be understood, and ends.
-    async fn refuse(mut self, fault: BadHead) {
-        let id = RequestId::own(self.worker);
+    /// Rejects what can't be understood, and ends.
+    async fn reject(mut self, fault: BadHead) {
+        let id = RequestId::own(&self.worker.ids);
         let mut reply = rejection::rejected(fault.status, "bad_request", fault.detail, id.as_str());
         reply.lines.add("x-request-id", id.as_bytes());
         self.worker.metrics().answered(fault.status);
-        let asked = Asked { version: Version::HTTP_11, is_head: false, keep_alive: false };
-        let is_whole = !matches!(self.answer(reply, asked, false).await, After::Gone);
+        let requested = Requested { version: Version::HTTP_11, is_head: false, keep_alive: false };
+        let is_whole = !matches!(self.respond(reply, requested, false).await, After::Gone);
         if let Some(log) = self.worker.gateway.access_log() {
             log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, is_whole, Duration::ZERO);
         }
@@ -300,78 +311,12 @@ impl Connection<'_> {
         }
     }
 
-    /// Closes our side when our last answer has been written.
+    /// Closes our side when our last response has been written.
     async fn close(self) {
         // It ends by itself within a moment: it is not idle.
-        self.client.deadline.clear();
-        if let Some((stream, _unread)) = self.shared.into_parts() {
+        self.client.activity.deadline.clear();
+        if let Some((stream, _unread)) = self.io.into_parts() {
             linger(stream).await;
-        }
-    }
-}
-
-/// How far an answer's body has been written.
-struct Writing {
-    framing: Framing,
-    takes_trailers: bool,
-    /// A large piece, written by itself.
-    data: Bytes,
-    ended: bool,
-    /// It ended too early.
-    broke_off: bool,
-}
-
-impl Writing {
-    /// Queues all of a body, whose length was told.
-    fn take_whole(&mut self, out: &mut Vec<u8>, whole: Bytes) {
-        if !self.ended && whole.len() <= GATHERED {
-            out.extend_from_slice(&whole);
-        } else if !self.ended {
-            self.data = whole;
-        }
-        self.ended = true;
-    }
-
-    /// Queues a piece of the body.
-    fn take(
-        &mut self,
-        out: &mut Vec<u8>,
-        frame: Option<Result<http_body::Frame<Bytes>, crate::upstream::Trouble>>,
-        body: &Body,
-    ) {
-        let is_chunked = self.framing == Framing::Chunked;
-        let Some(frame) = frame else {
-            if is_chunked {
-                write_end(out, None);
-            }
-            self.ended = true;
-            return;
-        };
-        let Ok(frame) = frame else {
-            // What there is goes out, and then the connection ends in the middle of the answer: the client sees that it is not whole.
-            (self.ended, self.broke_off) = (true, true);
-            return;
-        };
-        match frame.into_data() {
-            Ok(data) => {
-                if is_chunked && !data.is_empty() {
-                    write_size(out, data.len());
-                    out.extend_from_slice(&data);
-                    out.extend_from_slice(b"\r\n");
-                } else if data.len() <= GATHERED {
-                    out.extend_from_slice(&data);
-                } else {
-                    self.data = data;
-                }
-                self.ended = !is_chunked && body.is_end_stream();
-            }
-            Err(frame) => {
-                if is_chunked {
-                    let trailers = frame.into_trailers().ok().filter(|_| self.takes_trailers);
-                    write_end(out, trailers.as_ref());
-                }
-                self.ended = true;
-            }
         }
     }
 }

@@ -10,19 +10,19 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
+use crate::client::Connection;
+use crate::deadlines::Deadline;
 use crate::stream::Stream;
-use crate::sweep::Deadline;
-use crate::upstream::Connection;
 
 /// Joins the client's connection with the upstream's, until both have ended or nothing has moved for `idle`.
-pub(crate) async fn run(client: Stream, unread: BytesMut, upstream: Connection, idle: Duration) {
+pub async fn run(client: Stream, unread: BytesMut, upstream: Connection, idle: Duration) {
     // Given up after the connections, which are dropped before it.
-    let (stream, from_upstream, deadline, _place) = upstream.into_parts();
+    let (stream, from_upstream, deadline, _slot) = upstream.into_parts();
     deadline.set(idle);
     let mut client = Side { stream: client, unread, deadline: Arc::clone(&deadline), idle };
     let mut upstream = Side { stream, unread: from_upstream, deadline: Arc::clone(&deadline), idle };
     let mut copying = pin!(copy_bidirectional(&mut client, &mut upstream));
-    // However it ends, it has ended: there is nobody to tell.
+    // However it ends, it has ended: there is nobody to report it to.
     poll_fn(|cx| {
         deadline.watch(cx);
         if deadline.has_passed() { Poll::Ready(()) } else { copying.as_mut().poll(cx).map(|_ended| ()) }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// How often deadlines are looked at. None fires early, and none later than twice this.
-pub(crate) const TICK: Duration = Duration::from_millis(20);
+pub const TICK: Duration = Duration::from_millis(20);
 
 /// No deadline.
 const NONE: u64 = u64::MAX >> WAITING_BITS;
@@ -17,12 +17,12 @@ const WAITING_BITS: u32 = 3;
 
 /// What is waited for until a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub enum Waiting {
     /// Whatever must not be cut short: a request under way, an upstream.
     Work = 0,
     /// The first byte of a client's first request.
     First = 1,
-    /// Another request of a client that has asked before.
+    /// Another request of a client that has sent one before.
     Next = 2,
     /// The rest of a request's head, or of a TLS handshake.
     Head = 3,
@@ -44,9 +44,9 @@ impl Waiting {
 
 /// What is short when an idle connection is closed for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shortage {
+pub enum Shortage {
     /// Connections that clients may have.
-    Places = 6,
+    Slots = 6,
     /// Descriptors that the process may have open.
     Descriptors = 7,
 }
@@ -60,17 +60,19 @@ impl Shortage {
 
 /// Why a connection was ended before its client did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// To make room for another.
     Evicted(Shortage),
     /// What was waited for did not come in time.
     Late(Waiting),
 }
 
-/// A deadline of something that waits: it is woken when its time has come, and then sees that it [has](Self::has_passed).
-pub(crate) struct Deadline {
+/// A deadline of something that waits: it is woken when its time has come, and then sees that it
+/// [has](Self::has_passed).
+pub struct Deadline {
     now_millis: Arc<AtomicU64>,
-    /// When it is, and what is waited for. In one, so that another thread evicts a connection only while it still waits for the same.
+    /// When it is, and what is waited for. In one, so that another thread evicts a connection only while it still waits
+    /// for the same.
     state: AtomicU64,
     /// When it was set.
     since_millis: AtomicU64,
@@ -79,18 +81,19 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Sets the deadline, counted from now. One that has passed meanwhile, and that nobody has seen yet, counts no more.
-    pub(crate) fn set(&self, after: Duration) {
+    /// Sets the deadline, counted from now. One that has passed meanwhile, and that nobody has seen yet, counts no
+    /// more.
+    pub fn set(&self, after: Duration) {
         self.set_for(Waiting::Work, after);
     }
 
     /// The same, with what is waited for.
-    pub(crate) fn set_for(&self, waiting: Waiting, after: Duration) {
+    pub fn set_for(&self, waiting: Waiting, after: Duration) {
         self.set_since(self.now_millis(), waiting, after);
     }
 
     /// The same, counted from an earlier [time](Self::now_millis).
-    pub(crate) fn set_since(&self, since_millis: u64, waiting: Waiting, after: Duration) {
+    pub fn set_since(&self, since_millis: u64, waiting: Waiting, after: Duration) {
         self.passed.store(false, Ordering::Relaxed);
         let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NONE);
         let at = since_millis.saturating_add(after).min(NONE - 1);
@@ -100,20 +103,20 @@ impl Deadline {
     }
 
     /// Sets it anew, if there is one that has not passed.
-    pub(crate) fn postpone(&self, after: Duration) {
+    pub fn postpone(&self, after: Duration) {
         if self.at_millis() != NONE {
             self.set(after);
         }
     }
 
     /// Takes the deadline away.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.passed.store(false, Ordering::Relaxed);
         self.state.store(NONE << WAITING_BITS, Ordering::Relaxed);
     }
 
     /// The worker's milliseconds, as of the last tick.
-    pub(crate) fn now_millis(&self) -> u64 {
+    pub fn now_millis(&self) -> u64 {
         self.now_millis.load(Ordering::Relaxed)
     }
 
@@ -122,27 +125,27 @@ impl Deadline {
     }
 
     /// Whether its time has come, or it was evicted.
-    pub(crate) fn has_passed(&self) -> bool {
+    pub fn has_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed) || self.is_evicted()
     }
 
     /// Whether its time has come, and forgets it.
-    pub(crate) fn take_passed(&self) -> bool {
+    pub fn take_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed) && self.passed.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the connection is to make room for another.
-    pub(crate) fn is_evicted(&self) -> bool {
+    pub fn is_evicted(&self) -> bool {
         self.evicted_for().is_some()
     }
 
     fn evicted_for(&self) -> Option<Shortage> {
         let state = self.state.load(Ordering::Relaxed);
-        [Shortage::Places, Shortage::Descriptors].into_iter().find(|shortage| shortage.state() == state)
+        [Shortage::Slots, Shortage::Descriptors].into_iter().find(|shortage| shortage.state() == state)
     }
 
     /// What it is that did not come in time, if so.
-    pub(crate) fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<Ended> {
         if let Some(shortage) = self.evicted_for() {
             return Some(Ended::Evicted(shortage));
         }
@@ -151,7 +154,7 @@ impl Deadline {
     }
 
     /// Whom to wake.
-    pub(crate) fn watch(&self, context: &Context<'_>) {
+    pub fn watch(&self, context: &Context<'_>) {
         let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
@@ -165,7 +168,8 @@ impl Deadline {
         self.wake();
     }
 
-    pub(crate) fn wake(&self) {
+    /// Wakes whoever waits for it.
+    pub fn wake(&self) {
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
             waker.wake();
@@ -174,17 +178,19 @@ impl Deadline {
 }
 
 /// A connection that waits for its client, as it was when somebody looked.
-pub(crate) struct Idler {
-    pub(crate) waiting: Waiting,
-    pub(crate) waited: Duration,
+pub struct Idler {
+    /// What it waits for.
+    pub waiting: Waiting,
+    /// For how long.
+    pub waited: Duration,
     state: u64,
     deadline: Weak<Deadline>,
 }
 
 impl Idler {
-    /// Ends the connection, if it still waits as it did. Its own thread may find at the same moment that a request has come: then that
-    /// request is served, and this has no effect.
-    pub(crate) fn evict(&self, shortage: Shortage) -> bool {
+    /// Ends the connection, if it still waits as it did. Its own thread may find at the same moment that a request has
+    /// come: then that request is served, and this has no effect.
+    pub fn evict(&self, shortage: Shortage) -> bool {
         let Some(deadline) = self.deadline.upgrade() else { return false };
         let (from, to) = (self.state, shortage.state());
         let evicted = deadline.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -196,19 +202,20 @@ impl Idler {
 }
 
 /// All deadlines of a worker.
-pub(crate) struct Sweep {
+pub struct Deadlines {
     started: Instant,
     now_millis: Arc<AtomicU64>,
-    deadlines: Mutex<Vec<Arc<Deadline>>>,
+    all: Mutex<Vec<Arc<Deadline>>>,
 }
 
-impl Sweep {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), now_millis: Arc::default(), deadlines: Mutex::default() })
+impl Deadlines {
+    /// None so far; time begins now.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { started: Instant::now(), now_millis: Arc::default(), all: Mutex::default() })
     }
 
     /// A deadline that is not set yet. It is swept until nobody holds it any more.
-    pub(crate) fn deadline(&self) -> Arc<Deadline> {
+    pub fn deadline(&self) -> Arc<Deadline> {
         let deadline = Arc::new(Deadline {
             now_millis: Arc::clone(&self.now_millis),
             state: AtomicU64::new(NONE << WAITING_BITS),
@@ -216,19 +223,19 @@ impl Sweep {
             passed: AtomicBool::new(false),
             waker: Mutex::default(),
         });
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&deadline));
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&deadline));
         deadline
     }
 
     /// Milliseconds since the worker began, as of the last tick.
-    pub(crate) fn now_millis(&self) -> u64 {
+    pub fn now_millis(&self) -> u64 {
         self.now_millis.load(Ordering::Relaxed)
     }
 
     /// All connections that wait for their clients: a walk like the one at each tick. True if others are about to end.
-    pub(crate) fn idlers(&self, found: &mut Vec<Idler>) -> bool {
+    pub fn idlers(&self, found: &mut Vec<Idler>) -> bool {
         let (now, mut are_some_ending) = (self.now_millis(), false);
-        for deadline in &*self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) {
+        for deadline in &*self.all.lock().unwrap_or_else(PoisonError::into_inner) {
             // One that nobody else holds belongs to a connection that has ended.
             if Arc::strong_count(deadline) == 1 {
                 continue;
@@ -246,8 +253,8 @@ impl Sweep {
         are_some_ending
     }
 
-    /// Sweeps for ever, and calls `each` at every tick; about once a second with `true`.
-    pub(crate) async fn run(self: Arc<Self>, mut each: impl FnMut(bool)) {
+    /// Deadliness for ever, and calls `each` at every tick; about once a second with `true`.
+    pub async fn run(self: Arc<Self>, mut each: impl FnMut(bool)) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = 0_u32;
@@ -260,14 +267,15 @@ impl Sweep {
         }
     }
 
-    pub(crate) fn sweep(&self, now: u64) {
-        self.now_millis.store(now, Ordering::Relaxed);
-        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Wakes those whose time has come by this millisecond, and forgets those that nobody holds any more.
+    pub fn sweep(&self, now_millis: u64) {
+        self.now_millis.store(now_millis, Ordering::Relaxed);
+        let mut deadlines = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         deadlines.retain(|deadline| {
             if Arc::strong_count(deadline) == 1 {
                 return false;
             }
-            if deadline.at_millis() <= now {
+            if deadline.at_millis() <= now_millis {
                 deadline.pass();
             }
             true
@@ -278,8 +286,8 @@ impl Sweep {
     }
 
     /// Wakes everyone, so that they look at what has changed.
-    pub(crate) fn wake_all(&self) {
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|deadline| deadline.wake());
+    pub fn wake_all(&self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|deadline| deadline.wake());
     }
 }
 
@@ -289,32 +297,32 @@ mod tests {
 
     #[test]
     fn a_deadline_that_is_set_anew_has_not_passed_whatever_came_before() {
-        let sweep = Sweep::new();
-        let deadline = sweep.deadline();
+        let deadlines = Deadlines::new();
+        let deadline = deadlines.deadline();
         deadline.set(Duration::ZERO);
-        sweep.sweep(1_000);
+        deadlines.sweep(1_000);
         assert!(deadline.has_passed());
         // The request came in the very moment in which the connection's time was up: it is served.
         deadline.clear();
         assert!(!deadline.has_passed());
         deadline.set(Duration::ZERO);
-        sweep.sweep(2_000);
+        deadlines.sweep(2_000);
         assert!(deadline.has_passed());
         deadline.set(Duration::from_secs(10));
         assert!(!deadline.has_passed());
     }
 
-    fn idler(sweep: &Sweep) -> Option<Idler> {
+    fn idler(deadlines: &Deadlines) -> Option<Idler> {
         let mut found = Vec::new();
-        sweep.idlers(&mut found);
+        deadlines.idlers(&mut found);
         found.pop()
     }
 
     #[test]
     fn only_what_waits_for_its_client_can_be_evicted() {
-        let sweep = Sweep::new();
-        let deadline = sweep.deadline();
-        assert!(idler(&sweep).is_none(), "it waits for nothing");
+        let deadlines = Deadlines::new();
+        let deadline = deadlines.deadline();
+        assert!(idler(&deadlines).is_none(), "it waits for nothing");
         for (waiting, is_idle) in [
             (Waiting::Work, false),
             (Waiting::First, true),
@@ -323,40 +331,41 @@ mod tests {
             (Waiting::Taking, false),
         ] {
             deadline.set_for(waiting, Duration::from_secs(10));
-            let found = idler(&sweep);
+            let found = idler(&deadlines);
             assert_eq!(found.is_some(), is_idle, "{waiting:?}");
             if let Some(found) = found {
                 assert_eq!(found.waiting, waiting);
                 assert!(found.evict(Shortage::Descriptors) && deadline.has_passed(), "{waiting:?}");
-                assert!(!found.evict(Shortage::Places), "once");
+                assert!(!found.evict(Shortage::Slots), "once");
                 assert_eq!(deadline.ended(), Some(Ended::Evicted(Shortage::Descriptors)));
-                assert!(idler(&sweep).is_none(), "it is about to end");
+                assert!(idler(&deadlines).is_none(), "it is about to end");
             }
         }
         deadline.set_for(Waiting::Next, Duration::ZERO);
-        sweep.sweep(1_000);
+        deadlines.sweep(1_000);
         assert_eq!(deadline.ended(), Some(Ended::Late(Waiting::Next)));
-        assert!(idler(&sweep).is_none(), "it is about to end");
+        assert!(idler(&deadlines).is_none(), "it is about to end");
         deadline.set_for(Waiting::Next, Duration::ZERO);
         drop(deadline);
-        assert!(idler(&sweep).is_none(), "it has ended");
+        assert!(idler(&deadlines).is_none(), "it has ended");
     }
 
-    /// Eviction comes from another thread. Whatever its own thread did since somebody looked wins: a request that came is served.
+    /// Eviction comes from another thread. Whatever its own thread did since somebody looked wins: a request that came
+    /// is served.
     #[test]
     fn a_connection_that_has_moved_on_is_not_evicted() {
-        let sweep = Sweep::new();
-        let deadline = sweep.deadline();
+        let deadlines = Deadlines::new();
+        let deadline = deadlines.deadline();
         let waits = || deadline.set_for(Waiting::Next, Duration::from_secs(10));
         waits();
-        let found = idler(&sweep).expect("it waits");
+        let found = idler(&deadlines).expect("it waits");
         deadline.clear();
-        assert!(!found.evict(Shortage::Places) && !deadline.has_passed(), "a request began");
-        sweep.sweep(40);
+        assert!(!found.evict(Shortage::Slots) && !deadline.has_passed(), "a request began");
+        deadlines.sweep(40);
         waits();
-        assert!(!found.evict(Shortage::Places) && !deadline.has_passed(), "and ended: it has not waited for long");
-        let found = idler(&sweep).expect("it waits");
-        assert!(found.evict(Shortage::Places));
+        assert!(!found.evict(Shortage::Slots) && !deadline.has_passed(), "and ended: it has not waited for long");
+        let found = idler(&deadlines).expect("it waits");
+        assert!(found.evict(Shortage::Slots));
         deadline.clear();
         assert!(!deadline.has_passed(), "a request began before the connection saw that it should end");
     }

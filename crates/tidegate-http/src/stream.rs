@@ -14,16 +14,19 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
-/// How long a connection that has been closed is still read, so that the client can read our last answer (RFC 9112 §9.6), …
+/// How long a connection that has been closed is still read, so that the client can read our last response (RFC 9112
+/// §9.6), …
 const LINGER: Duration = Duration::from_secs(1);
 /// … and how much of it.
 const MOST_LINGERED: usize = 256 * 1024;
 
 /// A connection, plain or with TLS.
-pub(crate) enum Stream {
+pub enum Stream {
+    /// Without TLS.
     Plain(TcpStream),
-    /// What was read to find out what is spoken comes first.
+    /// The same; what was read to find out what is spoken comes first.
     Prefixed(Bytes, TcpStream),
+    /// With TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -40,15 +43,17 @@ impl Stream {
         self.tcp().as_fd().try_clone_to_owned().map(Into::into)
     }
 
-    /// Something to see its end by, while nothing is read of it. An error if there are too many already, or descriptors have run out.
-    pub(crate) fn end(&self) -> io::Result<End> {
-        let place = EndPlace::take().ok_or(io::ErrorKind::QuotaExceeded)?;
-        Ok(End { tcp: self.handle().and_then(TcpStream::from_std)?, _place: place })
+    /// Something to see its end by, while nothing is read of it. An error if there are too many already, or descriptors
+    /// have run out.
+    pub fn end(&self) -> io::Result<End> {
+        let slot = EndSlot::take().ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(End { tcp: self.handle().and_then(TcpStream::from_std)?, _slot: slot })
     }
 }
 
-/// Closes our side, and reads on for a moment: closing while bytes arrive would take our last words away from the client.
-pub(crate) async fn linger(mut stream: Stream) {
+/// Closes our side, and reads on for a moment: closing while bytes arrive would take our last words away from the
+/// client.
+pub async fn linger(mut stream: Stream) {
     let lingering = async {
         stream.shutdown().await?;
         let (mut scrap, mut read) = (vec![0; 4_096], 0);
@@ -65,7 +70,7 @@ pub(crate) async fn linger(mut stream: Stream) {
 }
 
 /// The same without reading: who sends without end must cost nothing more, and not be back at once either.
-pub(crate) async fn hold(mut stream: Stream) {
+pub async fn hold(mut stream: Stream) {
     let holding = async {
         stream.shutdown().await?;
         let end = stream.end()?;
@@ -75,26 +80,27 @@ pub(crate) async fn hold(mut stream: Stream) {
     let _ended = timeout(LINGER, holding).await;
 }
 
-/// The end of a connection, as its socket tells it: also while bytes that nobody wants yet lie before it. A handle of its own, so that
-/// what it is told is not taken from whoever reads.
-pub(crate) struct End {
+/// The end of a connection, as its socket reports it: also while bytes that nobody wants yet lie before it. A handle of
+/// its own, so that what the socket reports is not taken from the reader.
+pub struct End {
     tcp: TcpStream,
-    _place: EndPlace,
+    _slot: EndSlot,
 }
 
-/// How many ends are watched, and how many may be: each is one more descriptor of the process, for a connection that has one.
+/// How many ends are watched, and how many may be: each is one more descriptor of the process, for a connection that
+/// has one.
 static ENDS: AtomicUsize = AtomicUsize::new(0);
 static MOST_ENDS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Bounds how many ends the process watches. Beyond it, a client's leaving is seen when something is read or written.
-pub(crate) fn bound_ends(most: usize) {
+pub fn bound_ends(most: usize) {
     MOST_ENDS.store(most, Ordering::Relaxed);
 }
 
 /// One of the ends that may be watched.
-struct EndPlace;
+struct EndSlot;
 
-impl EndPlace {
+impl EndSlot {
     fn take() -> Option<Self> {
         let most = MOST_ENDS.load(Ordering::Relaxed);
         let room = |ends| (ends < most).then_some(ends + 1);
@@ -102,7 +108,7 @@ impl EndPlace {
     }
 }
 
-impl Drop for EndPlace {
+impl Drop for EndSlot {
     fn drop(&mut self) {
         ENDS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -110,14 +116,14 @@ impl Drop for EndPlace {
 
 impl End {
     /// Whether the other side has gone. Otherwise the task is woken when it does.
-    pub(crate) fn poll_has_come(&self, cx: &mut Context<'_>) -> bool {
+    pub fn poll_has_come(&self, cx: &mut Context<'_>) -> bool {
         while let Poll::Ready(ready) = self.tcp.poll_read_ready(cx) {
-            let told = pin!(self.tcp.ready(Interest::READABLE)).poll(cx);
-            if ready.is_err() || matches!(told, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
+            let state = pin!(self.tcp.ready(Interest::READABLE)).poll(cx);
+            if ready.is_err() || matches!(state, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
                 return true;
             }
-            // More bytes, which stay where they are: only the word of them is taken.
-            let _forgotten = self.tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            // More bytes, which stay where they are: only the readiness is cleared.
+            let _cleared = self.tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
         false
     }

@@ -1,0 +1,111 @@
+//! What is counted of an upstream.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
+use tidegate_serve::{Buckets, Counter, Histogram, HistogramSnapshot};
+
+/// A response that takes longer is counted apart.
+const LONG_RESPONSE: Duration = Duration::from_secs(5);
+
+/// What is counted of an upstream, by all workers: it is dwarfed by the request itself.
+pub(crate) struct UpstreamMetrics {
+    pub(crate) latency: Histogram,
+    pub(crate) longest_nanos: AtomicU64,
+    pub(crate) long: Counter,
+    /// Statuses from 500 to 599.
+    errors: Box<[Counter; 100]>,
+    troubles: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl UpstreamMetrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            latency: Histogram::new(&fine_buckets()),
+            longest_nanos: AtomicU64::new(0),
+            long: Counter::new(),
+            errors: Box::new([const { Counter::new() }; 100]),
+            troubles: Default::default(),
+        }
+    }
+
+    /// A response came: after how long, with which status.
+    pub(crate) fn responded(&self, took: Duration, status: http::StatusCode) {
+        self.latency.observe(took);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if nanos > self.longest_nanos.load(Ordering::Relaxed) {
+            self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
+        }
+        if took > LONG_RESPONSE {
+            self.long.inc();
+        }
+        if let Some(counter) = status.as_u16().checked_sub(500).and_then(|index| self.errors.get(usize::from(index))) {
+            counter.inc();
+        }
+    }
+
+    /// Responses with a status of 5xx.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors.iter().map(Counter::get).sum()
+    }
+
+    /// The same by status, from 500 on.
+    pub(crate) fn errors_by_status(&self) -> &[Counter] {
+        self.errors.as_slice()
+    }
+
+    /// How often there was which trouble.
+    pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests without a response, or without a whole one.
+    pub(crate) fn failures(&self) -> u64 {
+        self.troubles().values().sum()
+    }
+
+    /// Latencies as they are shown, in fewer buckets than they are counted in.
+    pub(crate) fn shown_latency(&self) -> HistogramSnapshot {
+        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
+        shown.merge(&self.latency);
+        shown
+    }
+
+    /// No response came, or not a whole one.
+    pub(crate) fn failed(&self, word: &'static str) {
+        *self.troubles().entry(word).or_default() += 1;
+    }
+}
+
+pub(crate) fn buckets(micros: &[u64]) -> Buckets {
+    let bounds: Vec<Duration> = micros.iter().copied().map(Duration::from_micros).collect();
+    Buckets::new(&bounds)
+}
+
+/// The buckets that latencies of upstreams are counted in: each bound of [`LATENCY_MICROS`] is one of theirs.
+fn fine_buckets() -> Buckets {
+    Buckets::new(&tidegate_adapt::latency_bounds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shown in the coarse buckets, nothing changes its place: each of their bounds is a bound of the fine ones too.
+    #[test]
+    fn latencies_are_shown_where_they_would_have_been_counted() {
+        let (fine, coarse) = (Histogram::new(&fine_buckets()), Histogram::new(&buckets(&LATENCY_MICROS)));
+        for micros in (0..2_000).chain((2_000..12_000_000).step_by(997)) {
+            fine.observe(Duration::from_micros(micros));
+            coarse.observe(Duration::from_micros(micros));
+        }
+        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
+        shown.merge(&fine);
+        assert_eq!(shown, coarse.snapshot());
+        let bounds: Vec<f64> = fine_buckets().bounds_seconds().collect();
+        assert_eq!(bounds, tidegate_adapt::latency_bounds_seconds(), "adaptation reads them by these bounds");
+    }
+}

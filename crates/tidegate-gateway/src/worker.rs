@@ -1,0 +1,115 @@
+//! A worker: what a thread has of its own, and what it shares with the others.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_http::deadlines::{Deadlines, Ended, Shortage};
+use tidegate_http::descriptors::Descriptors;
+use tidegate_input::Utc;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::gateway::Gateway;
+use crate::metrics::WorkerMetrics;
+use crate::request_id::Ids;
+use crate::room::Room;
+
+/// A thread's share: its connections, its deadlines.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) deadlines: Arc<Deadlines>,
+    pub(crate) ids: Ids,
+    /// Connections it serves.
+    open: AtomicUsize,
+    /// What `Date` says.
+    date: Mutex<[u8; 29]>,
+    /// Room for connections, shared by all workers.
+    room: Arc<Room>,
+    /// What connections to upstreams take theirs from, shared by all workers.
+    pub(crate) descriptors: Arc<Descriptors>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        index: usize,
+        gateway: &Arc<Gateway>,
+        deadlines: &Arc<Deadlines>,
+        room: &Arc<Room>,
+        descriptors: &Arc<Descriptors>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            index,
+            gateway: Arc::clone(gateway),
+            deadlines: Arc::clone(deadlines),
+            ids: Ids::new(RandomState::new().hash_one(index)),
+            open: AtomicUsize::new(0),
+            date: Mutex::new(Utc::now().http_date()),
+            room: Arc::clone(room),
+            descriptors: Arc::clone(descriptors),
+        })
+    }
+
+    /// A slot for a client that has connected.
+    pub(crate) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        self.room.enter(|| self.gateway.note_full(&self.room)).await
+    }
+
+    /// Closes something that can be spared, so that another file descriptor can be opened.
+    pub(crate) fn free_a_file(&self) {
+        if !self.close_idle_upstream() {
+            self.room.evict(Shortage::Descriptors);
+        }
+    }
+
+    /// Closes an idle connection to any upstream, of any worker. False if there is none.
+    pub(crate) fn close_idle_upstream(&self) -> bool {
+        self.gateway.plan().site.upstreams.iter().any(|upstream| upstream.endpoint.close_one_idle())
+    }
+
+    /// A connection was ended before its client did.
+    pub(crate) fn ended(&self, ended: Ended, is_admin: bool) {
+        if is_admin {
+            return;
+        }
+        self.gateway.metrics.closed(ended);
+        if let Ended::Evicted(shortage) = ended {
+            self.gateway.note_eviction(shortage, &self.room);
+        }
+    }
+
+    /// The time for `Date`, as of the last tick.
+    pub(crate) fn date(&self) -> [u8; 29] {
+        *self.date.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_date(&self) {
+        let date = Utc::now().http_date();
+        *self.date.lock().unwrap_or_else(PoisonError::into_inner) = date;
+    }
+
+    pub(crate) fn metrics(&self) -> &WorkerMetrics {
+        self.gateway.metrics.worker(self.index)
+    }
+
+    /// How many connections it serves.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts a connection as long as it lives.
+pub(crate) struct Open(Arc<Worker>);
+
+impl Open {
+    pub(crate) fn new(worker: &Arc<Worker>) -> Self {
+        worker.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(worker))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,24 @@
+//! HTTP/1.1 towards upstreams: connections that are kept, requests written anew, responses read strictly. By hand,
+//! because it is most of what a request costs.
+
+mod connect;
+mod connection;
+mod endpoint;
+mod exchange;
+mod lookup;
+mod opening;
+mod request_head;
+mod response;
+mod response_head;
+mod send;
+mod trouble;
+
+pub use connect::{ClientTls, connect_to};
+pub use connection::Connection;
+pub use endpoint::{Endpoint, EndpointSettings, Pools};
+pub use exchange::ClientTerms;
+pub use opening::Local;
+pub use request_head::{BodyLength, OutgoingHead, Traits};
+pub use response::{Response, ResponseContent, ResponseStream};
+pub use send::send;
+pub use trouble::{Trouble, cause};

@@ -1,0 +1,108 @@
+//! A connection to an endpoint: what was read of it, and what it holds.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use crate::deadlines::Deadline;
+use crate::descriptors::Descriptor;
+use crate::stream::Stream;
+
+/// What a read asks for at first; more when a body fills it.
+const FIRST_READ: usize = 8 * 1024;
+const LARGEST_READ: usize = 32 * 1024;
+
+/// A connection to an endpoint.
+pub struct Connection {
+    pub(super) stream: Stream,
+    /// What was read and not yet understood.
+    pub(super) read: BytesMut,
+    /// What the next read asks for.
+    read_size: usize,
+    /// Whether it has carried a request before.
+    pub(super) reused: bool,
+    /// Since when it is idle, in the worker's milliseconds.
+    pub(super) idle_since: u64,
+    pub(super) deadline: Arc<Deadline>,
+    /// Given up with the connection.
+    slot: Slot,
+    /// The same: after `stream`, which is closed first.
+    descriptor: Descriptor,
+}
+
+/// One of the connections an endpoint may have.
+pub(super) struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    /// None if all are taken.
+    pub(super) fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let room = |open| (open < most).then_some(open + 1);
+        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        Some(Self(Arc::clone(open)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    /// A new connection over this stream, which is open.
+    pub(super) fn new(stream: Stream, deadline: Arc<Deadline>, slot: Slot, descriptor: Descriptor) -> Self {
+        Self {
+            stream,
+            read: BytesMut::new(),
+            read_size: FIRST_READ,
+            reused: false,
+            idle_since: 0,
+            deadline,
+            slot,
+            descriptor,
+        }
+    }
+
+    /// Whether it can carry another request: nothing came and it was not closed since the last one.
+    pub(super) fn is_alive(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let mut cx = Context::from_waker(Waker::noop());
+        self.read.is_empty() && Pin::new(&mut self.stream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    }
+
+    /// Whether another request waits until a connection is closed.
+    pub(super) fn is_descriptor_wanted(&self) -> bool {
+        self.descriptor.is_wanted()
+    }
+
+    /// Makes it fit to be kept.
+    pub(super) fn rest(&mut self, now: u64) {
+        self.deadline.clear();
+        self.reused = true;
+        self.idle_since = now;
+        self.read_size = FIRST_READ;
+        if self.read.capacity() > FIRST_READ {
+            self.read = BytesMut::new();
+        }
+    }
+
+    /// Reads more; zero is the end.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.read.reserve(self.read_size);
+        let count = std::task::ready!(pin!(self.stream.read_buf(&mut self.read)).poll(cx));
+        if matches!(count, Ok(count) if count >= self.read_size) {
+            self.read_size = (self.read_size * 2).min(LARGEST_READ);
+        }
+        Poll::Ready(count)
+    }
+
+    /// The bare connection and what was read of it, for an upgrade.
+    pub(crate) fn into_parts(self) -> (Stream, BytesMut, Arc<Deadline>, impl Send) {
+        (self.stream, self.read, self.deadline, (self.slot, self.descriptor))
+    }
+}

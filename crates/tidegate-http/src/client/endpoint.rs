@@ -1,0 +1,120 @@
+//! An endpoint: one address of a service, and the connections that are kept to it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::connect::ClientTls;
+use super::connection::Connection;
+use super::lookup::Lookup;
+
+/// Where an endpoint is, and the bounds of connections to it.
+pub struct EndpointSettings {
+    /// The host to connect to.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
+    /// For `https`.
+    pub tls: Option<ClientTls>,
+    /// To connect.
+    pub connect_timeout: Duration,
+    /// To the head of a response.
+    pub response_timeout: Duration,
+    /// The longest pause in a body.
+    pub body_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Idle connections of each worker.
+    pub max_idle: usize,
+    /// Connections of all workers.
+    pub max_connections: usize,
+    /// Bytes of a response's head.
+    pub max_head_bytes: usize,
+}
+
+/// An endpoint, with its connections.
+pub struct Endpoint {
+    /// Where it is, and its bounds.
+    pub settings: EndpointSettings,
+    /// Its connections.
+    pub pools: Arc<Pools>,
+}
+
+/// The connections to one address; kept from one configuration to the next, so that their number is bounded whatever is
+/// reloaded.
+pub struct Pools {
+    /// Connections that are open, idle ones included.
+    pub(super) open: Arc<AtomicUsize>,
+    /// A worker's idle connections, by the worker's index.
+    idle: Box<[Pool]>,
+    /// Where it is, by the worker's index.
+    pub(super) lookups: Box<[Lookup]>,
+    /// No configuration names the address any more: nothing is kept.
+    closed: AtomicBool,
+}
+
+/// Idle connections of one worker to one endpoint: the last used is the first taken.
+#[derive(Default)]
+struct Pool(Mutex<Vec<Connection>>);
+
+impl Pool {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pools {
+    /// Empty pools, one for each worker.
+    pub fn new(workers: usize) -> Self {
+        let idle = (0..workers).map(|_| Pool::default()).collect();
+        let lookups = (0..workers).map(|_| Lookup::default()).collect();
+        Self { open: Arc::default(), idle, lookups, closed: AtomicBool::new(false) }
+    }
+
+    /// How many connections are open, idle ones included.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Closes what is idle, and what requests under way would still leave here.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.idle.iter().for_each(|pool| pool.idle().clear());
+    }
+}
+
+impl Endpoint {
+    /// An idle connection that still lives.
+    pub(super) fn idle_connection(&self, worker: usize) -> Option<Connection> {
+        loop {
+            let mut connection = self.pools.idle[worker].idle().pop()?;
+            if connection.is_alive() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request, if there is room.
+    pub(super) fn keep(&self, worker: usize, mut connection: Connection, now: u64) {
+        connection.rest(now);
+        let mut idle = self.pools.idle[worker].idle();
+        let is_closed = self.pools.closed.load(Ordering::SeqCst) || connection.is_descriptor_wanted();
+        if idle.len() < self.settings.max_idle && !is_closed {
+            idle.push(connection);
+        }
+    }
+
+    /// Closes an idle connection of any worker, if there is one.
+    pub fn close_one_idle(&self) -> bool {
+        self.pools.idle.iter().any(|pool| {
+            let idle = pool.idle().pop();
+            idle.is_some()
+        })
+    }
+
+    /// Closes what has been idle for too long.
+    pub fn close_idle(&self, worker: usize, now_millis: u64) {
+        let most = u64::try_from(self.settings.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+        self.pools.idle[worker].idle().retain(|connection| now_millis.saturating_sub(connection.idle_since) < most);
+    }
+}

@@ -1,0 +1,337 @@
+//! One request and its response on a connection. The request's body is still being sent while the response is read, so
+//! that neither side ever waits for the other to finish.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::StatusCode;
+use http_body::{Body, Frame};
+use tokio::io::AsyncWrite;
+
+use super::connection::Connection;
+use super::endpoint::Endpoint;
+use super::opening::Local;
+use super::request_head::{BodyLength, Traits};
+use super::response_head::{ResponseHead, take_response};
+use super::trouble::Trouble;
+use crate::deadlines::Deadlines;
+use crate::framing::{write_end, write_size};
+use crate::headers::Headers;
+use crate::request::BrokenBody;
+
+/// Pieces of a body up to this size are gathered with what goes before them, to save a write.
+const GATHERED: usize = 8 * 1024;
+/// How long an upstream is waited for that was sent `Expect: 100-continue` (RFC 9110 §10.1.1: not for ever).
+const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+/// The most interim responses (1xx) before the real one.
+const MOST_INTERIM: u32 = 16;
+
+/// What a client may send, and where interim responses to it go.
+pub struct ClientTerms<'a> {
+    /// The longest pause in its body.
+    pub body_timeout: Duration,
+    /// The longest body.
+    pub max_body: u64,
+    /// Passes an interim response (1xx) on to it.
+    pub on_interim: &'a (dyn Fn(StatusCode, &Headers) + Sync),
+}
+
+/// What an exchange waits for, which decides how long it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Nothing,
+    /// The upstream's `100 Continue`: it wants the body.
+    Continue,
+    /// The client's body.
+    Client,
+    /// The upstream, to take what is sent.
+    Taking,
+    /// The response's head.
+    Head,
+    /// More of the response.
+    Response,
+}
+
+/// How far the sending has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    Done,
+    /// The body is held back until the upstream wants it.
+    Held,
+    WaitsForClient,
+    WaitsForUpstream,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; most of their combinations occur")]
+pub(super) struct Exchange<B> {
+    pub(super) connection: Connection,
+    endpoint: Arc<Endpoint>,
+    worker: usize,
+    deadlines: Arc<Deadlines>,
+    bodiless: bool,
+    /// To be written first …
+    out: BytesMut,
+    /// … and then this.
+    data: Bytes,
+    body: Option<B>,
+    length: BodyLength,
+    /// How much more the client may send.
+    allowance: u64,
+    client_timeout: Duration,
+    /// Whether the client's trailers are passed on.
+    takes_trailers: bool,
+    held: bool,
+    unflushed: bool,
+    /// The upstream takes nothing more; it may still have responded.
+    deaf: bool,
+    pub(super) has_read: bool,
+    interim: u32,
+    pub(super) moved: bool,
+    waiting: Waiting,
+}
+
+impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
+    /// Over this connection; `out` is the request's head.
+    pub(super) fn new(
+        endpoint: &Arc<Endpoint>,
+        local: &Local<'_>,
+        terms: &ClientTerms<'_>,
+        traits: &Traits,
+        out: BytesMut,
+        connection: Connection,
+        body: Option<B>,
+    ) -> Self {
+        Self {
+            connection,
+            endpoint: Arc::clone(endpoint),
+            worker: local.worker,
+            deadlines: Arc::clone(local.deadlines),
+            bodiless: traits.is_head,
+            out,
+            data: Bytes::new(),
+            body,
+            length: traits.body,
+            allowance: terms.max_body,
+            client_timeout: terms.body_timeout,
+            takes_trailers: traits.takes_trailers,
+            held: traits.expects_continue,
+            unflushed: false,
+            deaf: false,
+            has_read: false,
+            interim: 0,
+            moved: true,
+            waiting: Waiting::Nothing,
+        }
+    }
+
+    /// Sends what can be sent, and reads until there is a head.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        on_interim: &(dyn Fn(StatusCode, &Headers) + Sync),
+    ) -> Poll<Result<ResponseHead, Trouble>> {
+        loop {
+            let sending = self.poll_send(cx)?;
+            if let Some(head) = self.take_head(on_interim)? {
+                return Poll::Ready(Ok(head));
+            }
+            match self.connection.poll_read(cx) {
+                Poll::Ready(Ok(0)) if self.has_read => {
+                    return Poll::Ready(Err(Trouble::BadResponse("it ends within its head")));
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Trouble::Closed)),
+                Poll::Ready(Ok(_)) => {
+                    // A head that comes byte by byte gains no time by it.
+                    self.has_read = true;
+                    continue;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Trouble::Broken(error))),
+                Poll::Pending => {}
+            }
+            let waiting = match sending {
+                Sending::Done => Waiting::Head,
+                Sending::Held => Waiting::Continue,
+                Sending::WaitsForClient => Waiting::Client,
+                Sending::WaitsForUpstream => Waiting::Taking,
+            };
+            if !self.is_late(waiting, cx) {
+                return Poll::Pending;
+            }
+            match waiting {
+                Waiting::Continue => self.held = false,
+                Waiting::Client => return Poll::Ready(Err(Trouble::ClientTimeout)),
+                Waiting::Taking => return Poll::Ready(Err(Trouble::BodyTimeout)),
+                Waiting::Head | Waiting::Response | Waiting::Nothing => {
+                    return Poll::Ready(Err(Trouble::ResponseTimeout));
+                }
+            }
+        }
+    }
+
+    /// The head, when it has been read and is no interim one.
+    fn take_head(
+        &mut self,
+        on_interim: &(dyn Fn(StatusCode, &Headers) + Sync),
+    ) -> Result<Option<ResponseHead>, Trouble> {
+        while !self.connection.read.is_empty() {
+            let longest = self.endpoint.settings.max_head_bytes;
+            let head =
+                take_response(&mut self.connection.read, longest, self.bodiless).map_err(Trouble::BadResponse)?;
+            let Some(head) = head else { return Ok(None) };
+            if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some(head));
+            }
+            self.interim += 1;
+            if self.interim > MOST_INTERIM {
+                return Err(Trouble::BadResponse("too many interim responses"));
+            }
+            if head.status == StatusCode::CONTINUE {
+                // It is we who asked for it; the client gets ours when its body is wanted.
+                self.held = false;
+            } else {
+                on_interim(head.status, &head.headers);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends what can be sent now.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<Sending, Trouble> {
+        let mut client_waits = false;
+        loop {
+            let wants_more = self.data.is_empty() && self.out.len() < GATHERED && !self.held && !client_waits;
+            if wants_more && let Some(body) = &mut self.body {
+                if self.deaf {
+                    self.body = None;
+                    continue;
+                }
+                match Pin::new(body).poll_frame(cx) {
+                    Poll::Ready(frame) => self.take_frame(frame)?,
+                    Poll::Pending => client_waits = true,
+                }
+                continue;
+            }
+            if self.deaf {
+                self.out.clear();
+                self.data.clear();
+                self.unflushed = false;
+            }
+            let next: &[u8] = if self.out.is_empty() { &self.data } else { &self.out };
+            if !next.is_empty() {
+                match Pin::new(&mut self.connection.stream).poll_write(cx, next) {
+                    Poll::Ready(Ok(count)) if count > 0 => {
+                        let of_out = count.min(self.out.len());
+                        if of_out > 0 {
+                            self.out.advance(of_out);
+                        } else {
+                            self.data.advance(count);
+                        }
+                        (self.moved, self.unflushed) = (true, true);
+                    }
+                    Poll::Ready(_) => self.deaf = true,
+                    Poll::Pending => return Ok(Sending::WaitsForUpstream),
+                }
+                continue;
+            }
+            if self.unflushed {
+                match Pin::new(&mut self.connection.stream).poll_flush(cx) {
+                    Poll::Ready(Ok(())) => self.unflushed = false,
+                    Poll::Ready(Err(_)) => self.deaf = true,
+                    Poll::Pending => return Ok(Sending::WaitsForUpstream),
+                }
+                continue;
+            }
+            return Ok(match &self.body {
+                None => Sending::Done,
+                Some(_) if self.held => Sending::Held,
+                Some(_) => Sending::WaitsForClient,
+            });
+        }
+    }
+
+    /// Queues a piece of the client's body.
+    fn take_frame(&mut self, frame: Option<Result<Frame<Bytes>, BrokenBody>>) -> Result<(), Trouble> {
+        self.moved = true;
+        let Some(frame) = frame else {
+            match self.length {
+                BodyLength::Known(0) | BodyLength::None => {}
+                BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
+                BodyLength::Chunked => write_end(&mut self.out, None),
+            }
+            self.body = None;
+            return Ok(());
+        };
+        match frame.map_err(Trouble::ClientBody)?.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) => self.take_data(data)?,
+            Err(frame) => {
+                let trailers = frame.into_trailers().ok().filter(|_| self.takes_trailers);
+                match self.length {
+                    BodyLength::Chunked => write_end(&mut self.out, trailers.as_ref()),
+                    // Trailers can't follow a body whose length stands in the head.
+                    BodyLength::Known(0) | BodyLength::None => {}
+                    BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
+                }
+                self.body = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_data(&mut self, data: Bytes) -> Result<(), Trouble> {
+        let size = data.len() as u64;
+        self.allowance = self.allowance.checked_sub(size).ok_or(Trouble::TooLarge)?;
+        match &mut self.length {
+            BodyLength::Known(left) => *left = left.checked_sub(size).ok_or(Trouble::ClientBody(BrokenBody::LENGTH))?,
+            BodyLength::Chunked => write_size(&mut self.out, data.len()),
+            BodyLength::None => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
+        }
+        let is_chunked = self.length == BodyLength::Chunked;
+        if is_chunked || data.len() <= GATHERED {
+            self.out.extend_from_slice(&data);
+        } else {
+            self.data = data;
+        }
+        if is_chunked {
+            self.out.extend_from_slice(b"\r\n");
+        }
+        Ok(())
+    }
+
+    /// Notes what is waited for, sets the deadline when that is new or something has moved, and says whether it has
+    /// passed.
+    pub(super) fn is_late(&mut self, waiting: Waiting, cx: &Context<'_>) -> bool {
+        let deadline = &self.connection.deadline;
+        if deadline.take_passed() && self.waiting == waiting && !self.moved {
+            return true;
+        }
+        if self.waiting != waiting || self.moved {
+            let settings = &self.endpoint.settings;
+            deadline.set(match waiting {
+                Waiting::Continue => CONTINUE_PATIENCE,
+                Waiting::Client => self.client_timeout,
+                Waiting::Head => settings.response_timeout,
+                Waiting::Taking | Waiting::Response | Waiting::Nothing => settings.body_timeout,
+            });
+        }
+        self.waiting = waiting;
+        self.moved = false;
+        self.connection.deadline.watch(cx);
+        false
+    }
+
+    /// Whether the request has been sent to its end.
+    pub(super) fn is_sent(&self) -> bool {
+        self.body.is_none() && self.out.is_empty() && self.data.is_empty() && !self.deaf
+    }
+
+    /// Keeps the connection for another request, if it is fit for one.
+    pub(super) fn end(self, keep_alive: bool) {
+        if keep_alive && self.is_sent() && self.connection.read.is_empty() {
+            self.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Opening a connection to an endpoint, within the bounds that it and the process have.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::time::{Instant, timeout_at};
+
+use super::connect::connect_to;
+use super::connection::{Connection, Slot};
+use super::endpoint::Endpoint;
+use super::trouble::Trouble;
+use crate::deadlines::Deadlines;
+use crate::descriptors::{Descriptors, is_out_of_files};
+use crate::stream::Stream;
+
+/// How long what was closed has until another descriptor is opened in its place.
+const FILE_PATIENCE: Duration = Duration::from_millis(5);
+
+/// Whose connection pools, deadlines and descriptors are used.
+pub struct Local<'a> {
+    /// The worker's index.
+    pub worker: usize,
+    /// The worker's deadlines.
+    pub deadlines: &'a Arc<Deadlines>,
+    /// What new connections take theirs from.
+    pub descriptors: &'a Arc<Descriptors>,
+    /// Closes an idle connection to any endpoint. False if there is none.
+    pub close_idle: &'a (dyn Fn() -> bool + Sync),
+    /// Closes something that can be spared, where the system opens no more descriptors.
+    pub free_a_file: &'a (dyn Fn() + Sync),
+}
+
+/// A new connection, TLS included, within the endpoint's time for it.
+pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Connection, Trouble> {
+    let settings = &endpoint.settings;
+    let slot = || Slot::take(&endpoint.pools.open, settings.max_connections);
+    // A connection that nobody uses is no reason to reject a request, whichever worker keeps it.
+    let slot = slot().or_else(|| endpoint.close_one_idle().then(slot).flatten()).ok_or(Trouble::Full)?;
+    let until = Instant::now() + settings.connect_timeout;
+    let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
+    let stream = connect(endpoint, local, until).await?;
+    Ok(Connection::new(stream, local.deadlines.deadline(), slot, descriptor))
+}
+
+/// Connects to an endpoint. Where the system opens no more descriptors, something that can be spared is closed first:
+/// the endpoint is well.
+async fn connect(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
+    loop {
+        match attempt_once(endpoint, local, until).await {
+            Err(Trouble::Connect(error)) if is_out_of_files(&error) => {
+                (local.free_a_file)();
+                if Instant::now() + FILE_PATIENCE >= until {
+                    return Err(Trouble::OutOfFiles);
+                }
+                tokio::time::sleep(FILE_PATIENCE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Finds the endpoint and connects to it.
+async fn attempt_once(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
+    let settings = &endpoint.settings;
+    let addresses = if let Ok(ip) = settings.host.parse::<IpAddr>() {
+        Arc::from([SocketAddr::new(ip, settings.port)])
+    } else {
+        let (deadlines, host) = (Arc::clone(local.deadlines), (settings.host.to_string(), settings.port));
+        let resolve = || async { lookup_host(host).await.map(Iterator::collect) };
+        let finding = endpoint.pools.lookups[local.worker].get(move || deadlines.now_millis(), resolve);
+        timeout_at(until, finding).await.map_err(|_| Trouble::ConnectTimeout)?.map_err(Trouble::Connect)?
+    };
+    connect_to(&addresses, settings.tls.as_ref(), until).await
+}

@@ -1,0 +1,184 @@
+//! A response: its head, and its body as it comes.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body, Frame};
+
+use super::connection::Connection;
+use super::exchange::{Exchange, Sending, Waiting};
+use super::response_head::ResponseHead;
+use super::trouble::Trouble;
+use crate::framing::{BodyEnd, Chunked, Piece};
+use crate::headers::Headers;
+use crate::request::BrokenBody;
+
+/// An upstream's response to a request whose body is a `B`.
+pub struct Response<B> {
+    /// Its status.
+    pub status: StatusCode,
+    /// Whether the upstream speaks HTTP/1.0.
+    pub is_old: bool,
+    /// Its headers, without those that concern the connection.
+    pub headers: Headers,
+    /// What follows.
+    pub content: ResponseContent<B>,
+}
+
+/// What follows a response's head.
+pub enum ResponseContent<B> {
+    /// The whole body, which came with the head.
+    Whole(Bytes),
+    /// A body that is still on its way.
+    Stream(Box<ResponseStream<B>>),
+    /// The connection speaks this protocol now.
+    Upgraded(Box<Connection>, Bytes),
+}
+
+impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
+    /// The response that begins with this head. `upgrade_wanted`: whether the request asked for another protocol.
+    pub(super) fn new(mut exchange: Exchange<B>, head: ResponseHead, upgrade_wanted: bool) -> Result<Self, Trouble> {
+        let ResponseHead { status, headers, body_end, is_old, keep_alive, upgrade } = head;
+        exchange.connection.deadline.clear();
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            let protocol = upgrade.filter(|_| upgrade_wanted).ok_or(Trouble::BadResponse("it upgrades unasked"))?;
+            let content = ResponseContent::Upgraded(Box::new(exchange.connection), protocol);
+            return Ok(Self { status, is_old, headers, content });
+        }
+        if let BodyEnd::Length(length) = body_end
+            && length <= exchange.connection.read.len() as u64
+        {
+            let whole = exchange.connection.read.split_to(length as usize).freeze();
+            exchange.end(keep_alive);
+            return Ok(Self { status, is_old, headers, content: ResponseContent::Whole(whole) });
+        }
+        let mut first = None;
+        let rest = match body_end {
+            BodyEnd::Length(length) => Rest::Length(length),
+            BodyEnd::Chunked => {
+                let mut chunked = Chunked::default();
+                // What came with the head is decoded at once: the client can still get an error instead.
+                first = Some(chunked.decode(&mut exchange.connection.read).map_err(Trouble::BadResponse)?);
+                Rest::Chunked(chunked)
+            }
+            BodyEnd::Close => Rest::UntilClose,
+        };
+        let stream = ResponseStream { exchange: Some(exchange), rest, first, keep_alive };
+        Ok(Self { status, is_old, headers, content: ResponseContent::Stream(Box::new(stream)) })
+    }
+}
+
+/// What is still to come of a response.
+enum Rest {
+    Length(u64),
+    Chunked(Chunked),
+    UntilClose,
+}
+
+/// A response's body on its way.
+pub struct ResponseStream<B> {
+    /// Gone when all has been read.
+    exchange: Option<Exchange<B>>,
+    rest: Rest,
+    /// What came with the head.
+    first: Option<Piece>,
+    keep_alive: bool,
+}
+
+impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
+    /// How much is still to come, where that is known.
+    pub fn length(&self) -> Option<u64> {
+        match self.rest {
+            Rest::Length(left) => Some(left),
+            Rest::Chunked(_) | Rest::UntilClose => None,
+        }
+    }
+
+    /// Whether all of it has been read.
+    pub fn is_ended(&self) -> bool {
+        self.exchange.is_none()
+    }
+
+    /// The next piece.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+        let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
+        loop {
+            let mut sending = Sending::Done;
+            if !exchange.is_sent() {
+                match exchange.poll_send(cx) {
+                    Ok(state) => sending = state,
+                    Err(trouble) => return self.fail(trouble),
+                }
+            }
+            let read = &mut exchange.connection.read;
+            let piece = match &mut self.rest {
+                _ if let Some(first) = self.first.take() => first,
+                Rest::Length(0) => Piece::End,
+                Rest::Length(left) if !read.is_empty() => {
+                    let count = usize::try_from(*left).unwrap_or(usize::MAX).min(read.len());
+                    *left -= count as u64;
+                    Piece::Data(read.split_to(count).freeze())
+                }
+                Rest::UntilClose if !read.is_empty() => Piece::Data(read.split().freeze()),
+                Rest::Length(_) | Rest::UntilClose => Piece::Partial,
+                Rest::Chunked(chunked) => match chunked.decode(read) {
+                    Ok(piece) => piece,
+                    Err(reason) => return self.fail(Trouble::BadResponse(reason)),
+                },
+            };
+            match piece {
+                Piece::Data(data) => {
+                    exchange.connection.deadline.clear();
+                    exchange.moved = true;
+                    if matches!(self.rest, Rest::Length(0)) {
+                        self.end();
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Piece::Trailers(trailers) => {
+                    self.end();
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+                Piece::End => {
+                    self.end();
+                    return Poll::Ready(None);
+                }
+                Piece::Partial => {}
+            }
+            match exchange.connection.poll_read(cx) {
+                Poll::Ready(Ok(0)) if matches!(self.rest, Rest::UntilClose) => {
+                    self.exchange = None;
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Ok(0)) => return self.fail(Trouble::Closed),
+                Poll::Ready(Ok(_)) => {
+                    exchange.moved = true;
+                    continue;
+                }
+                Poll::Ready(Err(error)) => return self.fail(Trouble::Broken(error)),
+                Poll::Pending => {}
+            }
+            // An upstream that responds while it reads may wait for the client.
+            let (waiting, trouble) = match sending {
+                Sending::WaitsForClient => (Waiting::Client, Trouble::ClientTimeout),
+                Sending::Done | Sending::Held | Sending::WaitsForUpstream => (Waiting::Response, Trouble::BodyTimeout),
+            };
+            if exchange.is_late(waiting, cx) {
+                return self.fail(trouble);
+            }
+            return Poll::Pending;
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            exchange.end(self.keep_alive);
+        }
+    }
+
+    fn fail(&mut self, trouble: Trouble) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+        self.exchange = None;
+        Poll::Ready(Some(Err(trouble)))
+    }
+}
