@@ -1,7 +1,5 @@
-//! Configuration: what is written ([`model`]), and what it means ([`Settings`]): read once, checked once, never again.
+//! Configuration as it is written ([`model`]), and how it is read. What it means is in [`settings`](crate::settings).
 
-mod check;
-mod doubts;
 pub mod model;
 pub mod numbers;
 pub mod rates;
@@ -14,10 +12,6 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-pub use check::{
-    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, Rails, RedisSettings, RouteSettings, Settings,
-    UpstreamSettings, default_limit, upstream_at,
-};
 pub use reference::{reference, schema};
 pub use tidegate_serve::Problem;
 

@@ -16,11 +16,12 @@ use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers};
-use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
+use crate::config::{InvalidConfig, Problem};
 use crate::gateway::Gateway;
 use crate::limits::{Limit, SetBy};
 use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
 use crate::server::Listener;
+use crate::settings::{LimitSettings, Settings};
 use crate::stored::{Stored, next_version, put};
 use fixed::Fixed;
 use look::Look;

@@ -8,7 +8,7 @@ use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
 
-use crate::config::LimitSettings;
+use crate::settings::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::gateway::Returns;

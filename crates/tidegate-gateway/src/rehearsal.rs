@@ -12,7 +12,7 @@ use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
 use crate::admin;
-use crate::config::Settings;
+use crate::settings::Settings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::fields::Fields;

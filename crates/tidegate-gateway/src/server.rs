@@ -23,7 +23,7 @@ pub(crate) use connection::FIRST_WORDS;
 use crate::access_log::AccessLog;
 use crate::adapt::{self, Adaptation};
 use crate::config::model::Connections;
-use crate::config::{RedisSettings, Settings};
+use crate::settings::{RedisSettings, Settings};
 use crate::control::{self, Control, NotChanged, Source, tell_doubts};
 use crate::file_budget::{FileBudget, FileNeeds, is_out_of_files};
 use crate::gateway::{Gateway, observer};

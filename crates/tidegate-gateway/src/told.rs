@@ -3,7 +3,7 @@
 use http::StatusCode;
 use tidegate_policy::Algorithm;
 
-use crate::config::LimitSettings;
+use crate::settings::LimitSettings;
 use crate::limits::whole_seconds;
 
 /// What answers say of a limit.

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use tidegate_gateway::config::{self, InvalidConfig, Settings};
+use tidegate_gateway::config::{self, InvalidConfig};
+use tidegate_gateway::settings::Settings;
 
 use crate::print;
 

@@ -4,11 +4,11 @@ use std::env;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
-use tidegate_gateway::config::default_limit;
 use tidegate_gateway::config::model::{AdaptiveMode, Config, Listener, Numbers, Redis};
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::config::secret::Secret;
 use tidegate_gateway::config::span::Span;
+use tidegate_gateway::settings::{default_limit, upstream_at};
 
 fn variable(name: &str) -> Result<Option<String>> {
     match env::var(name) {
@@ -250,7 +250,7 @@ pub(crate) fn set_target(config: &mut Config, url: &str) -> Result<()> {
     let mut upstreams = config.upstreams.values_mut();
     match (upstreams.next(), upstreams.next()) {
         (None, _) => {
-            config.upstreams.insert("default".to_owned(), tidegate_gateway::config::upstream_at(url));
+            config.upstreams.insert("default".to_owned(), upstream_at(url));
         }
         (Some(only), None) => url.clone_into(&mut only.url),
         _ => bail!("a target URL is for one upstream; the file has {}", config.upstreams.len()),

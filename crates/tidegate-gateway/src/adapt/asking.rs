@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout_at};
 
-use crate::config::Forecaster;
+use crate::settings::Forecaster;
 use crate::upstream::{Trouble, cause, connect_to};
 
 /// The largest answer.

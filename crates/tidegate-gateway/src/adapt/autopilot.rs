@@ -13,7 +13,7 @@ use super::recommendation::Recommendation;
 use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling;
-use crate::config::Rails;
+use crate::settings::Rails;
 use crate::config::numbers::LimitNumbers;
 use crate::metrics::latency_bounds;
 

@@ -24,7 +24,7 @@ use super::seat::{PATIENCE, Seat, Turn};
 use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
-use crate::config::AdaptiveSettings;
+use crate::settings::AdaptiveSettings;
 use crate::config::model::{AdaptiveMode, OnFailure};
 use crate::config::numbers::{LimitNumbers, figure};
 use crate::control::NotAdapted;

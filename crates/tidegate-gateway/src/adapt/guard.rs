@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_policy::Algorithm;
 
-use crate::config::Rails;
+use crate::settings::Rails;
 use crate::config::numbers::{LimitNumbers, has_bucket};
 use crate::config::rates::Shape;
 

@@ -14,7 +14,7 @@ use super::recommendation::Recommendation;
 use super::second::Second;
 use crate::config::numbers::LimitNumbers;
 use crate::config::rates::Shape;
-use crate::config::{AdaptiveSettings, Rails};
+use crate::settings::{AdaptiveSettings, Rails};
 
 /// Nothing that another gateway decided lasts longer by itself.
 const LONGEST: Duration = Duration::from_secs(86_400);

@@ -1,7 +1,7 @@
 //! Whose load a forecaster is told of.
 
 use super::seat::Seat;
-use crate::config::AdaptiveSettings;
+use crate::settings::AdaptiveSettings;
 use crate::limits::Limit;
 
 /// The longest name that a forecaster is told.

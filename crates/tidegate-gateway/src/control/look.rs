@@ -7,7 +7,7 @@ use tidegate_store::Store;
 
 use super::write_back::{Fault, Held, Retry, Settled, settle};
 use super::{State, report_unusable};
-use crate::config::LimitSettings;
+use crate::settings::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::plan::{Overrides, Plan};
 use crate::stored::Stored;

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::lookup::Lookup;
 use super::{Connection, Trouble};
-use crate::config::UpstreamSettings;
+use crate::settings::UpstreamSettings;
 use crate::metrics::UpstreamMetrics;
 
 /// A service behind the gateway, and what all workers know of it.

@@ -11,7 +11,7 @@ use tidegate_gateway::config::model::{Config, Limit, Numbers, TierNumbers};
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::config::rates::Shape;
 use tidegate_gateway::config::span::Span;
-use tidegate_gateway::config::{Settings, default_limit};
+use tidegate_gateway::settings::{Settings, default_limit};
 use tidegate_gateway::{LimitFacts, Rehearsal};
 use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};
 use tidegate_serve::grouped;

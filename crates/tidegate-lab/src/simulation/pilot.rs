@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_forecast::{Adviser, Forecast, Forecaster, Policy, ProphetModel, Snapshot};
-use tidegate_gateway::config::Rails;
 use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_gateway::settings::Rails;
 use tidegate_gateway::{Autopilot, Told};
 use tidegate_policy::{Algorithm, Rule, Timestamp};
 

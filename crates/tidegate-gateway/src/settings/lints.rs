@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
 
-use super::check::{LimitSettings, RouteSettings};
-use super::model::{Config, Missing, Route};
-use super::secret::Secret;
-use super::{Problem, model};
+use super::{LimitSettings, RouteSettings};
+use crate::config::model::{Config, Missing, Route};
+use crate::config::secret::Secret;
+use crate::config::{Problem, model};
 use crate::routes::{Hidden, Matcher, hidden};
 
 /// Everything doubtful in a configuration that has been found good. `known_tiers`: those of API keys, and the default one.

@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod limits;
+mod lints;
 mod routes;
 mod upstreams;
 
@@ -15,11 +16,10 @@ use ipnet::IpNet;
 use tidegate_policy::Cost;
 use tidegate_store::{LeaseTerms, Name, StoreConfig, TlsFiles, Topology};
 
-use super::doubts::doubts;
-use super::model::{self, Config, Missing, State};
-use super::numbers::LimitNumbers;
-use super::span::Span;
-use super::{InvalidConfig, Problem};
+use crate::config::model::{self, Config, Missing, State};
+use crate::config::numbers::LimitNumbers;
+use crate::config::span::Span;
+use crate::config::{InvalidConfig, Problem};
 use crate::h1::MOST_HEADERS;
 use crate::identity::Identity;
 use crate::key::KeyParts;
@@ -27,6 +27,7 @@ use crate::routes::Matcher;
 use crate::tls::{self, ClientTls};
 use adaptive::check_adaptive;
 use limits::{Places, check_limits};
+use lints::doubts;
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
