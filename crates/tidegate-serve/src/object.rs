@@ -7,35 +7,53 @@ use serde_json::{Map, Value};
 
 use crate::Problem;
 
-/// The most that is told: whoever sends a million mistakes is not told a million times.
+/// The most that is reported: a million mistakes do not become a million messages.
 const MOST_PROBLEMS: usize = 50;
 
-/// All that is wrong.
-#[derive(Debug, Default)]
-pub struct Problems(RefCell<Vec<Problem>>);
+/// All that is wrong with what somebody wrote.
+#[derive(Debug)]
+pub struct Problems {
+    found: RefCell<Vec<Problem>>,
+    most: usize,
+}
+
+/// For what comes over the network: a bounded number.
+impl Default for Problems {
+    fn default() -> Self {
+        Self { found: RefCell::default(), most: MOST_PROBLEMS }
+    }
+}
 
 impl Problems {
+    /// For files of one's own: all of them.
+    pub fn unbounded() -> Self {
+        Self { found: RefCell::default(), most: usize::MAX }
+    }
+
     /// One more.
     pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        let mut problems = self.0.borrow_mut();
-        match problems.len() {
-            0..MOST_PROBLEMS => problems.push(Problem { path: path.into(), message: message.into() }),
-            MOST_PROBLEMS => {
-                let message = format!("there are more problems than these {MOST_PROBLEMS}");
-                problems.push(Problem { path: String::new(), message });
-            }
-            _ => {}
+        let mut found = self.found.borrow_mut();
+        if found.len() < self.most {
+            found.push(Problem { path: path.into(), message: message.into() });
+        } else if found.len() == self.most {
+            let message = format!("there are more problems than these {}", self.most);
+            found.push(Problem { path: String::new(), message });
         }
     }
 
-    /// Whether nothing more is told.
+    /// The value, or a problem at `path`.
+    pub fn ok<T, E: ToString>(&self, path: &str, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.add(path, error.to_string())).ok()
+    }
+
+    /// Whether nothing more is reported.
     pub fn is_full(&self) -> bool {
-        self.0.borrow().len() > MOST_PROBLEMS
+        self.found.borrow().len() > self.most
     }
 
     /// All of them, in the order they were found.
     pub fn all(self) -> Vec<Problem> {
-        self.0.into_inner()
+        self.found.into_inner()
     }
 }
 

@@ -16,7 +16,7 @@ use super::places::Places;
 use super::relay::Relay;
 use super::shared_store::SharedStore;
 use crate::run::Variant;
-use crate::scenario::{FaultKind, OnFailure, Scenario};
+use crate::scenario::{FaultKind, Scenario};
 use crate::target::{self, Target, Work};
 
 /// What serves a run. In the order in which it is to end.
@@ -136,11 +136,7 @@ fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> 
         "trusted_proxies": ["127.0.0.1"],
     });
     if let Some(redis) = addresses.redis {
-        let on_failure = match scenario.on_failure {
-            OnFailure::Open => "open",
-            OnFailure::Closed => "closed",
-            OnFailure::Local => "local",
-        };
+        let on_failure = scenario.on_failure.name();
         config["redis"] = json!({ "url": format!("redis://{redis}"), "on_failure": on_failure });
     }
     if let (Some(forecaster), Some(adaptation)) = (addresses.forecaster, scenario.adaptation) {
