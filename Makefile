@@ -110,6 +110,12 @@ adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, 
 demo: ## all services in one process, four scenarios in two minutes: demo-report/report.html
 	cargo run --profile demo -p tidegate -- demo
 
+.PHONY: reference
+reference: ## write docs/configuration.md, the page of all settings, from the code
+	@mkdir -p target
+	cargo run --quiet -p tidegate -- check --reference > target/configuration.md
+	mv target/configuration.md docs/configuration.md
+
 .PHONY: forecast-table
 forecast-table: ## how good forecasts are, as a table in Markdown; DATA=DIR adds the CSV files of 5-minute steps there
 	cargo run --quiet --release -p tidegate-forecast --example table -- "$(DATA)"

@@ -48,7 +48,7 @@ use crate::config::model::AdaptiveMode;
 use crate::plan::Plan;
 use gauges::Gauges;
 use history::History;
-pub(crate) use source::{LONGEST as LONGEST_SOURCE, Source};
+pub(crate) use source::Source;
 
 /// What others see of adaptation.
 #[derive(Default)]

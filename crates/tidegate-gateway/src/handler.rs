@@ -10,6 +10,7 @@ use tidegate_policy::Timestamp;
 use crate::access_log::{Record, version_name};
 use crate::body::Body;
 use crate::client::Client;
+use crate::config::own_paths::is_local;
 use crate::ending::Ending;
 use crate::facts::Facts;
 use crate::forwarded::Told;
@@ -66,7 +67,7 @@ impl Passage<'_> {
                 return reply;
             }
         };
-        if self.client.is_admin || !site.admin_apart && admin::is_local(request.uri.path()) {
+        if self.client.is_admin || !site.admin_apart && is_local(request.uri.path()) {
             self.note(&request, host.whole(), self.client.peer);
             self.ending.is_local = true;
             return Box::pin(admin::answer(gateway, self.client, &request, body, self.id.as_str())).await;

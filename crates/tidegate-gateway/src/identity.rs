@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header::HeaderName;
+use tidegate_serve::object::Problems;
 
 use crate::config::model::Identity as IdentityModel;
 use crate::fields::Fields;
@@ -26,9 +27,6 @@ use self::trusted_headers::ProxyHeaders;
 
 /// Users, tiers and programs become keys of limiters, labels and log fields: none may be longer than this.
 const MAX_NAME_BYTES: usize = 256;
-
-/// What is wrong with the configuration: where, and what is allowed there.
-type Errors = Vec<(String, String)>;
 
 /// Someone who calls. The default is nobody in particular.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,7 +41,7 @@ pub(crate) struct Caller {
     pub(crate) api_key: Option<Box<str>>,
 }
 
-/// Why a caller who claims to be someone is not believed. Answered with 401; the text is safe to tell.
+/// Why a caller who claims to be someone is not believed. Rejected with 401; the text is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unidentified {
     /// Nobody has this API key.
@@ -78,23 +76,22 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Checks the configuration and reads its key files. Every error is pushed as (path, message); if there is one,
-    /// the result must not be used.
-    pub(crate) fn build(model: &IdentityModel, errors: &mut Errors) -> Self {
-        let default_tier = model.default_tier.as_deref().unwrap_or("anonymous");
-        check_name(default_tier, "identity.default_tier", errors);
-        let api_keys = model.api_keys.as_ref().and_then(|model| KeyTable::build(model, errors));
-        let proxy_headers = model.trusted_headers.as_ref().map(|model| ProxyHeaders::build(model, errors));
+    /// Checks the configuration and reads its key files. If there is a problem, the result must not be used.
+    pub(crate) fn build(model: &IdentityModel, problems: &Problems) -> Self {
+        let default_tier = model.default_tier();
+        check_name(&default_tier, "identity.default_tier", problems);
+        let api_keys = model.api_keys.as_ref().and_then(|model| KeyTable::build(model, problems));
+        let proxy_headers = model.trusted_headers.as_ref().map(|model| ProxyHeaders::build(model, problems));
         if let (Some(table), Some(trusted)) = (&api_keys, &proxy_headers)
             && trusted.names().any(|name| name == table.header())
         {
-            let message = format!("{} is one of the trusted_headers, which clients can't send", table.header());
-            errors.push(("identity.api_keys.header".to_owned(), message));
+            let message = format!("must not be one of `identity.trusted_headers`, which clients can't send, got {}", table.header());
+            problems.add("identity.api_keys.header", message);
         }
         Self {
             default_tier: default_tier.into(),
             api_keys,
-            tokens: model.jwt.as_ref().and_then(|model| Tokens::build(model, errors)),
+            tokens: model.jwt.as_ref().and_then(|model| Tokens::build(model, problems)),
             proxy_headers,
             anonymous: Arc::default(),
         }
@@ -164,10 +161,10 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
 }
 
-fn check_name(text: &str, path: &str, errors: &mut Errors) {
+fn check_name(text: &str, path: &str, problems: &Problems) {
     if !is_name(text) {
-        let message = format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters");
-        errors.push((path.to_owned(), message));
+        let message = format!("must be 1 to {MAX_NAME_BYTES} bytes without control characters, got {} bytes", text.len());
+        problems.add(path, message);
     }
 }
 
@@ -186,12 +183,12 @@ const TAKEN: [HeaderName; 10] = [
     http::header::UPGRADE,
 ];
 
-fn header_name(text: &str, path: &str, errors: &mut Errors) -> Option<HeaderName> {
+fn header_name(text: &str, path: &str, problems: &Problems) -> Option<HeaderName> {
     let message = match HeaderName::try_from(text) {
         Ok(name) if !TAKEN.contains(&name) => return Some(name),
-        Ok(name) => format!("{name} has a meaning of its own: use another header, such as x-auth-user"),
-        Err(_) => format!("{text:?} is not a header name: letters, digits and - are allowed"),
+        Ok(name) => format!("must be another header, such as x-auth-user: {name} has a meaning of its own"),
+        Err(_) => format!("must be a header name of letters, digits and `-`, got {text:?}"),
     };
-    errors.push((path.to_owned(), message));
+    problems.add(path, message);
     None
 }

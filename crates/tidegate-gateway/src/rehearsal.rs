@@ -11,14 +11,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
-use crate::admin;
-use crate::settings::Settings;
 use crate::config::numbers::LimitNumbers;
+use crate::config::own_paths::is_local;
 use crate::facts::Facts;
 use crate::fields::Fields;
 use crate::identity::Caller;
 use crate::limits::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
 use crate::plan::{Kept, Plan, RouteLimits};
+use crate::settings::Settings;
 use crate::vetting::Host;
 
 /// A request that was, as far as somebody remembers it.
@@ -291,7 +291,7 @@ impl<T> Rehearsal<T> {
     /// Which route a request takes, and which limits are asked about it on whose account.
     fn route(&self, past: &Past<'_>) -> Result<Routed, Verdict> {
         let site = &self.plan.site;
-        if !site.admin_apart && admin::is_local(past.path) {
+        if !site.admin_apart && is_local(past.path) {
             return Err(Verdict::Local);
         }
         let host = Host::read(past.host.as_bytes()).ok_or(Verdict::NoRoute)?;

@@ -22,17 +22,20 @@ pub(crate) use connection::FIRST_WORDS;
 
 use crate::access_log::AccessLog;
 use crate::adapt::{self, Adaptation};
-use crate::config::model::Connections;
+use crate::config::model::{self, Connections};
 use crate::settings::{RedisSettings, Settings};
-use crate::control::{self, Control, NotChanged, Source, tell_doubts};
+use crate::control::{self, Control, NotChanged, Source, report_lints};
 use crate::file_budget::{FileBudget, FileNeeds, is_out_of_files};
 use crate::gateway::{Gateway, observer};
+use crate::h1;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::request_id::Ids;
 use crate::room::Room;
 use crate::stream;
 use crate::sweep::{Ended, Shortage, Sweep, TICK};
 use crate::upstream::Descriptors;
+
+const _: () = assert!(model::MOST_HEADERS <= h1::MOST_HEADERS, "what can be configured can be read");
 
 /// How long what is given back to Redis is waited for at the end.
 const LAST_RETURNS: Duration = Duration::from_secs(3);
@@ -189,9 +192,9 @@ fn named(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> adapt::S
 async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Result<Store, NotStarted> {
     let on_failure = redis.model.on_failure;
     let config = StoreConfig {
-        budget: redis.model.budget.get(),
-        on_failure: on_failure.into(),
-        lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
+        budget: redis.model.budget().get(),
+        on_failure,
+        lease: LeaseTerms { tokens: redis.model.lease_tokens(), span: redis.model.lease_span().get() },
         observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.place()),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
@@ -214,7 +217,7 @@ impl Server {
             .map(|settings| AccessLog::open(settings, &log))
             .transpose()
             .map_err(NotStarted::AccessLog)?;
-        tell_doubts(&log, &settings.doubts);
+        report_lints(&log, &settings.lints);
         let (workers, connections) = (settings.workers, settings.connections.clone());
         let metrics = Arc::new(Metrics::new(workers + 1, log.sink().cloned()));
         let store = match &settings.redis {
@@ -265,7 +268,7 @@ impl Server {
         let upstreams: Vec<String> = plan.site.upstreams.iter().map(upstream).collect();
         let state = match self.gateway.store_state() {
             None => "memory".to_owned(),
-            Some(store) => format!("redis, fail-{}", store.mode.word()),
+            Some(store) => format!("redis, fail-{}", store.mode.name()),
         };
         let adaptation = plan.site.adaptive.as_ref().map_or_else(String::new, |adaptive| {
             let (limit, mode, seconds) = (&adaptive.limit, adaptive.mode.word(), adaptive.interval.as_secs_f64());

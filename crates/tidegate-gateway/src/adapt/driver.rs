@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value};
 use tidegate_policy::Timestamp;
-use tidegate_store::{CouncilFault, Meeting};
+use tidegate_store::{CouncilFault, FailureMode, Meeting};
 use tokio::task::JoinSet;
 
 use super::asking::{Miss, ask};
@@ -25,7 +25,7 @@ use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
 use crate::settings::AdaptiveSettings;
-use crate::config::model::{AdaptiveMode, OnFailure};
+use crate::config::model::AdaptiveMode;
 use crate::config::numbers::{LimitNumbers, figure};
 use crate::control::NotAdapted;
 use crate::gateway::Gateway;
@@ -207,7 +207,7 @@ impl Driver {
         let Some(limit) = self.limit(plan) else { return };
         // Refused by nobody's limit: what was offered is not known.
         let is_blind = counting(gateway, limit) == Counting::Nowhere
-            && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
+            && gateway.store_state().is_some_and(|store| store.mode == FailureMode::Closed);
         let mut seconds = self.sampler.look(now, totals(limit, plan));
         for second in &mut seconds {
             second.is_whole &= !is_blind;
@@ -437,7 +437,7 @@ fn border_after(now: Timestamp) -> Timestamp {
 fn counting(gateway: &Gateway, limit: &Limit) -> Counting {
     match gateway.store_state().filter(|store| store.is_down && matches!(limit.counts, Counts::Shared(_))) {
         None => Counting::AsMeant,
-        Some(store) if store.mode == OnFailure::Local => Counting::Apart,
+        Some(store) if store.mode == FailureMode::Local => Counting::Apart,
         Some(_) => Counting::Nowhere,
     }
 }

@@ -1,11 +1,9 @@
 //! Whose load a forecaster is told of.
 
 use super::seat::Seat;
+use crate::config::model::LONGEST_SOURCE;
 use crate::settings::AdaptiveSettings;
 use crate::limits::Limit;
-
-/// The longest name that a forecaster is told.
-pub(crate) const LONGEST: usize = 200;
 
 /// What tells this gateway's load from others', where nobody has given it a name.
 #[derive(Default)]
@@ -26,7 +24,7 @@ impl Source {
         }
         let whose = if Seat::is_for(limit) { &self.shared } else { &self.alone };
         let mut name = format!("{whose}/{}", limit.name());
-        name.truncate(name.floor_char_boundary(LONGEST));
+        name.truncate(name.floor_char_boundary(LONGEST_SOURCE));
         name
     }
 }

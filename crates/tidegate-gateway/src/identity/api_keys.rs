@@ -5,12 +5,13 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use http::header::HeaderName;
+use tidegate_serve::object::Problems;
 
 use crate::config::model::{ApiKey, ApiKeys};
 use crate::fields::Fields;
 
 use super::digest::{Digest, from_hex, sha256, short_id};
-use super::{Caller, Errors, Unidentified, check_name, header_name, only};
+use super::{Caller, Unidentified, check_name, header_name, only};
 
 pub(super) struct KeyTable {
     header: HeaderName,
@@ -19,21 +20,21 @@ pub(super) struct KeyTable {
 
 impl KeyTable {
     /// `None` only if there is no header to read the key from, which is an error.
-    pub(super) fn build(model: &ApiKeys, errors: &mut Errors) -> Option<Self> {
-        let header = header_name(&model.header, "identity.api_keys.header", errors);
+    pub(super) fn build(model: &ApiKeys, problems: &Problems) -> Option<Self> {
+        let header = header_name(&model.header(), "identity.api_keys.header", problems);
         let mut callers = HashMap::with_capacity(model.keys.len());
-        let mut places = HashMap::with_capacity(model.keys.len());
-        for (place, key) in model.keys.iter().enumerate() {
-            let path = format!("identity.api_keys.keys[{place}]");
-            check_owner(key, &path, errors);
-            let Some(digest) = digest_of(key, &path, errors) else { continue };
-            match places.entry(digest) {
+        let mut indexes = HashMap::with_capacity(model.keys.len());
+        for (index, key) in model.keys.iter().enumerate() {
+            let path = format!("identity.api_keys.keys[{index}]");
+            check_owner(key, &path, problems);
+            let Some(digest) = digest_of(key, &path, problems) else { continue };
+            match indexes.entry(digest) {
                 Entry::Occupied(first) => {
-                    let message = format!("is the same key as keys[{}]: a key has one owner", first.get());
-                    errors.push((path, message));
+                    let message = format!("must differ from keys[{}]: a key has one owner", first.get());
+                    problems.add(path, message);
                 }
                 Entry::Vacant(free) => {
-                    free.insert(place);
+                    free.insert(index);
                     callers.insert(digest, Arc::new(owner_of(key, &digest)));
                 }
             }
@@ -72,18 +73,18 @@ fn owner_of(key: &ApiKey, digest: &Digest) -> Caller {
     }
 }
 
-fn check_owner(key: &ApiKey, path: &str, errors: &mut Errors) {
-    check_name(&key.user, &format!("{path}.user"), errors);
+fn check_owner(key: &ApiKey, path: &str, problems: &Problems) {
+    check_name(&key.user, &format!("{path}.user"), problems);
     if let Some(tier) = &key.tier {
-        check_name(tier, &format!("{path}.tier"), errors);
+        check_name(tier, &format!("{path}.tier"), problems);
     }
     if let Some(client_id) = &key.client_id {
-        check_name(client_id, &format!("{path}.client_id"), errors);
+        check_name(client_id, &format!("{path}.client_id"), problems);
     }
 }
 
 /// The hash the key is known by. Messages never repeat what stands in the file: it may be a key in the wrong place.
-fn digest_of(key: &ApiKey, path: &str, errors: &mut Errors) -> Option<Digest> {
+fn digest_of(key: &ApiKey, path: &str, problems: &Problems) -> Option<Digest> {
     let (path, message) = match (&key.sha256, &key.key) {
         (Some(hex), None) => match from_hex(hex) {
             Some(digest) => return Some(digest),
@@ -94,10 +95,10 @@ fn digest_of(key: &ApiKey, path: &str, errors: &mut Errors) -> Option<Digest> {
             format!("{path}.key"),
             "must be printable ASCII, not empty, without spaces at its ends: a header can carry no other",
         ),
-        (Some(_), Some(_)) => (path.to_owned(), "has both sha256 and key: give one of them"),
-        (None, None) => (path.to_owned(), "needs sha256 (hex of the key's SHA-256) or key"),
+        (Some(_), Some(_)) => (path.to_owned(), "must have `sha256` or `key`, got both"),
+        (None, None) => (path.to_owned(), "must have `sha256` (hex of the key's SHA-256) or `key`, got neither"),
     };
-    errors.push((path, message.to_owned()));
+    problems.add(path, message);
     None
 }
 

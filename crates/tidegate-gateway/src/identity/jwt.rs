@@ -12,27 +12,23 @@ mod signature;
 mod verified;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{decode, decode_header};
+use tidegate_serve::object::Problems;
 
 use crate::config::model::Jwt;
-use crate::config::span::Span;
 use crate::fields::{Fields, bearer};
 
 use self::claims::ClaimNames;
 use self::keys::KeySet;
 use self::verified::{Verified, VerifiedTokens};
 use super::digest::sha256;
-use super::{Caller, Errors, Unidentified, only};
+use super::{Caller, Unidentified, only};
 
 /// Longer tokens are refused unread.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
-const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
-/// More than this is no difference of clocks: it would make `exp` meaningless.
-const MAX_LEEWAY: Duration = Duration::from_mins(10);
 
 pub(super) struct Tokens {
     keys: KeySet,
@@ -43,15 +39,12 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// `None` only if there is no key, which is an error.
-    pub(super) fn build(model: &Jwt, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn build(model: &Jwt, problems: &Problems) -> Option<Self> {
         signature::use_ring();
-        let leeway = model.leeway.map_or(DEFAULT_LEEWAY, Span::get);
-        if leeway > MAX_LEEWAY {
-            errors.push(("identity.jwt.leeway".to_owned(), "must be 0 to 10m".to_owned()));
-        }
-        let names = ClaimNames::build(model, errors);
-        let keys = KeySet::load(model, errors)?;
-        Some(Self { keys, names, leeway_seconds: leeway.as_secs(), verified: VerifiedTokens::default() })
+        model.check_ranges("identity.jwt", problems);
+        let names = ClaimNames::build(model, problems);
+        let keys = KeySet::load(model, problems)?;
+        Some(Self { keys, names, leeway_seconds: model.leeway().get().as_secs(), verified: VerifiedTokens::default() })
     }
 
     /// Whose token this is; `None` if none is presented. Schemes other than `Bearer` are for the upstream.

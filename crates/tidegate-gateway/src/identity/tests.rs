@@ -14,18 +14,20 @@ use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
+use tidegate_serve::Problem;
+use tidegate_serve::object::Problems;
 
-use super::{Caller, Errors, Identity, Unidentified};
+use super::{Caller, Identity, Unidentified};
 use crate::fields::Fields;
 
 /// Every test's present, in Unix seconds.
 const NOW: u64 = 1_800_000_000;
 
-fn built(model: Value) -> (Identity, Errors) {
+fn built(model: Value) -> (Identity, Vec<Problem>) {
     let model = serde_json::from_value(model).expect("the model's shape");
-    let mut errors = Errors::new();
-    let identity = Identity::build(&model, &mut errors);
-    (identity, errors)
+    let problems = Problems::unbounded();
+    let identity = Identity::build(&model, &problems);
+    (identity, problems.all())
 }
 
 fn identity(model: Value) -> Identity {

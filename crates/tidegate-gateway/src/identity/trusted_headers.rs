@@ -1,11 +1,12 @@
 //! What a trusted proxy says about the caller.
 
 use http::header::HeaderName;
+use tidegate_serve::object::Problems;
 
 use crate::config::model::TrustedHeaders;
 use crate::fields::Fields;
 
-use super::{Caller, Errors, Unidentified, header_name, is_name, only};
+use super::{Caller, Unidentified, header_name, is_name, only};
 
 pub(super) struct ProxyHeaders {
     user: Option<HeaderName>,
@@ -14,13 +15,13 @@ pub(super) struct ProxyHeaders {
 }
 
 impl ProxyHeaders {
-    pub(super) fn build(model: &TrustedHeaders, errors: &mut Errors) -> Self {
+    pub(super) fn build(model: &TrustedHeaders, problems: &Problems) -> Self {
         let mut seen = Vec::with_capacity(3);
         let mut name = |setting: &str, text: &Option<String>| {
             let path = format!("identity.trusted_headers.{setting}");
-            let name = header_name(text.as_deref()?, &path, errors)?;
+            let name = header_name(text.as_deref()?, &path, problems)?;
             if seen.contains(&name) {
-                errors.push((path, format!("{name} has another meaning already: each needs its own header")));
+                problems.add(path, format!("must be a header of its own, got {name} again"));
             }
             seen.push(name.clone());
             Some(name)
@@ -31,8 +32,8 @@ impl ProxyHeaders {
             client_id: name("client_id", &model.client_id),
         };
         if model.user.is_none() && model.tier.is_none() && model.client_id.is_none() {
-            let message = "needs at least one of user, tier and client_id";
-            errors.push(("identity.trusted_headers".to_owned(), message.to_owned()));
+            let message = "must have at least one of `user`, `tier` and `client_id`";
+            problems.add("identity.trusted_headers", message);
         }
         headers
     }

@@ -1,4 +1,5 @@
-//! What can be meant but hardly is: settings that have no effect, or one that nobody wants. They are told, and used as they stand.
+//! Warnings about a valid configuration: settings that have no effect, or an effect that is hardly meant. They are
+//! reported, and used as they are.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,102 +7,126 @@ use std::net::SocketAddr;
 use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
 
 use super::{LimitSettings, RouteSettings};
-use crate::config::model::{Config, Missing, Route};
+use crate::config::Problem;
+use crate::config::model::{self, AdaptiveMode, Config, Missing, Route};
+use crate::config::own_paths::is_local;
 use crate::config::secret::Secret;
-use crate::config::{Problem, model};
 use crate::routes::{Hidden, Matcher, hidden};
 
-/// Everything doubtful in a configuration that has been found good. `known_tiers`: those of API keys, and the default one.
-pub(super) fn doubts(
+/// All warnings about a configuration that has been found valid. `known_tiers`: those of API keys, and the default one.
+pub(super) fn lints(
     config: &Config,
     limits: &[LimitSettings],
     routes: &[RouteSettings],
     known_tiers: &BTreeSet<&str>,
     admin_listen: Option<SocketAddr>,
 ) -> Vec<Problem> {
-    let mut doubts = Vec::new();
-    let mut doubt = |path: String, message: &str| doubts.push(Problem { path, message: message.to_owned() });
-
-    let identity = &config.identity;
-    let knows_callers = identity.api_keys.is_some() || identity.jwt.is_some() || identity.trusted_headers.is_some();
-    for limit in limits {
-        let name = limit.name.as_str();
-        if never_admits(limit) {
-            doubt(format!("limits.{name}.cost"), "is more than the limit ever holds: every request is refused");
-        }
-        if limit.key.is_up_to_clients() {
-            let message =
-                "is made of what clients choose: whoever is refused takes another; join it with `ip` or `user`";
-            doubt(format!("limits.{name}.key"), message);
-        }
-        let is_of_tier = config.limits.as_ref().is_some_and(|written| !written.contains_key(name));
-        if limit.key.needs_caller() && !knows_callers && !is_of_tier {
-            let without = match limit.missing {
-                Missing::Share => "all requests share one account",
-                Missing::Ip => "requests are counted by their address",
-                Missing::Refuse => "every request is refused",
-                Missing::Skip => "the limit applies to no request",
-            };
-            let message = format!("asks who the caller is, but `identity` names no way to know: {without}");
-            doubt(format!("limits.{name}.key"), &message);
+    let mut lints = Vec::new();
+    limits.iter().for_each(|limit| lint_limit(limit, config, &mut lints));
+    lint_tiers(config, known_tiers, &mut lints);
+    lint_routes(config, &mut lints);
+    lint_adaptation(config, &mut lints);
+    if config.identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
+        add(&mut lints, "identity.trusted_headers", "have no effect: `trusted_proxies` is empty");
+    }
+    lint_hidden_routes(routes, &mut lints);
+    let has_token = config.admin.token.is_some() || config.admin.token_file.is_some();
+    if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && !has_token && !config.admin.open {
+        let message = "is not on the loopback and has no token: everyone who can connect can change limits";
+        add(&mut lints, "admin.listen", message);
+    }
+    for (path, secret) in secrets(config) {
+        if secret.expose().starts_with("${") {
+            let message = "begins with `${`: variables are not replaced in this file, the text is used as it is";
+            add(&mut lints, path, message);
         }
     }
+    lints
+}
+
+fn add(lints: &mut Vec<Problem>, path: impl Into<String>, message: impl Into<String>) {
+    lints.push(Problem { path: path.into(), message: message.into() });
+}
+
+fn lint_limit(limit: &LimitSettings, config: &Config, lints: &mut Vec<Problem>) {
+    let name = limit.name.as_str();
+    if never_admits(limit) {
+        add(lints, format!("limits.{name}.cost"), "is more than the limit ever holds: every request is rejected");
+    }
+    if limit.key.is_up_to_clients() {
+        let message =
+            "uses only client-controlled values, so a rejected client can evade it; join it with `ip` or `user`";
+        add(lints, format!("limits.{name}.key"), message);
+    }
+    let identity = &config.identity;
+    let knows_callers = identity.api_keys.is_some() || identity.jwt.is_some() || identity.trusted_headers.is_some();
+    let is_of_tier = config.limits.as_ref().is_some_and(|written| !written.contains_key(name));
+    if limit.key.needs_caller() && !knows_callers && !is_of_tier {
+        let effect = match limit.missing {
+            Missing::Share => "all requests share one key",
+            Missing::Ip => "requests are counted by their address",
+            Missing::Refuse => "every request is rejected",
+            Missing::Skip => "the limit applies to no request",
+        };
+        let message = format!("needs a caller, but `identity` has no source of callers: {effect}");
+        add(lints, format!("limits.{name}.key"), message);
+    }
+}
+
+fn lint_tiers(config: &Config, known_tiers: &BTreeSet<&str>, lints: &mut Vec<Problem>) {
     for (name, limit) in config.limits.iter().flatten() {
         for tier in limit.tiers.keys().filter(|tier| !may_occur(tier, config, known_tiers)) {
             let known: Vec<&str> = known_tiers.iter().copied().collect();
             let message = format!("no identity source gives this tier; known tiers: {}", known.join(", "));
-            doubt(format!("limits.{name}.tiers.{tier}"), &message);
+            add(lints, format!("limits.{name}.tiers.{tier}"), message);
         }
     }
+}
+
+fn lint_routes(config: &Config, lints: &mut Vec<Problem>) {
     for name in config.upstreams.keys() {
         let is_used = |route: &Route| route.upstream.as_ref().is_none_or(|used| used == name);
         if !config.routes.is_empty() && !config.routes.iter().any(is_used) {
-            doubt(format!("upstreams.{name}"), "is used by no route");
+            add(lints, format!("upstreams.{name}"), "is used by no route");
         }
     }
-    for (place, route) in config.routes.iter().enumerate() {
+    for (index, route) in config.routes.iter().enumerate() {
         if route.methods.iter().any(|method| method.eq_ignore_ascii_case("CONNECT")) {
             let message = "CONNECT requests never reach a route: the gateway rejects them with 501";
-            doubt(format!("routes[{place}].methods"), message);
+            add(lints, format!("routes[{index}].methods"), message);
         }
         for (field, path) in [("path", &route.path), ("prefix", &route.prefix), ("pattern", &route.pattern)] {
             let Some(path) = path else { continue };
-            if config.admin.listen.is_none() && crate::admin::is_local(path) {
+            if config.admin.listen.is_none() && is_local(path) {
                 let message = "is one of the gateway's own paths: the route is never reached without `admin.listen`";
-                doubt(format!("routes[{place}].{field}"), message);
+                add(lints, format!("routes[{index}].{field}"), message);
             }
             if path.contains(['?', '#']) || field != "pattern" && path.contains('*') {
-                let message = "has a character that no path has as it is matched; queries are no part of it, and `*` is for `pattern`";
-                doubt(format!("routes[{place}].{field}"), message);
+                let message =
+                    "has a character that no path has as it is matched: it has no query, and `*` is for `pattern`";
+                add(lints, format!("routes[{index}].{field}"), message);
             }
         }
     }
-    let adaptive = &config.adaptive;
-    if adaptive.forecaster.is_none() && adaptive.mode.is_some_and(|mode| mode != model::AdaptiveMode::Off) {
-        doubt("adaptive.mode".to_owned(), "is set, but no `adaptive.forecaster`: nothing is adapted");
+}
+
+fn lint_adaptation(config: &Config, lints: &mut Vec<Problem>) {
+    let is_on = match config.adaptive.mode {
+        Some(AdaptiveMode::On | AdaptiveMode::Shadow) => true,
+        Some(AdaptiveMode::Off) | None => false,
+    };
+    if config.adaptive.forecaster.is_none() && is_on {
+        add(lints, "adaptive.mode", "has no effect without `adaptive.forecaster`: nothing is adapted");
     }
-    if identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
-        doubt("identity.trusted_headers".to_owned(), "are believed from `trusted_proxies` alone, and there are none");
-    }
+}
+
+fn lint_hidden_routes(routes: &[RouteSettings], lints: &mut Vec<Problem>) {
     let matchers: Vec<&Matcher> = routes.iter().map(|route| &route.matcher).collect();
     for Hidden { route, by } in hidden(&matchers) {
         // Two routes of which each hides the other match the same.
         let is_same = |other: &usize| !hidden(&[matchers[route], matchers[*other]]).is_empty();
-        doubt(format!("routes[{route}]"), &never_reached(&by, by.iter().any(is_same)));
+        add(lints, format!("routes[{route}]"), never_reached(&by, by.iter().any(is_same)));
     }
-    let has_token = config.admin.token.is_some() || config.admin.token_file.is_some();
-    if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && !has_token && !config.admin.open {
-        doubt(
-            "admin.listen".to_owned(),
-            "is not on the loopback, and without a token: who can connect can change limits",
-        );
-    }
-    for (path, secret) in secrets(config) {
-        if secret.expose().starts_with("${") {
-            doubt(path, "begins with `${`: variables are not replaced in this file, it is taken as it stands");
-        }
-    }
-    doubts
 }
 
 /// Whether not even the first request passes.
@@ -121,10 +146,10 @@ fn may_occur(tier: &str, config: &Config, known_tiers: &BTreeSet<&str>) -> bool 
 
 /// Why a route is never reached, and what to do about it. `is_same`: the earlier route matches nothing else.
 fn never_reached(by: &[usize], is_same: bool) -> String {
-    let names: Vec<String> = by.iter().map(|place| format!("routes[{place}]")).collect();
+    let names: Vec<String> = by.iter().map(|index| format!("routes[{index}]")).collect();
     match &names[..] {
-        [] => "is never reached: paths are matched in their normal form, without empty, `.` and `..` segments, parameters (`;`) and \
-               backslashes"
+        [] => "is never reached: paths are matched in their normal form, without empty, `.` and `..` segments, \
+               parameters (`;`) and backslashes"
             .to_owned(),
         [one] if is_same => format!("is never reached: {one} matches the same requests; remove one of them"),
         [one] => format!("is never reached: {one} takes every request that it matches; put the narrower route first"),
@@ -137,8 +162,8 @@ fn never_reached(by: &[usize], is_same: bool) -> String {
 
 fn secrets(config: &Config) -> Vec<(String, &Secret)> {
     let keys = config.identity.api_keys.iter().flat_map(|table| table.keys.iter().enumerate());
-    let keys = keys.filter_map(|(place, key): (usize, &model::ApiKey)| {
-        key.key.as_ref().map(|secret| (format!("identity.api_keys.keys[{place}].key"), secret))
+    let keys = keys.filter_map(|(index, key): (usize, &model::ApiKey)| {
+        key.key.as_ref().map(|secret| (format!("identity.api_keys.keys[{index}].key"), secret))
     });
     let token = config.admin.token.as_ref().map(|token| ("admin.token".to_owned(), token));
     let jwt = config.identity.jwt.as_ref().and_then(|jwt| jwt.secret.as_ref());

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
+use tidegate_serve::object::Problems;
 
 use crate::config::model::Jwt;
 
-use super::super::Errors;
 use super::key_source::{self, Candidate};
 
 /// A key, and what a token must have besides its signature.
@@ -23,19 +23,19 @@ pub(super) struct KeySet {
 }
 
 impl KeySet {
-    pub(super) fn load(model: &Jwt, errors: &mut Errors) -> Option<Self> {
-        let allowed = allowed_algorithms(&model.algorithms, errors);
+    pub(super) fn load(model: &Jwt, problems: &Problems) -> Option<Self> {
+        let allowed = allowed_algorithms(&model.algorithms, problems);
         let mut candidates = match key_source::read(model) {
             Ok(candidates) => candidates,
             Err((path, message)) => {
-                errors.push((path.to_owned(), message));
+                problems.add(path, message);
                 return None;
             }
         };
-        for (place, algorithm) in &allowed {
+        for (index, algorithm) in &allowed {
             if !candidates.iter().any(|key| key.algorithms.contains(algorithm)) {
-                let message = format!("{algorithm:?} fits no key: allowed are {}", fitting(&candidates));
-                errors.push((format!("identity.jwt.algorithms[{place}]"), message));
+                let message = format!("must fit a key ({}), got {algorithm:?}", fitting(&candidates));
+                problems.add(format!("identity.jwt.algorithms[{index}]"), message);
             }
         }
         if !model.algorithms.is_empty() {
@@ -44,7 +44,7 @@ impl KeySet {
             }
             candidates.retain(|key| !key.algorithms.is_empty());
         }
-        check_names(&candidates, errors);
+        check_names(&candidates, problems);
         let keys = candidates.into_iter().map(|candidate| Key::new(candidate, model)).collect();
         Some(Self { keys })
     }
@@ -98,17 +98,17 @@ impl Key {
     }
 }
 
-const KNOWN: &str = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA";
+const KNOWN: &str = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
 
-/// Each with its place in the list.
-fn allowed_algorithms(names: &[String], errors: &mut Errors) -> Vec<(usize, Algorithm)> {
+/// Each with its index in the list.
+fn allowed_algorithms(names: &[String], problems: &Problems) -> Vec<(usize, Algorithm)> {
     let mut allowed = Vec::with_capacity(names.len());
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         if let Ok(algorithm) = name.parse() {
-            allowed.push((place, algorithm));
+            allowed.push((index, algorithm));
         } else {
-            let message = format!("{name:?} is unknown: allowed are {KNOWN}");
-            errors.push((format!("identity.jwt.algorithms[{place}]"), message));
+            let message = format!("must be one of {KNOWN}, got {name:?}");
+            problems.add(format!("identity.jwt.algorithms[{index}]"), message);
         }
     }
     allowed
@@ -122,7 +122,7 @@ fn fitting(candidates: &[Candidate]) -> String {
     names.join(", ")
 }
 
-fn check_names(candidates: &[Candidate], errors: &mut Errors) {
+fn check_names(candidates: &[Candidate], problems: &Problems) {
     let mut seen = HashSet::new();
     for key in candidates {
         if key.algorithms.iter().any(|algorithm| !seen.insert((&key.name, *algorithm))) {
@@ -130,7 +130,7 @@ fn check_names(candidates: &[Candidate], errors: &mut Errors) {
                 Some(name) => format!("two keys have the kid {name:?} and a common algorithm: give each its own kid"),
                 None => "two keys with a common algorithm have no kid: give each its own".to_owned(),
             };
-            errors.push(("identity.jwt.jwks".to_owned(), message));
+            problems.add("identity.jwt.jwks", message);
         }
     }
 }
