@@ -16,11 +16,11 @@ use super::span::Span;
 /// - `, else VALUE`: what an `Option` means that is not set; the section gets a method of the setting's name that
 ///   returns it;
 /// - `, in LEAST..=MOST`: the values that are valid;
-/// - `, length LEAST..=MOST`: how long a text may be. The schema and the reference page have it; whoever reads the text
-///   checks it.
+/// - `, length LEAST..=MOST`: how long a text may be. The schema and the reference page have it; the check is up to the
+///   code that reads the text.
 ///
-/// Neither default nor range belong into the doc comment, unless the default is no fixed value ("Default: one per
-/// core").
+/// The doc comment repeats neither of them. It says "Default: …" only where the default is no fixed value, such as one
+/// worker per core.
 macro_rules! section {
     (
         $(#[$about:meta])*
@@ -64,7 +64,7 @@ macro_rules! section {
             }
 
             /// Reports every setting that is outside its range. The section is at `path`.
-            #[allow(unused_variables, reason = "a section may have no range")]
+            #[allow(dead_code, unused_variables, reason = "a section may have no range")]
             pub(crate) fn check_ranges(&self, path: &str, problems: &tidegate_serve::object::Problems) {
                 $($(
                     let given = $crate::config::section::Setting::given(&self.$field);
