@@ -249,7 +249,7 @@ fn health(gateway: &Gateway, always_up: bool) -> Reply {
     let is_ready = !gateway.is_draining() && !refuses;
     let store = store.map_or_else(
         || json!({ "type": "memory", "status": "UP" }),
-        |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode }),
+        |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode.name() }),
     );
     let plan = gateway.plan();
     let upstreams = plan.site.upstreams.iter().map(|upstream| {

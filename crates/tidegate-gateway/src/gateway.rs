@@ -310,7 +310,12 @@ fn tell_places_lost(log: &Log, count: u64, more: &str) {
 }
 
 /// Records in the log and the metrics what happens between us and Redis at `address`.
-pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: FailureMode, address: String) -> tidegate_store::Observer {
+pub(crate) fn observer(
+    metrics: Arc<Metrics>,
+    log: Log,
+    mode: FailureMode,
+    address: String,
+) -> tidegate_store::Observer {
     let mode = match mode {
         FailureMode::Open => "fail-open mode",
         FailureMode::Closed => "fail-closed mode",

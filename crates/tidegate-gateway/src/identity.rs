@@ -85,7 +85,10 @@ impl Identity {
         if let (Some(table), Some(trusted)) = (&api_keys, &proxy_headers)
             && trusted.names().any(|name| name == table.header())
         {
-            let message = format!("must not be one of `identity.trusted_headers`, which clients can't send, got {}", table.header());
+            let message = format!(
+                "must not be one of `identity.trusted_headers`, which clients can't send, got {}",
+                table.header()
+            );
             problems.add("identity.api_keys.header", message);
         }
         Self {
@@ -163,7 +166,8 @@ fn is_name(text: &str) -> bool {
 
 fn check_name(text: &str, path: &str, problems: &Problems) {
     if !is_name(text) {
-        let message = format!("must be 1 to {MAX_NAME_BYTES} bytes without control characters, got {} bytes", text.len());
+        let message =
+            format!("must be 1 to {MAX_NAME_BYTES} bytes without control characters, got {} bytes", text.len());
         problems.add(path, message);
     }
 }

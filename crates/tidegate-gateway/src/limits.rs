@@ -8,12 +8,12 @@ use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
 
-use crate::settings::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::gateway::Returns;
 use crate::key::Account;
 use crate::plan::{Plan, RouteLimits};
+use crate::settings::LimitSettings;
 use crate::told::Told;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.

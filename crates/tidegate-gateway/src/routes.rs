@@ -52,10 +52,7 @@ impl Matcher {
         let host = match host {
             None => Host::Any,
             Some(host) if host.contains(['/', ':']) || host.is_empty() => {
-                return Err((
-                    "host",
-                    format!("must be api.example.com or *.example.com, without port, got {host:?}"),
-                ));
+                return Err(("host", format!("must be api.example.com or *.example.com, without port, got {host:?}")));
             }
             Some(host) if host.rfind('*').is_some_and(|place| place > 0) => {
                 return Err(("host", "must have `*` only as the first name: *.example.com".to_owned()));

@@ -3,8 +3,8 @@
 use http::StatusCode;
 use tidegate_policy::Algorithm;
 
-use crate::settings::LimitSettings;
 use crate::limits::whole_seconds;
+use crate::settings::LimitSettings;
 
 /// What answers say of a limit.
 pub(crate) struct Told {

@@ -22,8 +22,7 @@ fn variable(name: &str) -> Result<Option<String>> {
 }
 
 fn number<T: std::str::FromStr>(name: &str, allowed: &str) -> Result<Option<T>> {
-    let parse =
-        |value: String| value.parse().ok().with_context(|| format!("{name}: must be {allowed}, got {value:?}"));
+    let parse = |value: String| value.parse().ok().with_context(|| format!("{name}: must be {allowed}, got {value:?}"));
     variable(name)?.map(parse).transpose()
 }
 

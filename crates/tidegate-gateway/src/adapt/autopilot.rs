@@ -13,9 +13,9 @@ use super::recommendation::Recommendation;
 use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling;
-use crate::settings::Rails;
 use crate::config::numbers::LimitNumbers;
 use crate::metrics::latency_bounds;
+use crate::settings::Rails;
 
 /// The share of errors above which an upstream counts as overloaded, unless a file says otherwise.
 const USUAL_ERRORS: f64 = 0.05;

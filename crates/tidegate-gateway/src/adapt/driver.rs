@@ -24,7 +24,6 @@ use super::seat::{PATIENCE, Seat, Turn};
 use super::second::Second;
 use super::snapshot::Snapshot;
 use super::telling::{self, Beside, COMPONENT, because};
-use crate::settings::AdaptiveSettings;
 use crate::config::model::AdaptiveMode;
 use crate::config::numbers::{LimitNumbers, figure};
 use crate::control::NotAdapted;
@@ -32,6 +31,7 @@ use crate::gateway::Gateway;
 use crate::limits::{Counts, Limit};
 use crate::metrics::latency_bounds;
 use crate::plan::{Overlay, Plan, Site};
+use crate::settings::AdaptiveSettings;
 
 const NANOS: u64 = 1_000_000_000;
 

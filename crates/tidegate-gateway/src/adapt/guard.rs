@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tidegate_policy::Algorithm;
 
-use crate::settings::Rails;
 use crate::config::numbers::{LimitNumbers, has_bucket};
 use crate::config::rates::Shape;
+use crate::settings::Rails;
 
 /// Without a ceiling of the operator's it is so many times the operator's rate.
 const USUAL_CEILING: f64 = 3.0;

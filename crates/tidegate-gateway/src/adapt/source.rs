@@ -2,8 +2,8 @@
 
 use super::seat::Seat;
 use crate::config::model::LONGEST_SOURCE;
-use crate::settings::AdaptiveSettings;
 use crate::limits::Limit;
+use crate::settings::AdaptiveSettings;
 
 /// What tells this gateway's load from others', where nobody has given it a name.
 #[derive(Default)]

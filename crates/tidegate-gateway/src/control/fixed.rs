@@ -23,8 +23,7 @@ pub(super) struct Fixed {
 
 impl Fixed {
     pub(super) fn of(settings: &Settings) -> Self {
-        let listener =
-            |listener: &ListenerSettings| (listener.address, listener.tls.is_some(), listener.h2c);
+        let listener = |listener: &ListenerSettings| (listener.address, listener.tls.is_some(), listener.h2c);
         Self {
             listeners: settings.listeners.iter().map(listener).collect(),
             workers: settings.workers_written,

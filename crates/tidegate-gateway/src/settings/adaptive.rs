@@ -75,9 +75,9 @@ impl Rails {
     /// As written, or by default.
     fn of(adaptive: &model::Adaptive) -> Self {
         // The default floor gives way to a low ceiling.
-        let floor = adaptive.floor.unwrap_or_else(|| {
-            adaptive.ceiling.map_or(adaptive.floor(), |ceiling| adaptive.floor().min(ceiling))
-        });
+        let floor = adaptive
+            .floor
+            .unwrap_or_else(|| adaptive.ceiling.map_or(adaptive.floor(), |ceiling| adaptive.floor().min(ceiling)));
         Self {
             ceiling: adaptive.ceiling,
             floor,

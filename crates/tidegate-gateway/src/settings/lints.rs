@@ -22,7 +22,9 @@ pub(super) fn lints(
     admin_listen: Option<SocketAddr>,
 ) -> Vec<Problem> {
     let mut lints = Vec::new();
-    limits.iter().for_each(|limit| lint_limit(limit, config, &mut lints));
+    for limit in limits {
+        lint_limit(limit, config, &mut lints);
+    }
     lint_tiers(config, known_tiers, &mut lints);
     lint_routes(config, &mut lints);
     lint_adaptation(config, &mut lints);

@@ -6,8 +6,8 @@ use http::StatusCode;
 
 use super::lookup::Lookup;
 use super::{Connection, Trouble};
-use crate::settings::UpstreamSettings;
 use crate::metrics::UpstreamMetrics;
+use crate::settings::UpstreamSettings;
 
 /// A service behind the gateway, and what all workers know of it.
 pub(crate) struct Upstream {

@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
+use tidegate_gateway::config::default_limit;
 use tidegate_gateway::config::model::{Config, Limit, Numbers, TierNumbers};
 use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::config::rates::Shape;
 use tidegate_gateway::config::span::Span;
-use tidegate_gateway::config::default_limit;
 use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{LimitFacts, Rehearsal};
 use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};

@@ -26,8 +26,16 @@ fn there_is_exactly_one_source_of_keys() {
 #[test]
 fn settings_of_tokens_are_checked() {
     let jwt = |setting: &str, value: Value| json!({"jwt": {"secret": SECRET, setting: value}});
-    check(jwt("algorithms", json!(["HS256", "none"])), "identity.jwt.algorithms[1]", "must be one of HS256, HS384, HS512");
-    check(jwt("algorithms", json!(["HS256", "RS256"])), "identity.jwt.algorithms[1]", "must fit a key (HS256, HS384, HS512), got RS256");
+    check(
+        jwt("algorithms", json!(["HS256", "none"])),
+        "identity.jwt.algorithms[1]",
+        "must be one of HS256, HS384, HS512",
+    );
+    check(
+        jwt("algorithms", json!(["HS256", "RS256"])),
+        "identity.jwt.algorithms[1]",
+        "must fit a key (HS256, HS384, HS512), got RS256",
+    );
     check(jwt("leeway", json!("11m")), "identity.jwt.leeway", "must be between 0s and 10m, got \"11m\"");
     check(jwt("user_claim", json!("")), "identity.jwt.user_claim", "must be the name of a claim, got \"\"");
     check(jwt("tier_claim", json!("")), "identity.jwt.tier_claim", "must be the name of a claim, got \"\"");
@@ -37,9 +45,17 @@ fn settings_of_tokens_are_checked() {
 
 #[test]
 fn the_rest_is_checked() {
-    check(json!({"default_tier": ""}), "identity.default_tier", "must be 1 to 256 bytes without control characters, got 0 bytes");
+    check(
+        json!({"default_tier": ""}),
+        "identity.default_tier",
+        "must be 1 to 256 bytes without control characters, got 0 bytes",
+    );
     let keys = |header: &str| json!({"header": header, "keys": []});
-    check(json!({"api_keys": keys("a b")}), "identity.api_keys.header", "must be a header name of letters, digits and `-`, got \"a b\"");
+    check(
+        json!({"api_keys": keys("a b")}),
+        "identity.api_keys.header",
+        "must be a header name of letters, digits and `-`, got \"a b\"",
+    );
     check(json!({"api_keys": keys("Authorization")}), "identity.api_keys.header", "another header");
     let both = json!({"api_keys": keys("X-Same"), "trusted_headers": {"user": "x-same"}});
     check(both, "identity.api_keys.header", "trusted_headers");

@@ -213,7 +213,11 @@ fn what_can_not_be_adapted_is_refused_with_its_path() {
         (with(HUNDRED, "misses: 0"), "adaptive.misses", "must be between 1 and 1000, got 0"),
         (with(HUNDRED, "history: 0"), "adaptive.history", "must be between 1 and 10000, got 0"),
         (with(HUNDRED, "ca: /nowhere.pem"), "adaptive.forecaster", "https"),
-        ("adaptive: {forecaster: \"127.0.0.1:8090\"}\n".to_owned(), "adaptive.forecaster", "must be http://host[:port] or https://host[:port], got \"127.0.0.1:8090\""),
+        (
+            "adaptive: {forecaster: \"127.0.0.1:8090\"}\n".to_owned(),
+            "adaptive.forecaster",
+            "must be http://host[:port] or https://host[:port], got \"127.0.0.1:8090\"",
+        ),
         ("adaptive: {forecaster: \"https://a.example\", ca: /nowhere.pem}\n".to_owned(), "adaptive.ca", "nowhere"),
         ("adaptive: {forecaster: \"http://u:secret@a.example\"}\n".to_owned(), "adaptive.forecaster", "user"),
     ] {

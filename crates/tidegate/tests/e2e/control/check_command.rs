@@ -96,7 +96,11 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
         ("routes: [{prefix: /config/x}]\n".to_owned(), "routes[0].prefix", "never reached without `admin.listen`"),
         ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "it has no query"),
         ("routes: [{prefix: \"/a*\"}]\n".to_owned(), "routes[0].prefix", "`*` is for `pattern`"),
-        ("identity: {trusted_headers: {user: x-user}}\n".to_owned(), "identity.trusted_headers", "`trusted_proxies` is empty"),
+        (
+            "identity: {trusted_headers: {user: x-user}}\n".to_owned(),
+            "identity.trusted_headers",
+            "`trusted_proxies` is empty",
+        ),
         ("routes: [{prefix: /}, {path: /a}]\n".to_owned(), "routes[1]", "routes[0] takes every request"),
         ("admin: {listen: \"0.0.0.0:0\"}\n".to_owned(), "admin.listen", "can change limits"),
         ("admin: {token: \"${TOKEN_FROM_SOMEWHERE}\"}\n".to_owned(), "admin.token", "variables are not replaced"),
@@ -424,7 +428,10 @@ common_limits: [plan, plan.pro]
     let limits = format!("limits: {{a: {{{}}}, a.b: {{{}}}}}\ncommon_limits: [a, a.b]\n", tier("b.c"), tier("c"));
     let outcome = check(&limits);
     assert_eq!(outcome.code, 2, "{outcome:?}");
-    assert!(outcome.out.contains("limits.a.b.tiers.c: must not be named like another limit, got `a.b.c`"), "{outcome:?}");
+    assert!(
+        outcome.out.contains("limits.a.b.tiers.c: must not be named like another limit, got `a.b.c`"),
+        "{outcome:?}"
+    );
 }
 
 /// They come later; a file that names them would not get what it asks for.
