@@ -121,7 +121,7 @@ fn environment_and_flags_switch_it_on_and_off() {
     assert!(forecaster.count() - before < 10, "those that are off did not ask");
     let lonely = start(&upstream, &[("ADAPTIVE_MODE", "true")], &[]);
     lonely.wait_for_line(
-        "WARN ConfigController - adaptive.mode: is set, but no `adaptive.forecaster`: nothing is adapted",
+        "WARN ConfigController - adaptive.mode: has no effect without `adaptive.forecaster`: nothing is adapted",
     );
 }
 
