@@ -3,30 +3,30 @@
 SHELL := bash
 
 .PHONY: help
-help: ## this list
+help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: setup
-setup: ## install what the tests need (redis-server, chromium, prometheus, PyYAML, by apt-get)
+setup: ## install what the tests need with apt-get: redis-server, chromium, prometheus, PyYAML
 	@scripts/setup redis-server chromium prometheus python3-yaml
 
 .PHONY: setup-bench
-setup-bench: ## install what the benchmarks need besides (nginx, wrk, hey, valgrind)
+setup-bench: ## install what the benchmarks need: redis-server, nginx, wrk, hey, valgrind
 	@scripts/setup redis-server nginx-light wrk hey valgrind
 
 .PHONY: check
-check: ## the fast inner loop: compile and lint
+check: ## compile and lint: the fast inner loop
 	cargo clippy --workspace --all-targets -- -D warnings
 
-# Most tests wait for sockets and processes: many run at once. Those that send a load in time run a few at once, and those that a busy machine
-# upsets one after the other, with nothing beside them.
+# Most tests wait for sockets and processes, so many run at once. Tests that send load on schedule run a few at once.
+# Tests that a busy machine disturbs run one after the other, alone.
 LIVE := adaptation:: demo::playing:: demo::terminal:: lab::live::
 ALONE := load::freeze:: h2_attacks::readers_that_do_not_read
-# Tests that judge times where TIDEGATE_TIMINGS is set. Those of adaptation are `make adapt`.
+# Tests that judge times if TIDEGATE_TIMINGS is set. `make adapt` runs those of adaptation.
 TIMED := shared::outage:: shared::followed:: adaptive::answers:: adaptive::council:: target::overload:: lab::live::
 
 .PHONY: test
-test: setup ## the one test command: format, lint, all tests, the report in a browser, the deployment, doc tests
+test: setup ## run everything: format, lint, all tests, doc tests, the report in a browser, the deployment
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
@@ -35,12 +35,14 @@ test: setup ## the one test command: format, lint, all tests, the report in a br
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live check-deployment
 	$(MAKE) --no-print-directory check-report
 
-# It waits more than it works, and judges no times; but a browser beside it would take the processors that its loads need.
+# It waits more than it works, and judges no times. A browser at the same time would take the processors that its
+# loads need.
 .PHONY: test-live
-test-live: binary ## the tests that send a load in time: adaptation, the demo, live runs of the lab
+test-live: binary ## run the tests that send load on schedule: adaptation, the demo, live runs of the lab
 	cargo test --workspace --test e2e -- --test-threads 4 $(LIVE)
 
-# The binary as the tests have built it: another selection of packages would build the dependencies again, with other features.
+# The binary as the tests have built it. Another selection of packages would build the dependencies again, with other
+# features.
 BINARY := target/debug/tidegate
 .PHONY: binary
 binary:
@@ -49,11 +51,11 @@ binary:
 REPORT := crates/tidegate-lab/report
 
 .PHONY: report-page
-report-page: ## bundle the report's page from its sources (needs Node.js); commit what it writes
+report-page: ## bundle the report's page from its sources (needs Node.js); commit the result
 	cd $(REPORT) && npm ci --no-audit --no-fund --ignore-scripts && npm run bundle
 
 .PHONY: check-report
-check-report: binary ## the lab's report in a browser: with made-up results, with those of all scenarios in simulated time, and of a replay
+check-report: binary ## test the lab's report in a browser: made-up results, all simulated scenarios, a replay
 	cd $(REPORT) && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build && npm test
 	$(BINARY) lab simulate --out target/lab
 	scripts/sample-log > target/lab/access.log
@@ -61,53 +63,53 @@ check-report: binary ## the lab's report in a browser: with made-up results, wit
 	cd $(REPORT) && REPORT="$(CURDIR)/target/lab/report.html" REPLAY="$(CURDIR)/target/lab/replay/report.html" npm test
 
 .PHONY: check-deployment
-check-deployment: binary ## compose, rules and dashboards against the real services and a real Prometheus (no containers)
+check-deployment: binary ## test compose, rules and dashboards with real services and Prometheus (no containers)
 	scripts/check-deployment $(BINARY)
 
 .PHONY: lab
-lab: setup ## all scenarios live, in about half an hour: lab-report/report.html
+lab: setup ## run all scenarios live, in about half an hour: lab-report/report.html
 	cargo run --quiet --release -p tidegate -- lab run
 
 .PHONY: bench
-bench: setup ## what a decision costs: a table, and target/bench/decisions.json
+bench: setup ## measure what a decision costs: a table, and target/bench/decisions.json
 	cargo bench -p tidegate-store --bench decisions
 
 .PHONY: bench-gateway
-bench-gateway: setup-bench ## the gateway beside nginx on one core: tables, and target/bench/gateway.json
+bench-gateway: setup-bench ## measure the gateway next to nginx on one core: tables, and target/bench/gateway.json
 	cargo bench -p tidegate --bench gateway
 
 .PHONY: count
-count: setup-bench ## instructions per request by callgrind, beside nginx: a table, and target/bench/count.json
+count: setup-bench ## count instructions per request, next to nginx: a table, and target/bench/count.json
 	cargo bench -p tidegate --bench gateway -- count
 
 .PHONY: bench-load
-bench-load: setup-bench ## the load generator beside wrk and hey on one core: tables, and target/bench/load.json
+bench-load: setup-bench ## measure the load generator next to wrk and hey on one core: tables, and target/bench/load.json
 	cargo bench -p tidegate --bench load
 
 .PHONY: steady
-steady: setup-bench ## ten minutes at 70 % of capacity with everything in use: nothing may fail or grow
+steady: setup-bench ## run ten minutes at 70 % of capacity with everything in use: nothing may fail or grow
 	cargo bench -p tidegate --bench gateway -- steady
 
 .PHONY: soak
-soak: setup ## the long checks: a million steps for each algorithm in Rust and Lua, bodies of 1 GiB, a minute of overload
+soak: setup ## run the long checks: a million steps for each algorithm, bodies of 1 GiB, a minute of overload
 	TIDEGATE_STEPS=1000000 cargo test --workspace --test redis -- differential
 	TIDEGATE_BODY_MIB=1024 cargo test --workspace --test e2e -- protocols::streaming
 	TIDEGATE_OVERLOAD_SECONDS=60 TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --nocapture target::overload::ten_times
 
 .PHONY: timings
-timings: setup ## what tests say of time, judged: recovery, budgets, live runs beside simulated ones; wants a quiet machine
+timings: setup ## judge times: recovery, budgets, live runs against simulated ones; needs a quiet machine
 	TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --test-threads 1 $(TIMED)
 
 .PHONY: parity
-parity: ## Prophet here beside Python's: a table of differences; DATA=DIR adds real series
+parity: ## compare our Prophet with Python's: a table of differences; DATA=DIR adds real series
 	scripts/prophet-parity $(if $(DATA),--data "$(DATA)")
 
 .PHONY: adapt
-adapt: setup ## adaptation live: spikes of 5 s every 20 s, with and without it, latencies judged as well
+adapt: setup ## run adaptation live: spikes of 5 s every 20 s, with and without it; judges latencies too
 	TIDEGATE_ADAPT_PERIOD=20 TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --nocapture --test-threads 1 adaptation::
 
 .PHONY: demo
-demo: ## all services in one process, four scenarios in two minutes: demo-report/report.html
+demo: ## run all services in one process, four scenarios in two minutes: demo-report/report.html
 	cargo run --profile demo -p tidegate -- demo
 
 .PHONY: reference
@@ -117,5 +119,5 @@ reference: ## write docs/configuration.md, the page of all settings, from the co
 	mv target/configuration.md docs/configuration.md
 
 .PHONY: forecast-table
-forecast-table: ## how good forecasts are, as a table in Markdown; DATA=DIR adds the CSV files of 5-minute steps there
+forecast-table: ## print how good forecasts are, as a Markdown table; DATA=DIR adds CSV files with 5-minute steps
 	cargo run --quiet --release -p tidegate-forecast --example table -- "$(DATA)"

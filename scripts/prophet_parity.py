@@ -1,11 +1,12 @@
-"""Prophet here beside Python's `prophet`; run by scripts/prophet-parity, which makes the environment that this needs.
+"""Compares our Prophet with Python's `prophet`. scripts/prophet-parity runs it and makes the environment that it needs.
 
-Both are given the same values and settings, and what they expect is compared, over the history and over a horizon; differences are shares of
-the series' standard deviation. Python fits twice: as it does by default, by Stan's L-BFGS, and from there on by Stan's Newton, which it keeps
-for short series and as a fallback. On a trend with changepoints the former stops early, at a kink of the posterior; the latter goes on.
+Both get the same values and settings. Their predictions are compared over the history and over a horizon; differences
+are shares of the series' standard deviation. Python fits twice: by default with Stan's L-BFGS, and from there on with
+Stan's Newton method, which it keeps for short series and as a fallback. On a trend with changepoints L-BFGS stops
+early, at a kink of the posterior; Newton's method goes on.
 
-What Python hands to Stan is handed to our search too, and the logarithm of the posterior at all ends is evaluated by our code, which must
-give what Stan prints. The one that is higher is the better fit.
+Our search gets the same input as Stan. Our code evaluates the logarithm of the posterior at the end of each search; it
+must equal what Stan prints. The higher one is the better fit.
 """
 
 import argparse
@@ -27,16 +28,16 @@ import pandas as pd
 logging.disable(logging.ERROR)
 warnings.filterwarnings("ignore")
 
-from prophet import Prophet  # noqa: E402: what it says while it is imported is not wanted
+from prophet import Prophet  # noqa: E402: its messages at import are silenced above
 
-# Root mean squares, in shares of the standard deviation of the series. The default need not be near where it has stopped early, that is
-# with a posterior lower than ours by more than this, in the logarithm: there Newton decides.
+# Root mean squares, in shares of the standard deviation of the series. The default may be further away where it has
+# stopped early: where its log posterior is lower than ours by more than EARLY. There Newton's method decides.
 MOST_DEFAULT = 0.01
 MOST_NEWTON = 0.002
 EARLY = 0.5
-# Our posterior may be lower than either by no more than this, in the logarithm.
+# Our log posterior may be lower than either by at most this.
 MOST_BEHIND = 0.001
-# Two programs for one formula: rounding, relative.
+# Relative rounding error between two programs for one formula.
 MOST_UNLIKE = 1e-6
 
 PROGRAM = "target/release/examples/prophet_fit"
@@ -49,12 +50,12 @@ def utc(text):
 
 
 def read(path, step, horizon, window=WINDOW):
-    """The last values of a file at equal steps: what is missing is a gap."""
+    """The last values of a file at equal steps; missing ones are gaps."""
     with open(path, newline="") as file:
         rows = [row for row in list(csv.reader(file))[1:] if len(row) > 1 and row[1]]
     known = {round(utc(row[0]) / step): float(row[1]) for row in rows}
     first, last = min(known), max(known)
-    values = [known.get(place) for place in range(first, last + 1)]
+    values = [known.get(index) for index in range(first, last + 1)]
     if window:
         first += max(0, len(values) - window - horizon)
         values = values[-window - horizon :]
@@ -105,10 +106,10 @@ def children_seconds():
 
 
 def theirs(case, cycles, **options):
-    """Python's fit: what it expects, what went to Stan and what came from it."""
+    """Python's fit: its predictions, the input of Stan and its output."""
     times = case["start"] + case["step"] * np.arange(len(case["values"]) + case["horizon"])
     times = pd.Series(pd.to_datetime(times, unit="s"))
-    # The series here are of single precision.
+    # Our series are in single precision.
     values = np.array([math.nan if value is None else value for value in case["values"]], dtype=np.float32)
     calendar = "auto" if case["calendar"] else False
     model = Prophet(
@@ -145,7 +146,7 @@ def theirs(case, cycles, **options):
 
 
 def row(name, fitter, case, fit, other, most):
-    """Prints a row; tells what is beyond the tolerances."""
+    """Prints a row; returns what is beyond the tolerances."""
     known = np.array([value for value in case["values"] if value is not None])
     count = len(case["values"])
     expected = {"history": other["yhat"][:count], "horizon": other["yhat"][count:]}

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tidegate_serve::table::{self, BadLine, Column, Row};
-use tidegate_serve::{grouped, moment};
+use tidegate_input::table::{self, BadLine, Column, Row};
+use tidegate_input::{grouped, moment, shortened};
 
 use crate::{Series, span};
 
@@ -42,7 +42,7 @@ fn value(row: &Row) -> Result<f64, BadLine> {
             text if text.contains([';', '\t']) => "; commas part the columns",
             _ => "",
         };
-        let text = table::shortened(&row.value);
+        let text = shortened(&row.value);
         (row.line, format!("{text:?} is no value; a number from 0 to 1e9 is allowed{hint}"))
     })
 }
@@ -52,7 +52,7 @@ fn time(place: usize, row: &Row) -> Result<i64, BadLine> {
     let Some(text) = &row.first else { return Ok(place as i64) };
     let second = moment::unix_nanos(text).and_then(|nanos| i64::try_from(nanos.div_euclid(1_000_000_000)).ok());
     let told = "is no time; seconds or 2026-01-19T16:30:00Z are allowed";
-    second.ok_or_else(|| (row.line, format!("{:?} {told}", table::shortened(text))))
+    second.ok_or_else(|| (row.line, format!("{:?} {told}", shortened(text))))
 }
 
 /// From times, the earliest first, and values.

@@ -1,7 +1,7 @@
 //! The numbers of a limit, as gateway and forecaster tell them to each other.
 
 use serde_json::{Value, json};
-use tidegate_serve::object::{Allowed, Object};
+use tidegate_input::object::{Allowed, Object};
 
 /// The numbers of a limit.
 #[derive(Clone, Debug, PartialEq)]

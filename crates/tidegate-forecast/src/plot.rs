@@ -12,7 +12,7 @@ use crate::{History, span};
 use calendar::Moment;
 use canvas::{Anchor, Canvas};
 use panel::{Area, Panel};
-use tidegate_serve::grouped;
+use tidegate_input::grouped;
 
 const WIDTH: f64 = 1_000.0;
 /// Where panels begin and end, from left to right: room for numbers, and for half of a time.

@@ -1,8 +1,8 @@
 //! What a gateway tells of itself (SPEC F1).
 
 use serde_json::Value;
-use tidegate_serve::object::{Allowed, Object, Problems};
-use tidegate_serve::{Problem, json, moment};
+use tidegate_input::object::{Allowed, Object};
+use tidegate_input::{Problem, Problems, json, moment};
 
 use crate::numbers::Numbers;
 

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{StatusCode, Version};
-use tidegate_serve::{Log, Sink, Utc};
+use tidegate_input::Utc;
+use tidegate_serve::{Log, Sink};
 
 use crate::config::model::{self, AccessLogFormat};
 use crate::request_head::RequestHead;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
+use subtle::ConstantTimeEq;
 use tidegate_serve::Exposition;
 use tidegate_store::FailureMode;
 use tokio::time::timeout;
@@ -19,7 +20,7 @@ use crate::fields::bearer;
 use crate::gateway::Gateway;
 use crate::origin;
 use crate::plan::Site;
-use crate::refusal::rejected;
+use crate::rejection::rejected;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_head::RequestHead;
@@ -111,7 +112,7 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
             Ok(json(&all_limits(gateway)))
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
-        "/config/history" if is_read => Ok(json(&gateway.adaptation.history(&gateway.plan()))),
+        "/config/history" if is_read => Ok(json(&gateway.adaptation.history(gateway.plan().site.adaptive.as_deref()))),
         "/config/history" => Err(Fault::method("GET")),
         "/config/algorithm" if is_post => {
             let (name, numbers) = algorithm(request, body)?;
@@ -148,7 +149,7 @@ fn is_read(method: &Method) -> bool {
 /// be changed.
 fn numbers(body: &[u8], limit: &str, known: &Value) -> Result<crate::config::model::Numbers, Fault> {
     let value =
-        tidegate_serve::json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
     if fields.remove("name").is_some_and(|name| name != limit) {
         return Err(Fault::bad(format!(
@@ -169,7 +170,7 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
-        match tidegate_serve::json::read(body) {
+        match tidegate_input::json::read(body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
             Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),
@@ -283,7 +284,8 @@ fn json(value: &Value) -> Reply {
 fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, Cow<'static, str>)> {
     if let Some(token) = &site.admin_token {
         let given = request.fields.get("authorization").and_then(bearer);
-        return if given.is_some_and(|given| is_same(given, token.as_bytes())) {
+        // In a time that says nothing of where they differ.
+        return if given.is_some_and(|given| given.ct_eq(token.as_bytes()).into()) {
             Ok(())
         } else {
             Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token".into()))
@@ -318,11 +320,6 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     forbidden(
         "this listener is not on the loopback: configure `admin.token` or `admin.listen` (or set ADMIN_OPEN=true)",
     )
-}
-
-/// Compares in a time that tells nothing of where they differ.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 async fn read(mut body: RequestBody) -> Result<Vec<u8>, (StatusCode, &'static str)> {

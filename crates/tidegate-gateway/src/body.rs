@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
 use crate::client::Client;
-use crate::ending::{Ending, Line};
+use crate::settlement::{Line, Settlement};
 use crate::sweep::Deadline;
 use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
 
@@ -18,7 +18,7 @@ use crate::upstream::{AnswerStream, Trouble, is_fit_for_trailers};
 pub(crate) struct Body {
     content: Content,
     /// Settles the request when the body has ended or is dropped.
-    ending: Option<Box<Ending>>,
+    settlement: Option<Box<Settlement>>,
     /// How long an HTTP/2 client may take nothing.
     stall: Option<Arc<Deadline>>,
     /// The request was HEAD: nothing of it is sent.
@@ -36,25 +36,25 @@ impl Body {
     }
 
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(bytes), ending: None, stall: None, is_head: false }
+        Self { content: Content::Whole(bytes), settlement: None, stall: None, is_head: false }
     }
 
     pub(crate) fn stream(stream: Box<AnswerStream>) -> Self {
-        Self { content: Content::Stream(stream), ending: None, stall: None, is_head: false }
+        Self { content: Content::Stream(stream), settlement: None, stall: None, is_head: false }
     }
 
     /// The request ends when this body does. `is_head`: nothing of it is sent.
-    pub(crate) fn ends(&mut self, mut ending: Box<Ending>, is_head: bool) {
-        self.stall = Ending::stall_deadline();
+    pub(crate) fn ends(&mut self, mut settlement: Box<Settlement>, is_head: bool) {
+        self.stall = Settlement::stall_deadline();
         if let Some(stall) = &self.stall {
-            stall.set(ending.write_timeout());
+            stall.set(settlement.write_timeout());
         }
         if let Content::Whole(bytes) = &self.content {
-            ending.bytes = if is_head { 0 } else { bytes.len() as u64 };
+            settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
             // Nobody asks for a body that is not there.
-            ending.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
+            settlement.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
         }
-        (self.ending, self.is_head) = (Some(ending), is_head);
+        (self.settlement, self.is_head) = (Some(settlement), is_head);
     }
 
     /// Whether nothing of it is sent, because the request was HEAD.
@@ -64,15 +64,15 @@ impl Body {
 
     /// All of the answer has been written.
     pub(crate) fn is_handed_over(&mut self) {
-        if let Some(ending) = &mut self.ending {
-            ending.is_whole = true;
+        if let Some(settlement) = &mut self.settlement {
+            settlement.is_whole = true;
         }
     }
 
     /// Gives back the places that the request holds.
     pub(crate) fn release(&mut self) {
-        if let Some(ending) = &mut self.ending {
-            ending.admission = None;
+        if let Some(settlement) = &mut self.settlement {
+            settlement.admissions = None;
         }
     }
 
@@ -96,10 +96,10 @@ impl Body {
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
         let frame = std::task::ready!(stream.poll_frame(cx));
-        let Some(ending) = &mut self.ending else { return Poll::Ready(frame) };
+        let Some(settlement) = &mut self.settlement else { return Poll::Ready(frame) };
         match &frame {
-            Some(Ok(frame)) => ending.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Some(Err(trouble)) => ending.broke(trouble),
+            Some(Ok(frame)) => settlement.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(trouble)) => settlement.broke(trouble),
             None => {}
         }
         Poll::Ready(frame.map(|frame| frame.map(fit)))
@@ -174,13 +174,13 @@ impl http_body::Body for Body {
         let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
         let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
         let (mut write_timeout, mut line, mut client) = (Duration::ZERO, None, None);
-        if let Some(ending) = &mut body.ending {
-            client = Some(Arc::clone(ending.client())).filter(|_| has_data);
+        if let Some(settlement) = &mut body.settlement {
+            client = Some(Arc::clone(settlement.client())).filter(|_| has_data);
             // From here on it is the client that does not take what there is.
-            write_timeout = ending.write_timeout();
+            write_timeout = settlement.write_timeout();
             body.stall.iter().for_each(|stall| stall.set(write_timeout));
-            ending.is_whole = has_ended && !has_data;
-            line = if has_ended && has_data { ending.line() } else { None };
+            settlement.is_whole = has_ended && !has_data;
+            line = if has_ended && has_data { settlement.line() } else { None };
         }
         if let Some(client) = &client {
             client.piece_taken();

@@ -4,7 +4,6 @@
 pub mod model;
 pub mod numbers;
 pub(crate) mod own_paths;
-pub mod rates;
 mod reference;
 pub mod secret;
 pub(crate) mod section;
@@ -18,7 +17,7 @@ use std::path::Path;
 
 pub use model::default_limit;
 pub use reference::{reference, schema};
-pub use tidegate_serve::Problem;
+pub use tidegate_input::Problem;
 
 use model::Config;
 use syntax::FieldPath;
@@ -65,7 +64,7 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
 pub fn parse_any<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.trim_start().starts_with('{') {
         // First for names that stand twice, then with the places of all other mistakes.
-        tidegate_serve::json::read(text.as_bytes()).map_err(|error| syntax::json(&error, &FieldPath::default()))?;
+        tidegate_input::json::read(text.as_bytes()).map_err(|error| syntax::json(&error, &FieldPath::default()))?;
         let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
         return read.map_err(|error| syntax::json(error.inner(), &FieldPath::of(error.path())));
     }

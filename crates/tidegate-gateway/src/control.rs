@@ -15,7 +15,7 @@ use tidegate_store::{Document, DocumentFault, Store};
 use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
-use crate::config::numbers::{InvalidNumbers, LimitNumbers};
+use crate::config::numbers::{InvalidNumbers, LimitNumbers, checked, values, written};
 use crate::config::{InvalidConfig, Problem};
 use crate::gateway::Gateway;
 use crate::limits::{Limit, SetBy};
@@ -115,7 +115,7 @@ impl From<DocumentFault> for NotChanged {
         match fault {
             DocumentFault::Away => Self::StoreAway,
             DocumentFault::Unknown => Self::Unknown,
-            DocumentFault::Refused(_) | DocumentFault::TooLong => Self::StoreRefuses(fault.to_string()),
+            DocumentFault::Rejected(_) | DocumentFault::TooLong => Self::StoreRefuses(fault.to_string()),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Control {
     pub(crate) async fn set(&self, gateway: &Gateway, name: &str, numbers: Numbers) -> Result<(), NotChanged> {
         let mut state = self.state.lock().await;
         let base = state.base_of(name)?;
-        let numbers = LimitNumbers::new(numbers, base.soft)?;
+        let numbers = checked(&numbers, base.soft)?;
         fits(base, &numbers, gateway.store())?;
         state.change(gateway, name, |current| Ok(Some(numbers.clone().remembering(current)))).await
     }
@@ -184,7 +184,8 @@ impl Control {
         let algorithm: Algorithm =
             wanted.parse().map_err(|error| NotChanged::Invalid(format!("`algorithm`: {error}")))?;
         let accepts = |numbers: &LimitNumbers| fits(&base, numbers, gateway.store());
-        let switched = |current: &LimitNumbers| current.with_algorithm(algorithm, &numbers, base.soft, accepts);
+        let given = values(&numbers);
+        let switched = |current: &LimitNumbers| current.with_algorithm(algorithm, &given, base.soft, accepts);
         state.change(gateway, name, |current| switched(current).map(Some)).await
     }
 
@@ -435,7 +436,7 @@ fn tell_switch(gateway: &Gateway, limit: &str, was: &LimitNumbers, is: &LimitNum
 /// A limit as JSON.
 pub(crate) fn describe(limit: &Limit) -> Value {
     let settings = &limit.settings;
-    let mut value = serde_json::to_value(settings.numbers.relevant()).unwrap_or_default();
+    let mut value = serde_json::to_value(written(&settings.numbers.relevant())).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.insert("name".to_owned(), limit.name().into());
         fields.insert("key".to_owned(), settings.key.to_string().into());
@@ -451,7 +452,7 @@ pub(crate) fn describe(limit: &Limit) -> Value {
             SetBy::File => "file",
             SetBy::Api => "api",
             SetBy::Adaptive(base) => {
-                fields.insert("base".to_owned(), serde_json::to_value(base.relevant()).unwrap_or_default());
+                fields.insert("base".to_owned(), serde_json::to_value(written(&base.relevant())).unwrap_or_default());
                 "adaptive"
             }
         };

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 
 use crate::fields::{Fields, text};
 use crate::plan::Site;
-use crate::vetting::parse_address;
+use crate::validation::parse_address;
 
 /// What a trusted peer said of those before it.
 pub(crate) enum Told<'a> {

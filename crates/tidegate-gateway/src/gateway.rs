@@ -13,7 +13,7 @@ use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
-use crate::adapt::Adaptation;
+use crate::adaptation_state::Adaptation;
 use crate::control::Control;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, StoreState};
@@ -345,8 +345,8 @@ pub(crate) fn observer(
             StoreEvent::Down { error } => {
                 log.warn("RedisClient", format_args!("Redis connection lost, entering {mode}: {error}"));
             }
-            StoreEvent::PlacesLost { places } => {
-                if let Some(count) = metrics.places_lost.note_many(places as u64, Instant::now()) {
+            StoreEvent::SlotsLost { slots } => {
+                if let Some(count) = metrics.places_lost.note_many(slots as u64, Instant::now()) {
                     tell_places_lost(&log, count, "");
                 }
             }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header::HeaderName;
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use crate::config::model::Identity as IdentityModel;
 use crate::fields::Fields;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Decision, Keyed, Level, MAX_LEVELS, Rule, Ticket, Timestamp, check_all};
+use tidegate_policy::{Decision, Keyed, Level, MAX_LEVELS, NotAdmitted, Rule, Ticket, Timestamp, check_all};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
@@ -12,9 +12,11 @@ use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::gateway::Returns;
 use crate::key::Account;
+use crate::limit_headers::LimitTexts;
 use crate::plan::{Plan, RouteLimits};
+use crate::resolve::Resolved;
 use crate::settings::LimitSettings;
-use crate::told::Told;
+use crate::stages::Side;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.
 #[derive(Clone)]
@@ -24,8 +26,8 @@ pub(crate) struct Limit {
     pub(crate) set_by: SetBy,
     pub(crate) counts: Counts,
     pub(crate) stats: Arc<[Shard<LimitStats>]>,
-    /// What is said of it in answers.
-    pub(crate) told: Arc<Told>,
+    /// What responses report of it.
+    pub(crate) texts: Arc<LimitTexts>,
 }
 
 /// Whose numbers a limit has.
@@ -50,14 +52,14 @@ pub(crate) enum Counts {
 pub(crate) struct LimitStats {
     pub(crate) admitted: Counter,
     pub(crate) refused: Counter,
-    /// Refused by a limit that only watches.
+    /// Rejected by a limit on a dry run.
     pub(crate) would_refuse: Counter,
 }
 
 impl Limit {
     pub(crate) fn new(settings: LimitSettings, set_by: SetBy, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
-        let told = Arc::new(Told::new(&settings));
-        Self { settings, set_by, counts, stats, told }
+        let texts = Arc::new(LimitTexts::new(&settings));
+        Self { settings, set_by, counts, stats, texts }
     }
 
     /// The operator's numbers, whatever is in force.
@@ -89,7 +91,7 @@ pub(crate) fn whole_seconds(span: Duration) -> u64 {
 
 /// One of the limits of a request.
 pub(crate) struct Asked {
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub(crate) limit: usize,
     pub(crate) key: Key,
     ticket: Option<Ticket>,
@@ -97,16 +99,16 @@ pub(crate) struct Asked {
     pub(crate) decision: Option<Decision>,
 }
 
-/// Why a request may not go.
+/// Why a request is rejected.
 pub(crate) enum Denied {
-    /// A limit refused; all that were asked.
+    /// A limit rejects it: all that were asked, and the index of that one among them.
     Limit { asked: Vec<Asked>, by: usize, retry_after: Option<Duration> },
+    /// Redis is away, and the mode is `closed`.
+    StoreAway { asked: Vec<Asked>, by: usize, retry_after: Duration },
     /// A limit's key can't be built: it lacks this.
     NoKey { limit: usize, lacks: &'static str },
     /// It falls under more limits than can be asked together, because its path can be read in several ways.
     TooMany,
-    /// Redis is away, and the mode is `closed`.
-    StoreAway { limit: usize, retry_after: Duration },
 }
 
 /// What deciding needs besides the plan.
@@ -121,8 +123,8 @@ pub(crate) struct Deciding<'a> {
     pub(crate) worker: usize,
 }
 
-/// The proof that a request may go, held until its answer has ended. Dropped before the request was sent on, it gives everything back;
-/// afterwards, the places it held in flight.
+/// What a request took at its limits of one side, held until its response has ended. Dropped before the request was sent
+/// on, it gives everything back; afterwards, the slots it held.
 pub(crate) struct Admission {
     plan: Arc<Plan>,
     store: Option<Store>,
@@ -131,44 +133,91 @@ pub(crate) struct Admission {
     asked: Vec<Asked>,
     shared: Charged,
     sent: bool,
-    /// Limits that would have refused, if they did more than watch.
-    pub(crate) would_refuse: Vec<usize>,
+    /// Limits on a dry run that would have rejected.
+    would_refuse: Vec<usize>,
 }
 
-impl Admission {
-    /// What was asked, in the route's order, those that only watch last.
-    pub(crate) fn asked(&self) -> &[Asked] {
-        &self.asked
+/// What a request took at all its limits.
+#[derive(Default)]
+pub(crate) struct Admissions {
+    client: Option<Admission>,
+    /// Boxed, for most upstreams have no limits.
+    upstream: Option<Box<Admission>>,
+}
+
+impl Admissions {
+    pub(crate) fn add(&mut self, side: Side, admission: Admission) {
+        match side {
+            Side::Client => self.client = Some(admission),
+            Side::Upstream => self.upstream = Some(Box::new(admission)),
+        }
     }
 
-    /// How long to wait before the request is sent on.
-    pub(crate) fn wait(&self) -> Duration {
-        wait_of(&self.plan, &self.asked)
+    fn all(&self) -> impl Iterator<Item = &Admission> + Clone {
+        self.client.iter().chain(self.upstream.as_deref())
+    }
+
+    /// What was asked, in the order in which it was, limits on a dry run last on each side.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &Asked> + Clone {
+        self.all().flat_map(|admission| &admission.asked)
+    }
+
+    /// Limits on a dry run that would have rejected.
+    pub(crate) fn would_refuse(&self) -> impl Iterator<Item = &Limit> {
+        self.all().flat_map(|admission| admission.would_refuse.iter().map(|limit| &admission.plan.limits[*limit]))
     }
 
     /// The first limit that is exceeded a little.
     pub(crate) fn degraded(&self) -> Option<&str> {
+        self.all().find_map(Admission::degraded)
+    }
+
+    /// The request goes to its upstream now: what it took is spent.
+    pub(crate) fn sent(&mut self) {
+        self.set_sent(true);
+    }
+
+    /// The gateway rejects the request after all.
+    pub(crate) fn not_sent(&mut self) {
+        self.set_sent(false);
+    }
+
+    fn set_sent(&mut self, is_sent: bool) {
+        for admission in self.client.iter_mut().chain(self.upstream.as_deref_mut()) {
+            admission.sent = is_sent;
+        }
+    }
+}
+
+impl Admission {
+    /// How long to wait before the next stage.
+    pub(crate) fn wait(&self) -> Duration {
+        wait_of(&self.plan, &self.asked)
+    }
+
+    /// What it took is spent, although the request goes nowhere.
+    pub(crate) fn spend(mut self) {
+        self.sent = true;
+    }
+
+    fn degraded(&self) -> Option<&str> {
         let exceeded = |asked: &&Asked| {
             asked.decision.as_ref().is_some_and(|decision| self.plan.limits[asked.limit].is_degraded(decision))
         };
         self.asked.iter().find(exceeded).map(|asked| self.plan.limits[asked.limit].name())
     }
 
-    /// The request goes to its upstream now: what it took is spent.
-    pub(crate) fn sent(&mut self) {
-        self.sent = true;
-    }
-
-    /// The gateway refuses the request after all.
-    pub(crate) fn not_sent(&mut self) {
-        self.sent = false;
-    }
-
-    /// Takes over what another admission of the same request holds.
-    pub(crate) fn join(&mut self, mut other: Self) {
-        self.asked.append(&mut other.asked);
-        self.shared.append(std::mem::take(&mut other.shared));
-        self.would_refuse.append(&mut other.would_refuse);
+    /// Counts it at all limits that were asked.
+    fn count(&self, worker: usize) {
+        let stats = |limit: usize| &self.plan.limits[limit].stats[worker];
+        for limit in &self.would_refuse {
+            stats(*limit).would_refuse.inc();
+        }
+        for asked in &self.asked {
+            if asked.decision.is_none_or(|decision| decision.is_admitted()) {
+                stats(asked.limit).admitted.inc();
+            }
+        }
     }
 }
 
@@ -186,7 +235,7 @@ impl Admission {
             return;
         }
         let shared = std::mem::take(&mut self.shared);
-        let shared = if self.sent { shared.only_places() } else { shared };
+        let shared = if self.sent { shared.only_slots() } else { shared };
         if let (Some(store), false) = (&self.store, shared.is_empty()) {
             self.returns.give_back(store, shared, self.clock.now());
         }
@@ -202,26 +251,23 @@ pub(crate) fn wait_of(plan: &Plan, asked: &[Asked]) -> Duration {
     asked.iter().map(wait).max().unwrap_or_default()
 }
 
-/// Gives back what was taken in memory: everything, or the places in flight. Twice does no more than once.
+/// Gives back what was taken in memory: everything, or the slots. Twice does no more than once.
 pub(crate) fn give_back(plan: &Plan, asked: &mut [Asked], everything: bool, now: impl Fn() -> Timestamp) {
     for asked in asked {
         let Counts::Memory(keyed) = &plan.limits[asked.limit].counts else { continue };
         if let Some(ticket) = asked.ticket.take()
-            && (ticket.is_place() || everything)
+            && (ticket.is_slot() || everything)
         {
             keyed.give_back(&asked.key, ticket, now());
         }
     }
 }
 
-/// Asks all these limits about a request.
-pub(crate) async fn admit(
-    deciding: Deciding<'_>,
-    limits: &[RouteLimits<'_>],
-    facts: &Facts<'_>,
-) -> Result<Admission, Denied> {
+/// Checks a request against its limits of one side, all of them together. A rejected request costs nothing: what other
+/// limits gave comes back.
+pub(crate) async fn admit(deciding: Deciding<'_>, resolved: &Resolved<'_>, side: Side) -> Result<Admission, Denied> {
     let Deciding { plan, store, returns, clock, worker, .. } = deciding;
-    let (asked, keyless) = accounts(plan, limits, facts)?;
+    let (asked, keyless) = accounts(plan, resolved, side)?;
     let mut admission = Admission {
         plan: Arc::clone(plan),
         store: store.cloned(),
@@ -232,61 +278,47 @@ pub(crate) async fn admit(
         sent: false,
         would_refuse: Vec::new(),
     };
-    let decided = decide(&mut admission, deciding).await;
-    for asked in &admission.asked {
-        let (limit, stats) = (&plan.limits[asked.limit], &plan.limits[asked.limit].stats[worker]);
-        match (&asked.decision, &decided) {
-            (_, Err(_)) if limit.settings.dry_run => {}
-            (Some(Decision::Refuse { .. }), _) if limit.settings.dry_run => stats.would_refuse.inc(),
-            (Some(Decision::Refuse { .. }), _) => stats.refused.inc(),
-            (_, Ok(())) => stats.admitted.inc(),
-            _ => {}
-        }
-    }
-    match decided {
+    match decide(&mut admission, deciding).await {
         Ok(()) => {
-            for limit in &keyless {
-                plan.limits[*limit].stats[worker].would_refuse.inc();
-            }
             admission.would_refuse.extend(keyless);
+            admission.count(worker);
             Ok(admission)
         }
-        Err((By::Limit(by), retry_after)) => {
-            // What other limits gave comes back: a refused request costs nothing.
+        Err((by, retry_after)) => {
             admission.settle();
-            Err(Denied::Limit { asked: std::mem::take(&mut admission.asked), by, retry_after })
-        }
-        Err((By::StoreAway(by), retry_after)) => {
-            let limit = admission.asked[by].limit;
-            Err(Denied::StoreAway { limit, retry_after: retry_after.unwrap_or_default() })
+            let asked = std::mem::take(&mut admission.asked);
+            Err(match by {
+                By::Limit(by) => Denied::Limit { asked, by, retry_after },
+                By::StoreAway(by) => Denied::StoreAway { asked, by, retry_after: retry_after.unwrap_or_default() },
+            })
         }
     }
 }
 
-/// On whose account a request goes at each of its limits. Enforced ones in memory come first, then those in Redis, then those that
-/// only watch. Apart: those that only watch, and would refuse because their key can't be built.
-pub(crate) fn accounts(
-    plan: &Plan,
-    limits: &[RouteLimits<'_>],
-    facts: &Facts<'_>,
-) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
-    let most = limits.iter().map(|route| route.limits.len()).sum();
+/// The limits of one side that a request is checked against, each with its key. Enforced ones in memory come first, then
+/// those in Redis, then those on a dry run. Apart: limits on a dry run that would reject because their key can't be built.
+pub(crate) fn accounts(plan: &Plan, resolved: &Resolved<'_>, side: Side) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
+    let (limits, facts) = (resolved.limits(side), resolved.facts());
+    let most = limits.clone().map(|route| route.limits.len()).sum();
     let (mut asked, mut keyless) = (Vec::<Asked>::with_capacity(most), Vec::new());
-    for (count, RouteLimits { route, limits }) in limits.iter().enumerate() {
-        let facts = Facts { route, ..*facts };
-        for &place in *limits {
-            let limit = &plan.limits[place].settings;
+    for (count, RouteLimits { route, limits }) in limits.enumerate() {
+        let facts = Facts { route, ..facts };
+        for &index in limits {
+            let limit = &plan.limits[index].settings;
+            if !resolved.is_identified() && limit.key.needs_caller() {
+                continue;
+            }
             let own = limit.tiers.iter().find(|(tier, _)| **tier == *facts.tier);
-            let Some(place) = own.map_or(Some(place), |(_, instead)| *instead) else { continue };
+            let Some(index) = own.map_or(Some(index), |(_, instead)| *instead) else { continue };
             match limit.key.account(&facts, limit.missing) {
                 // A limit of several of its routes counts it once, unless it counts by route.
-                Account::Of(key) if count > 0 && asked.iter().any(|other| other.limit == place && other.key == key) => {
+                Account::Of(key) if count > 0 && asked.iter().any(|other| other.limit == index && other.key == key) => {
                 }
-                Account::Of(key) => asked.push(Asked { limit: place, key, ticket: None, decision: None }),
+                Account::Of(key) => asked.push(Asked { limit: index, key, ticket: None, decision: None }),
                 Account::Exempt => {}
-                Account::Lacks(_) if limit.dry_run && keyless.contains(&place) => {}
-                Account::Lacks(_) if limit.dry_run => keyless.push(place),
-                Account::Lacks(lacks) => return Err(Denied::NoKey { limit: place, lacks }),
+                Account::Lacks(_) if limit.dry_run && keyless.contains(&index) => {}
+                Account::Lacks(_) if limit.dry_run => keyless.push(index),
+                Account::Lacks(lacks) => return Err(Denied::NoKey { limit: index, lacks }),
             }
         }
     }
@@ -313,17 +345,17 @@ fn group(limit: &Limit) -> Group {
     }
 }
 
-/// Who refuses: a place among the asked.
+/// Which limit rejects, by its index among the asked.
 enum By {
     Limit(usize),
     /// It can't be asked.
     StoreAway(usize),
 }
 
-/// Who refuses, and when to come back.
-type Refused = (By, Option<Duration>);
+/// Which limit rejects, and when to come back.
+type Rejected = (By, Option<Duration>);
 
-async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(), Refused> {
+async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(), Rejected> {
     let Deciding { plan, store, now, .. } = deciding;
     let of = |admission: &Admission, until: Group| {
         admission.asked.partition_point(|asked| group(&plan.limits[asked.limit]) <= until)
@@ -339,28 +371,29 @@ async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(),
             return Err(refused);
         }
     }
-    for place in enforced..admission.asked.len() {
-        let limit = admission.asked[place].limit;
+    for index in enforced..admission.asked.len() {
+        let limit = admission.asked[index].limit;
         match (&plan.limits[limit].counts, store) {
             (Counts::Memory(_), _) => {
-                // A refusal of a limit that only watches is counted, and told in a header.
-                let _watched = check_memory(plan, &mut admission.asked[place..=place], now);
+                // A rejection by a limit on a dry run is counted, and reported in a header.
+                let _watched = check_memory(plan, &mut admission.asked[index..=index], now);
             }
             (Counts::Shared(_), Some(store)) => {
-                let (decisions, _watched) = Box::pin(check_shared(admission, place..place + 1, store, now)).await;
-                admission.asked[place].decision = decisions.first().copied();
+                let (decisions, _watched) = Box::pin(check_shared(admission, index..index + 1, store, now)).await;
+                admission.asked[index].decision = decisions.first().copied();
             }
             (Counts::Shared(_), None) => {}
         }
-        if admission.asked[place].decision.is_some_and(|decision| !decision.is_admitted()) {
+        if admission.asked[index].decision.is_some_and(|decision| !decision.is_admitted()) {
             admission.would_refuse.push(limit);
         }
     }
     Ok(())
 }
 
-/// Asks limits in memory, and nobody else: those that are enforced together, then each that only watches. Those of the latter that would
-/// refuse are added to `would_refuse`. An error is who refuses, by its place among the asked, and when to come back.
+/// Asks limits in memory, and nobody else: those that are enforced together, then each that is on a dry run. Those of the
+/// latter that would reject are added to `would_refuse`. An error is the index of the limit that rejects, and when to come
+/// back.
 pub(crate) fn decide_in_memory(
     plan: &Plan,
     asked: &mut [Asked],
@@ -379,9 +412,9 @@ pub(crate) fn decide_in_memory(
 }
 
 impl Asked {
-    /// Whether it holds a place in flight.
-    pub(crate) fn is_place(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::is_place)
+    /// Whether it holds a slot.
+    pub(crate) fn is_slot(&self) -> bool {
+        self.ticket.as_ref().is_some_and(Ticket::is_slot)
     }
 }
 
@@ -404,7 +437,11 @@ fn check_memory(plan: &Plan, asked: &mut [Asked], now: Timestamp) -> Result<(), 
     for (asked, level) in asked.iter_mut().zip(&mut levels) {
         (asked.decision, asked.ticket) = (level.decision, level.take_ticket());
     }
-    checked.map_err(|refused| (refused.level, refused.retry_after))
+    checked.map_err(|not_admitted| match not_admitted {
+        NotAdmitted::Rejected(by) => (by.level, by.retry_after),
+        // `accounts` has rejected those.
+        NotAdmitted::TooManyLevels { .. } => (0, None),
+    })
 }
 
 async fn check_shared(
@@ -412,7 +449,7 @@ async fn check_shared(
     range: std::ops::Range<usize>,
     store: &Store,
     now: Timestamp,
-) -> (Vec<Decision>, Option<Refused>) {
+) -> (Vec<Decision>, Option<Rejected>) {
     let plan = Arc::clone(&admission.plan);
     let first = range.start;
     let mut levels = Vec::with_capacity(range.len());
@@ -424,7 +461,7 @@ async fn check_shared(
     }
     let verdict = store.check(&levels, now).await;
     admission.shared.append(verdict.charged);
-    let refused = verdict.refused_by.map(|refused| match verdict.source {
+    let refused = verdict.rejected_by.map(|refused| match verdict.source {
         Source::Failure(FailureMode::Closed) => (By::StoreAway(first + refused.level), refused.retry_after),
         _ => (By::Limit(first + refused.level), refused.retry_after),
     });

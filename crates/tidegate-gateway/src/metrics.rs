@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
 use tidegate_policy::Algorithm;
 use tidegate_serve::{
     Aggregate, Buckets, Counter, Exposition, Histogram, HistogramSnapshot, Kind, Process, Shard, Sink,
 };
 use tidegate_store::{FailureMode, StoreEvent};
 
-use crate::adapt::Adaptation;
+use crate::adaptation_state::Adaptation;
 use crate::config::numbers::figure;
 use crate::gateway::SUMMARY_EVERY;
 use crate::h2::Flood;
@@ -17,14 +18,7 @@ use crate::plan::Plan;
 use crate::sweep::{Ended, Waiting};
 use crate::upstream::Trouble;
 
-/// Upper bounds of latencies, in microseconds.
-const LATENCY_MICROS: [u64; 16] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
-    5_000_000, 10_000_000,
-];
 const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 100_000];
-/// Each of those is divided into so many, where it matters whether a latency has doubled.
-const FINENESS: u32 = 4;
 /// An answer that takes longer is counted apart (002).
 const LONG_ANSWER: Duration = Duration::from_secs(5);
 /// Statuses that are told from the start, as 0: the rate of what appears with its first event never has that event.
@@ -136,22 +130,9 @@ fn buckets(micros: &[u64]) -> Buckets {
     Buckets::new(&bounds)
 }
 
-/// The bounds of [`LATENCY_MICROS`] and, between any two of them, some more at equal ratios.
+/// The buckets that latencies of upstreams are counted in: each bound of [`LATENCY_MICROS`] is one of theirs.
 fn fine_buckets() -> Buckets {
-    let mut bounds = vec![Duration::from_micros(LATENCY_MICROS[0])];
-    for pair in LATENCY_MICROS.windows(2) {
-        let [lower, upper] = [pair[0], pair[1]].map(figure);
-        let ratio = (upper / lower).powf(1.0 / f64::from(FINENESS));
-        let between = (1..FINENESS).map(|step| Duration::from_secs_f64(lower * ratio.powf(f64::from(step)) / 1e6));
-        bounds.extend(between);
-        bounds.push(Duration::from_micros(pair[1]));
-    }
-    Buckets::new(&bounds)
-}
-
-/// The bounds that latencies of upstreams are counted by, in seconds.
-pub(crate) fn latency_bounds() -> Vec<f64> {
-    fine_buckets().bounds_seconds().collect()
+    Buckets::new(&tidegate_adapt::latency_bounds())
 }
 
 impl WorkerMetrics {
@@ -253,7 +234,7 @@ impl Metrics {
                 self.store_errors.inc();
             }
             StoreEvent::Reached { .. } | StoreEvent::Up { .. } => {}
-            StoreEvent::PlacesLost { places } => self.lost_places.add(places as u64),
+            StoreEvent::SlotsLost { slots } => self.lost_places.add(slots as u64),
         }
     }
 
@@ -279,7 +260,7 @@ impl Metrics {
         }
         write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
-        adaptation.write(plan, &mut page);
+        adaptation.write(plan.site.adaptive.as_deref(), &mut page);
         self.write_gateway(&mut page, access_log);
         self.process.write(&mut page);
         page.into_text()
@@ -526,8 +507,7 @@ mod tests {
         let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
         shown.merge(&fine);
         assert_eq!(shown, coarse.snapshot());
-        let bounds = latency_bounds();
-        assert_eq!(bounds.len(), 61);
-        assert!(bounds.windows(2).all(|pair| pair[1] / pair[0] < 1.26), "fine enough to see a latency double");
+        let bounds: Vec<f64> = fine_buckets().bounds_seconds().collect();
+        assert_eq!(bounds, tidegate_adapt::latency_bounds_seconds(), "adaptation reads them by these bounds");
     }
 }

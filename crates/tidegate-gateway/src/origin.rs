@@ -1,7 +1,7 @@
 //! Where a request for the gateway's own endpoints comes from, as far as its headers show.
 
 use http::Version;
-use tidegate_serve::is_loopback;
+use tidegate_input::is_loopback;
 
 use crate::fields::text;
 use crate::request_head::RequestHead;

@@ -74,13 +74,9 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        !self.others.is_empty()
-    }
-
-    /// The limits of the other routes.
-    pub(crate) fn other_limits<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = RouteLimits<'a>> {
-        self.others.iter().map(|route| site.routes[*route].limits())
+    /// The indices of the other routes.
+    pub(crate) fn others(&self) -> &[usize] {
+        &self.others
     }
 }
 

@@ -13,13 +13,14 @@ use tidegate_store::{Key, Sharing};
 
 use crate::config::numbers::LimitNumbers;
 use crate::config::own_paths::is_local;
-use crate::facts::Facts;
 use crate::fields::Fields;
 use crate::identity::Caller;
 use crate::limits::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
-use crate::plan::{Kept, Plan, RouteLimits};
-use crate::settings::Settings;
-use crate::vetting::Host;
+use crate::plan::{Kept, Over, Plan};
+use crate::resolve::{Asking, resolve};
+use crate::settings::{LimitSettings, Settings};
+use crate::stages::{Side, Stages, Step};
+use crate::validation::Host;
 
 /// A request that was, as far as somebody remembers it.
 #[derive(Clone, Copy, Debug)]
@@ -36,22 +37,22 @@ pub struct Past<'a> {
     pub path: &'a str,
     /// Who it was.
     pub user: Option<&'a str>,
-    /// What they are entitled to, if that is told; of users with an API key the configuration knows it otherwise.
+    /// What they are entitled to, if that is known; of users with an API key the configuration knows it otherwise.
     pub tier: Option<&'a str>,
     /// Header fields, as far as they are known.
     pub headers: &'a [(&'a str, &'a str)],
-    /// How long its answer took, if that is known: so long it held places in flight.
+    /// How long its response took, if that is known: so long it held slots.
     pub took: Option<Duration>,
 }
 
 /// What would have become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Which route it would have taken, by its place.
+    /// The index of the route it would have taken.
     pub route: Option<usize>,
     /// Whether it would have gone.
     pub verdict: Verdict,
-    /// Limits that only watch and would have refused, by their places.
+    /// The indices of limits on a dry run that would have rejected it.
     pub would_refuse: Vec<usize>,
 }
 
@@ -63,16 +64,16 @@ pub enum Verdict {
         /// In a shaper's queue.
         wait: Duration,
     },
-    /// A limit would have refused it.
+    /// A limit would have rejected it.
     Refused {
-        /// Which one, by its place; of several, the one that keeps it away longest.
+        /// Its index; of several, that of the limit that keeps it away longest.
         limit: usize,
         /// When to come back; never, if none.
         retry_after: Option<Duration>,
     },
-    /// A limit's key can't be built, and the limit refuses such requests.
+    /// A limit's key can't be built, and the limit rejects such requests.
     Lacking {
-        /// Which one, by its place.
+        /// Its index.
         limit: usize,
     },
     /// No route is for it, or nobody can tell which one.
@@ -81,7 +82,7 @@ pub enum Verdict {
     Local,
 }
 
-/// A limit, for whoever tells of it.
+/// A limit, for reports.
 #[derive(Clone, Debug)]
 pub struct LimitFacts {
     /// Its name; that of a tier is `limit.tier`.
@@ -94,7 +95,7 @@ pub struct LimitFacts {
     pub key: String,
     /// What a request takes.
     pub cost: Cost,
-    /// Whether it only watches.
+    /// Whether it is on a dry run.
     pub is_watching: bool,
     /// How many accounts it keeps.
     pub max_keys: std::num::NonZeroUsize,
@@ -120,6 +121,10 @@ const SEED: u64 = 1;
 /// Judges requests in the order in which they came. `T` is what the caller knows each of them by.
 pub struct Rehearsal<T> {
     plan: Plan,
+    /// The configuration's limits, and the numbers that were set over it.
+    limits: Vec<LimitSettings>,
+    numbers: BTreeMap<String, LimitNumbers>,
+    kept: Kept,
     /// Those with an API key, by their names.
     known: HashMap<Box<str>, Arc<Caller>>,
     anonymous: Arc<Caller>,
@@ -138,13 +143,13 @@ struct Later<T> {
 }
 
 enum What<T> {
-    /// A shaper lets a request go: the upstream's limits are asked about it.
-    Leaves(Box<Leaving<T>>),
-    /// Its answer has ended: places in flight come back.
+    /// A shaper's wait is over: the request goes on with its next stage.
+    GoesOn(Box<Waiting<T>>),
+    /// Its response has ended: slots come back.
     Ends(Vec<Asked>),
 }
 
-/// Limits to be asked, and those that only watch and lack a key.
+/// Limits to be asked, and those on a dry run that lack a key.
 type Asks = Result<(Vec<Asked>, Vec<usize>), Denied>;
 
 /// Where a request goes.
@@ -156,13 +161,30 @@ struct Routed {
     upstream: Asks,
 }
 
-/// A request between the limits of its client and those of its upstream.
-struct Leaving<T> {
+impl Routed {
+    /// Takes the limits of one side.
+    fn take(&mut self, side: Side) -> Asks {
+        let asks = match side {
+            Side::Client => &mut self.client,
+            Side::Upstream => &mut self.upstream,
+        };
+        std::mem::replace(asks, Ok((Vec::new(), Vec::new())))
+    }
+
+    fn has_upstream_limits(&self) -> bool {
+        !self.upstream.as_ref().is_ok_and(|(asks, keyless)| asks.is_empty() && keyless.is_empty())
+    }
+}
+
+/// A request between two of its stages.
+struct Waiting<T> {
     tag: T,
     judgement: Judgement,
+    routed: Routed,
+    stages: Stages,
     held: Vec<Asked>,
-    asks: Asks,
-    wait: Duration,
+    /// How long it has waited so far.
+    waited: Duration,
     took: Duration,
 }
 
@@ -189,7 +211,7 @@ impl<T> Ord for Later<T> {
 impl<T> Rehearsal<T> {
     /// By this configuration, with other numbers for some limits. `Err` says which limit can't have them, and why.
     pub fn new(settings: Settings, numbers: &BTreeMap<String, LimitNumbers>) -> Result<Self, String> {
-        let mut kept = Kept::seeded(SEED);
+        let (mut kept, limits) = (Kept::seeded(SEED), settings.limits.clone());
         let plan = Plan::build(settings, numbers, &mut kept, None, Timestamp::from_nanos(0))?;
         let mut known: HashMap<Box<str>, Arc<Caller>> = HashMap::new();
         for caller in plan.site.identity.known() {
@@ -202,10 +224,32 @@ impl<T> Rehearsal<T> {
         }
         let (anonymous, asked) = (plan.site.identity.anonymous(), vec![0; plan.limits.len()]);
         let no_fields = Fields::from(&HeaderMap::new());
-        Ok(Self { plan, known, anonymous, no_fields, later: BinaryHeap::new(), foreseen: 0, asked })
+        let (numbers, later) = (numbers.clone(), BinaryHeap::new());
+        Ok(Self { plan, limits, numbers, kept, known, anonymous, no_fields, later, foreseen: 0, asked })
     }
 
-    /// All limits, by their places.
+    /// Gives a limit other numbers, over what was used. `Err` says why it can't have them; nothing has changed then.
+    pub fn set_numbers(&mut self, limit: &str, numbers: LimitNumbers, at: Timestamp) -> Result<(), String> {
+        let mut all = self.numbers.clone();
+        all.insert(limit.to_owned(), numbers);
+        self.rebuild(all, at)
+    }
+
+    /// Forgets what was used at all limits, as a store does that has lost its memory.
+    pub fn forget(&mut self, at: Timestamp) -> Result<(), String> {
+        self.kept = Kept::seeded(SEED);
+        self.later = std::mem::take(&mut self.later).into_iter().filter_map(without_what_it_held).collect();
+        self.rebuild(self.numbers.clone(), at)
+    }
+
+    fn rebuild(&mut self, numbers: BTreeMap<String, LimitNumbers>, at: Timestamp) -> Result<(), String> {
+        let over = Over { overrides: &numbers, overlay: None };
+        self.plan = self.plan.with_numbers(&self.limits, over, &mut self.kept, None, at)?;
+        self.numbers = numbers;
+        Ok(())
+    }
+
+    /// All limits, by their indices.
     pub fn limits(&self) -> Vec<LimitFacts> {
         let facts = |limit: &crate::limits::Limit| LimitFacts {
             name: limit.name().to_owned(),
@@ -220,16 +264,16 @@ impl<T> Rehearsal<T> {
         };
         let mut limits: Vec<_> = self.plan.limits.iter().map(facts).collect();
         for limit in &self.plan.limits {
-            for (tier, place) in &limit.settings.tiers {
-                if let Some(place) = place {
-                    limits[*place].tier_of = Some((limit.name().to_owned(), tier.to_string()));
+            for (tier, index) in &limit.settings.tiers {
+                if let Some(index) = index {
+                    limits[*index].tier_of = Some((limit.name().to_owned(), tier.to_string()));
                 }
             }
         }
         limits
     }
 
-    /// The names of all routes, by their places.
+    /// The names of all routes, by their indices.
     pub fn routes(&self) -> Vec<String> {
         self.plan.site.routes.iter().map(|route| route.name.to_string()).collect()
     }
@@ -244,42 +288,34 @@ impl<T> Rehearsal<T> {
         self.plan.site.adaptive.is_some()
     }
 
-    /// Judges a request, and lets everything happen that happens before it. Judgements are `told` with their tags: that of a request that a
-    /// shaper keeps may come later.
-    pub fn judge(&mut self, past: &Past<'_>, tag: T, mut told: impl FnMut(T, Judgement)) {
+    /// Judges a request, after everything that happens before it. `report` gets each judgement with its tag: that of a
+    /// request that a shaper delays may come later.
+    pub fn judge(&mut self, past: &Past<'_>, tag: T, mut report: impl FnMut(T, Judgement)) {
         while self.later.peek().is_some_and(|Reverse(next)| next.at <= past.at.as_nanos())
             || self.later.len() >= MOST_LATER
         {
-            self.happen(&mut told);
+            self.happen(&mut report);
         }
         let mut judgement = Judgement { route: None, verdict: Verdict::NoRoute, would_refuse: Vec::new() };
-        let Routed { route, client, upstream } = match self.route(past) {
+        let routed = match self.route(past) {
             Ok(routed) => routed,
-            Err(verdict) => return told(tag, Judgement { verdict, ..judgement }),
+            Err(verdict) => return report(tag, Judgement { verdict, ..judgement }),
         };
-        judgement.route = Some(route);
-        let held = match self.ask(client, &mut judgement, past.at) {
-            Ok(held) => held,
-            Err(verdict) => return told(tag, Judgement { verdict, ..judgement }),
-        };
-        let (wait, took) = (wait_of(&self.plan, &held), past.took.unwrap_or_default());
-        let leaving = Leaving { tag, judgement, held, asks: upstream, wait, took };
-        if wait.is_zero() || leaving.asks.as_ref().is_ok_and(|(asks, keyless)| asks.is_empty() && keyless.is_empty()) {
-            // Nobody is asked any more, so it may leave at once; but it is under way until later.
-            self.leave(leaving, after(past.at, wait), &mut told);
-        } else {
-            self.foresee(after(past.at, wait), What::Leaves(Box::new(leaving)));
-        }
+        judgement.route = Some(routed.route);
+        let (stages, took) = (Stages::new(), past.took.unwrap_or_default());
+        let waiting = Waiting { tag, judgement, routed, stages, held: Vec::new(), waited: Duration::ZERO, took };
+        self.go_on(waiting, past.at, &mut report);
     }
 
     /// Lets everything happen that is still to come.
-    pub fn finish(&mut self, mut told: impl FnMut(T, Judgement)) {
+    pub fn finish(&mut self, mut report: impl FnMut(T, Judgement)) {
         while !self.later.is_empty() {
-            self.happen(&mut told);
+            self.happen(&mut report);
         }
     }
 
-    /// On whose accounts a request goes, at all limits that it would be asked about: their places and keys. What can't be told is left out.
+    /// The limits that a request would be checked against: their indices, and the request's keys. What can't be known is
+    /// left out.
     pub fn accounts(&self, past: &Past<'_>, found: &mut Vec<(usize, Key)>) {
         found.clear();
         let Ok(Routed { client, upstream, .. }) = self.route(past) else { return };
@@ -296,28 +332,19 @@ impl<T> Rehearsal<T> {
         }
         let host = Host::read(past.host.as_bytes()).ok_or(Verdict::NoRoute)?;
         let method = Method::from_bytes(past.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
-        let found = site.find(host.name(), &method, past.path).ok_or(Verdict::NoRoute)?;
-        let (route, caller, fields) = (&site.routes[found.route], self.caller(past), fields(past.headers));
-        let upstream = &site.upstreams[route.upstream].settings;
-        let facts = Facts {
+        let fields = fields(past.headers);
+        let asking = Asking {
             ip: past.ip.to_canonical(),
-            caller: &caller,
-            tier: caller.tier.as_deref().unwrap_or(&site.default_tier),
-            route: &route.name,
-            path: &found.path,
-            upstream: &upstream.name,
-            method: past.method,
+            caller: self.caller(past),
+            is_identified: true,
             host: host.name(),
+            method: &method,
+            path: past.path,
             fields: fields.as_ref().unwrap_or(&self.no_fields),
         };
-        let client = if found.is_ambiguous() {
-            let limits: Vec<_> = [route.limits()].into_iter().chain(found.other_limits(site)).collect();
-            accounts(&self.plan, &limits, &facts)
-        } else {
-            accounts(&self.plan, &[route.limits()], &facts)
-        };
-        let upstream = accounts(&self.plan, &[RouteLimits { route: &route.name, limits: &upstream.limits }], &facts);
-        Ok(Routed { route: found.route, client, upstream })
+        let resolved = resolve(site, asking).ok_or(Verdict::NoRoute)?;
+        let [client, upstream] = [Side::Client, Side::Upstream].map(|side| accounts(&self.plan, &resolved, side));
+        Ok(Routed { route: resolved.route_index(), client, upstream })
     }
 
     /// Who it was: what the configuration knows of that user, and what the request itself tells.
@@ -345,7 +372,7 @@ impl<T> Rehearsal<T> {
             Err(Denied::TooMany | Denied::Limit { .. } | Denied::StoreAway { .. }) => return Err(Verdict::NoRoute),
         };
         let decided = decide_in_memory(&self.plan, &mut asked, &mut judgement.would_refuse, now);
-        // Limits that only watch are asked about what the others admit.
+        // Limits on a dry run are asked about what the others admit.
         for one in asked.iter().filter(|one| one.decision.is_some()) {
             self.asked[one.limit] += 1;
         }
@@ -359,33 +386,63 @@ impl<T> Rehearsal<T> {
         self.foreseen += 1;
     }
 
-    fn happen(&mut self, told: &mut impl FnMut(T, Judgement)) {
+    fn happen(&mut self, report: &mut impl FnMut(T, Judgement)) {
         let Some(Reverse(Later { at, what, .. })) = self.later.pop() else { return };
         let now = Timestamp::from_nanos(at);
         match what {
-            What::Leaves(leaving) => self.leave(*leaving, now, told),
-            What::Ends(mut places) => give_back(&self.plan, &mut places, false, || now),
+            What::GoesOn(waiting) => self.go_on(*waiting, now, report),
+            What::Ends(mut slots) => give_back(&self.plan, &mut slots, false, || now),
         }
     }
 
-    /// The upstream's limits. If they refuse, what the client's took comes back.
-    fn leave(&mut self, leaving: Leaving<T>, now: Timestamp, told: &mut impl FnMut(T, Judgement)) {
-        let Leaving { tag, mut judgement, mut held, asks, wait, took } = leaving;
-        let more = match self.ask(asks, &mut judgement, now) {
-            Ok(more) => more,
-            Err(verdict) => {
-                give_back(&self.plan, &mut held, true, || now);
-                return told(tag, Judgement { verdict, ..judgement });
+    /// Lets a request pass its stages, until it has to wait for one or its verdict is known. If one rejects, what was taken
+    /// at the others comes back.
+    fn go_on(&mut self, mut waiting: Waiting<T>, mut now: Timestamp, report: &mut impl FnMut(T, Judgement)) {
+        loop {
+            match waiting.stages.next() {
+                Step::Check(side) => {
+                    let asks = waiting.routed.take(side);
+                    match self.ask(asks, &mut waiting.judgement, now) {
+                        Ok(more) => {
+                            waiting.stages.admitted(wait_of(&self.plan, &more));
+                            waiting.held.extend(more);
+                        }
+                        Err(verdict) => {
+                            give_back(&self.plan, &mut waiting.held, true, || now);
+                            return report(waiting.tag, Judgement { verdict, ..waiting.judgement });
+                        }
+                    }
+                }
+                Step::Wait(wait) => {
+                    waiting.waited += wait;
+                    now = after(now, wait);
+                    // Where no limit is asked any more, its verdict is known at once; but it is under way until later.
+                    if waiting.routed.has_upstream_limits() {
+                        return self.foresee(now, What::GoesOn(Box::new(waiting)));
+                    }
+                }
+                Step::Attempt => break,
             }
-        };
-        let more_wait = wait_of(&self.plan, &more);
-        held.extend(more);
-        held.retain(Asked::is_place);
-        if !held.is_empty() {
-            self.foresee(after(now, more_wait + took), What::Ends(held));
         }
-        judgement.verdict = Verdict::Admitted { wait: wait + more_wait };
-        told(tag, judgement);
+        let Waiting { tag, mut judgement, mut held, waited, took, .. } = waiting;
+        held.retain(Asked::is_slot);
+        if !held.is_empty() {
+            self.foresee(after(now, took), What::Ends(held));
+        }
+        judgement.verdict = Verdict::Admitted { wait: waited };
+        report(tag, judgement);
+    }
+}
+
+/// What is still to happen where nobody remembers what was taken.
+fn without_what_it_held<T>(Reverse(later): Reverse<Later<T>>) -> Option<Reverse<Later<T>>> {
+    let Later { at, number, what } = later;
+    match what {
+        What::Ends(_) => None,
+        What::GoesOn(mut waiting) => {
+            waiting.held.clear();
+            Some(Reverse(Later { at, number, what: What::GoesOn(waiting) }))
+        }
     }
 }
 

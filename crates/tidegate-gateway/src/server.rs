@@ -11,7 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use tidegate_serve::{Log, Shutdown, ShutdownHandle, Utc};
+use tidegate_adapt::SeriesNames;
+use tidegate_input::Utc;
+use tidegate_serve::{Log, Shutdown, ShutdownHandle};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
 use tidegate_wait::Clock;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -21,7 +23,8 @@ use tokio::task::JoinSet;
 pub(crate) use connection::FIRST_WORDS;
 
 use crate::access_log::AccessLog;
-use crate::adapt::{self, Adaptation};
+use crate::adapt;
+use crate::adaptation_state::Adaptation;
 use crate::config::model::{self, Connections};
 use crate::control::{self, Control, NotChanged, Source, report_lints};
 use crate::file_budget::{FileBudget, FileNeeds, is_out_of_files};
@@ -179,13 +182,13 @@ impl Worker {
     }
 }
 
-/// What tells its load from that of other gateways.
-fn named(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> adapt::Source {
+/// What distinguishes its load from that of other gateways.
+fn series_names(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> SeriesNames {
     let port = listeners.first().map_or(0, |listener| listener.address.port());
-    adapt::Source {
+    SeriesNames {
         alone: format!("{}:{port}", tidegate_serve::host_name()),
         shared: redis
-            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.place(), redis.namespace.as_str())),
+            .map_or_else(String::new, |redis| format!("{}/{}", redis.topology.address(), redis.namespace.as_str())),
     }
 }
 
@@ -195,7 +198,7 @@ async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Re
         budget: redis.model.budget().get(),
         on_failure,
         lease: LeaseTerms { tokens: redis.model.lease_tokens(), span: redis.model.lease_span().get() },
-        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.place()),
+        observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.address()),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
     Store::connect(config).await.map_err(|error| NotStarted::Limit(format!("redis: {error}")))
@@ -226,12 +229,12 @@ impl Server {
         };
         let mode = settings.redis.as_ref().map(|redis| redis.model.on_failure).unwrap_or_default();
         let clock = Clock::start();
-        let adapted_as = named(&listeners, settings.redis.as_ref());
+        let series_names = series_names(&listeners, settings.redis.as_ref());
         let (control, plan) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now(), &log)
             .await
             .map_err(NotStarted::Limit)?;
         metrics.config_version.store(plan.version, Ordering::Relaxed);
-        let adaptation = Adaptation::new(adapted_as);
+        let adaptation = Adaptation::new(series_names);
         let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control, adaptation);
         Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
     }
@@ -302,7 +305,7 @@ impl Server {
             tokio::spawn(control::follow(Arc::clone(&self.gateway)));
         }
         // With another word for the limits it may have to begin, so it is always there.
-        tokio::spawn(crate::adapt::run(Arc::clone(&self.gateway)));
+        tokio::spawn(adapt::run(Arc::clone(&self.gateway)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.

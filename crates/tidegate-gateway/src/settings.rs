@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use ipnet::IpNet;
+use tidegate_input::Problems;
 use tidegate_policy::Cost;
-use tidegate_serve::object::Problems;
 use tidegate_store::{Name, TlsFiles, Topology};
 
 use crate::config::model::{self, Config, DEFAULT_LISTENER, Missing, SHORTEST_TOKEN, State, WORKERS};
@@ -31,7 +31,7 @@ use lints::lints;
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
-pub use adaptive::{AdaptiveSettings, Forecaster, Rails};
+pub use adaptive::{AdaptiveSettings, Forecaster};
 
 /// A configuration that has been checked.
 pub struct Settings {

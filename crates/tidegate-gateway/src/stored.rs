@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::model::Numbers;
-use crate::config::numbers::LimitNumbers;
+use crate::config::numbers::{LimitNumbers, checked, written};
 use crate::config::syntax;
 use crate::plan::Overrides;
 use crate::settings::LimitSettings;
@@ -85,7 +85,7 @@ impl Stored {
 
     /// Writes other numbers of a limit, or none, in the place of whatever stood there.
     pub(crate) fn put(&mut self, name: &str, numbers: Option<&LimitNumbers>) {
-        let entry = numbers.map(|numbers| serde_json::to_value(numbers.all()).unwrap_or_default());
+        let entry = numbers.map(|numbers| serde_json::to_value(written(numbers)).unwrap_or_default());
         self.limits.remove(name);
         match entry {
             Some(Value::Object(fields)) if name == DEFAULT => self.top = fields,
@@ -133,7 +133,7 @@ fn usable(
     limit: &LimitSettings,
     check: impl Fn(&LimitSettings, &LimitNumbers) -> Result<(), String>,
 ) -> Result<LimitNumbers, String> {
-    let numbers = LimitNumbers::new(numbers_of(value)?, limit.soft).map_err(|error| error.to_string())?;
+    let numbers = checked(&numbers_of(value)?, limit.soft).map_err(|error| error.to_string())?;
     let numbers = numbers.remembering(&limit.numbers);
     check(limit, &numbers)?;
     Ok(numbers)

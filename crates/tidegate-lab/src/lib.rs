@@ -4,6 +4,7 @@
 //! seed gives the same [`Outcome`]. An [`oracle`] judges every decision by the exact definition of the limit, [`Scores`] are the figures of it all, and a [`Report`]
 //! tells them to people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are switched at run time.
 
+mod gateway_config;
 pub mod live;
 mod observation;
 pub mod oracle;

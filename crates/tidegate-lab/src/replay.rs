@@ -10,7 +10,6 @@ mod json;
 mod limits_yaml;
 mod line;
 mod log;
-mod moments;
 mod order;
 mod pipe;
 mod report;
@@ -23,10 +22,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_gateway::config::model::Config;
-use tidegate_gateway::config::numbers::LimitNumbers;
 use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
 use tidegate_policy::Timestamp;
+use tidegate_policy::numbers::LimitNumbers;
 
 pub use clients::{Client, Clients, MOST_POLICIES, Refused};
 pub use comparison::Differences;

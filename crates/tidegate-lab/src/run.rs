@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_input::grouped;
 use tidegate_policy::Algorithm;
-use tidegate_serve::grouped;
 use tidegate_store::FailureMode;
 
 use crate::observation::Observation;

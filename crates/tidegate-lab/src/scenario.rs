@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_forecast::Policy;
+use tidegate_input::object::{Allowed, Object, shown};
+use tidegate_input::{Problem, Problems};
 use tidegate_load::Plan;
 use tidegate_policy::Algorithm;
-use tidegate_serve::Problem;
-use tidegate_serve::object::{Allowed, Object, Problems, shown};
 use tidegate_store::FailureMode;
 
 use crate::target::{Contention, ServiceTime};
@@ -206,14 +206,8 @@ impl Scenario {
 
     /// What is sent to this URL, which is the load of every run: the same requests at the same times.
     pub fn plan_to(&self, url: &str, more: &Value) -> Result<Plan, tidegate_load::InvalidPlan> {
-        let mut plan = self.load.clone();
+        let mut plan = with_addresses(self.load.clone());
         plan["limiterUrl"] = url.into();
-        // Clients are told apart by their addresses.
-        for (place, group) in plan["clients"].as_array_mut().into_iter().flatten().enumerate() {
-            if let Some(group) = group.as_object_mut() {
-                group.entry("forwardedFor").or_insert_with(|| format!("10.{}.0.1", place + 1).into());
-            }
-        }
         if let (Some(plan), Some(more)) = (plan.as_object_mut(), more.as_object()) {
             plan.extend(more.clone());
         }
@@ -334,7 +328,7 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
             );
         }
     }
-    match Plan::read(plan.to_string().as_bytes()) {
+    match Plan::read(with_addresses(plan.clone()).to_string().as_bytes()) {
         Ok(read) => Some((plan, read)),
         Err(invalid) => {
             for problem in invalid.0 {
@@ -386,6 +380,16 @@ fn word<T: Copy>(object: &mut Object<'_>, field: &'static str, words: &[(&str, T
         object.wrong(field, format!("is {text:?}; one of {} is allowed", allowed.join(", ")));
     }
     found
+}
+
+/// A plan whose clients have addresses of their own: the gateway tells clients apart by their addresses.
+fn with_addresses(mut plan: Value) -> Value {
+    for (index, group) in plan["clients"].as_array_mut().into_iter().flatten().enumerate() {
+        if let Some(group) = group.as_object_mut() {
+            group.entry("forwardedFor").or_insert_with(|| format!("10.{}.0.1", index + 1).into());
+        }
+    }
+    plan
 }
 
 /// Algorithms by their names.

@@ -4,16 +4,21 @@ mod events;
 mod outage;
 mod pilot;
 
-use std::num::NonZeroUsize;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use tidegate_gateway::config;
+use tidegate_gateway::settings::Settings;
+use tidegate_gateway::{Past, Rehearsal, Verdict};
 use tidegate_load::{Assignment, Cause, End, Sample};
-use tidegate_policy::{Algorithm, Cost, Decision, Keyed, Rule, Timestamp};
+use tidegate_policy::Timestamp;
 
+use crate::gateway_config::{Addresses, LIMIT, config_text};
 use crate::observation::Observation;
 use crate::oracle::Oracle;
 use crate::run::{Event, EventKind, Instead, Levels, Outcome, Variant, burst_of, whole};
-use crate::scenario::{FaultKind, LimitSetting, Scenario};
+use crate::scenario::{FaultKind, Scenario};
 use crate::target::{Faults, Station};
 use events::{Events, What};
 use outage::Outages;
@@ -22,9 +27,6 @@ use pilot::{Pilot, Steered};
 /// The moment at which every simulated run begins: the start of a day, so that windows of any usual length begin with it.
 pub(crate) const START: u64 = 1_699_920_000 * SECOND;
 pub(crate) const SECOND: u64 = 1_000_000_000;
-
-/// More clients than these share their limits' places, the least used first.
-const MOST_KEYS: NonZeroUsize = NonZeroUsize::new(1_000_000).expect("it is not zero");
 
 /// Runs a scenario in simulated time. The same scenario and seed give the same outcome, to the last bit.
 pub fn simulate(scenario: &Scenario, variant: Variant) -> Outcome {
@@ -72,10 +74,11 @@ struct Simulation<'a> {
     wakes_at: Option<u64>,
 }
 
-/// The limit under test.
+/// The limit under test: the gateway's own way to a decision, with the configuration that a live run would have.
 struct Limit {
-    rule: Rule,
-    keys: Keyed<u64, Rule>,
+    gateway: Rehearsal<()>,
+    /// What clients ask for.
+    path: String,
     is_per_client: bool,
     /// How many the exact definition would let in, in one of its windows.
     quota: f64,
@@ -84,32 +87,45 @@ struct Limit {
     burst: f64,
     /// What was allowed before, and until when that may still be seen in a window.
     before: (f64, u64),
-    seed: u64,
 }
 
 impl Limit {
-    fn new(setting: &LimitSetting, algorithm: Algorithm, seed: u64) -> Option<Self> {
-        let rule = setting.numbers(algorithm).ok()?.rule(0).ok()?;
-        let keys = Keyed::with_seed(rule, MOST_KEYS, seed);
+    fn new(scenario: &Scenario, variant: Variant) -> Option<Self> {
+        let (setting, algorithm) = (&scenario.limit, variant.algorithm?);
+        // Nobody connects to anybody here.
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let addresses = Addresses { gateway: nowhere, target: nowhere, redis: None, forecaster: None };
+        let config = config::parse(&config_text(scenario, variant, &addresses).ok()?).ok()?;
+        let gateway = Rehearsal::new(Settings::check(&config).ok()?, &BTreeMap::new()).ok()?;
         let (quota, window, burst) = (setting.quota(), setting.window, burst_of(algorithm, setting.burst));
-        Some(Self { rule, keys, is_per_client: setting.is_per_client, quota, window, burst, before: (0.0, 0), seed })
+        let (path, is_per_client) = (scenario.plan.request.path.clone(), setting.is_per_client);
+        Some(Self { gateway, path, is_per_client, quota, window, burst, before: (0.0, 0) })
     }
 
     fn key(&self, (group, client): (usize, u64)) -> u64 {
         if self.is_per_client { (group as u64) << 40 | client } else { 0 }
     }
 
-    fn check(&self, key: u64, now: u64) -> Decision {
-        self.keys.check(&key, Cost::ONE, Timestamp::from_nanos(START + now))
+    /// How long a request from this address waits before it is sent on; `None` if it is rejected.
+    fn check(&mut self, ip: IpAddr, now: u64) -> Option<Duration> {
+        let (at, path) = (Timestamp::from_nanos(START + now), path_only(&self.path));
+        let past = Past { at, ip, method: "GET", host: "", path, user: None, tier: None, headers: &[], took: None };
+        let mut wait = None;
+        self.gateway.judge(&past, (), |(), judgement| match judgement.verdict {
+            Verdict::Admitted { wait: so_long } => wait = Some(so_long),
+            Verdict::Refused { .. } | Verdict::Lacking { .. } | Verdict::NoRoute | Verdict::Local => {}
+        });
+        wait
     }
 
     /// Other numbers, over what was used.
-    fn change(&mut self, numbers: &Steered, now: u64) {
-        self.rule = numbers.rule;
-        self.keys.change(&numbers.rule, Timestamp::from_nanos(START + now));
+    fn change(&mut self, steered: Steered, now: u64) {
+        let algorithm = steered.numbers.algorithm();
+        let set = self.gateway.set_numbers(LIMIT, steered.numbers, Timestamp::from_nanos(START + now));
+        set.expect("the pilot only wants numbers that make a rule");
         self.before = (self.allowed(now), now + (self.window * 1e9) as u64);
-        self.quota = whole(numbers.rate * self.window);
-        self.burst = burst_of(numbers.rule.algorithm(), numbers.quota);
+        self.quota = whole(steered.rate * self.window);
+        self.burst = burst_of(algorithm, steered.quota);
     }
 
     /// What a window that ends now may have: what was let in before a limit was lowered was not too many.
@@ -119,15 +135,15 @@ impl Limit {
     }
 
     /// Nothing is known any more of what was used.
-    fn forget(&mut self) {
-        self.keys = Keyed::with_seed(self.rule, MOST_KEYS, self.seed);
+    fn forget(&mut self, now: u64) {
+        self.gateway.forget(Timestamp::from_nanos(START + now)).expect("the numbers in force make a rule");
     }
 }
 
 impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, variant: Variant) -> Self {
         let target = &scenario.target;
-        let limit = variant.algorithm.and_then(|algorithm| Limit::new(&scenario.limit, algorithm, scenario.seed));
+        let limit = Limit::new(scenario, variant);
         let pilot =
             variant.algorithm.filter(|_| variant.adaptation).and_then(|algorithm| Pilot::new(scenario, algorithm));
         let mut events = Events::default();
@@ -185,7 +201,7 @@ impl<'a> Simulation<'a> {
             What::RedisIsBack { forgets } => {
                 self.outages.end(now);
                 if let Some(limit) = self.limit.as_mut().filter(|_| forgets) {
-                    limit.forget();
+                    limit.forget(now);
                 }
                 self.tell(now, EventKind::FailOpen, "Redis reconnected".to_owned());
             }
@@ -216,17 +232,14 @@ impl<'a> Simulation<'a> {
             Some(Instead::RefusesAll) => return None,
             None => {}
         }
-        match limit.check(key, now) {
-            Decision::Admit { wait, .. } => {
-                let wait = nanos(wait);
-                self.oracle.admitted(key, now, now + wait, quota, limit.burst);
-                Some(wait)
-            }
-            Decision::Refuse { .. } => {
-                self.oracle.refused(key, now, quota);
-                None
-            }
+        // Clients without addresses of their own connect from here, as in live runs.
+        let ip = self.scenario.plan.clients[who.0].address(who.1).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let wait = limit.check(ip, now).map(nanos);
+        match wait {
+            Some(wait) => self.oracle.admitted(key, now, now + wait, quota, limit.burst),
+            None => self.oracle.refused(key, now, quota),
         }
+        wait
     }
 
     fn reach_target(&mut self, now: u64, mut job: Job) {
@@ -352,7 +365,7 @@ impl<'a> Simulation<'a> {
         let steered = pilot.steer(now, self.outages.is_on());
         if let Some(numbers) = steered.numbers {
             self.levels.limit(numbers.rate);
-            limit.change(&numbers, now);
+            limit.change(numbers, now);
         }
         self.told.extend(steered.events);
         let wakes_at = steered.wakes_at.filter(|at| *at > now && Some(*at) != self.wakes_at);
@@ -390,6 +403,11 @@ impl<'a> Simulation<'a> {
             gateway: None,
         }
     }
+}
+
+/// A request's target without its query.
+fn path_only(target: &str) -> &str {
+    target.split_once('?').map_or(target, |(path, _)| path)
 }
 
 pub(crate) fn nanos(time: Duration) -> u64 {

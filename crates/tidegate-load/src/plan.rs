@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use tidegate_serve::object::{Allowed, Object, Problems, shown};
-use tidegate_serve::{HttpUrl, Problem, json, table};
+use tidegate_input::object::{Allowed, Object, shown};
+use tidegate_input::{HttpUrl, Problem, Problems, json, table};
 
 pub use clients::{Class, Group, Politeness};
 pub(crate) use clients::{MOST_GROUPS, is_name};

@@ -15,9 +15,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tidegate_serve::object::{Object, Problems};
+use tidegate_input::object::Object;
+use tidegate_input::{Problem, Problems, json};
 use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
-use tidegate_serve::{Log, Problem, Process, Shutdown, json};
+use tidegate_serve::{Log, Process, Shutdown};
 use tokio::net::TcpListener;
 
 use crate::plan::SOME_RATE;

@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use tidegate_serve::moment;
-use tidegate_serve::table::{self, BadLine, Column, Row};
+use tidegate_input::table::{self, BadLine, Column, Row};
+use tidegate_input::{moment, shortened};
 
 /// Puts what stands in a plan's files into the plan; `wrong` is told a path and a reason.
 pub(crate) fn resolve(plan: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {
@@ -90,11 +90,7 @@ fn rates(rows: &[Row]) -> Result<Value, BadLine> {
         rate.map(Value::from).ok_or_else(|| {
             (
                 row.line,
-                format!(
-                    "{:?} is no rate; a number from 0 on is allowed{}",
-                    table::shortened(&row.value),
-                    hint(&row.value)
-                ),
+                format!("{:?} is no rate; a number from 0 on is allowed{}", shortened(&row.value), hint(&row.value)),
             )
         })
     };
@@ -138,7 +134,7 @@ fn timestamps(rows: &[Row]) -> Result<Value, BadLine> {
 
 fn moment_of(line: usize, text: &str) -> Result<i128, BadLine> {
     let told = "is no time; seconds or 2026-01-19T16:30:00.125Z are allowed";
-    let reason = || format!("{:?} {told}{}", table::shortened(text), hint(text));
+    let reason = || format!("{:?} {told}{}", shortened(text), hint(text));
     moment::unix_nanos(text).ok_or_else(|| (line, reason()))
 }
 

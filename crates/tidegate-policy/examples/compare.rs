@@ -1,6 +1,7 @@
 //! How far each algorithm is from the exact log: the same bursty traffic through all of them, in simulated time.
 //!
-//! `cargo run --release -p tidegate-policy --example compare` prints the table whose figures stand in the algorithms' documentation.
+//! `cargo run --release -p tidegate-policy --example compare` prints the table whose figures stand in the algorithms'
+//! documentation.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it prints figures to look at")]
 
@@ -46,7 +47,7 @@ pub(crate) fn rules() -> Vec<Rule> {
         SlidingLog::new(LIMIT, WINDOW).expect("a limit").into(),
         SlidingCounter::new(LIMIT, WINDOW).expect("a limit").into(),
         FixedWindow::new(LIMIT, WINDOW).expect("a limit").into(),
-        TokenBucket::new(LIMIT, rate).expect("a limit").into(),
+        TokenBucket::new(rate, LIMIT).expect("a limit").into(),
         Gcra::new(rate, LIMIT).expect("a limit").into(),
         LeakyBucket::new(rate, LIMIT - 1).expect("a limit").into(),
     ]
@@ -57,7 +58,7 @@ fn run(rule: &Rule, arrivals: &[Timestamp]) -> Vec<Option<Timestamp>> {
     let mut state = Default::default();
     let went = |now: &Timestamp| match rule.check(&mut state, Cost::ONE, *now) {
         Decision::Admit { wait, .. } => Some(*now + wait),
-        Decision::Refuse { .. } => None,
+        Decision::Reject { .. } => None,
     };
     arrivals.iter().map(went).collect()
 }
@@ -122,7 +123,8 @@ fn main() {
         );
     }
     println!(
-        "\nworst window: the most that went in any {WINDOW:?}, by the limit; the log keeps it at 1 by refusing, leaky by making wait.\n\
+        "\nworst window: the most that went in any {WINDOW:?}, by the limit; the log keeps it at 1 by \
+         rejecting, leaky by delaying.\n\
          unlike the log: the share of requests that the exact log would have decided otherwise.\n\
          three seconds: around the fixed window's worst moment, where two bursts meet at the border of two windows."
     );

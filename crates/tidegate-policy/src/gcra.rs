@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use crate::budget::{Budget, run_mark};
-use crate::{Cost, Decision, InvalidLimit, Limiter, Rate, Receipt, Timestamp};
+use crate::receipt::{Marks, Receipt};
+use crate::{Cost, Decision, InvalidLimit, Limiter, Rate, Timestamp};
 
-/// The generic cell rate algorithm: a token bucket told by one moment, the *theoretical arrival time*.
+/// The generic cell rate algorithm: a token bucket kept as one moment, the *theoretical arrival time*.
 ///
 /// With `T` the time one token takes to come back and `B` the burst:
 ///
@@ -19,9 +20,9 @@ use crate::{Cost, Decision, InvalidLimit, Limiter, Rate, Receipt, Timestamp};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_policy::{Cost, Decision, Gcra, Limiter, Rate, Timestamp};
+/// use tidegate_policy::{Cost, Gcra, Limiter, Rate, Timestamp};
 ///
-/// let limit = Gcra::new(Rate::new(10, Duration::from_secs(1))?, 2)?; // 10/s, two at once
+/// let limit = Gcra::new(Rate::per_second(10)?, 2)?; // 10/s, two at once
 /// let (mut key, now) = (Default::default(), Timestamp::from_nanos(1));
 /// assert!(limit.check(&mut key, Cost::ONE, now).is_admitted());
 /// assert!(limit.check(&mut key, Cost::ONE, now).is_admitted());
@@ -35,7 +36,7 @@ pub struct Gcra {
 
 /// A key's theoretical arrival time, to a fraction of a nanosecond, and what is needed to give tokens back.
 ///
-/// Packed to 20 bytes, so that a [`RuleState`](crate::RuleState) takes 24 instead of 32: there may be millions.
+/// Packed to 20 bytes, so that a [`RuleState`](crate::state::RuleState) takes 24 instead of 32: there may be millions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct GcraState {
@@ -51,7 +52,7 @@ pub struct GcraState {
 impl Gcra {
     /// `rate` on average, at most `burst` at once.
     pub fn new(rate: Rate, burst: u64) -> Result<Self, InvalidLimit> {
-        Ok(Self { budget: Budget::new("burst", burst, rate)? })
+        Ok(Self { budget: Budget::new(rate, burst, "burst")? })
     }
 
     /// The most that is ever admitted at once.
@@ -80,8 +81,8 @@ impl Gcra {
     /// Whether nobody has taken or returned anything since this receipt was issued.
     pub(crate) fn is_latest(&self, state: &GcraState, receipt: &Receipt) -> bool {
         let mut then = *state;
-        self.set(&mut then, receipt.owed, receipt.at);
-        then == *state && receipt.returned == state.returned
+        self.set(&mut then, receipt.marks().owed, receipt.at());
+        then == *state && receipt.marks().returned == state.returned
     }
 
     /// [`Limiter::decide`], with the wait that `wait` makes of what is owed before this request.
@@ -98,7 +99,7 @@ impl Gcra {
                 let owed = owed as u64; // it fits below `full`, which is a u64
                 self.budget.admit(owed + price, wait(&self.budget, owed))
             }
-            price => self.budget.refuse(owed, price),
+            price => self.budget.reject(owed, price),
         }
     }
 }
@@ -117,7 +118,7 @@ impl Limiter for Gcra {
             state.run = run_mark(now);
         }
         self.set(state, owed, now);
-        Receipt { at: now, cost, owed, returned: state.returned, run: state.run }
+        Receipt::new(now, cost, Marks { owed, returned: state.returned, run: state.run })
     }
 
     fn give_back(&self, state: &mut GcraState, receipt: &Receipt, now: Timestamp) {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::timestamp::{LONGEST_SPAN, nanos};
 
-/// Why a limit can't be built. Each names the number at fault and what is allowed.
+/// Why a limit can't be built. Each names the number at fault and what is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidLimit {
     /// A number that must be at least one is zero.
@@ -25,8 +25,8 @@ pub enum InvalidLimit {
         /// Which span.
         field: &'static str,
     },
-    /// Capacity and rate together can't be kept exactly in 64 bits: `capacity × units` must stay below 2⁶³, where `units` is the
-    /// rate's span in nanoseconds after dividing out what it has in common with its count.
+    /// Capacity and rate together can't be kept exactly in 64 bits: `capacity × units` must stay below 2⁶³, where
+    /// `units` is the rate's span in nanoseconds after dividing out what it has in common with its count.
     TooFine {
         /// What the capacity is called there.
         field: &'static str,
@@ -40,11 +40,9 @@ pub enum InvalidLimit {
 impl fmt::Display for InvalidLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Zero { field } => write!(f, "`{field}` is zero; it must be greater than zero"),
-            Self::TooLarge { field, value, max } => write!(f, "`{field}` is {value}; at most {max} is allowed"),
-            Self::TooLong { field } => {
-                write!(f, "`{field}` is too long; at most {} s is allowed", LONGEST_SPAN.as_secs())
-            }
+            Self::Zero { field } => write!(f, "`{field}` must be greater than zero, got 0"),
+            Self::TooLarge { field, value, max } => write!(f, "`{field}` must be at most {max}, got {value}"),
+            Self::TooLong { field } => write!(f, "`{field}` must be at most {} s", LONGEST_SPAN.as_secs()),
             Self::TooFine { field, capacity, units } => write!(
                 f,
                 "`{field}` {capacity} at this `rate` can't be counted exactly ({capacity} × {units} ≥ 2^63); \

@@ -1,13 +1,14 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 
-use crate::{Cost, Decision, Limiter, Receipt, Timestamp};
+use crate::lock::lock;
+use crate::{Cost, Decision, Limiter, Ticket, Timestamp};
 
 mod shard;
 
@@ -15,18 +16,17 @@ pub(crate) use shard::Shard;
 
 /// One limiter for many keys, in memory, for many threads at once.
 ///
-/// It never holds more than `max_keys` keys. A key that has become as good as unused is forgotten, which changes no decision. When all
-/// `max_keys` are in use, a new key pushes out the least used of a few it looks at: an attacker who sprays keys makes the store
-/// forget his own keys, each used once, not the clients who are at their limit.
+/// It never holds more than `max_keys` keys. A key that has become as good as unused is forgotten, which changes no
+/// decision. When all `max_keys` are in use, a new key pushes out the least used of a few it looks at: an attacker who
+/// sprays keys makes the store forget his own keys, each used once, not the clients who are at their limit.
 ///
 /// Keys are hashed with a secret seed, so nobody outside can choose keys that collide.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
-/// use std::time::Duration;
 /// use tidegate_policy::{Cost, Gcra, Keyed, Rate, Timestamp};
 ///
-/// let limit = Gcra::new(Rate::new(10, Duration::from_secs(1))?, 1)?;
+/// let limit = Gcra::new(Rate::per_second(10)?, 1)?;
 /// let users = Keyed::<String, _>::new(limit, NonZeroUsize::new(100_000).expect("not zero"));
 /// let now = Timestamp::from_nanos(0);
 /// assert!(users.check("ann", Cost::ONE, now).is_admitted());
@@ -42,29 +42,6 @@ pub struct Keyed<K, L: Limiter> {
 /// Keeps two shards from sharing a cache line, so that threads on different shards do not slow each other down.
 #[repr(align(128))]
 struct PaddedShard<K, L: Limiter>(Mutex<Shard<K, L>>);
-
-/// What was taken from a [`Keyed`] limit, to give it back: once.
-///
-/// Dropping it gives nothing back. It is good for the key it was issued for.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "what is held must be given back"]
-pub struct Ticket {
-    receipt: Receipt,
-    generation: u32,
-    is_place: bool,
-}
-
-impl Ticket {
-    /// What the limiter itself gave for it.
-    pub const fn receipt(&self) -> &Receipt {
-        &self.receipt
-    }
-
-    /// Whether it is for a place that comes back when its holder is done: asked when it was taken, whatever the limit has become since.
-    pub const fn is_place(&self) -> bool {
-        self.is_place
-    }
-}
 
 impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
     /// An empty store of at most `max_keys` keys, hashed with a seed of its own.
@@ -90,7 +67,7 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         Self { shards: std::iter::repeat_with(shard).take(shards).collect(), hasher }
     }
 
-    /// Decides on a request of `key`, and takes its cost if it is admitted. For a limit whose places come back, such as
+    /// Decides on a request of `key`, and takes its cost if it is admitted. For a limit whose slots come back, such as
     /// [`Concurrency`](crate::Concurrency), [`take`](Self::take) a ticket instead.
     pub fn check<Q>(&self, key: &Q, cost: Cost, now: Timestamp) -> Decision
     where
@@ -110,8 +87,9 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         self.take_within(key, cost, now, Duration::MAX)
     }
 
-    /// The same, for a request that can wait no longer than `patience`: told to wait longer, it takes nothing and gets no ticket.
-    pub fn take_within<Q>(&self, key: &Q, cost: Cost, now: Timestamp, patience: Duration) -> (Decision, Option<Ticket>)
+    /// The same, for a request that can wait no longer than `max_wait`: if a shaper would delay it for longer, it takes
+    /// nothing and gets no ticket.
+    pub fn take_within<Q>(&self, key: &Q, cost: Cost, now: Timestamp, max_wait: Duration) -> (Decision, Option<Ticket>)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -119,7 +97,7 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         let hash = self.hash(key);
         let mut shard = self.lock(hash);
         let decision = shard.decide(hash, key, cost, now);
-        let in_time = matches!(decision, Decision::Admit { wait, .. } if wait <= patience);
+        let in_time = matches!(decision, Decision::Admit { wait, .. } if wait <= max_wait);
         (decision, in_time.then(|| shard.take(&self.hasher, hash, key, cost, now)))
     }
 
@@ -139,7 +117,8 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         lock(&self.shards[0].0).limiter().clone()
     }
 
-    /// Hands the state of `key` to `f`, for limiters whose state is filled from elsewhere. A key that is not there starts unused.
+    /// Hands the state of `key` to `f`, for limiters whose state is filled from elsewhere. A key that is not there
+    /// starts unused.
     pub fn update<Q, R>(&self, key: &Q, now: Timestamp, f: impl FnOnce(&mut L::State) -> R) -> R
     where
         K: Borrow<Q>,
@@ -159,18 +138,18 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
         self.lock(hash).update_known(hash, key, f)
     }
 
-    /// Sets other numbers, for all keys: what they used stays used ([`Limiter::adopt`]). Another algorithm (of a [`Rule`](crate::Rule))
-    /// starts every key anew.
+    /// Sets other numbers, for all keys: what they used stays used ([`Limiter::adopt`]). Another algorithm (of a
+    /// [`Rule`](crate::Rule)) starts every key anew.
     ///
-    /// Requests go on meanwhile, each under the old limiter or the new one; it takes some ten nanoseconds a key.
+    /// Requests go on in the meantime, each under the old limiter or the new one; it takes some ten nanoseconds a key.
     pub fn change(&self, limiter: &L, now: Timestamp) {
         for shard in &self.shards {
             lock(&shard.0).change(limiter.clone(), now);
         }
     }
 
-    /// Forgets all keys that are as good as unused at `now`, and returns the memory they took. Nobody has to call this to keep the
-    /// store within its bound; it serves a store that has grown and then lost its visitors.
+    /// Forgets all keys that are as good as unused at `now`, and returns the memory they took. Nobody has to call this
+    /// to keep the store within its bound; it serves a store that has grown and then lost its visitors.
     pub fn forget_unused(&self, now: Timestamp) {
         for shard in &self.shards {
             lock(&shard.0).forget_unused(&self.hasher, now);
@@ -208,21 +187,4 @@ impl<K: Hash + Eq, L: Limiter + Clone> Keyed<K, L> {
     fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<K, L>> {
         lock(self.shard(hash))
     }
-}
-
-/// Locks for a step of some ten nanoseconds: whoever holds the lock is all but done, so it pays to look again a few times, further and
-/// further apart, before asking the kernel to wait.
-///
-/// A thread that panicked in a key's `Hash` or `Eq` left no half-done step behind: a poisoned lock is as good as any.
-#[inline]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    const LOOKS: u32 = 8;
-    for look in 0..LOOKS {
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => (0..1_u32 << look).for_each(|_| std::hint::spin_loop()),
-        }
-    }
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

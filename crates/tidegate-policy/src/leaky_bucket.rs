@@ -1,6 +1,9 @@
-use crate::{Cost, Decision, Gcra, GcraState, InvalidLimit, Limiter, Rate, Receipt, Timestamp};
+use crate::gcra::GcraState;
+use crate::receipt::Receipt;
+use crate::{Cost, Decision, Gcra, InvalidLimit, Limiter, Rate, Timestamp};
 
-/// A shaper: requests leave at a constant rate, the early ones wait in a bounded queue, what finds the queue full is refused.
+/// A shaper: requests leave at a constant rate, early ones wait in a bounded queue, what finds the queue full is
+/// rejected.
 ///
 /// With `T` the time one token takes at this rate and `Q` the length of the queue:
 ///
@@ -8,12 +11,13 @@ use crate::{Cost, Decision, Gcra, GcraState, InvalidLimit, Limiter, Rate, Receip
 /// wait = max(0, free − t)        admit iff wait + (cost − 1)·T ≤ Q·T        then free := max(free, t) + cost·T
 /// ```
 ///
-/// `free` is the moment the way out is next free, so the queue needs no list: every admitted request is told its
-/// [`wait`](Decision::Admit), and whoever asked does the waiting. [`Decision::remaining`] counts free places.
-/// The moment `free` is what [GCRA](Gcra) calls the theoretical arrival time, and the two admit alike, with burst = `Q + 1`;
-/// only this one makes the burst wait.
+/// `free` is the moment at which the way out is next free, so the queue needs no list: every admitted request gets its
+/// [`wait`](Decision::Admit), and the caller does the waiting. [`Decision::remaining`] counts how many more the queue
+/// takes. The moment `free` is what [GCRA](Gcra) calls the theoretical arrival time, and the two admit alike, with
+/// burst = `Q + 1`; only this one makes the burst wait.
 ///
-/// A place can be [given back](Limiter::give_back) only while it is the last in the queue: those behind it have their times already.
+/// What was taken can be [given back](Limiter::give_back) only by the last in the queue: those behind it have their
+/// times already.
 ///
 /// Against the exact log: what leaves is spaced by `T`, so never more than the rate allows, plus one at the edge.
 /// Measured on an hour of bursts (`make demo`): worst window 1.00 ×, 8.6 % of decisions unlike the log's.
@@ -22,11 +26,11 @@ use crate::{Cost, Decision, Gcra, GcraState, InvalidLimit, Limiter, Rate, Receip
 /// use std::time::Duration;
 /// use tidegate_policy::{Cost, Decision, LeakyBucket, Limiter, Rate, Timestamp};
 ///
-/// let limit = LeakyBucket::new(Rate::new(10, Duration::from_secs(1))?, 1)?; // 10/s, one may wait
+/// let limit = LeakyBucket::new(Rate::per_second(10)?, 1)?; // 10/s, one may wait
 /// let (mut key, now) = (Default::default(), Timestamp::from_nanos(0));
 /// let waits = |decision| match decision {
 ///     Decision::Admit { wait, .. } => Some(wait),
-///     Decision::Refuse { .. } => None,
+///     Decision::Reject { .. } => None,
 /// };
 /// assert_eq!(waits(limit.check(&mut key, Cost::ONE, now)), Some(Duration::ZERO));
 /// assert_eq!(waits(limit.check(&mut key, Cost::ONE, now)), Some(Duration::from_millis(100)));
@@ -42,7 +46,7 @@ pub struct LeakyBucket {
 pub type LeakyBucketState = GcraState;
 
 impl LeakyBucket {
-    /// Requests leave at `rate`; at most `queue` wait (none, if zero: what can't leave at once is refused).
+    /// Requests leave at `rate`; at most `queue` wait (none, if zero: what can't leave at once is rejected).
     pub fn new(rate: Rate, queue: u64) -> Result<Self, InvalidLimit> {
         let max = u64::from(u32::MAX) - 1;
         if queue > max {

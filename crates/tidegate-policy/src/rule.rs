@@ -1,9 +1,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::concurrency::ConcurrencyState;
+use crate::fixed_window::FixedWindowState;
+use crate::gcra::GcraState;
+use crate::leaky_bucket::LeakyBucketState;
+use crate::receipt::Receipt;
+use crate::sliding_counter::SlidingCounterState;
+use crate::sliding_log::SlidingLogState;
+use crate::token_bucket::TokenBucketState;
 use crate::{
-    Concurrency, Cost, Decision, FixedWindow, Gcra, LeakyBucket, Limiter, Receipt, SlidingCounter, SlidingLog,
-    Timestamp, TokenBucket,
+    Concurrency, Cost, Decision, FixedWindow, Gcra, LeakyBucket, Limiter, SlidingCounter, SlidingLog, Timestamp,
+    TokenBucket,
 };
 
 /// Writes [`Rule`], [`RuleState`], [`Algorithm`] and the step from each to its limiter: one row an algorithm.
@@ -57,16 +65,23 @@ macro_rules! rules {
             type State = RuleState;
 
             fn decide(&self, state: &RuleState, cost: Cost, now: Timestamp) -> Decision {
-                match (self, state) {
-                    $((Self::$variant(limiter), RuleState::$variant(state)) => limiter.decide(state, cost, now),)*
-                    $((Self::$variant(limiter), _) => limiter.decide(&Default::default(), cost, now),)*
+                match self {
+                    $(Self::$variant(limiter) => {
+                        if let RuleState::$variant(state) = state {
+                            limiter.decide(state, cost, now)
+                        } else {
+                            limiter.decide(&Default::default(), cost, now)
+                        }
+                    })*
                 }
             }
 
             fn take(&self, state: &mut RuleState, cost: Cost, now: Timestamp) -> Receipt {
-                match (self, &mut *state) {
-                    $((Self::$variant(limiter), RuleState::$variant(state)) => limiter.take(state, cost, now),)*
-                    $((Self::$variant(limiter), _) => {
+                match self {
+                    $(Self::$variant(limiter) => {
+                        if let RuleState::$variant(state) = state {
+                            return limiter.take(state, cost, now);
+                        }
                         let mut unused = Default::default();
                         let receipt = limiter.take(&mut unused, cost, now);
                         *state = RuleState::$variant(unused.into());
@@ -76,9 +91,12 @@ macro_rules! rules {
             }
 
             fn give_back(&self, state: &mut RuleState, receipt: &Receipt, now: Timestamp) {
-                match (self, state) {
-                    $((Self::$variant(limiter), RuleState::$variant(state)) => limiter.give_back(state, receipt, now),)*
-                    _ => {}
+                match self {
+                    $(Self::$variant(limiter) => {
+                        if let RuleState::$variant(state) = state {
+                            limiter.give_back(state, receipt, now);
+                        }
+                    })*
                 }
             }
 
@@ -86,23 +104,27 @@ macro_rules! rules {
                 match self { $(Self::$variant(limiter) => limiter.receipts_survive_a_change(),)* }
             }
 
-            fn holds_places(&self) -> bool {
-                match self { $(Self::$variant(limiter) => limiter.holds_places(),)* }
+            fn holds_slots(&self) -> bool {
+                match self { $(Self::$variant(limiter) => limiter.holds_slots(),)* }
             }
 
             fn adopt(&self, state: &mut RuleState, before: &Self, now: Timestamp) {
-                match (self, before, &mut *state) {
-                    $((Self::$variant(limiter), Self::$variant(before), RuleState::$variant(state)) => {
-                        limiter.adopt(state, before, now);
+                match self {
+                    $(Self::$variant(limiter) => {
+                        if let (Self::$variant(before), RuleState::$variant(state)) = (before, &mut *state) {
+                            limiter.adopt(state, before, now);
+                        } else {
+                            *state = RuleState::Unused;
+                        }
                     })*
-                    _ => *state = RuleState::Unused,
                 }
             }
 
             fn spent(&self, state: &RuleState, now: Timestamp) -> u64 {
-                match (self, state) {
-                    $((Self::$variant(limiter), RuleState::$variant(state)) => limiter.spent(state, now),)*
-                    _ => 0,
+                match self {
+                    $(Self::$variant(limiter) => {
+                        if let RuleState::$variant(state) = state { limiter.spent(state, now) } else { 0 }
+                    })*
                 }
             }
         }
@@ -111,19 +133,19 @@ macro_rules! rules {
 
 rules! {
     /// See [`FixedWindow`](crate::FixedWindow).
-    FixedWindow, "fixed", crate::FixedWindowState;
+    FixedWindow, "fixed", FixedWindowState;
     /// See [`SlidingCounter`](crate::SlidingCounter).
-    SlidingCounter, "sliding", crate::SlidingCounterState;
+    SlidingCounter, "sliding", SlidingCounterState;
     /// See [`SlidingLog`](crate::SlidingLog).
-    SlidingLog, "sliding_log", Box<crate::SlidingLogState>;
+    SlidingLog, "sliding_log", Box<SlidingLogState>;
     /// See [`TokenBucket`](crate::TokenBucket).
-    TokenBucket, "token", crate::TokenBucketState;
+    TokenBucket, "token", TokenBucketState;
     /// See [`LeakyBucket`](crate::LeakyBucket).
-    LeakyBucket, "leaky", crate::LeakyBucketState;
+    LeakyBucket, "leaky", LeakyBucketState;
     /// See [`Gcra`](crate::Gcra).
-    Gcra, "gcra", crate::GcraState;
+    Gcra, "gcra", GcraState;
     /// See [`Concurrency`](crate::Concurrency).
-    Concurrency, "concurrency", Box<crate::ConcurrencyState>;
+    Concurrency, "concurrency", Box<ConcurrencyState>;
 }
 
 impl fmt::Display for Algorithm {
@@ -132,13 +154,13 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A name that is none of [`Algorithm::ALL`].
+/// A name that is not in [`Algorithm::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownAlgorithm(pub String);
 
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown algorithm `{}`; one of", self.0)?;
+        write!(f, "unknown algorithm `{}`; must be one of", self.0)?;
         Algorithm::ALL.iter().try_for_each(|algorithm| write!(f, " `{algorithm}`"))
     }
 }

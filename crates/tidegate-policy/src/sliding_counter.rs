@@ -1,16 +1,18 @@
 use std::time::Duration;
 
 use crate::invalid_limit::{count, span};
-use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, Timestamp};
+use crate::receipt::Receipt;
+use crate::{Cost, Decision, InvalidLimit, Limiter, Timestamp};
 
-/// Two fixed windows, the previous one weighted by how much of it still lies within reach: a sliding window for two counters.
+/// Two fixed windows, the previous one weighted by how much of it still lies within reach: a sliding window for two
+/// counters.
 ///
 /// ```text
 /// estimate(t) = previous · (window − elapsed)/window + current        admit iff estimate(t) + cost ≤ limit
 /// ```
 ///
-/// The comparison is exact, in integers; only the assumption behind it, that the previous window's requests came evenly, is not. A
-/// clock that goes back counts as the start of the latest window seen.
+/// The comparison is exact, in integers; only the assumption behind it, that the previous window's requests came
+/// evenly, is not. A clock that goes back counts as the start of the latest window seen.
 ///
 /// Against the exact log: wrong by as much as the previous window was uneven.
 /// Measured on an hour of bursts (`make demo`): worst window 1.79 ×, 3.8 % of decisions unlike the log's.
@@ -112,7 +114,7 @@ impl Limiter for SlidingCounter {
                 remaining,
                 reset_after: Duration::from_nanos(this_window + self.window),
             },
-            None => Decision::Refuse {
+            None => Decision::Reject {
                 retry_after: self.retry_after(&view, cost.tokens()),
                 remaining: left,
                 reset_after: Duration::from_nanos(match view.state {
@@ -128,14 +130,14 @@ impl Limiter for SlidingCounter {
         let view = self.view(state, now);
         *state = view.state;
         state.current += cost.get(); // admitted, so at most `limit`, which is a u32
-        Receipt { at: now.later(view.frozen), cost, owed: 0, returned: 0, run: 0 }
+        Receipt::unmarked(now.later(view.frozen), cost)
     }
 
     fn give_back(&self, state: &mut SlidingCounterState, receipt: &Receipt, now: Timestamp) {
         let mut seen = self.view(state, now).state;
-        match seen.index.checked_sub(receipt.at.as_nanos() / self.window) {
-            Some(0) => seen.current = seen.current.saturating_sub(receipt.cost.get()),
-            Some(1) => seen.previous = seen.previous.saturating_sub(receipt.cost.get()),
+        match seen.index.checked_sub(receipt.at().as_nanos() / self.window) {
+            Some(0) => seen.current = seen.current.saturating_sub(receipt.cost().get()),
+            Some(1) => seen.previous = seen.previous.saturating_sub(receipt.cost().get()),
             _ => return,
         }
         *state = seen;

@@ -2,7 +2,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::invalid_limit::{count, span};
-use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, Timestamp};
+use crate::receipt::Receipt;
+use crate::{Cost, Decision, InvalidLimit, Limiter, Timestamp};
 
 /// The exact one: remembers every admission for one window.
 ///
@@ -10,8 +11,9 @@ use crate::{Cost, Decision, InvalidLimit, Limiter, Receipt, Timestamp};
 /// used(t) = Σ costs admitted in (t − window, t]        admit iff used(t) + cost ≤ limit
 /// ```
 ///
-/// In no span as long as the window are there ever more than `limit`: this is what the other algorithms are measured against. The
-/// price is memory: 16 bytes an admission, at most `limit` of them a key. A clock that goes back counts as standing still.
+/// In no span as long as the window are there ever more than `limit`: this is what the other algorithms are measured
+/// against. The price is memory: 16 bytes an admission, at most `limit` of them a key. A clock that goes back counts as
+/// standing still.
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,7 +96,7 @@ impl Limiter for SlidingLog {
                 remaining,
                 reset_after: now.max(state.latest).later(self.window).since(now),
             },
-            None => Decision::Refuse {
+            None => Decision::Reject {
                 retry_after: (cost.tokens() <= self.limit)
                     .then(|| self.gone_after(state, state.used + cost.tokens() - self.limit, now)),
                 remaining: left,
@@ -112,13 +114,13 @@ impl Limiter for SlidingLog {
         }
         state.used += cost.tokens();
         state.latest = at;
-        Receipt { at, cost, owed: 0, returned: 0, run: 0 }
+        Receipt::unmarked(at, cost)
     }
 
     fn give_back(&self, state: &mut SlidingLogState, receipt: &Receipt, _now: Timestamp) {
-        if let Ok(index) = state.entries.binary_search_by_key(&receipt.at, |(at, _)| *at) {
+        if let Ok(index) = state.entries.binary_search_by_key(&receipt.at(), |(at, _)| *at) {
             let (_, tokens) = &mut state.entries[index];
-            let back = receipt.cost.get().min(*tokens);
+            let back = receipt.cost().get().min(*tokens);
             *tokens -= back;
             state.used -= u64::from(back);
             if *tokens == 0 {

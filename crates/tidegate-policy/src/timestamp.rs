@@ -1,13 +1,13 @@
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A moment, in nanoseconds since the Unix epoch.
 ///
-/// Nothing in this crate reads a clock: whoever calls hands the moment in. A live program takes it from `tidegate_wait::Clock`, which shows
-/// wall time at its start plus the monotonic time since, so that windows align to the epoch and time never steps back; a simulation passes
-/// whatever it likes.
+/// Nothing in this crate reads a clock: the caller hands the moment in. A live program takes it from
+/// `tidegate_wait::Clock`, which shows wall time at its start plus the monotonic time since, so that windows align to
+/// the epoch and time never steps back, or from `SystemTime::now().into()`. A simulation passes whatever it likes.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::time::{Duration, SystemTime};
 /// use tidegate_policy::Timestamp;
 ///
 /// let noon = Timestamp::from_nanos(1_700_000_000_000_000_000);
@@ -38,7 +38,8 @@ impl Timestamp {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
-    /// `nanos` later, even past [`Timestamp::MAX`]: what a state remembers must not fall short because the clock stands at its end.
+    /// `nanos` later, even past [`Timestamp::MAX`]: what a state remembers must not fall short because the clock stands
+    /// at its end.
     pub(crate) const fn later(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
     }
@@ -53,6 +54,13 @@ impl std::ops::Add<Duration> for Timestamp {
 
     fn add(self, span: Duration) -> Self {
         Self::from_nanos(self.0.saturating_add(nanos(span)))
+    }
+}
+
+/// A moment before 1970 counts as the epoch itself.
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        Self::default() + time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 }
 

@@ -1,26 +1,27 @@
 use std::time::Duration;
 
 use crate::budget::{Budget, run_mark};
-use crate::{Cost, Decision, InvalidLimit, Limiter, Rate, Receipt, Timestamp};
+use crate::receipt::{Marks, Receipt};
+use crate::{Cost, Decision, InvalidLimit, Limiter, Rate, Timestamp};
 
-/// A bucket of `capacity` tokens that refills at `rate`; a request takes its cost out or is refused.
+/// A bucket of `capacity` tokens that refills at `rate`; a request takes its cost out or is rejected.
 ///
 /// ```text
 /// level(t) = min(C, level(t₀) + rate·(t − t₀))        admit iff cost ≤ level(t)        then level −= cost
 /// ```
 ///
-/// Refilling is lazy: a key remembers when it last was full and what it has taken since; time has paid the rest back by the next look.
-/// A clock that goes back takes back what it has paid, so it can only make the limiter stricter.
+/// Refilling is lazy: a key remembers when it last was full and what it has taken since; time has paid the rest back by
+/// the next look. A clock that goes back takes back what it has paid, so it can only make the limiter stricter.
 ///
-/// Against the exact log: a full bucket and what flows in meanwhile can fall into one window, `C + rate·window`: up to 2× when the
-/// capacity is a window's worth.
+/// Against the exact log: a full bucket and what flows in at the same time can fall into one window, `C + rate·window`:
+/// up to 2× when the capacity is a window's worth.
 /// Measured on an hour of bursts (`make demo`): worst window 1.99 ×, 8.6 % of decisions unlike the log's.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tidegate_policy::{Cost, Limiter, Rate, Timestamp, TokenBucket};
 ///
-/// let limit = TokenBucket::new(5, Rate::new(1, Duration::from_secs(1))?)?;
+/// let limit = TokenBucket::new(Rate::per_second(1)?, 5)?;
 /// let (mut key, now) = (Default::default(), Timestamp::from_nanos(0));
 /// let five = Cost::new(5).expect("five is not zero");
 /// assert_eq!(limit.check(&mut key, five, now).remaining(), 0);
@@ -35,7 +36,7 @@ pub struct TokenBucket {
 
 /// When a key's bucket last was full, and what was taken from it since.
 ///
-/// Packed to 20 bytes, so that a [`RuleState`](crate::RuleState) takes 24 instead of 32: there may be millions.
+/// Packed to 20 bytes, so that a [`RuleState`](crate::state::RuleState) takes 24 instead of 32: there may be millions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct TokenBucketState {
@@ -46,9 +47,9 @@ pub struct TokenBucketState {
 }
 
 impl TokenBucket {
-    /// `capacity` tokens at most, refilled at `rate`.
-    pub fn new(capacity: u64, rate: Rate) -> Result<Self, InvalidLimit> {
-        Ok(Self { budget: Budget::new("capacity", capacity, rate)? })
+    /// Refilled at `rate`, up to `capacity` tokens, which is the largest burst.
+    pub fn new(rate: Rate, capacity: u64) -> Result<Self, InvalidLimit> {
+        Ok(Self { budget: Budget::new(rate, capacity, "capacity")? })
     }
 
     /// The most tokens it holds.
@@ -78,7 +79,7 @@ impl Limiter for TokenBucket {
         let owed = self.owed(state, now);
         match self.budget.price(cost) {
             Some(price) if self.budget.fits(owed, price) => self.budget.admit(owed as u64 + price, Duration::ZERO),
-            price => self.budget.refuse(owed, price),
+            price => self.budget.reject(owed, price),
         }
     }
 
@@ -91,7 +92,8 @@ impl Limiter for TokenBucket {
             (state.full_at, state.taken) = (now, owed);
         }
         state.taken += price;
-        Receipt { at: now, cost, owed: owed + price, returned: state.returned, run: run_mark(state.full_at) }
+        let marks = Marks { owed: owed + price, returned: state.returned, run: run_mark(state.full_at) };
+        Receipt::new(now, cost, marks)
     }
 
     fn give_back(&self, state: &mut TokenBucketState, receipt: &Receipt, now: Timestamp) {

@@ -1,4 +1,5 @@
-//! What makes no sense is refused where it is built, with the field's name; what can't be foreseen is a decision. Never a panic.
+//! What makes no sense is rejected where it is built, with the field's name; what can't be foreseen is a decision.
+//! Never a panic.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -20,38 +21,38 @@ fn every_number_that_makes_no_sense_is_named() {
     let one = rate(1, SECOND);
     let log_max = SlidingLog::MAX_LIMIT + 1;
     let cases: [(Option<InvalidLimit>, &str); 24] = [
-        (FixedWindow::new(0, SECOND).err(), "`limit` is zero"),
-        (FixedWindow::new(1, Duration::ZERO).err(), "`window` is zero"),
-        (FixedWindow::new(huge, SECOND).err(), "`limit` is 18446744073709551615; at most 4294967295"),
-        (FixedWindow::new(1, forever).err(), "`window` is too long"),
-        (SlidingCounter::new(0, SECOND).err(), "`limit` is zero"),
-        (SlidingCounter::new(1, Duration::ZERO).err(), "`window` is zero"),
-        (SlidingCounter::new(huge, SECOND).err(), "`limit` is 18446744073709551615"),
-        (SlidingCounter::new(1, forever).err(), "`window` is too long"),
-        (SlidingLog::new(0, SECOND).err(), "`limit` is zero"),
-        (SlidingLog::new(log_max, SECOND).err(), "`limit` is 1048577; at most 1048576"),
-        (SlidingLog::new(1, Duration::ZERO).err(), "`window` is zero"),
-        (SlidingLog::new(1, forever).err(), "`window` is too long"),
-        (Concurrency::new(0, SECOND).err(), "`limit` is zero"),
-        (Concurrency::new(huge, SECOND).err(), "`limit` is"),
-        (Concurrency::new(1, Duration::ZERO).err(), "`hold` is zero"),
-        (Concurrency::new(1, forever).err(), "`hold` is too long"),
-        (TokenBucket::new(0, one).err(), "`capacity` is zero"),
-        (TokenBucket::new(huge, one).err(), "`capacity` is"),
-        (Gcra::new(one, 0).err(), "`burst` is zero"),
-        (Gcra::new(one, huge).err(), "`burst` is"),
-        (LeakyBucket::new(one, huge).err(), "`queue` is"),
-        (Rate::new(0, SECOND).err(), "`tokens` is zero"),
-        (Rate::new(1, Duration::ZERO).err(), "`per` is zero"),
-        (Rate::new(huge, forever).err(), "`tokens` is 18446744073709551615"),
+        (FixedWindow::new(0, SECOND).err(), "`limit` must be greater than zero, got 0"),
+        (FixedWindow::new(1, Duration::ZERO).err(), "`window` must be greater than zero"),
+        (FixedWindow::new(huge, SECOND).err(), "`limit` must be at most 4294967295, got 18446744073709551615"),
+        (FixedWindow::new(1, forever).err(), "`window` must be at most 1152921504 s"),
+        (SlidingCounter::new(0, SECOND).err(), "`limit` must be greater than zero, got 0"),
+        (SlidingCounter::new(1, Duration::ZERO).err(), "`window` must be greater than zero"),
+        (SlidingCounter::new(huge, SECOND).err(), "`limit` must be at most 4294967295, got"),
+        (SlidingCounter::new(1, forever).err(), "`window` must be at most 1152921504 s"),
+        (SlidingLog::new(0, SECOND).err(), "`limit` must be greater than zero, got 0"),
+        (SlidingLog::new(log_max, SECOND).err(), "`limit` must be at most 1048576, got 1048577"),
+        (SlidingLog::new(1, Duration::ZERO).err(), "`window` must be greater than zero"),
+        (SlidingLog::new(1, forever).err(), "`window` must be at most 1152921504 s"),
+        (Concurrency::new(0, SECOND).err(), "`limit` must be greater than zero, got 0"),
+        (Concurrency::new(huge, SECOND).err(), "`limit` must be at most"),
+        (Concurrency::new(1, Duration::ZERO).err(), "`hold` must be greater than zero"),
+        (Concurrency::new(1, forever).err(), "`hold` must be at most 1152921504 s"),
+        (TokenBucket::new(one, 0).err(), "`capacity` must be greater than zero"),
+        (TokenBucket::new(one, huge).err(), "`capacity` must be at most"),
+        (Gcra::new(one, 0).err(), "`burst` must be greater than zero"),
+        (Gcra::new(one, huge).err(), "`burst` must be at most"),
+        (LeakyBucket::new(one, huge).err(), "`queue` must be at most"),
+        (Rate::new(0, SECOND).err(), "`tokens` must be greater than zero"),
+        (Rate::new(1, Duration::ZERO).err(), "`per` must be greater than zero"),
+        (Rate::new(huge, forever).err(), "`tokens` must be at most 4294967295, got 18446744073709551615"),
     ];
     for (error, text) in cases {
         let error = error.unwrap_or_else(|| panic!("accepted what should say {text}")).to_string();
         assert!(error.starts_with(text), "{error:?} does not start with {text:?}");
     }
-    let slow = TokenBucket::new(u32::MAX.into(), rate(1, Duration::from_secs(86_400)));
+    let slow = TokenBucket::new(rate(1, Duration::from_secs(86_400)), u32::MAX.into());
     assert!(matches!(slow, Err(InvalidLimit::TooFine { .. })), "{slow:?}");
-    let slow = TokenBucket::new(2, rate(1, LONGEST_SPAN));
+    let slow = TokenBucket::new(rate(1, LONGEST_SPAN), 2);
     assert!(matches!(slow, Err(InvalidLimit::TooLong { .. })), "{slow:?}");
 }
 
@@ -66,8 +67,8 @@ fn extremes() -> Vec<Rule> {
         SlidingCounter::new(1, Duration::from_nanos(1)).expect("allowed").into(),
         SlidingLog::new(SlidingLog::MAX_LIMIT, LONGEST_SPAN).expect("allowed").into(),
         Concurrency::new(SlidingLog::MAX_LIMIT, LONGEST_SPAN).expect("allowed").into(),
-        TokenBucket::new(max, fast).expect("allowed").into(),
-        TokenBucket::new(1, rate(1, LONGEST_SPAN)).expect("allowed").into(),
+        TokenBucket::new(fast, max).expect("allowed").into(),
+        TokenBucket::new(rate(1, LONGEST_SPAN), 1).expect("allowed").into(),
         Gcra::new(fast, max).expect("allowed").into(),
         Gcra::new(rate(1, LONGEST_SPAN), 1).expect("allowed").into(),
         LeakyBucket::new(fast, max - 1).expect("allowed").into(),
@@ -107,7 +108,7 @@ fn at_the_end_of_time_the_limit_still_holds() {
         SlidingCounter::new(5, hour).expect("a limit").into(),
         SlidingLog::new(5, hour).expect("a limit").into(),
         Concurrency::new(5, hour).expect("a limit").into(),
-        TokenBucket::new(5, one).expect("a limit").into(),
+        TokenBucket::new(one, 5).expect("a limit").into(),
         Gcra::new(one, 5).expect("a limit").into(),
         LeakyBucket::new(one, 4).expect("a limit").into(),
     ];
@@ -120,7 +121,7 @@ fn at_the_end_of_time_the_limit_still_holds() {
 }
 
 #[test]
-fn a_cost_above_the_whole_limit_is_refused_for_ever_and_remembered_nowhere() {
+fn a_cost_above_the_whole_limit_is_rejected_for_ever_and_remembered_nowhere() {
     let users = Keyed::<u64, Rule>::new(
         FixedWindow::new(5, SECOND).expect("a limit").into(),
         NonZeroUsize::new(10).expect("not zero"),

@@ -10,7 +10,8 @@ use tidegate_policy::Algorithm;
 fn the_measured_distance_stands_in_each_algorithms_documentation() {
     for distance in compare::measure(&compare::bursts()) {
         let documentation = match distance.rule.algorithm() {
-            Algorithm::SlidingLog | Algorithm::Concurrency => continue, // what the others are measured against; not a rate
+            // What the others are measured against; not a rate.
+            Algorithm::SlidingLog | Algorithm::Concurrency => continue,
             Algorithm::SlidingCounter => include_str!("../src/sliding_counter.rs"),
             Algorithm::FixedWindow => include_str!("../src/fixed_window.rs"),
             Algorithm::TokenBucket => include_str!("../src/token_bucket.rs"),

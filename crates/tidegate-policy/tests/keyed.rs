@@ -26,7 +26,7 @@ fn all_rules(limit: u64) -> Vec<Rule> {
         FixedWindow::new(limit, HOUR).expect("a limit").into(),
         SlidingCounter::new(limit, HOUR).expect("a limit").into(),
         SlidingLog::new(limit, HOUR).expect("a limit").into(),
-        TokenBucket::new(limit, slow).expect("a limit").into(),
+        TokenBucket::new(slow, limit).expect("a limit").into(),
         LeakyBucket::new(slow, limit - 1).expect("a limit").into(),
         Gcra::new(slow, limit).expect("a limit").into(),
         Concurrency::new(limit, HOUR).expect("a limit").into(),
@@ -53,7 +53,8 @@ fn eight_threads_racing_for_n_tokens_get_exactly_n() {
     }
 }
 
-/// Ten million keys, one request each, against a store of one million; a hundred clients at their limit ask all the while.
+/// Ten million keys, one request each, against a store of one million; a hundred clients at their limit ask all the
+/// while.
 #[test]
 fn spraying_ten_million_keys_stays_under_the_cap_and_frees_no_heavy_client() {
     let limit = Gcra::new(Rate::new(1, HOUR).expect("a rate"), 100).expect("a limit");
@@ -146,7 +147,7 @@ fn a_change_of_algorithm_starts_anew() {
 }
 
 #[test]
-fn a_ticket_from_before_a_change_frees_a_place_in_flight_but_refills_no_bucket() {
+fn a_ticket_from_before_a_change_frees_a_slot_but_refills_no_bucket() {
     for rule in all_rules(10) {
         let store = Keyed::<u64, Rule>::new(rule, keys(100));
         let (_, ticket) = store.take(&1, Cost::new(5).expect("a cost"), start());
@@ -182,7 +183,7 @@ fn a_change_under_load_admits_no_more_than_the_larger_limit() {
 
 #[test]
 fn a_key_takes_no_more_than_64_bytes_beyond_the_key() {
-    assert_eq!(size_of::<tidegate_policy::RuleState>(), 24);
+    assert_eq!(size_of::<tidegate_policy::state::RuleState>(), 24);
     for rule in all_rules(10) {
         let store = Keyed::<u64, Rule>::new(rule, keys(1_000_000));
         for key in 0..1_000_000 {

@@ -26,37 +26,23 @@
 
 mod aggregate;
 mod exposition;
-mod grouped;
 mod histogram;
-mod http_url;
-pub mod json;
 mod log;
-mod loopback;
-pub mod moment;
 mod nanos;
-pub mod object;
 mod open_files;
-mod problem;
 mod process;
 pub mod rest;
 mod shard;
 mod shutdown;
 mod sink;
-pub mod table;
 pub mod tls;
-mod utc;
 
 pub use aggregate::Aggregate;
 pub use exposition::{Exposition, Family, Kind, Number};
-pub use grouped::grouped;
 pub use histogram::{Buckets, Histogram, HistogramSnapshot};
-pub use http_url::HttpUrl;
 pub use log::{Log, LogFormat, LogLevel};
-pub use loopback::is_loopback;
 pub use open_files::{OpenFiles, most_open_files, open_files, raise_open_files};
-pub use problem::Problem;
 pub use process::{Process, host_name, system_name};
 pub use shard::{Counter, Shard};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use sink::Sink;
-pub use utc::Utc;

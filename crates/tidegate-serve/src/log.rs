@@ -1,6 +1,8 @@
 use std::fmt::{self, Display, Write};
 
-use crate::{Sink, Utc};
+use tidegate_input::Utc;
+
+use crate::Sink;
 
 /// What a service says to those who run it: one line each, in the order they were said, never blocking.
 ///

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use tidegate_input::Problem;
 use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
-use tidegate_serve::{Problem, Shutdown, ShutdownHandle};
+use tidegate_serve::{Shutdown, ShutdownHandle};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};

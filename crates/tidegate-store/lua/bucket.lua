@@ -1,9 +1,10 @@
--- What token bucket, GCRA and leaky bucket have in common: a key owes what it has taken, time pays it back.
--- State: at, owed (there), run, returned, full, token, pay, how many others; at, owed, full, token, pay of each of those; then id,
--- amount, deadline of each open lease. What is owed at any moment x is owed + pay * (at - x), but not below zero nor below what leases
--- still hold. The others are what is owed under other numbers that were in use before: if some processes ask with larger ones and some
--- with smaller ones, as in a roll-out, what the smaller ones cut off must not be there again for the larger ones.
--- Units as in the Rust crate: a token is `token` of them, a microsecond pays `pay`, an empty bucket owes `full`.
+-- What token bucket, GCRA and leaky bucket have in common: a key owes what it has taken, time pays it back. State: at,
+-- owed (there), run, returned, full, token, pay, how many others; at, owed, full, token, pay of each of those; then id,
+-- amount, deadline of each open lease. What is owed at any moment x is owed + pay * (at - x), but not below zero nor
+-- below what leases still hold. The others are what is owed under other numbers that were in use before: if some
+-- processes ask with larger ones and some with smaller ones, as in a roll-out, what the smaller ones cut off must not
+-- be there again for the larger ones. Units as in the Rust crate: a token is `token` of them, a microsecond pays `pay`,
+-- an empty bucket owes `full`.
 
 local MOST_OTHERS = 3
 
@@ -63,9 +64,9 @@ local function bucket(save_as_arrival_time, is_shaper)
   -- What is owed under other numbers, by now; nothing need be kept of those that owe nothing.
   local function read_others(raw, count, leases)
     local others = {}
-    for place = 0, count - 1 do
+    for index = 0, count - 1 do
       local o = {}
-      o.at, o.owed, o.full, o.token, o.pay = struct.unpack('<ddddd', raw, 65 + 40 * place)
+      o.at, o.owed, o.full, o.token, o.pay = struct.unpack('<ddddd', raw, 65 + 40 * index)
       o.owed = owed_under(o, leases)
       if o.owed > 0 then others[#others + 1] = o end
     end

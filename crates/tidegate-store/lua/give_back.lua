@@ -1,5 +1,5 @@
--- Returns what an admitted request took. ARGV: now, then algorithm, three numbers, cost and the receipt of each level. The numbers are
--- those the receipt was issued under; a key that has others by now keeps them.
+-- Returns what an admitted request took. ARGV: now, then algorithm, three numbers, cost and the receipt of each level.
+-- The numbers are those the receipt was issued under; a key that has others by now keeps them.
 local key = 1
 for arg = 2, #ARGV, 9 do
   local algorithm = algorithms[ARGV[arg]]

@@ -1,5 +1,5 @@
--- A member of a council leaves: its lease is free at once, its report no longer counts. What it has published stays until the next holder
--- decides, or its time is over. KEYS as in council.lua. ARGV: who leaves.
+-- A member of an election leaves: its lease is free at once, its report no longer counts. What it has published stays
+-- until the next leader decides, or its time is over. KEYS as in heartbeat.lua. ARGV: who leaves.
 local me, raw = ARGV[1], redis.call('GET', KEYS[1])
 redis.call('HLEN', KEYS[2])
 redis.call('HLEN', KEYS[3])

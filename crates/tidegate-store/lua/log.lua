@@ -1,6 +1,6 @@
--- The exact log, and with `give_back` the concurrency limit. State: used, latest, seq, window; the admissions stand in a sorted set
--- beside it, member "seq:cost" ("Lid:cost" for a lease, "Pid:cost" for a place that its holder has named), score = when. A clock that goes
--- back counts as standing still.
+-- The exact log, and with `give_back` the concurrency limit. State: used, latest, seq, window; the admissions stand in
+-- a sorted set beside it, member "seq:cost" ("Lid:cost" for a lease, "Pid:cost" for a slot that the caller has named),
+-- score = when. A clock that goes back counts as standing still.
 
 local log = { keys = 2 }
 
@@ -8,7 +8,8 @@ function log.numbers(a, b, id) return { limit = a, window = b, id = id } end
 
 local function tokens_of(member) return tonumber(string.match(member, ':(%d+)$')) end
 
--- What has left the window by now is not counted; it is removed when something is taken, for a refused request changes nothing.
+-- What has left the window by now is not counted; it is removed when something is taken, for a rejected request changes
+-- nothing.
 local function look(s, window)
   s.expired_until = string.format('%.0f', math.max(now, s.latest) - window)
   s.expired = 0
@@ -25,7 +26,8 @@ end
 
 -- The state at this moment. Without `n`, under the numbers it was kept under, which are returned with it.
 function log.read(key, n, entries)
-  -- A state that starts anew never repeats a number of one that has ended: late receipts would find others' entries by them.
+  -- A state that starts anew never repeats a number of one that has ended: late receipts would find others' entries by
+  -- them.
   local s = { used = 0, latest = 0, seq = now, expired = 0, entries = entries }
   local raw = redis.call('GET', key)
   if not raw then
@@ -86,7 +88,7 @@ local function add(s, at, name, tokens)
   s.used = s.used + tokens
 end
 
--- A receipt's number below zero is the name that the holder gave it.
+-- A receipt's number below zero is the name that the caller gave it.
 local function entry_name(number)
   return number < 0 and 'P' .. string.format('%.0f', -number) or string.format('%.0f', number)
 end

@@ -2,8 +2,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// A name that an operator gives: of a namespace or of a limit. It becomes part of Redis keys, so it is plain: letters, digits, `_`, `-`
-/// and `.`, at most 64 of them.
+/// A name that an operator gives: of a namespace or of a limit. It becomes part of Redis keys, so it is plain: letters,
+/// digits, `_`, `-` and `.`, at most 64 of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name(Box<str>);
 
@@ -13,7 +13,7 @@ pub struct InvalidName(pub String);
 
 impl fmt::Display for InvalidName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} can't be a name: 1 to 64 of A-Z a-z 0-9 `_` `-` `.` are allowed", self.0)
+        write!(f, "{:?} can't be a name: it must be 1 to 64 of A-Z a-z 0-9 `_` `-` `.`", self.0)
     }
 }
 
@@ -36,7 +36,8 @@ impl Name {
     }
 }
 
-/// On whose account a request goes: what users send, hashed, so that it can neither choose a slot nor be taken for anything else.
+/// What a limit counts by: what users send, hashed, so that it can neither choose a slot of a cluster nor be taken for
+/// anything else.
 ///
 /// ```
 /// use tidegate_store::Key;

@@ -1,14 +1,15 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate_policy::{Cost, Decision, Limiter, Receipt, Timestamp};
+use tidegate_policy::state::{Marks, Receipt};
+use tidegate_policy::{Cost, Decision, Limiter, Timestamp};
 
-use crate::StoreConfig;
+use crate::link::BUDGET;
 
 /// How much a process may take in advance, and for how long.
 ///
-/// What is taken and not spent is lost to the others until it is returned or its time is over: the limit is under-used by at most `tokens`
-/// (or the cost of one request, if that is more) for each process, and never exceeded.
+/// What is taken and not spent is lost to the others until it is returned or its time is over: the limit is under-used
+/// by at most `tokens` (or the cost of one request, if that is more) for each process, and never exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
     /// The most tokens taken at once. A process starts with one and doubles while it uses them up in time.
@@ -30,14 +31,14 @@ impl Default for LeaseTerms {
     }
 }
 
-/// How long a refusal is repeated without asking Redis again, if it lasts that long. Redis may forget counts that would have lasted for
-/// days: somebody deletes them, or empties it.
-const REFUSAL_KNOWN: Duration = Duration::from_secs(60);
-// No call takes longer, so an answer is never too old already when it comes.
-const _: () = assert!(StoreConfig::BUDGET.end().as_nanos() <= REFUSAL_KNOWN.as_nanos());
+/// How long a rejection is repeated without asking Redis again, if it lasts that long. Redis may forget counts that
+/// would have lasted for days: they are deleted, or Redis is emptied.
+const REJECTION_KNOWN: Duration = Duration::from_secs(60);
+// No call takes longer, so a reply is never too old already when it comes.
+const _: () = assert!(BUDGET.end().as_nanos() <= REJECTION_KNOWN.as_nanos());
 
-/// The holder's side of leases, as a limiter: it admits what it has in hand. What it lacks it asks for; a refusal that means
-/// "ask first" has a `retry_after` of zero.
+/// A process' side of leases, as a limiter: it admits what it has in hand. What it lacks it asks for; a rejection that
+/// means "ask first" has a `retry_after` of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The most the limit can ever hold: what costs more need not ask.
@@ -54,16 +55,16 @@ pub struct LeaseState {
     spent: u32,
     /// When it was granted, by Redis' clock, in microseconds.
     granted_at: u64,
-    /// Until when it may be spent, by ours. This and the moments below are nanoseconds that may lie past the end of time, where a
-    /// [`Timestamp`] would stand still.
+    /// Until when it may be spent, by ours. This and the moments below are nanoseconds that may lie past the end of
+    /// time, where a [`Timestamp`] would stand still.
     deadline: u64,
     /// What to ask for next time.
     want: u32,
-    /// What is left in Redis, and when it would all be there again, as of the last answer.
+    /// What is left in Redis, and when it would all be there again, as of the last reply.
     left: u64,
     reset_at: u64,
-    refused: Option<Refusal>,
-    /// Somebody is asking, by this id; until then, nobody else does.
+    rejected: Option<Rejection>,
+    /// A question of this id is under way; until then, there is no other.
     asking: u64,
     asking_until: u64,
     /// Until when Redis would take unspent tokens back: the entry is kept so long.
@@ -72,16 +73,16 @@ pub struct LeaseState {
     mark: u32,
 }
 
-/// What Redis has refused.
+/// What Redis has rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Refusal {
+struct Rejection {
     /// What the request cost.
     cost: u32,
     /// When it ends; `None`: never.
     end: Option<u64>,
     /// Until when it is repeated without asking again.
     known_until: u64,
-    /// The connection over which it was heard.
+    /// The connection over which it came.
     epoch: u32,
 }
 
@@ -106,7 +107,7 @@ pub struct Ask {
     pub cost: u32,
 }
 
-/// Redis' answer.
+/// Redis' reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// How much more it has now.
@@ -119,7 +120,7 @@ pub struct Grant {
     pub left: u64,
     /// When it would all be there again.
     pub reset_after: Duration,
-    /// Zero: not refused. `None`: for ever.
+    /// Zero: not rejected. `None`: for ever.
     pub retry_after: Option<Duration>,
     /// Redis' clock, in microseconds.
     pub at: u64,
@@ -140,35 +141,35 @@ impl LeaseState {
         if now.as_nanos() < self.deadline { self.held - self.spent } else { 0 }
     }
 
-    /// Whether so little is left that more should be fetched before it runs out, and nobody does so yet.
+    /// Whether so little is left that more should be fetched before it runs out, and no question is under way.
     pub fn is_low(&self, now: Timestamp) -> bool {
         const WORTH_IT: u32 = 16;
         self.asking == 0
-            && self.refused.is_none()
+            && self.rejected.is_none()
             && self.left > 0
             && self.want >= WORTH_IT
             && self.in_hand(now) < self.want / 4
     }
 
-    /// The question to ask for a request of `cost` (zero: to stock up), unless somebody is asking already. He has until
-    /// `patience` is over to come back with the answer.
+    /// The question to ask for a request of `cost` (zero: to stock up), unless one is under way already. After
+    /// `timeout` another may be asked.
     pub fn ask(
         &mut self,
         cost: u32,
         now: Timestamp,
         terms: &LeaseTerms,
         new_id: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<Ask> {
         if now.as_nanos() < self.asking_until {
             return None;
         }
-        (self.asking, self.asking_until) = (new_id, after(now, patience));
+        (self.asking, self.asking_until) = (new_id, after(now, timeout));
         self.mark = new_id as u32; // what is spent by now is reported now, and can't be taken back in hand
         let keep = self.held > 0 && now.as_nanos() < self.deadline;
         self.want = match (self.want, self.held) {
             (0, _) | (_, 0) => self.want.max(1),
-            (want, _) if self.refused.is_some() => want,
+            (want, _) if self.rejected.is_some() => want,
             (want, _) if keep => want.saturating_mul(2), // used up in time
             (want, held) if self.spent > held / 2 => want,
             (_, _) => self.spent.max(1),
@@ -196,9 +197,10 @@ impl LeaseState {
         self.mark ^= 1 << 31; // a mark no question has had for two thousand million of them
     }
 
-    /// The answer to `ask`, which was put at `asked_at`: spans count from then, which is before Redis began to count them. An answer to a
-    /// question that this state did not ask (it was dropped, or forgotten, meanwhile) is not heard: what was granted ends by itself.
-    pub fn answer(&mut self, ask: &Ask, grant: &Grant, asked_at: Timestamp, terms: &LeaseTerms) {
+    /// The reply to `ask`, which was put at `asked_at`: spans count from then, which is before Redis began to count
+    /// them. A reply to a question that this state did not ask (it was dropped, or forgotten, in between) is ignored:
+    /// what was granted ends by itself.
+    pub fn receive(&mut self, ask: &Ask, grant: &Grant, asked_at: Timestamp, terms: &LeaseTerms) {
         if self.asking != ask.new_id {
             return;
         }
@@ -215,35 +217,36 @@ impl LeaseState {
         self.returnable_until = after(asked_at, grant.span);
         self.left = grant.left;
         self.reset_at = after(asked_at, grant.reset_after);
-        self.refused = match grant.retry_after {
+        self.rejected = match grant.retry_after {
             Some(Duration::ZERO) => None,
-            retry_after => Some(Refusal {
+            retry_after => Some(Rejection {
                 cost: ask.cost,
                 end: retry_after.map(|span| after(asked_at, span)),
-                known_until: after(asked_at, REFUSAL_KNOWN),
+                known_until: after(asked_at, REJECTION_KNOWN),
                 epoch: grant.epoch,
             }),
         };
         (self.asking, self.asking_until) = (0, 0);
     }
 
-    /// There was no answer to `ask`. What Redis made of it is unknown, so nothing that was held counts any more: it ends by itself.
-    pub fn no_answer(&mut self, ask: &Ask) {
+    /// There was no reply to `ask`. What Redis made of it is unknown, so nothing that was held counts any more: it ends
+    /// by itself.
+    pub fn no_reply(&mut self, ask: &Ask) {
         if self.asking == ask.new_id {
             self.void();
             (self.asking, self.asking_until) = (0, 0);
         }
     }
 
-    /// Drops a refusal that was heard over another connection than this: a Redis that was away may not remember it. What is in hand
-    /// stays there, for Redis may remember that. Returns whether there was one.
-    pub fn drop_stale_refusal(&mut self, epoch: u32) -> bool {
-        self.refused.take_if(|refusal| refusal.epoch != epoch).is_some()
+    /// Drops a rejection that came over another connection than this: a Redis that was away may not remember it. What
+    /// is in hand stays there, for Redis may remember that. Returns whether there was one.
+    pub fn drop_stale_rejection(&mut self, epoch: u32) -> bool {
+        self.rejected.take_if(|rejection| rejection.epoch != epoch).is_some()
     }
 
-    /// The refusal that needs no question at `now`.
-    fn known_refusal(&self, now: Timestamp) -> Option<Refusal> {
-        self.refused.filter(|refusal| now.as_nanos() < refusal.known_until.min(refusal.end.unwrap_or(u64::MAX)))
+    /// The rejection that needs no question at `now`.
+    fn known_rejection(&self, now: Timestamp) -> Option<Rejection> {
+        self.rejected.filter(|known| now.as_nanos() < known.known_until.min(known.end.unwrap_or(u64::MAX)))
     }
 }
 
@@ -257,25 +260,26 @@ impl Limiter for Lease {
             let remaining = u64::from(rest) + state.left;
             return Decision::Admit { wait: Duration::ZERO, remaining, reset_after };
         }
-        // Refused for less is refused for more, at least as long.
-        let retry_after = match state.known_refusal(now) {
+        // What was rejected for less is rejected for more, at least as long.
+        let retry_after = match state.known_rejection(now) {
             _ if u64::from(cost.get()) > self.capacity => None,
-            Some(refusal) if cost.get() >= refusal.cost => refusal.end.map(|end| until(now, end)),
-            _ => Some(Duration::ZERO),
+            Some(known) if cost.get() >= known.cost => known.end.map(|end| until(now, end)),
+            Some(_) | None => Some(Duration::ZERO),
         };
-        Decision::Refuse { retry_after, remaining: u64::from(in_hand) + state.left, reset_after }
+        Decision::Reject { retry_after, remaining: u64::from(in_hand) + state.left, reset_after }
     }
 
-    /// The receipt says by `owed` above zero that the lease runs low.
+    /// A receipt whose `owed` is above zero says that the lease runs low.
     fn take(&self, state: &mut LeaseState, cost: Cost, now: Timestamp) -> Receipt {
         state.spent += cost.get(); // admitted, so at most `held`
-        Receipt { at: now, cost, owed: state.is_low(now).into(), returned: 0, run: state.mark }
+        let marks = Marks { owed: state.is_low(now).into(), returned: 0, run: state.mark };
+        Receipt::new(now, cost, marks)
     }
 
-    /// Only what Redis has not yet been told is spent can be taken back in hand.
+    /// Only what has not yet been reported to Redis as spent can be taken back in hand.
     fn give_back(&self, state: &mut LeaseState, receipt: &Receipt, _now: Timestamp) {
-        if receipt.run == state.mark {
-            state.spent = state.spent.saturating_sub(receipt.cost.get());
+        if receipt.marks().run == state.mark {
+            state.spent = state.spent.saturating_sub(receipt.cost().get());
         }
     }
 
@@ -286,9 +290,9 @@ impl Limiter for Lease {
 
     fn spent(&self, state: &LeaseState, now: Timestamp) -> u64 {
         let moment = now.as_nanos();
-        let refused = state.known_refusal(now).is_some();
+        let rejected = state.known_rejection(now).is_some();
         let unspent = state.held > state.spent && moment < state.returnable_until;
-        let alive = moment < state.deadline || moment < state.asking_until || unspent || refused;
+        let alive = moment < state.deadline || moment < state.asking_until || unspent || rejected;
         u64::from(state.in_hand(now)) + u64::from(alive)
     }
 }
@@ -299,13 +303,13 @@ mod tests {
 
     const TERMS: LeaseTerms = LeaseTerms { tokens: 100, span: Duration::from_secs(1) };
 
-    /// A holder that was refused at the time zero, for thirty days.
-    fn refused(retry_after: Option<Duration>) -> LeaseState {
+    /// A process that was rejected at the time zero, for thirty days.
+    fn rejected(retry_after: Option<Duration>) -> LeaseState {
         let mut state = LeaseState::default();
-        let ask = state.ask(1, Timestamp::from_nanos(0), &TERMS, 1, Duration::from_secs(1)).expect("nobody is asking");
+        let ask = state.ask(1, Timestamp::from_nanos(0), &TERMS, 1, Duration::from_secs(1)).expect("a question");
         let (granted, kept, span, left, reset_after, at) = (0, false, Duration::ZERO, 0, Duration::ZERO, 0);
         let grant = Grant { granted, kept, span, left, reset_after, retry_after, at, epoch: 3 };
-        state.answer(&ask, &grant, Timestamp::from_nanos(0), &TERMS);
+        state.receive(&ask, &grant, Timestamp::from_nanos(0), &TERMS);
         state
     }
 
@@ -314,35 +318,35 @@ mod tests {
         Lease { capacity: 5 }.decide(state, Cost::ONE, now).retry_after()
     }
 
-    /// Redis was emptied, and a limit over thirty days refused for thirty days.
+    /// Redis was emptied, and a limit over thirty days rejected for thirty days.
     #[test]
-    fn a_refusal_is_repeated_for_a_minute_and_then_redis_is_asked_again() {
+    fn a_rejection_is_repeated_for_a_minute_and_then_redis_is_asked_again() {
         let month = Duration::from_secs(30 * 86_400);
         for lasts in [Some(month), None] {
-            let state = refused(lasts);
-            let before = REFUSAL_KNOWN.saturating_sub(Duration::from_nanos(1));
+            let state = rejected(lasts);
+            let before = REJECTION_KNOWN.saturating_sub(Duration::from_nanos(1));
             assert_eq!(retry_after(&state, before), lasts.map(|lasts| lasts.saturating_sub(before)));
-            assert_eq!(retry_after(&state, REFUSAL_KNOWN), Some(Duration::ZERO), "that is a question");
+            assert_eq!(retry_after(&state, REJECTION_KNOWN), Some(Duration::ZERO), "that is a question");
         }
     }
 
     #[test]
-    fn a_refusal_that_is_over_sooner_is_repeated_no_longer() {
-        let state = refused(Some(Duration::from_secs(1)));
+    fn a_rejection_that_is_over_sooner_is_repeated_no_longer() {
+        let state = rejected(Some(Duration::from_secs(1)));
         assert_eq!(retry_after(&state, Duration::from_millis(400)), Some(Duration::from_millis(600)));
         assert_eq!(retry_after(&state, Duration::from_secs(1)), Some(Duration::ZERO));
     }
 
     #[test]
-    fn a_refusal_over_an_earlier_connection_is_a_question_and_what_is_in_hand_stays() {
+    fn a_rejection_over_an_earlier_connection_is_a_question_and_what_is_in_hand_stays() {
         let now = Timestamp::from_nanos(0);
-        let mut state = refused(None);
+        let mut state = rejected(None);
         (state.held, state.deadline) = (3, u64::MAX);
         let before = state.clone();
-        assert!(!state.drop_stale_refusal(3));
-        assert_eq!(state, before, "it was heard over this connection");
-        assert!(state.drop_stale_refusal(4));
-        assert!(!state.drop_stale_refusal(4), "it is gone");
+        assert!(!state.drop_stale_rejection(3));
+        assert_eq!(state, before, "it came over this connection");
+        assert!(state.drop_stale_rejection(4));
+        assert!(!state.drop_stale_rejection(4), "it is gone");
         let lease = Lease { capacity: 5 };
         assert!(lease.decide(&state, Cost::new(3).expect("a cost"), now).is_admitted());
         assert_eq!(lease.decide(&state, Cost::new(4).expect("a cost"), now).retry_after(), Some(Duration::ZERO));

@@ -3,9 +3,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tidegate_policy::{Cost, Keyed, Rule, Timestamp};
 
+use crate::key::{Key, Name};
 use crate::lease::Lease;
-use crate::numbers::Numbers;
-use crate::{Key, Name, Unshareable};
+use crate::numbers::{Numbers, Unshareable};
 
 /// Whether every request asks Redis, or tokens are taken in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ struct Shared {
     leases: Keyed<Key, Lease>,
 }
 
-/// One of the limits of a request: which, on whose account, at what cost.
+/// One of the limits of a request: which, by which key, at what cost.
 #[derive(Clone, Copy)]
 pub struct SharedLevel<'a> {
     /// The limit.
     pub limit: &'a SharedLimit,
-    /// On whose account.
+    /// The key it counts by.
     pub key: Key,
     /// What it takes.
     pub cost: Cost,
@@ -92,14 +92,14 @@ impl SharedLimit {
         self.0.sharing
     }
 
-    /// Sets other numbers: in this process at once; in Redis each key follows at its next request. What was used stays used; leases under
-    /// the old numbers are dropped. Another algorithm starts every key anew.
+    /// Sets other numbers: in this process at once; in Redis each key follows at its next request. What was used stays
+    /// used; leases under the old numbers are dropped. Another algorithm starts every key anew.
     ///
     /// The same numbers as before change nothing, and drop no lease.
     ///
-    /// Processes that share a limit should change it together. While some ask with larger numbers and some with smaller ones, a bucket
-    /// lets no more through than the larger ones allow; of windows of different lengths, what the smaller limit cuts off the larger one
-    /// can use again.
+    /// Processes that share a limit should change it together. While some ask with larger numbers and some with smaller
+    /// ones, a bucket admits no more than the larger ones allow; of windows of different lengths, what the smaller
+    /// limit cuts off the larger one can use again.
     pub fn change(&self, rule: &Rule, now: Timestamp) -> Result<(), Unshareable> {
         let numbers = self.0.sharing.numbers(rule)?;
         // Held to the end, so that of two changes at once one comes after the other.
@@ -130,7 +130,7 @@ impl SharedLimit {
         &self.0.leases
     }
 
-    /// The Redis keys of one account: they carry the limit's name and algorithm, never its numbers.
+    /// The Redis keys of one key of the limit: they carry the limit's name and algorithm, never its numbers.
     pub(crate) fn redis_keys(&self, numbers: &Numbers, key: Key) -> impl Iterator<Item = String> {
         let state = format!("{}:{}:{key}", self.0.prefix, numbers.algorithm);
         let entries = (numbers.key_count() == 2).then(|| format!("{state}:log"));

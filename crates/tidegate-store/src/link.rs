@@ -1,5 +1,6 @@
 use std::future::poll_fn;
 use std::hash::BuildHasher;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
@@ -48,54 +49,59 @@ pub enum StoreEvent<'a> {
         /// How long it was away.
         after: Duration,
     },
-    /// Places in flight that could not be given back, and will not be: they stay taken for as long as a request may hold one.
-    PlacesLost {
+    /// Slots that could not be given back, and will not be: they stay taken for as long as a request may hold one.
+    SlotsLost {
         /// How many.
-        places: usize,
+        slots: usize,
     },
 }
 
-/// Is told of every [`StoreEvent`], on the way of a request: it should be quick.
+/// Gets every [`StoreEvent`], on the way of a request: it should be quick.
 pub type Observer = Arc<dyn Fn(StoreEvent<'_>) + Send + Sync>;
 
-/// Redis could not be asked, or did not answer in time.
+/// Redis could not be asked, or did not reply in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unavailable;
 
-impl From<NoAnswer> for Unavailable {
-    fn from(_: NoAnswer) -> Self {
+impl From<CallError> for Unavailable {
+    fn from(_: CallError) -> Self {
         Self
     }
 }
 
-/// Why a call has no answer, for those who want to know.
+/// Why a call failed, for those who want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoAnswer {
-    /// The answer is an error; its text.
-    Refused(String),
+pub(crate) enum CallError {
+    /// The reply is an error; its text.
+    Rejected(String),
     /// It did not come in time. The call may still be carried out.
     Late,
-    /// The connection was lost meanwhile. The call may have been carried out.
+    /// The connection was lost while it was under way. The call may have been carried out.
     Lost,
     /// There is no connection: nothing was asked.
     Away,
 }
 
-impl NoAnswer {
+impl CallError {
     /// Whether what was asked for may have been done, or may be done yet.
     pub(crate) fn may_be_done(&self) -> bool {
         match self {
             Self::Late | Self::Lost => true,
-            Self::Refused(_) | Self::Away => false,
+            Self::Rejected(_) | Self::Away => false,
         }
     }
 }
 
-/// After so many answers in a row that came too late, Redis counts as away.
-const LATE_ANSWERS_TO_GO_DOWN: u32 = 3;
-/// After so many answers in a row that were errors, it is seen whether Redis refuses everything.
-const ERRORS_TO_DOUBT: u32 = 3;
-/// When Redis has not answered for so long, a refusal that is repeated without asking it starts a probe.
+/// What the time budget of a request's call may be.
+pub(crate) const BUDGET: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+/// How long a call may take that no request waits for. It has more time than theirs, and being late here says nothing
+/// about them.
+pub(crate) const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(1);
+/// After so many replies in a row that came too late, Redis counts as away.
+const LATE_REPLIES_TO_GO_DOWN: u32 = 3;
+/// After so many replies in a row that were errors, it is seen whether Redis rejects everything.
+const ERRORS_TO_PROBE: u32 = 3;
+/// When Redis has not replied for so long, a rejection that is repeated without asking it starts a probe.
 const SILENCE_TO_PROBE: Duration = Duration::from_secs(1);
 /// What requests do, on a key of our own: a script that reads the clock and the key, and writes it.
 pub(crate) const PROBE: &str = "redis.call('TIME')
@@ -105,13 +111,14 @@ return { 1 }";
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts to reconnect.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long to wait for one host, and for all of them: some of those listed may be dead while others know the new master.
-const PATIENCE_A_HOST: Duration = Duration::from_millis(250);
+/// How long to wait for one host, and for all of them: some of those listed may be dead while others know the new
+/// master.
+const HOST_TIMEOUT: Duration = Duration::from_millis(250);
 /// A handshake takes more round trips, and before it all of the system's authorities are read.
-const PATIENCE_A_HOST_WITH_TLS: Duration = Duration::from_secs(1);
-const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(5);
+const TLS_HOST_TIMEOUT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The way to Redis: one connection, what is known of its health, and whoever mends it.
+/// The way to Redis: one connection, what is known of its health, and the task that restores it.
 pub(crate) struct Link {
     topology: Topology,
     budget: Duration,
@@ -123,15 +130,15 @@ pub(crate) struct Link {
     runtime: Handle,
     connection: Mutex<Option<Connection>>,
     down: AtomicBool,
-    /// Tells those who wait patiently that it has gone down.
+    /// Wakes background calls when it has gone down.
     gone: Notify,
-    /// Late answers in a row.
+    /// Late replies in a row.
     late: AtomicU32,
-    /// Answers in a row that were errors.
+    /// Replies in a row that were errors.
     errors: AtomicU32,
-    /// Somebody is looking whether Redis answers, and takes writes.
+    /// A task is looking whether Redis replies, and takes writes.
     probing: AtomicBool,
-    /// When a call was last answered, in milliseconds since `opened`.
+    /// When a call last got its reply, in milliseconds since `opened`.
     heard_at: AtomicU64,
     opened: Instant,
     /// Counts connections, so that what happens on an old one is not held against the new one.
@@ -162,7 +169,7 @@ impl Link {
             Ok(connection) => link.set(Some(connection)),
             Err(error) => {
                 link.down.store(true, Ordering::Relaxed);
-                link.tell(StoreEvent::Unreached { error: &error });
+                link.report(StoreEvent::Unreached { error: &error });
                 link.runtime.spawn(reconnect(Arc::downgrade(&link), |after| StoreEvent::Reached { after }));
             }
         }
@@ -174,13 +181,13 @@ impl Link {
     }
 
     /// Counts connections after the first: what was learnt over another one may no longer be so. Read it after
-    /// [`is_down`](Self::is_down): then it is that of the connection which is up, or of a later one.
+    /// [`is_down`](Self::is_down): then it is that of the connection that is up, or of a later one.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// To be called where a refusal is repeated without asking Redis. It may have stopped answering, and nothing else would notice: if
-    /// it has been silent, it is probed.
+    /// To be called where a rejection is repeated without asking Redis. It may have stopped replying, and nothing else
+    /// would notice: if it has been silent, it is probed.
     pub(crate) fn probe_if_silent(self: &Arc<Self>) {
         let heard_at = Duration::from_millis(self.heard_at.load(Ordering::Relaxed));
         if self.opened.elapsed().saturating_sub(heard_at) > SILENCE_TO_PROBE {
@@ -192,48 +199,48 @@ impl Link {
         self.heard_at.store(u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub(crate) fn tell(&self, event: StoreEvent<'_>) {
+    pub(crate) fn report(&self, event: StoreEvent<'_>) {
         (self.observer)(event);
     }
 
-    /// Runs a script within the time budget, and returns the `count` integers it replies. A call that came too late may still have been
-    /// carried out.
+    /// Runs a script within the time budget, and returns the `count` integers of its reply. A call that is late may
+    /// still be carried out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
         keys: &[String],
         args: &[String],
         count: usize,
-    ) -> Result<Vec<i64>, NoAnswer> {
+    ) -> Result<Vec<i64>, CallError> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let call = async |connection: &mut Connection| integers(evaluate(connection, script, keys, args).await?, count);
         match self.within(self.budget, call).await {
-            Ok(answer) => {
+            Ok(reply) => {
                 self.late.store(0, Ordering::Relaxed);
                 self.errors.store(0, Ordering::Relaxed);
-                Ok(answer)
+                Ok(reply)
             }
-            Err(no_answer) => {
-                match &no_answer {
-                    NoAnswer::Late => self.note_late(epoch),
-                    NoAnswer::Refused(_) if counts_up_to(&self.errors, ERRORS_TO_DOUBT) => self.start_probe(epoch),
-                    NoAnswer::Refused(_) | NoAnswer::Lost | NoAnswer::Away => {}
+            Err(error) => {
+                match &error {
+                    CallError::Late => self.note_late(epoch),
+                    CallError::Rejected(_) if counts_up_to(&self.errors, ERRORS_TO_PROBE) => self.start_probe(epoch),
+                    CallError::Rejected(_) | CallError::Lost | CallError::Away => {}
                 }
-                Err(no_answer)
+                Err(error)
             }
         }
     }
 
     /// Runs one command that no request waits for. However long it takes, that says nothing about those that do.
-    pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd, patience: Duration) -> Result<Value, NoAnswer> {
+    pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd, limit: Duration) -> Result<Value, CallError> {
         let gone = self.gone.notified();
         tokio::pin!(gone);
         gone.as_mut().enable(); // before a connection is taken that may be the one that goes
-        let asking = self.within(patience, async |connection| connection.call(command).await);
+        let asking = self.within(limit, async |connection| connection.call(command).await);
         tokio::pin!(asking);
-        // With the connection goes the answer: there is nothing to be patient for.
+        // With the connection goes the reply: there is nothing to wait for.
         poll_fn(|cx| match gone.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(NoAnswer::Lost)),
+            Poll::Ready(()) => Poll::Ready(Err(CallError::Lost)),
             Poll::Pending => asking.as_mut().poll(cx),
         })
         .await
@@ -241,43 +248,43 @@ impl Link {
 
     async fn within<T>(
         self: &Arc<Self>,
-        patience: Duration,
+        limit: Duration,
         call: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
-    ) -> Result<T, NoAnswer> {
+    ) -> Result<T, CallError> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(mut connection) = connection else { return Err(NoAnswer::Away) };
+        let Some(mut connection) = connection else { return Err(CallError::Away) };
         let started = Instant::now();
-        let answer = timeout(patience, call(&mut connection)).await;
-        let tell = |error| (self.observer)(StoreEvent::Call { took: started.elapsed(), error });
-        match answer {
-            Ok(Ok(answer)) => {
+        let reply = timeout(limit, call(&mut connection)).await;
+        let report = |error| self.report(StoreEvent::Call { took: started.elapsed(), error });
+        match reply {
+            Ok(Ok(reply)) => {
                 self.note_heard();
-                tell(None);
-                Ok(answer)
+                report(None);
+                Ok(reply)
             }
             Ok(Err(error)) => {
                 let text = error.to_string();
-                tell(Some(&text));
+                report(Some(&text));
                 if is_lost(&error) {
                     self.go_down(&text, epoch);
                 }
-                Err(if error.code().is_some() { NoAnswer::Refused(text) } else { NoAnswer::Lost })
+                Err(if error.code().is_some() { CallError::Rejected(text) } else { CallError::Lost })
             }
             Err(_) => {
-                tell(Some(&late_text(patience)));
-                Err(NoAnswer::Late)
+                report(Some(&late_text(limit)));
+                Err(CallError::Late)
             }
         }
     }
 
     fn note_late(self: &Arc<Self>, epoch: u32) {
-        if counts_up_to(&self.late, LATE_ANSWERS_TO_GO_DOWN) {
+        if counts_up_to(&self.late, LATE_REPLIES_TO_GO_DOWN) {
             self.go_down(&late_text(self.budget), epoch);
         }
     }
 
-    /// Probes Redis in the background, if nobody does so yet.
+    /// Probes Redis in the background, unless a probe is under way.
     fn start_probe(self: &Arc<Self>, epoch: u32) {
         if !self.probing.swap(true, Ordering::Relaxed) {
             let link = Arc::clone(self);
@@ -288,11 +295,12 @@ impl Link {
         }
     }
 
-    /// Does on a key of our own what requests do on theirs. After errors that shows whether somebody's data stands under our keys, which is
-    /// their requests' trouble alone, or Redis refuses everything (it is full, it can't persist, we lost a permission) and is as good as
-    /// away. A late answer counts as one to a request does; then it is asked again, until there are enough of them.
+    /// Does on a key of our own what requests do on theirs. After errors that shows whether other data stands under the
+    /// keys of some requests, which concerns those alone, or Redis rejects everything (it is full, it can't persist, we
+    /// lost a permission) and is as good as away. A late reply counts as one to a request does; then it is asked again,
+    /// until there are enough of them.
     async fn probe(self: &Arc<Self>, epoch: u32) {
-        for _ in 0..LATE_ANSWERS_TO_GO_DOWN {
+        for _ in 0..LATE_REPLIES_TO_GO_DOWN {
             let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Some(mut connection) = connection else { return };
             match timeout(self.budget, self.try_out(&mut connection)).await {
@@ -312,7 +320,7 @@ impl Link {
             self.set(None);
             self.gone.notify_waiters();
             self.runtime.spawn(reconnect(Arc::downgrade(self), |after| StoreEvent::Up { after }));
-            (self.observer)(StoreEvent::Down { error });
+            self.report(StoreEvent::Down { error });
         }
     }
 
@@ -322,8 +330,8 @@ impl Link {
 
     /// Connects, and sees whether the namespace's master takes a write within the budget of a call.
     async fn connect(&self) -> Result<Connection, String> {
-        let patience = if self.topology.is_tls() { PATIENCE_A_HOST_WITH_TLS } else { PATIENCE_A_HOST };
-        let connecting = timeout(PATIENCE_TO_CONNECT, self.topology.connect(patience));
+        let host_timeout = if self.topology.is_tls() { TLS_HOST_TIMEOUT } else { HOST_TIMEOUT };
+        let connecting = timeout(CONNECT_TIMEOUT, self.topology.connect(host_timeout));
         let mut connection = flatten(connecting.await)?;
         flatten(timeout(self.budget, self.try_out(&mut connection)).await)?;
         Ok(connection)
@@ -335,14 +343,15 @@ impl Link {
     }
 }
 
-fn flatten<T>(answer: Result<RedisResult<T>, tokio::time::error::Elapsed>) -> Result<T, String> {
-    match answer {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
+fn flatten<T>(reply: Result<RedisResult<T>, tokio::time::error::Elapsed>) -> Result<T, String> {
+    match reply {
+        Ok(reply) => reply.map_err(|error| error.to_string()),
         Err(_) => Err("no answer in time".to_owned()),
     }
 }
 
-/// Tries again and again, with growing pauses, until Redis is there or nobody needs it any more. The observer then gets the event `there`.
+/// Tries again and again, with growing pauses, until Redis is there or nobody needs it any more. The observer then gets
+/// the event `there`.
 async fn reconnect(link: Weak<Link>, there: fn(Duration) -> StoreEvent<'static>) {
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -358,10 +367,10 @@ async fn reconnect(link: Weak<Link>, there: fn(Duration) -> StoreEvent<'static>)
                 link.note_heard();
                 link.epoch.fetch_add(1, Ordering::Relaxed);
                 link.down.store(false, Ordering::Release); // where this is seen, the new epoch is seen too
-                (link.observer)(there(since.elapsed()));
+                link.report(there(since.elapsed()));
                 return;
             }
-            Err(error) => (link.observer)(StoreEvent::StillDown { error: &error }),
+            Err(error) => link.report(StoreEvent::StillDown { error: &error }),
         }
     }
 }
@@ -381,13 +390,18 @@ fn integers(reply: Value, count: usize) -> RedisResult<Vec<i64>> {
     Err((ErrorKind::UnexpectedReturnType, "a script's reply has another length", length).into())
 }
 
+/// Microseconds of a reply as a span.
+pub(crate) fn micros(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
 /// One more in a row; whether there are as many as `many` of them.
 fn counts_up_to(counter: &AtomicU32, many: u32) -> bool {
     counter.fetch_add(1, Ordering::Relaxed) + 1 >= many
 }
 
-fn late_text(patience: Duration) -> String {
-    format!("no answer within {patience:?}")
+fn late_text(limit: Duration) -> String {
+    format!("no answer within {limit:?}")
 }
 
 async fn evaluate(
@@ -400,7 +414,7 @@ async fn evaluate(
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
             connection.call(&eval("EVAL", &script.text, keys, args)).await
         }
-        answer => answer,
+        reply => reply,
     }
 }
 

@@ -1,47 +1,15 @@
 //! Limits in this process' own memory: leases in hand, and all of them while Redis is away.
 
-use tidegate_policy::{Keyed, Level, Rule, Ticket, Timestamp, check_all, give_back_all};
+use tidegate_policy::{Keyed, Level, Limiter, Rule, Timestamp, check_all, give_back_all};
 
-use crate::Key;
+use crate::charge::{Charged, LocalTicket};
+use crate::key::Key;
 use crate::lease::Lease;
-use crate::limit::{SharedLevel, SharedLimit};
-use crate::store::{Charged, FailureMode, Source, Verdict};
-
-/// What was taken from memory, and from which of a limit's stores.
-pub(crate) struct LocalTicket {
-    limit: SharedLimit,
-    key: Key,
-    ticket: Ticket,
-    of_lease: bool,
-}
-
-impl std::fmt::Debug for LocalTicket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LocalTicket({}, {:?})", self.limit.name(), self.key)
-    }
-}
-
-impl LocalTicket {
-    /// If it is of a lease that runs low: whose.
-    pub(crate) fn low_lease(&self) -> Option<(&SharedLimit, Key)> {
-        (self.of_lease && self.ticket.receipt().owed > 0).then_some((&self.limit, self.key))
-    }
-
-    pub(crate) fn is_place(&self) -> bool {
-        !self.of_lease && self.ticket.is_place()
-    }
-
-    pub(crate) fn give_back(self, now: Timestamp) {
-        if self.of_lease {
-            self.limit.leases().give_back(&self.key, self.ticket, now);
-        } else {
-            self.limit.local().give_back(&self.key, self.ticket, now);
-        }
-    }
-}
+use crate::limit::SharedLevel;
+use crate::verdict::{FailureMode, Source, Verdict};
 
 /// Decides from memory, by this process' own counts.
-pub(crate) fn check_local(levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
+pub(crate) fn check(levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict {
     let mut asked: Vec<Level<'_, Key, Rule>> = levels.iter().map(|level| ask(level, level.limit.local())).collect();
     let admitted = check_all(&mut asked, now).is_ok();
     let local = if admitted { tickets(levels.iter(), &mut asked, false) } else { Vec::new() };
@@ -49,12 +17,12 @@ pub(crate) fn check_local(levels: &[SharedLevel<'_>], now: Timestamp) -> Verdict
     Verdict::new(Source::Failure(FailureMode::Local), decisions, Charged { local, exact: Vec::new() })
 }
 
-fn ask<'a, L: tidegate_policy::Limiter>(level: &'a SharedLevel<'_>, store: &'a Keyed<Key, L>) -> Level<'a, Key, L> {
+fn ask<'a, L: Limiter>(level: &'a SharedLevel<'_>, store: &'a Keyed<Key, L>) -> Level<'a, Key, L> {
     Level::new(level.limit.name(), store, &level.key, level.cost)
 }
 
 /// Tickets for what an admitted [`check_all`] took.
-pub(crate) fn tickets<'a, 'b: 'a, L: tidegate_policy::Limiter>(
+pub(crate) fn tickets<'a, 'b: 'a, L: Limiter>(
     levels: impl Iterator<Item = &'a SharedLevel<'b>>,
     asked: &mut [Level<'_, Key, L>],
     of_lease: bool,
@@ -63,8 +31,8 @@ pub(crate) fn tickets<'a, 'b: 'a, L: tidegate_policy::Limiter>(
     taken.map(|(level, ticket)| LocalTicket { limit: level.limit.clone(), key: level.key, ticket, of_lease }).collect()
 }
 
-/// The leases of a request's levels. What was taken from them is put back when this goes out of scope, unless its tickets were taken: a
-/// client may go away at any await.
+/// The leases of a request's levels. What was taken from them is put back when this goes out of scope, unless its
+/// tickets were taken: a client may go away at any await.
 pub(crate) struct FromLeases<'a> {
     pub(crate) levels: Vec<Level<'a, Key, Lease>>,
     now: Timestamp,

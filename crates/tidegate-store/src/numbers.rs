@@ -33,7 +33,7 @@ pub enum Unshareable {
         /// The largest allowed.
         max: u64,
     },
-    /// This algorithm can't be leased: its decisions need every request in one place.
+    /// This algorithm can't be leased: its decisions need every request in one process.
     NotLeasable {
         /// Which algorithm.
         algorithm: Algorithm,
@@ -50,11 +50,12 @@ impl fmt::Display for Unshareable {
                  use a smaller limit, a shorter window, or a count and a span with a common divisor"
             ),
             Self::LongLog { limit, max } => {
-                write!(f, "`limit` is {limit}; at most {max} is allowed for a log or a concurrency limit in Redis")
+                write!(f, "`limit` must be at most {max} for a log or a concurrency limit in Redis, got {limit}")
             }
             Self::NotLeasable { algorithm } => write!(
                 f,
-                "`{algorithm}` can't be leased; use it exactly, or lease one of `fixed` `sliding` `sliding_log` `token` `gcra`"
+                "`{algorithm}` can't be leased; use it exactly, or lease one of \
+                 `fixed` `sliding` `sliding_log` `token` `gcra`"
             ),
         }
     }
@@ -87,7 +88,9 @@ impl Numbers {
     pub(crate) const fn capacity(&self) -> u64 {
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra => self.args[0] / self.args[1],
-            _ => self.args[0],
+            Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::Concurrency => {
+                self.args[0]
+            }
         }
     }
 
@@ -95,7 +98,11 @@ impl Numbers {
     pub(crate) const fn key_count(&self) -> usize {
         match self.algorithm {
             Algorithm::SlidingLog | Algorithm::Concurrency => 2,
-            _ => 1,
+            Algorithm::FixedWindow
+            | Algorithm::SlidingCounter
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::Gcra => 1,
         }
     }
 
@@ -104,7 +111,11 @@ impl Numbers {
             Algorithm::LeakyBucket | Algorithm::Concurrency => {
                 Err(Unshareable::NotLeasable { algorithm: self.algorithm })
             }
-            _ => Ok(()),
+            Algorithm::FixedWindow
+            | Algorithm::SlidingCounter
+            | Algorithm::SlidingLog
+            | Algorithm::TokenBucket
+            | Algorithm::Gcra => Ok(()),
         }
     }
 }
@@ -130,10 +141,12 @@ fn log(limit: u64, span: Duration, field: &'static str) -> Result<[u64; 3], Unsh
     window(limit, span, field)
 }
 
-/// An empty bucket in units, the units of a token, and what a microsecond pays: as in `tidegate-policy`, with a coarser clock.
+/// An empty bucket in units, the units of a token, and what a microsecond pays: as in `tidegate-policy`, with a coarser
+/// clock.
 fn bucket(capacity: u64, rate: Rate) -> Result<[u64; 3], Unshareable> {
-    // So many tokens in so many nanoseconds are a thousand times as many in as many microseconds; in lowest terms again.
-    let (pay, token) = (u128::from(rate.tokens()) * 1_000, rate.per().as_nanos());
+    // So many tokens in so many nanoseconds are a thousand times as many in as many microseconds; in lowest terms
+    // again.
+    let (pay, token) = (u128::from(rate.tokens()) * 1_000, rate.span().as_nanos());
     let (mut a, mut b) = (pay, token);
     while b != 0 {
         (a, b) = (b, a % b);

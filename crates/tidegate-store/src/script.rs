@@ -1,4 +1,5 @@
-//! The scripts that run inside Redis. Each algorithm has its own file; a script is put together from those a request needs.
+//! The scripts that run inside Redis. Each algorithm has its own file; a script is put together from those a request
+//! needs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

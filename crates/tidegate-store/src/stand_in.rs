@@ -1,9 +1,9 @@
 //! A stand-in for Redis, for demonstrations and tests on machines that have none.
 
-mod accounts;
 mod calls;
+mod elections;
+mod limits;
 mod resp;
-mod sessions;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use calls::Memory;
+use resp::LONGEST_COMMAND;
 
-/// Answers what a [`Store`](crate::Store) asks, over the same protocol as Redis, and decides with the algorithms of `tidegate-policy` in
-/// memory where Redis runs Lua. **For demonstrations and tests**: it knows no other commands, no leases and no logins, keeps nothing when it
-/// ends, and forgets what a bucket owed under numbers that some process still asks with after a change (Redis remembers, for a roll-out).
+/// Replies to what a [`Store`](crate::Store) asks, over the same protocol as Redis, and decides with the algorithms of
+/// `tidegate-policy` in memory where Redis runs Lua. **For demonstrations and tests**: it knows no other commands, no
+/// leases and no logins, keeps nothing when it ends, and forgets what a bucket owed under numbers that some process
+/// still asks with after a change (Redis remembers, for a roll-out).
 ///
-/// It can be told to [hang](Self::hang), which is the failure that a real server shows most rarely and a gateway must bear most often.
+/// It can be made to [hang](Self::hang), a failure that a real server shows rarely and a program must bear.
 ///
 /// ```no_run
 /// use tidegate_store::StandIn;
@@ -41,8 +43,6 @@ pub struct StandIn {
 
 /// The most connections at once; further ones are closed.
 const MOST_CONNECTIONS: usize = 256;
-/// The longest command: a document's text before and after, and a script.
-const LONGEST_COMMAND: usize = 4 << 20;
 /// Without descriptors there is nothing to accept; a moment later there may be.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -52,12 +52,12 @@ impl StandIn {
         Self { memory: Arc::default(), is_hanging: watch::Sender::new(false) }
     }
 
-    /// From now on nobody is answered, on old connections and new ones alike, which all stay open.
+    /// From now on nobody gets a reply, on old connections and new ones alike, which all stay open.
     pub fn hang(&self) {
         self.is_hanging.send_replace(true);
     }
 
-    /// Goes on: whoever has asked meanwhile and is still there is answered now.
+    /// Goes on: those that have asked in between and are still there get their replies now.
     pub fn go_on(&self) {
         self.is_hanging.send_replace(false);
     }
@@ -88,16 +88,16 @@ impl StandIn {
 
     async fn serve(self, mut stream: TcpStream) {
         let mut is_hanging = self.is_hanging.subscribe();
-        let (mut asked, mut answers) = (Vec::new(), Vec::new());
-        // Small answers that somebody waits for; without it they come later, which does no harm.
+        let (mut asked, mut replies) = (Vec::new(), Vec::new());
+        // Small replies that somebody waits for; without it they come later, which does no harm.
         let _set = stream.set_nodelay(true);
         loop {
             let is_silent = *is_hanging.borrow_and_update();
-            let progress = if is_silent { Progress::Waits } else { self.answer_all(&mut asked, &mut answers) };
-            if stream.write_all(&answers).await.is_err() || progress == Progress::Garbage {
+            let progress = if is_silent { Progress::Waits } else { self.reply_all(&mut asked, &mut replies) };
+            if stream.write_all(&replies).await.is_err() || progress == Progress::Garbage {
                 return;
             }
-            answers.clear();
+            replies.clear();
             if progress == Progress::More {
                 continue;
             }
@@ -113,26 +113,26 @@ impl StandIn {
         }
     }
 
-    /// Answers the commands that are there whole, and removes them; no more at once than can be kept.
-    fn answer_all(&self, asked: &mut Vec<u8>, answers: &mut Vec<u8>) -> Progress {
+    /// Replies to the commands that are there whole, and removes them; no more at once than can be kept.
+    fn reply_all(&self, asked: &mut Vec<u8>, replies: &mut Vec<u8>) -> Progress {
         let mut from = 0;
         let progress = loop {
-            if answers.len() >= LONGEST_COMMAND {
+            if replies.len() >= LONGEST_COMMAND {
                 break Progress::More;
             }
             match resp::command(&asked[from..]) {
                 Ok(Some((command, length))) => {
                     let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-                    memory.answer(&command).write(answers);
+                    memory.carry_out(&command).write(replies);
                     from += length;
                 }
                 Ok(None) if asked.len() - from >= LONGEST_COMMAND => {
-                    resp::Reply::error("ERR Protocol error: too long").write(answers);
+                    resp::Reply::error("ERR Protocol error: too long").write(replies);
                     break Progress::Garbage;
                 }
                 Ok(None) => break Progress::Waits,
                 Err(reason) => {
-                    resp::Reply::error(&format!("ERR Protocol error: {reason}")).write(answers);
+                    resp::Reply::error(&format!("ERR Protocol error: {reason}")).write(replies);
                     break Progress::Garbage;
                 }
             }
@@ -142,7 +142,7 @@ impl StandIn {
     }
 }
 
-/// How far a connection's commands are answered.
+/// How far a connection's commands are carried out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// All that are there.

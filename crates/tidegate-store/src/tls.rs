@@ -1,4 +1,4 @@
-//! TLS to Redis: rustls with ring. Whom we trust, and what we show of ourselves.
+//! TLS to Redis: rustls with ring. Which authorities we trust, and which certificate we show.
 
 use std::fmt;
 use std::fs;
@@ -87,7 +87,7 @@ impl Tls {
         Ok(Self { ca, identity })
     }
 
-    /// What the `redis` crate wants to be told. It reads the system's authorities itself, at every connection.
+    /// What the `redis` crate needs. It reads the system's authorities itself, at every connection.
     pub(crate) fn certificates(&self) -> TlsCertificates {
         let client_tls = self
             .identity
@@ -100,14 +100,14 @@ impl Tls {
 impl Identity {
     fn read(certificate: &Path, key: &Path) -> Result<Self, InvalidTls> {
         let (text, chain) = certificates(certificate).map_err(|reason| wrong("certificate", reason))?;
-        let told = |reason: String| wrong("key", format!("{}: {reason}", key.display()));
-        let key_text = fs::read(key).map_err(|error| told(error.to_string()))?;
+        let invalid = |reason: String| wrong("key", format!("{}: {reason}", key.display()));
+        let key_text = fs::read(key).map_err(|error| invalid(error.to_string()))?;
         let parsed = PrivateKeyDer::from_pem_slice(&key_text).map_err(|error| match error {
-            pem::Error::NoItemsFound => told("holds no private key in PEM".to_owned()),
-            error => told(error.to_string()),
+            pem::Error::NoItemsFound => invalid("holds no private key in PEM".to_owned()),
+            error => invalid(error.to_string()),
         })?;
         let fits = CertifiedKey::from_der(chain, parsed, &ring::default_provider());
-        fits.map_err(|error| told(format!("can't be used with `certificate`: {error}")))?;
+        fits.map_err(|error| invalid(format!("can't be used with `certificate`: {error}")))?;
         Ok(Self { certificate: text, key: key_text })
     }
 }
@@ -132,7 +132,8 @@ fn authorities(path: &Path) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// As strict as the `redis` crate, which connects to nobody if one of the system's authorities can't be read: better told at the start.
+/// As strict as the `redis` crate, which does not connect at all if one of the system's authorities can't be read:
+/// better reported at the start.
 fn system_roots() -> Result<RootCertStore, String> {
     let mut found = rustls_native_certs::load_native_certs();
     if let Some(error) = found.errors.pop() {
@@ -145,8 +146,8 @@ fn system_roots() -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// The `redis` crate leaves the choice of cryptography to the process, and rustls panics where nobody has chosen and it can't guess. Whoever
-/// has chosen keeps it; otherwise it is ring.
+/// The `redis` crate leaves the choice of cryptography to the process, and rustls panics where none was made and it
+/// can't guess. A choice that was made is kept; otherwise it is ring.
 pub(crate) fn choose_cryptography() {
     let _chosen_already = ring::default_provider().install_default();
 }

@@ -12,12 +12,14 @@ use crate::tls::{InvalidTls, Tls, TlsFiles, choose_cryptography};
 
 /// Where Redis is, and how it is made up.
 ///
-/// As text: `redis://[user:password@]host:port[/db]` for one server, `redis+sentinel://[user:password@]host:port,host:port/master[/db]`
-/// for a master found by its sentinels, `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster.
+/// As text: `redis://[user:password@]host:port[/db]` for one server,
+/// `redis+sentinel://[user:password@]host:port,host:port/master[/db]` for a master found by its sentinels,
+/// `redis+cluster://[user:password@]host:port,host:port` for a Redis Cluster.
 ///
-/// `rediss` instead of `redis` is TLS, to sentinels and nodes alike. Certificates are checked by the system's authorities, unless
-/// [`with_tls`](Self::with_tls) names others; they must be made out for the names or addresses by which sentinels and clusters tell of
-/// their nodes. There is no way not to check them. If the process has chosen no cryptography for rustls by then, connecting chooses ring.
+/// `rediss` instead of `redis` is TLS, to sentinels and nodes alike. Certificates are checked by the system's
+/// authorities, unless [`with_tls`](Self::with_tls) names others; they must be made out for the names or addresses that
+/// sentinels and clusters report for their nodes. There is no way not to check them. If the process has chosen no
+/// cryptography for rustls by then, connecting chooses ring.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Topology {
     hosts: Hosts,
@@ -55,20 +57,20 @@ impl fmt::Debug for Topology {
 }
 
 impl Topology {
-    /// Where it is, without logins, for people and as a name: `host:port[/db]` of the first host; behind sentinels the master's name and the
-    /// database.
-    pub fn place(&self) -> String {
-        let place = |url: &str| {
+    /// Where it is, without logins, for people and as a name: `host:port[/db]` of the first host; behind sentinels the
+    /// master's name and the database.
+    pub fn address(&self) -> String {
+        let address = |url: &str| {
             let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
-            after_scheme.rsplit_once('@').map_or(after_scheme, |(_, place)| place).trim_end_matches('/').to_owned()
+            after_scheme.rsplit_once('@').map_or(after_scheme, |(_, address)| address).trim_end_matches('/').to_owned()
         };
         match &self.hosts {
-            Hosts::Single { url } => place(url),
+            Hosts::Single { url } => address(url),
             Hosts::Sentinel { sentinels, master, login } => {
-                let sentinel = sentinels.first().map_or_else(String::new, |url| place(url));
+                let sentinel = sentinels.first().map_or_else(String::new, |url| address(url));
                 format!("{sentinel}/{master}/{}", login.database)
             }
-            Hosts::Cluster { nodes, .. } => nodes.first().map_or_else(String::new, |url| place(url)),
+            Hosts::Cluster { nodes, .. } => nodes.first().map_or_else(String::new, |url| address(url)),
         }
     }
 }
@@ -100,10 +102,10 @@ impl FromStr for Topology {
         match text.split_once('#') {
             None => {}
             Some((_, "insecure")) => {
-                let reason = "`#insecure` would trust whoever answers; trust the authority that signed its certificate";
+                let reason = "`#insecure` would trust any server; trust the authority that signed its certificate";
                 return Err(InvalidAddress(reason.to_owned()));
             }
-            Some(_) => return Err(InvalidAddress("`#` has no place here; in a password write %23".to_owned())),
+            Some(_) => return Err(InvalidAddress("unexpected `#`; in a password write %23".to_owned())),
         }
         let hosts = match scheme {
             "redis" | "rediss" => {
@@ -149,8 +151,9 @@ impl Hosts {
 const MAX_IN_FLIGHT: usize = 4_096;
 
 impl Topology {
-    /// Whom to trust, and what to show of ourselves, in TLS. The files are read here, once, and must make sense together; without any,
-    /// the system's authorities must be there. An address without TLS has no use for files.
+    /// Which authorities to trust, and which certificate to show, in TLS. The files are read here, once, and must make
+    /// sense together; without any, the system's authorities must be there. An address without TLS has no use for
+    /// files.
     ///
     /// ```no_run
     /// use tidegate_store::{TlsFiles, Topology};
@@ -179,9 +182,9 @@ impl Topology {
     }
 
     /// Connects anew: to the server, to the master that the sentinels name now, or to the cluster as it is now.
-    pub(crate) async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
+    pub(crate) async fn connect(&self, host_timeout: Duration) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience))
+            .set_connection_timeout(Some(host_timeout))
             .set_response_timeout(None) // every call has its own budget
             .set_concurrency_limit(MAX_IN_FLIGHT);
         let certificates = self.tls.as_ref().map(Tls::certificates);
@@ -201,7 +204,7 @@ impl Topology {
                 Ok(Connection::Node(client.get_async_connection_with_config(&config).await?))
             }
             Hosts::Cluster { nodes, login } => {
-                let client = cluster_client(nodes, login, certificates, patience)?;
+                let client = cluster_client(nodes, login, certificates, host_timeout)?;
                 Ok(Connection::Cluster(client.get_async_connection().await?))
             }
         }
@@ -237,12 +240,12 @@ fn cluster_client(
     nodes: &[String],
     login: &Login,
     certificates: Option<TlsCertificates>,
-    patience: Duration,
+    host_timeout: Duration,
 ) -> RedisResult<ClusterClient> {
     let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
         .retries(0) // a call that is sent again is charged again; a slot that has moved is followed by connecting anew
         .connection_concurrency_limit(MAX_IN_FLIGHT)
-        .connection_timeout(patience)
+        .connection_timeout(host_timeout)
         .overall_response_timeout(None); // every call has its own budget
     if let Some(user) = &login.user {
         builder = builder.username(user);
@@ -277,11 +280,11 @@ pub(crate) enum Connection {
 
 impl Connection {
     pub(crate) async fn call(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let answer = match self {
+        let reply = match self {
             Self::Node(connection) => connection.req_packed_command(command).await,
             Self::Cluster(connection) => connection.req_packed_command(command).await,
         };
-        answer.and_then(Value::extract_error) // an error of the server's arrives as a value
+        reply.and_then(Value::extract_error) // an error of the server's arrives as a value
     }
 }
 
@@ -290,14 +293,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_has_no_login() {
-        for (url, place) in [
+    fn an_address_has_no_login() {
+        for (url, address) in [
             ("redis://127.0.0.1:6379", "127.0.0.1:6379"),
             ("rediss://ann:s3cret@cache.example:6380/3", "cache.example:6380/3"),
             ("redis+sentinel://ann:s3cret@a:1,b:2/main/3", "a:1/main/3"),
             ("redis+cluster://ann:s3cret@a:1,b:2", "a:1"),
         ] {
-            assert_eq!(url.parse::<Topology>().expect("an address").place(), place);
+            assert_eq!(url.parse::<Topology>().expect("an address").address(), address);
         }
     }
 }

@@ -7,29 +7,24 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use tidegate_policy::{Cost, Decision, Keyed, Limiter, Ticket, Timestamp};
-use tokio::time::timeout;
+use tidegate_policy::{Cost, Decision, Keyed, Limiter, Timestamp};
 
-use crate::Clock;
-use crate::line::{Line, Place, Signal};
+use crate::clock::Clock;
+use crate::permit::{Permit, Shared};
+use crate::queue::{Queue, Signal, Waiter};
 
-/// A limit in memory that can be waited for. (Several at once, and limits in Redis, can't.)
+/// A limit in memory that can be waited for. (Several at once, and limits in Redis, can't.) Clones are the same gate.
 ///
-/// Whoever waits for a key is served in the order of arrival. At most `max_waiting` stand in line at the same time, over all keys; those
-/// whom a shaper has told when to go are bounded by its own queue. A request that can't be admitted before its timeout is told so at once,
-/// if it is the first of its key: waiting would not help. A change of the limit's numbers is noticed at the next look.
-pub struct Gate<K, L: Limiter> {
-    limit: Arc<Keyed<K, L>>,
-    clock: Clock,
-    line: Line<K>,
-}
+/// Those who wait for a key are served in the order of arrival. At most `max_waiting` wait at the same time, over all
+/// keys; those that a shaper delays are bounded by its own queue. A request that can't be admitted before its timeout
+/// fails at once, if it is the first of its key: waiting would not help. A change of the limit's numbers is noticed at
+/// the next look.
+pub struct Gate<K, L: Limiter>(Arc<Shared<K, L>>);
 
-/// What was acquired. Dropping it gives nothing back.
-#[derive(Debug)]
-pub struct Acquired {
-    /// What the limit said. If it asked for a wait, that is over.
-    pub decision: Decision,
-    ticket: Ticket,
+impl<K, L: Limiter> Clone for Gate<K, L> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 /// Why nothing was acquired. Nothing was charged.
@@ -37,7 +32,7 @@ pub struct Acquired {
 pub enum NotAcquired {
     /// It can't be had in time.
     Timeout {
-        /// When it could be had, if nobody else came; `None` if there are others before us.
+        /// When it could be had, if nobody else came; `None` if others wait before this request.
         retry_after: Option<Duration>,
     },
     /// The cost is above all that the limit can ever hold.
@@ -60,21 +55,27 @@ impl fmt::Display for NotAcquired {
 impl std::error::Error for NotAcquired {}
 
 impl<K: Hash + Eq + Clone, L: Limiter + Clone> Gate<K, L> {
-    /// A gate before `limit`, where at most `max_waiting` may wait.
-    pub fn new(limit: Arc<Keyed<K, L>>, clock: Clock, max_waiting: usize) -> Self {
-        Self { limit, clock, line: Line::new(max_waiting) }
+    /// A gate before `limit` (a [`Keyed`], or an [`Arc`] of one that is used elsewhere too), where at most
+    /// `max_waiting` may wait.
+    pub fn new(limit: impl Into<Arc<Keyed<K, L>>>, max_waiting: usize) -> Self {
+        Self::with_clock(limit, max_waiting, Clock::start())
     }
 
-    /// Waits until `cost` is admitted for `key`, at most for `patience`. Dropping the future gives the place in line, and what was
-    /// taken, back.
+    /// The same with a clock of yours, for a limit that others ask by that clock.
+    pub fn with_clock(limit: impl Into<Arc<Keyed<K, L>>>, max_waiting: usize, clock: Clock) -> Self {
+        Self(Arc::new(Shared { limit: limit.into(), clock, queue: Queue::new(max_waiting) }))
+    }
+
+    /// Waits until `cost` is admitted for `key`, at most for `timeout`. Dropping the future leaves the queue, and gives
+    /// back what was taken.
     ///
     /// Needs a Tokio runtime with timers.
-    pub async fn acquire<Q>(&self, key: &Q, cost: Cost, patience: Duration) -> Result<Acquired, NotAcquired>
+    pub async fn acquire<Q>(&self, key: &Q, cost: Cost, timeout: Duration) -> Result<Permit<K, L>, NotAcquired>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let mut acquiring = Acquiring::new(self, key.to_owned(), cost, patience);
+        let mut acquiring = Acquiring::new(&self.0, key.to_owned(), cost, timeout);
         loop {
             match acquiring.step() {
                 Step::Done(result) => return result,
@@ -82,20 +83,20 @@ impl<K: Hash + Eq + Clone, L: Limiter + Clone> Gate<K, L> {
                     let signalled =
                         poll_fn(|context| signal.as_ref().map_or(Poll::Pending, |s| s.poll(context.waker())));
                     // Woken or not, the next step looks for itself.
-                    let _woken = timeout(span, signalled).await;
+                    let _woken = tokio::time::timeout(span, signalled).await;
                 }
             }
         }
     }
 
     /// The same for threads: blocks this one.
-    pub fn acquire_blocking<Q>(&self, key: &Q, cost: Cost, patience: Duration) -> Result<Acquired, NotAcquired>
+    pub fn acquire_blocking<Q>(&self, key: &Q, cost: Cost, timeout: Duration) -> Result<Permit<K, L>, NotAcquired>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut acquiring = Acquiring::new(self, key.to_owned(), cost, patience);
+        let mut acquiring = Acquiring::new(&self.0, key.to_owned(), cost, timeout);
         loop {
             match acquiring.step() {
                 Step::Done(result) => return result,
@@ -107,17 +108,6 @@ impl<K: Hash + Eq + Clone, L: Limiter + Clone> Gate<K, L> {
             }
         }
     }
-
-    /// Gives back what was acquired, as [`Limiter::give_back`] says, and lets the next one in line know. Whoever holds a place of a
-    /// [`Concurrency`](tidegate_policy::Concurrency) limit calls this when done.
-    pub fn give_back<Q>(&self, key: &Q, acquired: Acquired)
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        self.limit.give_back(key, acquired.ticket, self.clock.now());
-        self.line.wake_first(&key.to_owned());
-    }
 }
 
 struct Unpark(Thread);
@@ -128,8 +118,8 @@ impl Wake for Unpark {
     }
 }
 
-enum Step {
-    Done(Result<Acquired, NotAcquired>),
+enum Step<K: Hash + Eq + Clone, L: Limiter + Clone> {
+    Done(Result<Permit<K, L>, NotAcquired>),
     /// Wait so long, or until the signal comes, then step again.
     Wait {
         span: Duration,
@@ -139,34 +129,34 @@ enum Step {
 
 /// One who wants to acquire: everything but the waiting itself, which is done differently by tasks and by threads.
 struct Acquiring<'a, K: Hash + Eq + Clone, L: Limiter + Clone> {
-    gate: &'a Gate<K, L>,
+    shared: &'a Arc<Shared<K, L>>,
     key: K,
     cost: Cost,
     deadline: Timestamp,
-    place: Option<Place<'a, K>>,
-    /// Admitted, but told to wait until then.
-    departing: Option<(Acquired, Timestamp)>,
+    waiter: Option<Waiter<'a, K>>,
+    /// Admitted, but only to go on then.
+    departing: Option<(Permit<K, L>, Timestamp)>,
 }
 
 impl<'a, K: Hash + Eq + Clone, L: Limiter + Clone> Acquiring<'a, K, L> {
-    fn new(gate: &'a Gate<K, L>, key: K, cost: Cost, patience: Duration) -> Self {
-        let deadline = gate.clock.now() + patience;
-        Self { gate, key, cost, deadline, place: None, departing: None }
+    fn new(shared: &'a Arc<Shared<K, L>>, key: K, cost: Cost, timeout: Duration) -> Self {
+        let deadline = shared.clock.now() + timeout;
+        Self { shared, key, cost, deadline, waiter: None, departing: None }
     }
 
-    fn step(&mut self) -> Step {
-        let now = self.gate.clock.now();
+    fn step(&mut self) -> Step<K, L> {
+        let now = self.shared.clock.now();
         if let Some((_, departure)) = &self.departing
             && now < *departure
         {
             return Step::Wait { span: departure.since(now), signal: None };
         }
-        if let Some((acquired, _)) = self.departing.take() {
-            return Step::Done(Ok(acquired));
+        if let Some((permit, _)) = self.departing.take() {
+            return Step::Done(Ok(permit));
         }
-        let may_ask = match &self.place {
-            Some(place) => place.is_first(),
-            None => self.gate.line.is_empty(&self.key),
+        let may_ask = match &self.waiter {
+            Some(waiter) => waiter.is_first(),
+            None => self.shared.queue.is_empty(&self.key),
         };
         if may_ask {
             self.ask(now).unwrap_or_else(|retry_after| self.wait(now, retry_after))
@@ -178,51 +168,53 @@ impl<'a, K: Hash + Eq + Clone, L: Limiter + Clone> Acquiring<'a, K, L> {
     }
 
     /// Asks the limit. An error says when to ask again.
-    fn ask(&mut self, now: Timestamp) -> Result<Step, Duration> {
+    fn ask(&mut self, now: Timestamp) -> Result<Step<K, L>, Duration> {
         let left = self.deadline.since(now);
-        match self.gate.limit.take_within(&self.key, self.cost, now, left) {
-            (decision @ Decision::Admit { wait, .. }, Some(ticket)) => {
-                self.departing = Some((Acquired { decision, ticket }, now + wait));
-                self.place = None; // the next one may ask
+        let (decision, ticket) = self.shared.limit.take_within(&self.key, self.cost, now, left);
+        match (decision, ticket) {
+            (Decision::Admit { wait, .. }, Some(ticket)) => {
+                let permit = Permit::new(Arc::clone(self.shared), self.key.clone(), decision, ticket);
+                self.departing = Some((permit, now + wait));
+                self.waiter = None; // the next one may ask
                 Ok(self.step())
             }
             (Decision::Admit { wait, .. }, None) => {
                 Ok(Step::Done(Err(NotAcquired::Timeout { retry_after: Some(wait) })))
             }
-            (Decision::Refuse { retry_after: None, .. }, _) => Ok(Step::Done(Err(NotAcquired::Never))),
-            (Decision::Refuse { retry_after: Some(after), .. }, _) if after > left && !self.may_come_sooner(left) => {
+            (Decision::Reject { retry_after: None, .. }, _) => Ok(Step::Done(Err(NotAcquired::Never))),
+            (Decision::Reject { retry_after: Some(after), .. }, _) if after > left && !self.may_come_sooner(left) => {
                 Ok(Step::Done(Err(NotAcquired::Timeout { retry_after: Some(after) })))
             }
-            (Decision::Refuse { retry_after: Some(after), .. }, _) => Err(after),
+            (Decision::Reject { retry_after: Some(after), .. }, _) => Err(after),
         }
     }
 
-    /// Places in flight come back when their holders are done: as long as there is time, it may be in time.
+    /// Slots come back when requests are done: as long as there is time, it may be in time.
     fn may_come_sooner(&self, left: Duration) -> bool {
-        left > Duration::ZERO && self.gate.limit.limiter().holds_places()
+        left > Duration::ZERO && self.shared.limit.limiter().holds_slots()
     }
 
-    /// Waits in line, at most for `span` and not beyond the deadline.
-    fn wait(&mut self, now: Timestamp, span: Duration) -> Step {
-        if self.place.is_none() {
-            return match self.gate.line.enter(&self.key) {
-                Ok(place) => {
-                    self.place = Some(place);
-                    self.step() // what came free between our question and our place woke nobody: ask again
+    /// Waits in the queue, at most for `span` and not beyond the deadline.
+    fn wait(&mut self, now: Timestamp, span: Duration) -> Step<K, L> {
+        if self.waiter.is_none() {
+            return match self.shared.queue.enter(&self.key) {
+                Ok(waiter) => {
+                    self.waiter = Some(waiter);
+                    self.step() // what came free between our question and our entry woke nobody: ask again
                 }
                 Err(_full) => Step::Done(Err(NotAcquired::TooManyWaiting)),
             };
         }
-        let signal = self.place.as_ref().map(|place| Arc::clone(&place.signal));
+        let signal = self.waiter.as_ref().map(|waiter| Arc::clone(&waiter.signal));
         Step::Wait { span: span.min(self.deadline.since(now)), signal }
     }
 }
 
-/// A client that goes away while it is told to wait gives back what it took.
+/// A client that goes away while a shaper delays it gives back what it took.
 impl<K: Hash + Eq + Clone, L: Limiter + Clone> Drop for Acquiring<'_, K, L> {
     fn drop(&mut self) {
-        if let Some((acquired, _)) = self.departing.take() {
-            self.gate.give_back(&self.key, acquired);
+        if let Some((permit, _)) = self.departing.take() {
+            permit.give_back();
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use tidegate_gateway::config::model::{
     AdaptiveMode, Config, DEFAULT_LISTENER, Listener, Numbers, Redis, Upstream, default_limit,
 };
-use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_gateway::config::numbers::{of_limit_under, written};
 use tidegate_gateway::config::secret::Secret;
 use tidegate_gateway::config::span::Span;
 
@@ -295,8 +295,8 @@ fn limit(config: &mut Config) -> Result<()> {
     if let Some(algorithm) = algorithm {
         // With numbers that come closest, where it needs some that nobody has set; as a change while it runs has them.
         // What is wrong where there are none is reported with all the rest.
-        let closest = LimitNumbers::of_limit_under(default, &algorithm, with_redis);
-        if let Some(Numbers { limit, window, capacity, fill_rate, .. }) = closest.map(|closest| closest.all().clone()) {
+        let closest = of_limit_under(default, &algorithm, with_redis);
+        if let Some(Numbers { limit, window, capacity, fill_rate, .. }) = closest.as_ref().map(written) {
             (default.limit, default.window, default.capacity, default.fill_rate) = (limit, window, capacity, fill_rate);
         }
         default.algorithm = algorithm;

@@ -1,67 +1,51 @@
-//! The calendar, in UTC: also before 1970, and after 9999.
+//! A moment as an axis of times has it.
 
-use tidegate_serve::{Utc, moment};
-
-/// After 400 years the calendar repeats itself, to the day.
-const ERA_YEARS: i64 = 400;
-const ERA_SECONDS: i64 = 146_097 * 86_400;
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+use tidegate_input::calendar::{Civil, day_start};
 
 /// A moment of the calendar.
-pub(super) struct Moment {
-    pub(super) year: i64,
-    /// What follows the year: `-01-19T16:30:00Z`
-    rest: String,
-}
+pub(super) struct Moment(Civil);
 
 impl Moment {
     pub(super) fn new(second: i64) -> Self {
-        // In the era that begins with 1970.
-        let text = Utc::from_unix(second.rem_euclid(ERA_SECONDS).unsigned_abs()).with_seconds().to_string();
-        let (year, rest) = text.split_at(4);
-        let year = year.parse::<i64>().unwrap_or(0) + ERA_YEARS * second.div_euclid(ERA_SECONDS);
-        Self { year, rest: rest.to_owned() }
+        Self(Civil::at(second))
     }
 
-    fn part(&self, from: usize, to: usize) -> &str {
-        self.rest.get(from..to).unwrap_or_default()
+    pub(super) fn year(&self) -> i64 {
+        self.0.year
     }
 
     /// How many months after the beginning of the year 0.
     pub(super) fn months(&self) -> i64 {
-        self.year * 12 + self.part(1, 3).parse().unwrap_or(1) - 1
+        self.0.year * 12 + i64::from(self.0.month) - 1
     }
 
     /// `Jan`
     pub(super) fn month(&self) -> &'static str {
-        MONTHS[self.months().rem_euclid(12).unsigned_abs() as usize]
+        self.0.month_name()
     }
 
     /// `19 Jan`
     pub(super) fn day(&self) -> String {
-        format!("{} {}", self.part(4, 6).trim_start_matches('0'), self.month())
+        format!("{} {}", self.0.day, self.month())
     }
 
     /// `16:30`
-    pub(super) fn minute(&self) -> &str {
-        self.part(7, 12)
+    pub(super) fn minute(&self) -> String {
+        format!("{:02}:{:02}", self.0.hour, self.0.minute)
     }
 
     /// `16:30:00`
-    pub(super) fn second(&self) -> &str {
-        self.part(7, 15)
+    pub(super) fn second(&self) -> String {
+        format!("{}:{:02}", self.minute(), self.0.second)
     }
 
     /// `2026-01-19T16:30:00Z`
     pub(super) fn whole(&self) -> String {
-        format!("{:04}{}", self.year, self.rest)
+        format!("{:04}-{:02}-{:02}T{}Z", self.0.year, self.0.month, self.0.day, self.second())
     }
 }
 
 /// The second in which a month begins, by [`Moment::months`].
 pub(super) fn month_start(months: i64) -> Option<i64> {
-    let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
-    let (era, year) = (year.div_euclid(ERA_YEARS), year.rem_euclid(ERA_YEARS));
-    let nanos = moment::unix_nanos(&format!("{year:04}-{month:02}-01"))?;
-    Some(i64::try_from(nanos / 1_000_000_000).ok()? + era * ERA_SECONDS)
+    day_start(months.div_euclid(12), months.rem_euclid(12) + 1, 1)
 }

@@ -106,11 +106,11 @@ impl Form {
 
     fn label(self, moment: &Moment) -> String {
         match self {
-            Self::Second => moment.second().to_owned(),
-            Self::Minute => moment.minute().to_owned(),
+            Self::Second => moment.second(),
+            Self::Minute => moment.minute(),
             Self::Day => moment.day(),
             Self::Month => moment.month().to_owned(),
-            Self::Year => moment.year.to_string(),
+            Self::Year => moment.year().to_string(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Form {
         let has_changed = |of: fn(&Moment) -> String| before.is_none_or(|before| of(before) != of(moment));
         let day = (matches!(self, Self::Second | Self::Minute) && has_changed(Moment::day)).then(|| moment.day());
         let year =
-            (self != Self::Year && has_changed(|moment| moment.year.to_string())).then(|| moment.year.to_string());
+            (self != Self::Year && has_changed(|moment| moment.year().to_string())).then(|| moment.year().to_string());
         let zone = before.is_none().then(|| "UTC".to_owned());
         let parts: Vec<String> = [day, year, zone].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(" "))

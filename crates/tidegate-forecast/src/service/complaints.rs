@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_serve::{Aggregate, Log, Problem, grouped};
+use tidegate_input::{Problem, grouped};
+use tidegate_serve::{Aggregate, Log};
 
 use super::COMPONENT;
 

@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path, most: usize) -> Result<BTreeMap<String, Kept>, S
         return Ok(BTreeMap::new());
     }
     let told = |reason: &str| format!("{}: {reason}; delete it to begin anew", path.display());
-    let text = tidegate_serve::table::bytes(path, MOST_BYTES)?;
+    let text = tidegate_input::table::bytes(path, MOST_BYTES)?;
     let value: Value = serde_json::from_slice(&text).map_err(|error| told(&format!("can't be read: {error}")))?;
     if value["format"] != FORMAT {
         return Err(told(&format!("is no state of the forecaster: `format` is not {FORMAT:?}")));

@@ -1,35 +1,29 @@
-//! The edge: looks at the counters each second, asks the forecaster each interval, puts in force what the pilot wants.
+//! Samples the counters each second, asks the forecaster each interval, puts in force what the pilot wants.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value};
+use tidegate_adapt::{
+    Accuracy, Counting, Miss, Outage, Pilot, PublishedLimit, Quantiles, RecentSeconds, Recommendation, Sampler, Second,
+    Snapshot, Thresholds, latency_bounds_seconds, numbers_json, rounded,
+};
 use tidegate_policy::Timestamp;
-use tidegate_store::{CouncilFault, FailureMode, Meeting};
+use tidegate_policy::numbers::LimitNumbers;
+use tidegate_store::FailureMode;
+use tidegate_store::election::{ElectionFault, Standing};
 use tokio::task::JoinSet;
 
-use super::asking::{Miss, ask};
-use super::ceiling::Quantiles;
-use super::counted::totals;
-use super::decree::Decree;
-use super::guard::rounded;
-use super::history::as_received;
-use super::ledger::Ledger;
-use super::outage::Outage;
-use super::pilot::{Counting, Pilot};
-use super::recommendation::Recommendation;
-use super::sampler::Sampler;
-use super::score::Score;
-use super::seat::{PATIENCE, Seat, Turn};
-use super::second::Second;
-use super::snapshot::Snapshot;
-use super::telling::{self, Beside, COMPONENT, because};
+use super::counters::totals;
+use super::forecaster_client::ask;
+use super::membership::{Leadership, Membership, PATIENCE};
+use super::reporting::{self, Beside, COMPONENT, because};
+use crate::adaptation_state::as_received;
 use crate::config::model::AdaptiveMode;
-use crate::config::numbers::{LimitNumbers, figure};
+use crate::config::numbers::figure;
 use crate::control::NotAdapted;
 use crate::gateway::Gateway;
 use crate::limits::{Counts, Limit};
-use crate::metrics::latency_bounds;
 use crate::plan::{Overlay, Plan, Site};
 use crate::settings::AdaptiveSettings;
 
@@ -40,8 +34,8 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
     let mut driver: Option<Driver> = None;
     loop {
         if gateway.is_draining() {
-            if let Some(seat) = driver.and_then(|driver| driver.seat) {
-                seat.leave().await;
+            if let Some(membership) = driver.and_then(|driver| driver.membership) {
+                membership.leave().await;
             }
             return;
         }
@@ -58,36 +52,36 @@ struct Driver {
     settings: Arc<AdaptiveSettings>,
     /// What the counters are those of.
     site: Arc<Site>,
-    /// Of the operator's word.
+    /// Of the operator's numbers.
     generation: u64,
     pilot: Pilot,
     /// Among those that share the limit; none if it is this gateway's alone.
-    seat: Option<Seat>,
-    /// Where others stood when that was last told.
+    membership: Option<Membership>,
+    /// What others had decided when that was last reported.
     followed: Option<(LimitNumbers, bool)>,
     sampler: Sampler,
-    ledger: Ledger,
-    score: Score,
+    recent: RecentSeconds,
+    accuracy: Accuracy,
     bounds: Vec<f64>,
     next_second: Timestamp,
     next_ask: Timestamp,
-    asked: JoinSet<Answered>,
+    asked: JoinSet<Asked>,
     /// What the next decision stands beside.
     beside: Beside,
     outage: Outage,
-    /// Numbers that could not be put in force, and have been told of.
+    /// Why numbers could not be put in force, as it was last reported.
     unfit: Option<String>,
-    /// What kept the council from meeting, and has been told of.
-    fault: Option<CouncilFault>,
+    /// What kept the members from meeting, as it was last reported.
+    fault: Option<ElectionFault>,
 }
 
-/// An answer of the forecaster, and the question.
-struct Answered {
+/// What was asked, and what the forecaster responded.
+struct Asked {
     at: Timestamp,
     period_end: u64,
     generation: u64,
     figures: Map<String, Value>,
-    answer: Result<Value, Miss>,
+    response: Result<Value, Miss>,
 }
 
 impl Driver {
@@ -95,8 +89,9 @@ impl Driver {
     fn of_plan(driver: Option<Self>, gateway: &Gateway, plan: &Arc<Plan>) -> Option<Self> {
         let settings = plan.site.adaptive.as_ref()?;
         let limit = plan.limit(&settings.limit)?;
-        let is_same =
-            |driver: &Self| driver.settings.model == settings.model && driver.seat.is_some() == Seat::is_for(limit);
+        let is_same = |driver: &Self| {
+            driver.settings.model == settings.model && driver.membership.is_some() == Membership::is_for(limit)
+        };
         let same = driver.filter(is_same);
         let Some(mut driver) = same else { return Self::new(gateway, plan, settings, limit) };
         if !Arc::ptr_eq(&driver.site, &plan.site) {
@@ -107,7 +102,7 @@ impl Driver {
             driver.generation = plan.generation;
             let base = limit.operators_numbers().clone();
             let mut entry = because("the operator's numbers are other ones, or were set anew");
-            entry.insert("to".to_owned(), super::snapshot::numbers(&base).into());
+            entry.insert("to".to_owned(), numbers_json(&base).into());
             gateway.adaptation.record(gateway.now(), "rebased", entry);
             if !driver.pilot.rebase(base, limit.settings.soft) {
                 return Self::can_not(gateway, limit);
@@ -118,14 +113,16 @@ impl Driver {
     }
 
     fn new(gateway: &Gateway, plan: &Arc<Plan>, settings: &Arc<AdaptiveSettings>, limit: &Limit) -> Option<Self> {
-        let Some(pilot) = Pilot::new(settings, limit.operators_numbers().clone(), limit.settings.soft) else {
+        let thresholds = Thresholds { latency: settings.latency, errors: settings.errors };
+        let (base, soft) = (limit.operators_numbers().clone(), limit.settings.soft);
+        let Some(pilot) = Pilot::new(settings.rails, thresholds, base, soft) else {
             return Self::can_not(gateway, limit);
         };
         gateway.adaptation.keep(settings.history);
         gateway.adaptation.gauges.begin();
         gateway.adaptation.gauges.base.set(pilot.base_rate());
-        let seat = Seat::take(limit, gateway.store());
-        gateway.adaptation.gauges.holder.store(seat.is_none(), Relaxed);
+        let membership = Membership::new(limit, gateway.store());
+        gateway.adaptation.gauges.leader.store(membership.is_none(), Relaxed);
         let (now, mut sampler) = (gateway.now(), Sampler::default());
         sampler.look(now, totals(limit, plan));
         Some(Self {
@@ -133,12 +130,12 @@ impl Driver {
             site: Arc::clone(&plan.site),
             generation: plan.generation,
             pilot,
-            seat,
+            membership,
             followed: None,
             sampler,
-            ledger: Ledger::default(),
-            score: Score::default(),
-            bounds: latency_bounds(),
+            recent: RecentSeconds::default(),
+            accuracy: Accuracy::default(),
+            bounds: latency_bounds_seconds(),
             next_second: border_after(now),
             next_ask: now + settings.interval,
             asked: JoinSet::new(),
@@ -162,16 +159,16 @@ impl Driver {
     /// Until something happens, and what is done then.
     async fn turn(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
         let now = gateway.now();
-        let next = self.pilot.wakes_at(now).filter(|_| self.decides());
+        let next = self.pilot.wakes_at(now).filter(|_| self.is_leader());
         let next = next.map_or(self.next_second, |at| at.min(self.next_second));
         tokio::select! {
             () = gateway.adaptation.replanned.notified() => return,
-            Some(answered) = self.asked.join_next(), if !self.asked.is_empty() => {
-                if let Ok(answered) = answered {
-                    self.take(gateway, plan, answered);
+            Some(asked) = self.asked.join_next(), if !self.asked.is_empty() => {
+                if let Ok(asked) = asked {
+                    self.receive(gateway, plan, asked);
                 }
             }
-            met = met(self.seat.as_mut()) => self.hear(gateway, plan, met),
+            met = met(self.membership.as_mut()) => self.conclude(gateway, plan, met),
             () = tokio::time::sleep(next.since(now)) => {}
         }
         let now = gateway.now();
@@ -184,18 +181,18 @@ impl Driver {
         self.publish(plan);
     }
 
-    /// Tells the others at once of what has changed.
+    /// Publishes at once what has changed.
     fn publish(&mut self, plan: &Plan) {
         let Some(limit) = self.limit(plan) else { return };
-        let decree = self.decree(limit);
-        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.has_news(decree.as_deref())) {
-            seat.meet(decree);
+        let text = self.publication(limit);
+        if let Some(membership) = self.membership.as_mut().filter(|member| member.has_news(text.as_deref())) {
+            membership.meet(text);
         }
     }
 
     /// Whether this gateway is the one that decides.
-    fn decides(&self) -> bool {
-        self.seat.as_ref().is_none_or(Seat::is_holder)
+    fn is_leader(&self) -> bool {
+        self.membership.as_ref().is_none_or(Membership::is_leader)
     }
 
     fn limit<'a>(&self, plan: &'a Plan) -> Option<&'a Limit> {
@@ -205,178 +202,191 @@ impl Driver {
     /// Makes seconds of the counters, for those who learn.
     fn sample(&mut self, gateway: &Gateway, plan: &Plan, now: Timestamp) {
         let Some(limit) = self.limit(plan) else { return };
-        // Refused by nobody's limit: what was offered is not known.
+        // Rejected by no limit: what was offered is not known.
         let is_blind = counting(gateway, limit) == Counting::Nowhere
             && gateway.store_state().is_some_and(|store| store.mode == FailureMode::Closed);
         let mut seconds = self.sampler.look(now, totals(limit, plan));
         for second in &mut seconds {
             second.is_whole &= !is_blind;
         }
-        if self.seat.is_none() {
+        if self.membership.is_none() {
             return self.learn(gateway, plan, seconds);
         }
-        let decree = self.decree(limit);
-        if let Some(seat) = &mut self.seat {
-            seat.saw(seconds);
-            seat.meet(decree);
+        let text = self.publication(limit);
+        if let Some(membership) = &mut self.membership {
+            membership.saw(seconds);
+            membership.meet(text);
         }
     }
 
-    /// Shows seconds to all who learn. Who follows learns what is usual of the upstream, for when it has to decide.
+    /// Learns from seconds. A follower learns what is usual of the upstream, for when it has to decide.
     fn learn(&mut self, gateway: &Gateway, plan: &Plan, seconds: Vec<Second>) {
         let Some(limit) = self.limit(plan) else { return };
         let is_enforced = match counting(gateway, limit) {
-            Counting::AsMeant => self.decides(),
+            Counting::AsMeant => self.is_leader(),
             Counting::Nowhere => false,
             Counting::Apart => true,
         };
-        let speaks = self.decides() || is_enforced;
+        let reports = self.is_leader() || is_enforced;
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (gauges, now) = (&gateway.adaptation.gauges, gateway.now());
         for second in seconds {
             let latency = Quantiles::of(&second, &self.bounds);
             let events = self.pilot.observe(&second, latency, is_enforced, &accepts);
-            if let Some(event) = events.attack.as_ref().filter(|_| speaks) {
-                telling::attack(gateway, now, event);
+            if let Some(event) = events.attack.as_ref().filter(|_| reports) {
+                reporting::attack(gateway, now, event);
             }
-            if let Some(made) = events.ceiling.filter(|_| speaks) {
-                telling::decided(gateway, now, limit.name(), self.settings.mode, &made, Beside::default());
+            if let Some(made) = events.ceiling.filter(|_| reports) {
+                reporting::decided(gateway, now, limit.name(), self.settings.mode, &made, Beside::default());
             }
-            if !self.decides() {
+            if !self.is_leader() {
                 continue;
             }
-            if let Some(error) = self.score.observe(&second) {
+            if let Some(error) = self.accuracy.observe(&second) {
                 gauges.error.set(rounded(error));
             }
             if second.is_whole {
                 gauges.observed.set(figure(second.offered));
             }
             let clip = self.pilot.is_attacked().then(|| self.pilot.hard_ceiling());
-            self.ledger.push(second, clip);
+            self.recent.push(second, clip);
         }
-        self.tell_ceiling(gateway);
+        self.report_ceiling(gateway);
     }
 
-    fn tell_ceiling(&self, gateway: &Gateway) {
+    fn report_ceiling(&self, gateway: &Gateway) {
         let ceiling = self.pilot.measured_ceiling().unwrap_or_else(|| self.pilot.hard_ceiling());
         gateway.adaptation.gauges.ceiling.set(rounded(ceiling));
     }
 
     /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
-    fn decree(&self, limit: &Limit) -> Option<String> {
-        if !self.decides() || self.settings.mode != AdaptiveMode::On {
+    fn publication(&self, limit: &Limit) -> Option<String> {
+        if !self.is_leader() || self.settings.mode != AdaptiveMode::On {
             return None;
         }
-        let decreed = self.pilot.decreed()?;
-        Some(Decree::new(limit.operators_numbers(), decreed).text())
+        Some(self.pilot.published()?.text(limit.operators_numbers()))
     }
 
     /// A meeting of those who share the limit is over.
-    fn hear(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Meeting, CouncilFault>) {
+    fn conclude(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Standing, ElectionFault>) {
         let Some(limit) = self.limit(plan) else { return };
         let now = gateway.now();
-        let Some(seat) = &mut self.seat else { return };
-        let fault = met.as_ref().err().filter(|fault| !matches!(fault, CouncilFault::Away | CouncilFault::Unknown));
+        let Some(membership) = &mut self.membership else { return };
+        let fault = met.as_ref().err().filter(|fault| !matches!(fault, ElectionFault::Away | ElectionFault::Unknown));
         if let Some(fault) = fault.filter(|fault| self.fault.as_ref() != Some(fault)) {
             gateway
                 .log
                 .warn(COMPONENT, format_args!("those who share the limit can't agree on who adapts it: {fault}"));
         }
         self.fault = fault.cloned();
-        let heard = seat.hear(met, now);
-        if heard.is_incomplete {
+        let outcome = membership.conclude(met, now);
+        if outcome.is_incomplete {
             let why = "a report can't be read, or a clock is off by more than a second";
-            gateway.log.warn(COMPONENT, format_args!("for {PATIENCE} s now a gateway that shares the limit tells nothing that can be added up ({why}): nothing is forecast meanwhile"));
+            gateway.log.warn(
+                COMPONENT,
+                format_args!(
+                    "for {PATIENCE} s now a gateway that shares the limit tells nothing that can be added up ({why}): \
+                     nothing is forecast meanwhile"
+                ),
+            );
         }
         let (base, soft) = (limit.operators_numbers(), limit.settings.soft);
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let decreed = heard.overlay.and_then(|text| Decree::read(&text, base, soft));
-        let decreed = decreed.and_then(|decreed| self.pilot.vetted(decreed, now, &accepts));
-        gateway.adaptation.gauges.holder.store(self.decides(), Relaxed);
-        match heard.turn {
-            Turn::Same => {}
-            Turn::Mine => {
-                telling::turn(gateway, now, limit.name(), true);
-                if decreed.is_some() {
+        let published = outcome.overlay.and_then(|text| PublishedLimit::read(&text, base, soft));
+        let published = published.and_then(|published| self.pilot.vetted(published, now, &accepts));
+        gateway.adaptation.gauges.leader.store(self.is_leader(), Relaxed);
+        match outcome.leadership {
+            Leadership::Unchanged => {}
+            Leadership::Gained => {
+                reporting::leadership(gateway, now, limit.name(), true);
+                if published.is_some() {
                     self.next_ask = now;
                 }
-                self.pilot.take_over(decreed.clone(), base.clone(), soft, now);
+                self.pilot.take_over(published.clone(), base.clone(), soft, now);
                 self.beside = Beside::default();
             }
-            Turn::Others => {
-                telling::turn(gateway, now, limit.name(), false);
+            Leadership::Lost => {
+                reporting::leadership(gateway, now, limit.name(), false);
                 gateway.adaptation.gauges.begin();
-                (self.beside, self.outage, self.score) = (Beside::default(), Outage::default(), Score::default());
+                (self.beside, self.outage, self.accuracy) = Default::default();
             }
         }
-        self.learn(gateway, plan, heard.seconds);
-        // Who is left alone goes on from what it followed last. Who is not stands where all stand, whatever it has learnt just now.
-        if !self.decides() && counting(gateway, limit) != Counting::Apart {
-            self.pilot.follow(decreed, base.clone(), soft, now);
+        self.learn(gateway, plan, outcome.seconds);
+        // A follower that is left alone goes on from what it followed last. Any other has the numbers that all have,
+        // whatever it has learnt just now.
+        if !self.is_leader() && counting(gateway, limit) != Counting::Apart {
+            self.pilot.follow(published, base.clone(), soft, now);
         }
-        self.tell_ceiling(gateway);
+        self.report_ceiling(gateway);
     }
 
     fn ask_if_due(&mut self, gateway: &Arc<Gateway>, plan: &Plan, now: Timestamp) {
-        if now < self.next_ask || !self.asked.is_empty() || !self.decides() {
+        if now < self.next_ask || !self.asked.is_empty() || !self.is_leader() {
             return;
         }
         let Some(limit) = self.limit(plan) else { return };
-        let period = self.ledger.period();
-        if !period.is_telling(now >= self.next_ask + self.settings.interval) {
+        let period = self.recent.period();
+        if !period.is_askable(now >= self.next_ask + self.settings.interval) {
             return;
         }
         self.next_ask = (self.next_ask + self.settings.interval).max(now);
         let interval_seconds = self.settings.interval.as_secs_f64();
         gateway.log.info(COMPONENT, format_args!("AI request sent (interval {interval_seconds} s)"));
+        let given = self.settings.source.as_deref();
         let snapshot = Snapshot {
             at: now,
             p95: period.sum.latency_quantile(0.95, &self.bounds),
             period: &period,
             in_force: &limit.settings.numbers,
             base: limit.operators_numbers(),
-            source: &gateway.adaptation.source.of(&self.settings, limit),
+            source: &gateway.adaptation.series_names.of(given, limit.name(), Membership::is_for(limit)),
             interval_seconds,
             ceiling: self.pilot.hard_ceiling(),
         };
         let (json, figures) = (snapshot.json(), snapshot.figures());
         let (settings, period_end, generation) = (Arc::clone(&self.settings), period.end(), self.generation);
         self.asked.spawn(async move {
-            let answer = ask(&settings.forecaster, &json).await;
-            Answered { at: now, period_end, generation, figures, answer }
+            let response = ask(&settings.forecaster, &json).await;
+            Asked { at: now, period_end, generation, figures, response }
         });
     }
 
-    /// An answer has come, or none.
-    fn take(&mut self, gateway: &Gateway, plan: &Plan, answered: Answered) {
-        let read = answered.answer.and_then(|answer| match Recommendation::read(&answer) {
-            Ok(read) => Ok((read, answer)),
+    /// A response has come, or none.
+    fn receive(&mut self, gateway: &Gateway, plan: &Plan, asked: Asked) {
+        let read = asked.response.and_then(|response| match Recommendation::read(&response) {
+            Ok(read) => Ok((read, response)),
             Err(why) => Err(Miss::Invalid(why)),
         });
         gateway.adaptation.gauges.asked(read.as_ref().err());
         let now = gateway.now();
-        let (recommendation, answer) = match read {
+        let (recommendation, response) = match read {
             Ok(read) => read,
-            Err(miss) => return self.outage.missed(gateway, now, &miss, self.settings.misses),
+            Err(miss) => {
+                let most = self.settings.misses;
+                let missed = self.outage.missed(now, &miss, most);
+                return reporting::missed(gateway, now, &miss, missed, most);
+            }
         };
-        self.outage.is_over(gateway, now);
-        self.ledger.told(answered.period_end);
-        let Some(limit) = self.limit(plan).filter(|_| answered.generation == plan.generation && self.decides()) else {
-            // It was made for other numbers of the operator's, or it is another gateway's turn now.
+        if let Some(outage) = self.outage.end(now) {
+            reporting::is_back(gateway, now, outage);
+        }
+        self.recent.sent(asked.period_end);
+        let Some(limit) = self.limit(plan).filter(|_| asked.generation == plan.generation && self.is_leader()) else {
+            // It was made for other numbers of the operator's, or another gateway is the leader now.
             return;
         };
         if let Some(predicted) = recommendation.predicted {
             gateway.adaptation.gauges.predicted.set(predicted);
             let valid_for = recommendation.valid_for.unwrap_or(self.settings.interval);
-            self.score.expect(predicted, answered.at.as_nanos() / NANOS, valid_for);
+            self.accuracy.expect(predicted, asked.at.as_nanos() / NANOS, valid_for);
         }
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
-        let beside = Beside { observed: Some(answered.figures), recommendation: Some(as_received(&answer)) };
-        match self.pilot.receive(recommendation, answered.at, &accepts) {
+        let beside = Beside { observed: Some(asked.figures), recommendation: Some(as_received(&response)) };
+        match self.pilot.receive(recommendation, asked.at, &accepts) {
             Ok(()) => self.beside = beside,
             Err(why) => {
                 let refused = self.pilot.refused(why);
-                telling::decided(gateway, now, limit.name(), self.settings.mode, &refused, beside);
+                reporting::decided(gateway, now, limit.name(), self.settings.mode, &refused, beside);
             }
         }
     }
@@ -386,11 +396,11 @@ impl Driver {
         let Some(limit) = self.limit(plan) else { return };
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (now, counting) = (gateway.now(), counting(gateway, limit));
-        if (self.decides() || counting == Counting::Apart)
-            && let Some(made) = self.pilot.look(now, counting, &accepts)
+        if (self.is_leader() || counting == Counting::Apart)
+            && let Some(made) = self.pilot.apply_due(now, counting, &accepts)
         {
             let beside = std::mem::take(&mut self.beside);
-            telling::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
+            reporting::decided(gateway, now, limit.name(), self.settings.mode, &made, beside);
         }
         let wanted = self.pilot.numbers(&accepts);
         let is_same = |other: &LimitNumbers| wanted.relevant() == other.relevant();
@@ -404,9 +414,9 @@ impl Driver {
                 self.unfit = None;
                 let standing = self.pilot.standing();
                 let is_news = self.followed.replace(standing.clone()) != Some(standing);
-                // A ceiling that moves from second to second is told when it begins and ends.
-                if is_news && !self.decides() && counting == Counting::AsMeant {
-                    telling::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
+                // A ceiling that moves from second to second is reported when it begins and ends.
+                if is_news && !self.is_leader() && counting == Counting::AsMeant {
+                    reporting::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
                 }
             }
             // The plan is another one: the next turn begins with it.
@@ -422,9 +432,9 @@ impl Driver {
 }
 
 /// The end of a meeting, if one takes place.
-async fn met(seat: Option<&mut Seat>) -> Result<Meeting, CouncilFault> {
-    match seat {
-        Some(seat) => seat.met().await,
+async fn met(membership: Option<&mut Membership>) -> Result<Standing, ElectionFault> {
+    match membership {
+        Some(membership) => membership.met().await,
         None => std::future::pending().await,
     }
 }

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate_serve::{LogFormat, LogLevel};
 
-pub use adaptive::{Adaptive, AdaptiveMode, LONGEST_SOURCE};
+pub use adaptive::{Adaptive, AdaptiveMode};
 pub use identity::{ApiKey, ApiKeys, Identity, Jwt, TrustedHeaders};
 pub use limit::{Limit, Missing, Numbers, Soft, State, TierNumbers, Unlimited, default_limit};
 pub use redis::Redis;

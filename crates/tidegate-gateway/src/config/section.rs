@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use schemars::Schema;
 use serde::Serialize;
 use serde_json::Value;
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use super::span::Span;
 
@@ -65,7 +65,7 @@ macro_rules! section {
 
             /// Reports every setting that is outside its range. The section is at `path`.
             #[allow(dead_code, unused_variables, reason = "a section may have no range")]
-            pub(crate) fn check_ranges(&self, path: &str, problems: &tidegate_serve::object::Problems) {
+            pub(crate) fn check_ranges(&self, path: &str, problems: &tidegate_input::Problems) {
                 $($(
                     let given = $crate::config::section::Setting::given(&self.$field);
                     $crate::config::section::check_range(path, stringify!($field), given.as_ref(), &$range, problems);

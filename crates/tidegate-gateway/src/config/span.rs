@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tidegate_input::duration::{self, SECOND};
 
 /// A length of time, written as seconds (`60`, `0.5`) or with a unit (`500ms`, `10s`, `5m`, `1h`, `1d`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,17 +30,7 @@ impl Span {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let scale = match unit.trim() {
-            "ms" => 0.001,
-            "" | "s" => 1.0,
-            "m" | "min" => 60.0,
-            "h" => 3_600.0,
-            "d" => 86_400.0,
-            _ => return None,
-        };
-        Self::seconds(number.parse::<f64>().ok()? * scale)
+        Self::seconds(duration::CONFIGURATION.nanos(text, Some(SECOND))? / SECOND)
     }
 
     /// So many seconds; none if that is negative, not a number, or longer than a configuration may say.
@@ -50,22 +41,27 @@ impl Span {
     }
 }
 
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = (self.0.as_secs(), self.0.subsec_nanos());
-        if nanos == 0 {
-            write!(f, "{seconds}s")
-        } else if seconds == 0 && nanos.is_multiple_of(1_000_000) {
-            write!(f, "{}ms", nanos / 1_000_000)
-        } else {
-            write!(f, "{}s", self.0.as_secs_f64())
-        }
+        fmt::Display::fmt(&duration::text(self.0), f)
     }
 }
 
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        span.0
     }
 }
 

@@ -43,7 +43,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Write(DocumentFault::Refused(error)) => f.write_str(error),
+            Self::Write(DocumentFault::Rejected(error)) => f.write_str(error),
             Self::Read(fault) | Self::Write(fault) => fault.fmt(f),
             Self::Contended => f.write_str("others change it at the same time"),
         }

@@ -20,7 +20,7 @@ use crate::body::Body;
 use crate::client::Client;
 use crate::config::model::Connections;
 use crate::handler::handle;
-use crate::refusal;
+use crate::rejection;
 use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
@@ -287,7 +287,7 @@ impl Connection<'_> {
     /// Answers what can't be understood, and ends.
     async fn refuse(mut self, fault: BadHead) {
         let id = RequestId::own(self.worker);
-        let mut reply = refusal::rejected(fault.status, "bad_request", fault.detail, id.as_str());
+        let mut reply = rejection::rejected(fault.status, "bad_request", fault.detail, id.as_str());
         reply.lines.add("x-request-id", id.as_bytes());
         self.worker.metrics().answered(fault.status);
         let asked = Asked { version: Version::HTTP_11, is_head: false, keep_alive: false };

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use http::header::HeaderName;
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use crate::config::model::{ApiKey, ApiKeys};
 use crate::fields::Fields;

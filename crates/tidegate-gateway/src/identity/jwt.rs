@@ -16,7 +16,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{decode, decode_header};
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
 use crate::fields::{Fields, bearer};

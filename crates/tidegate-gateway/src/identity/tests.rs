@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use tidegate_serve::Problem;
-use tidegate_serve::object::Problems;
+use tidegate_input::{Problem, Problems};
 
 use super::{Caller, Identity, Unidentified};
 use crate::fields::Fields;

@@ -1,7 +1,7 @@
 //! What a trusted proxy says about the caller.
 
 use http::header::HeaderName;
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use crate::config::model::TrustedHeaders;
 use crate::fields::Fields;

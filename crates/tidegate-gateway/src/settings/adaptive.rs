@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_adapt::{LONGEST_SERIES_NAME, Rails};
+use tidegate_input::Problems;
 use tidegate_policy::Algorithm;
-use tidegate_serve::object::Problems;
 use tidegate_serve::tls::SystemRoots;
 
 use super::LimitSettings;
 use super::upstreams::{invalid_url, read_url};
-use crate::config::model::{self, AdaptiveMode, LONGEST_SOURCE};
+use crate::config::model::{self, AdaptiveMode};
 use crate::config::span::Span;
 use crate::tls::{self, ClientTls};
 
@@ -56,44 +57,6 @@ pub struct Forecaster {
     pub timeout: Duration,
 }
 
-/// Bounds of what a forecast may do, in requests per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rails {
-    /// Never above; none is three times the operator's rate.
-    pub ceiling: Option<f64>,
-    /// Never below.
-    pub floor: f64,
-    /// The largest step, as a factor.
-    pub step: f64,
-    /// Between two changes.
-    pub dwell: Duration,
-    /// Between two changes of the algorithm.
-    pub algorithm_dwell: Duration,
-}
-
-impl Rails {
-    /// As written, or by default.
-    fn of(adaptive: &model::Adaptive) -> Self {
-        // The default floor gives way to a low ceiling.
-        let floor = adaptive
-            .floor
-            .unwrap_or_else(|| adaptive.ceiling.map_or(adaptive.floor(), |ceiling| adaptive.floor().min(ceiling)));
-        Self {
-            ceiling: adaptive.ceiling,
-            floor,
-            step: adaptive.step(),
-            dwell: adaptive.dwell().get(),
-            algorithm_dwell: adaptive.algorithm_dwell().get(),
-        }
-    }
-}
-
-impl Default for Rails {
-    fn default() -> Self {
-        Self::of(&model::Adaptive::default())
-    }
-}
-
 /// How long the forecaster may take, if nothing is configured and it is not asked more often.
 const USUAL_TIMEOUT: Span = Span::from_secs(5);
 
@@ -104,7 +67,7 @@ pub(super) fn check_adaptive(
 ) -> Option<AdaptiveSettings> {
     let adaptive = &config.adaptive;
     adaptive.check_ranges("adaptive", problems);
-    let rails = Rails::of(adaptive);
+    let rails = rails(adaptive);
     if rails.ceiling.is_some_and(|ceiling| ceiling < rails.floor) {
         problems.add("adaptive.floor", format!("must be at most `adaptive.ceiling`, got {}", rails.floor));
     }
@@ -117,10 +80,11 @@ pub(super) fn check_adaptive(
         problems.add("adaptive.ca", "needs `adaptive.forecaster` with an https URL");
     }
     let source = adaptive.source.as_deref();
-    let is_good = |source: &str| (1..=LONGEST_SOURCE).contains(&source.len()) && !source.contains(char::is_control);
+    let is_good =
+        |source: &str| (1..=LONGEST_SERIES_NAME).contains(&source.len()) && !source.contains(char::is_control);
     if let Some(source) = source.filter(|source| !is_good(source)) {
         let found = source.len();
-        let message = format!("must be 1 to {LONGEST_SOURCE} bytes without control characters, got {found} bytes");
+        let message = format!("must be 1 to {LONGEST_SERIES_NAME} bytes without control characters, got {found} bytes");
         problems.add("adaptive.source", message);
     }
     if mode == AdaptiveMode::Off || url.is_none() {
@@ -145,6 +109,19 @@ pub(super) fn check_adaptive(
         history: adaptive.history(),
         model: adaptive.clone(),
     })
+}
+
+/// The guard rails, as written or by default.
+fn rails(adaptive: &model::Adaptive) -> Rails {
+    // The default floor gives way to a low ceiling.
+    let usual = adaptive.ceiling.map_or(adaptive.floor(), |ceiling| adaptive.floor().min(ceiling));
+    Rails {
+        ceiling: adaptive.ceiling,
+        floor: adaptive.floor.unwrap_or(usual),
+        step: adaptive.step(),
+        dwell: adaptive.dwell().get(),
+        algorithm_dwell: adaptive.algorithm_dwell().get(),
+    }
 }
 
 /// What can't be adapted: a rate for everyone together is what a forecast speaks of.

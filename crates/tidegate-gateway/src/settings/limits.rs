@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::StatusCode;
+use tidegate_input::Problems;
 use tidegate_policy::Cost;
-use tidegate_serve::object::Problems;
 use tidegate_store::{Name, Unshareable};
 
 use super::LimitSettings;
 use crate::config::model::{self, Config, Numbers, State, TierNumbers, default_limit};
-use crate::config::numbers::LimitNumbers;
+use crate::config::numbers::{checked, of_limit};
 use crate::key::KeyParts;
 
 /// All limits, those of tiers behind them, and the indexes of those that can be named.
@@ -76,7 +76,7 @@ fn check_tier(
 ) -> Option<LimitSettings> {
     let mut numbers = numbers.clone();
     numbers.algorithm.get_or_insert_with(|| base.numbers.algorithm().name().to_owned());
-    let numbers = LimitNumbers::new(numbers, base.soft);
+    let numbers = checked(&numbers, base.soft);
     let numbers = numbers.map_err(|error| problems.add(format!("{path}.{}", error.field), error.reason)).ok()?;
     let name = problems.ok(path, Name::new(&format!("{}.{tier}", base.name.as_str())))?;
     Some(LimitSettings { name, numbers, tiers: Vec::new(), ..base })
@@ -92,7 +92,7 @@ fn check_limit(
     limit.check_ranges(path, problems);
     let soft = limit.soft.count();
     let name = problems.ok(path, Name::new(name));
-    let numbers = LimitNumbers::of_limit(limit, soft);
+    let numbers = of_limit(limit, soft);
     let numbers = numbers.map_err(|error| problems.add(format!("{path}.{}", error.field), error.reason)).ok();
     let key = problems.ok(&format!("{path}.key"), limit.key().parse::<KeyParts>());
     let state = limit.kept_in(with_redis);

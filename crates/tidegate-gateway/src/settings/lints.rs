@@ -135,7 +135,7 @@ fn lint_hidden_routes(routes: &[RouteSettings], lints: &mut Vec<Problem>) {
 fn never_admits(limit: &LimitSettings) -> bool {
     let Ok(rule) = limit.numbers.rule(limit.soft) else { return false };
     let unused = <Rule as tidegate_policy::Limiter>::State::default();
-    matches!(rule.decide(&unused, limit.cost, Timestamp::default()), Decision::Refuse { retry_after: None, .. })
+    matches!(rule.decide(&unused, limit.cost, Timestamp::default()), Decision::Reject { retry_after: None, .. })
 }
 
 /// Whether a caller can have this tier. Tokens and proxies may name any.

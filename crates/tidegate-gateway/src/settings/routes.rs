@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use http::StatusCode;
+use tidegate_input::Problems;
 use tidegate_policy::MAX_LEVELS;
-use tidegate_serve::object::Problems;
 use tidegate_store::Name;
 
 use super::limits::{LimitIndexes, list, named};

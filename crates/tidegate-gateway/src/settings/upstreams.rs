@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_input::{HttpUrl, Problems};
 use tidegate_policy::MAX_LEVELS;
-use tidegate_serve::HttpUrl;
-use tidegate_serve::object::Problems;
 use tidegate_serve::tls::SystemRoots;
 use tidegate_store::Name;
 

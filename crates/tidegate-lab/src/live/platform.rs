@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use serde_json::json;
 use tidegate_forecast::Policy;
 use tidegate_forecast::service::{Service as Forecasts, Settings as ForecastSettings};
 use tidegate_gateway::Server;
@@ -15,6 +14,7 @@ use super::hosted::{Hosted, Ready};
 use super::places::Places;
 use super::relay::Relay;
 use super::shared_store::SharedStore;
+use crate::gateway_config::{Addresses, config_text};
 use crate::run::Variant;
 use crate::scenario::{FaultKind, Scenario};
 use crate::target::{self, Target, Work};
@@ -108,46 +108,6 @@ impl Platform {
         }
         Ok(())
     }
-}
-
-/// Where the gateway listens, and where it finds the others.
-struct Addresses {
-    gateway: SocketAddr,
-    target: SocketAddr,
-    redis: Option<SocketAddr>,
-    forecaster: Option<SocketAddr>,
-}
-
-/// The gateway's configuration, as a file would have it.
-fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> Result<String, String> {
-    let mut limit = match variant.algorithm {
-        Some(algorithm) => {
-            let numbers = scenario.limit.numbers(algorithm)?;
-            serde_json::to_value(numbers.relevant()).map_err(|error| error.to_string())?
-        }
-        // More than anybody sends.
-        None => json!({ "algorithm": "token", "capacity": 1_000_000_000_u64, "fillRate": 1_000_000_000_u64 }),
-    };
-    limit["key"] = if scenario.limit.is_per_client { "ip" } else { "global" }.into();
-    let mut config = json!({
-        "listeners": [{ "address": addresses.gateway.to_string() }],
-        "upstreams": { "target": { "url": format!("http://{}", addresses.target) } },
-        "limits": { "default": limit },
-        "trusted_proxies": ["127.0.0.1"],
-    });
-    if let Some(redis) = addresses.redis {
-        let on_failure = scenario.on_failure.name();
-        config["redis"] = json!({ "url": format!("redis://{redis}"), "on_failure": on_failure });
-    }
-    if let (Some(forecaster), Some(adaptation)) = (addresses.forecaster, scenario.adaptation) {
-        config["adaptive"] = json!({
-            "forecaster": format!("http://{forecaster}"),
-            "interval": adaptation.interval.as_secs_f64(),
-            "ceiling": adaptation.ceiling,
-            "history": 10_000,
-        });
-    }
-    Ok(config.to_string())
 }
 
 fn start_gateway(text: &str, log: &Log) -> Result<Hosted, String> {

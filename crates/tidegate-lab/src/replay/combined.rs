@@ -1,19 +1,19 @@
 //! Lines of common and combined access logs, as Apache and nginx write them; also with the virtual host before them.
 
 use memchr::memchr;
+use tidegate_input::log_times::LogTimes;
 
 use super::line::{BadLine, Line, request_line, told};
-use super::moments::Moments;
 
 const NOT_ONE: BadLine = BadLine::NotOne("a common or combined log");
 
 /// `host ident user [time] "request" status bytes`, whatever follows.
-pub(super) fn read<'a>(line: &'a str, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
+pub(super) fn read<'a>(line: &'a str, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
     let bytes = line.as_bytes();
     let opens = memchr(b'[', bytes).ok_or(NOT_ONE)?;
     let closes = opens + memchr(b']', &bytes[opens..]).ok_or(NOT_ONE)?;
     let (host, client, user) = who(&line[..opens]).ok_or(NOT_ONE)?;
-    let time = moments.common(&bytes[opens + 1..closes]).ok_or(BadLine::Time)?;
+    let time = times.common(&bytes[opens + 1..closes]).ok_or(BadLine::Time)?;
     let rest = line[closes + 1..].strip_prefix(" \"").ok_or(NOT_ONE)?;
     let request = &rest[..closing_quote(rest.as_bytes()).ok_or(NOT_ONE)?];
     let (method, target) = request_line(request).ok_or(BadLine::Request)?;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> Result<Line<'_>, BadLine> {
-        read(text, &mut Moments::default())
+        read(text, &mut LogTimes::default())
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Lines of CSV files: a request each, with a time at least. Columns are known by the names in the first line; without such a line the first one is the time.
 
+use tidegate_input::csv::{Cell, Cells};
+use tidegate_input::log_times::{self, LogTimes};
+
 use super::fields::{Names, Role};
 use super::line::{BadLine, Line};
-use super::moments::{self, Moments};
 use super::told::{Told, Use};
 
 const NOT_ONE: BadLine = BadLine::NotOne("CSV with the columns of its first line");
@@ -10,7 +12,7 @@ const NOT_ONE: BadLine = BadLine::NotOne("CSV with the columns of its first line
 /// What the columns of a file tell.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
-    separator: u8,
+    separator: char,
     uses: Vec<Option<Use>>,
 }
 
@@ -19,7 +21,7 @@ impl Columns {
     /// somebody said and that no column has.
     pub(super) fn of(first: &str, names: &Names) -> Result<Option<(Self, bool)>, String> {
         let Some((separator, cells)) = cells(first) else { return Ok(None) };
-        if cells.first().is_some_and(|cell| moments::any(cell.trim()).is_some()) {
+        if cells.first().is_some_and(|cell| log_times::any(cell.trim()).is_some()) {
             return Ok(Some((Self { separator, uses: vec![Some(Use::Role(Role::Time))] }, true)));
         }
         let uses: Vec<_> = cells.iter().map(|name| Use::of(name.trim(), names)).collect();
@@ -35,67 +37,27 @@ impl Columns {
     }
 
     /// Reads a line. A time is when a request came.
-    pub(super) fn read<'a>(&self, line: &'a str, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
+    pub(super) fn read<'a>(&self, line: &'a str, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
         let mut told = Told::default();
-        let mut cells = Cells::of(line, self.separator);
+        let mut cells = Cells::new(line, self.separator);
         for what in &self.uses {
             // Short lines lack what stands last.
             let Some(cell) = cells.next() else { break };
-            let cell = cell.ok_or(NOT_ONE)?;
+            // Quotes within a cell stay doubled, which no value that matters here has.
+            let cell = cell.map_err(|_| NOT_ONE)?.written();
             if let Some(what) = what {
                 told.put(*what, cell.trim());
             }
         }
-        told.line(false, moments)
+        told.line(false, times)
     }
 }
 
 /// What stands most often between the cells of a line, and these.
-fn cells(line: &str) -> Option<(u8, Vec<&str>)> {
-    let separator = *b",;\t".iter().max_by_key(|byte| line.bytes().filter(|it| it == *byte).count())?;
-    Some((separator, Cells::of(line, separator).collect::<Option<_>>()?))
-}
-
-/// The cells of a line. A quoted one may hold separators; quotes within it stay doubled, which no value that matters here has.
-struct Cells<'a> {
-    rest: Option<&'a str>,
-    separator: char,
-}
-
-impl<'a> Cells<'a> {
-    fn of(line: &'a str, separator: u8) -> Self {
-        Self { rest: Some(line), separator: char::from(separator) }
-    }
-}
-
-impl<'a> Iterator for Cells<'a> {
-    /// `None` for a quote that never ends.
-    type Item = Option<&'a str>;
-
-    fn next(&mut self) -> Option<Option<&'a str>> {
-        let rest = self.rest.take()?;
-        let Some(quoted) = rest.strip_prefix('"') else {
-            let (cell, after) = match rest.split_once(self.separator) {
-                Some((cell, after)) => (cell, Some(after)),
-                None => (rest, None),
-            };
-            self.rest = after;
-            return Some(Some(cell));
-        };
-        let mut from = 0;
-        loop {
-            let Some(quote) = quoted[from..].find('"').map(|at| from + at) else { return Some(None) };
-            let after = &quoted[quote + 1..];
-            if after.starts_with('"') {
-                from = quote + 2;
-            } else if after.is_empty() {
-                return Some(Some(&quoted[..quote]));
-            } else {
-                self.rest = after.strip_prefix(self.separator);
-                return Some(self.rest.map(|_| &quoted[..quote]));
-            }
-        }
-    }
+fn cells(line: &str) -> Option<(char, Vec<&str>)> {
+    let separator = [',', ';', '\t'].into_iter().max_by_key(|separator| line.matches(*separator).count())?;
+    let cells = Cells::new(line, separator).map(|cell| cell.map(Cell::written));
+    Some((separator, cells.collect::<Result<_, _>>().ok()?))
 }
 
 #[cfg(test)]
@@ -118,21 +80,21 @@ mod tests {
     #[test]
     fn a_date_and_a_clock_are_a_time_together() {
         let (columns, _) = columns("date,time,path").expect("columns");
-        let mut moments = Moments::default();
-        let line = columns.read("2023-11-16,18:15:46,/x", &mut moments).expect("a line");
+        let mut times = LogTimes::default();
+        let line = columns.read("2023-11-16,18:15:46,/x", &mut times).expect("a line");
         assert_eq!((line.time, line.path()), (1_700_158_546_000_000_000, "/x"));
-        assert_eq!(columns.read("2023-11-16,,/x", &mut moments), Err(BadLine::Time), "a day is no time");
+        assert_eq!(columns.read("2023-11-16,,/x", &mut times), Err(BadLine::Time), "a day is no time");
     }
 
     #[test]
     fn columns_are_known_by_their_names() {
         let (columns, is_request) = columns("TIMESTAMP;Client;\"Path\";tokens;duration").expect("columns");
         assert!(!is_request);
-        let mut moments = Moments::default();
-        let line = columns.read("2023-11-16 18:15:46.5;10.0.0.1;\"/a;b\";374;0.5", &mut moments).expect("a line");
+        let mut times = LogTimes::default();
+        let line = columns.read("2023-11-16 18:15:46.5;10.0.0.1;\"/a;b\";374;0.5", &mut times).expect("a line");
         assert_eq!((line.time, line.client, line.path()), (1_700_158_546_500_000_000, "10.0.0.1", "/a;b"));
         assert_eq!((line.took, line.is_end), (Some(500_000_000), false), "a time is when it came");
-        let short = columns.read("2023-11-16 18:15:46.5;10.0.0.1", &mut moments).expect("a line");
+        let short = columns.read("2023-11-16 18:15:46.5;10.0.0.1", &mut times).expect("a line");
         assert_eq!((short.client, short.path()), ("10.0.0.1", "/"));
     }
 
@@ -140,13 +102,13 @@ mod tests {
     fn times_alone_need_no_names() {
         let (columns, is_request) = columns("1700158546.25").expect("a time");
         assert!(is_request);
-        let mut moments = Moments::default();
-        let time = |line: &str, moments: &mut Moments| columns.read(line, moments).map(|line| line.time);
-        assert_eq!(time("1700158547", &mut moments), Ok(1_700_158_547_000_000_000));
-        assert_eq!(time("soon", &mut moments), Err(BadLine::Time));
-        assert_eq!(time("", &mut moments), Err(BadLine::NoTime));
-        assert_eq!(time("\"1", &mut moments), Err(NOT_ONE));
-        assert_eq!(time("\"1\"x", &mut moments), Err(NOT_ONE));
+        let mut times = LogTimes::default();
+        let time = |line: &str, times: &mut LogTimes| columns.read(line, times).map(|line| line.time);
+        assert_eq!(time("1700158547", &mut times), Ok(1_700_158_547_000_000_000));
+        assert_eq!(time("soon", &mut times), Err(BadLine::Time));
+        assert_eq!(time("", &mut times), Err(BadLine::NoTime));
+        assert_eq!(time("\"1", &mut times), Err(NOT_ONE));
+        assert_eq!(time("\"1\"x", &mut times), Err(NOT_ONE));
     }
 
     #[test]

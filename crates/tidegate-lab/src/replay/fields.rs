@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::moments::fraction_nanos;
+use tidegate_input::duration::{DAY, LOG, SECOND};
+use tidegate_input::log_times::fraction_nanos;
 
 /// What a field can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -201,7 +202,7 @@ fn wrong(text: &str) -> String {
 /// `0.125`, as most logs have it, without a detour through binary fractions.
 fn seconds(text: &str) -> Option<u64> {
     let [whole @ b'0'..=b'9', b'.', digits @ ..] = text.as_bytes() else { return None };
-    let fraction = digits.iter().all(u8::is_ascii_digit).then(|| fraction_nanos(digits))??;
+    let fraction = fraction_nanos(digits)?;
     Some(u64::from(whole - b'0') * 1_000_000_000 + fraction)
 }
 
@@ -212,19 +213,9 @@ pub(super) fn span(text: &str, unit: Option<f64>) -> Option<u64> {
     {
         return Some(nanos);
     }
-    let text = text.trim();
-    let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == 'µ');
-    let unit = match &text[number.len()..] {
-        "" => unit.unwrap_or(1e9),
-        "s" => 1e9,
-        "ms" => 1e6,
-        "us" | "µs" => 1e3,
-        "ns" => 1.0,
-        _ => return None,
-    };
-    let nanos = number.trim_end().parse::<f64>().ok()? * unit;
+    let nanos = LOG.nanos(text.trim(), Some(unit.unwrap_or(SECOND)))?;
     // A day is more than any answer takes.
-    (0.0..=86_400e9).contains(&nanos).then_some(nanos as u64)
+    (0.0..=DAY).contains(&nanos).then_some(nanos as u64)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use memchr::memchr2;
+use tidegate_input::log_times::LogTimes;
 
 use super::fields::Names;
 use super::line::{BadLine, Line};
-use super::moments::Moments;
 use super::told::{Told, Use};
 
 const NOT_ONE: BadLine = BadLine::NotOne("JSON objects");
@@ -102,11 +102,11 @@ pub(super) fn read<'a>(
     line: &'a str,
     names: &Names,
     shapes: &mut Shapes,
-    moments: &mut Moments,
+    times: &mut LogTimes,
     scratch: &'a mut String,
 ) -> Result<Line<'a>, BadLine> {
     if let Some(told) = shapes.told(line) {
-        return told.line(true, moments);
+        return told.line(true, times);
     }
     let (mut wanted, mut values) = (Vec::new(), Values { names, known: Vec::new(), end: 0 });
     let mut scanner = Scanner { text: line, at: 0 };
@@ -123,7 +123,7 @@ pub(super) fn read<'a>(
     let ranges = ranges.ok_or(NOT_ONE)?;
     let (mut told, scratch): (_, &'a str) = (Told::default(), scratch);
     wanted.iter().zip(ranges).for_each(|(wanted, range)| told.put(wanted.what, &scratch[range]));
-    told.line(true, moments)
+    told.line(true, times)
 }
 
 /// The values of a line, for its shape.
@@ -284,7 +284,7 @@ mod tests {
 
     fn check(text: &str, expect: impl FnOnce(Result<Line<'_>, BadLine>)) {
         let mut shapes = Shapes::default();
-        expect(read(text, &Names::default(), &mut shapes, &mut Moments::default(), &mut String::new()));
+        expect(read(text, &Names::default(), &mut shapes, &mut LogTimes::default(), &mut String::new()));
     }
 
     /// As our own access log writes it: at the end of a request.
@@ -342,7 +342,7 @@ mod tests {
     /// What is remembered of one line's fields is not held against the next one's.
     #[test]
     fn fields_may_stand_in_any_order() {
-        let (names, mut shapes, mut moments) = (Names::default(), Shapes::default(), Moments::default());
+        let (names, mut shapes, mut times) = (Names::default(), Shapes::default(), LogTimes::default());
         for (text, client, path) in [
             (r#"{"time":1,"ip":"a","path":"/x"}"#, "a", "/x"),
             (r#"{"path":"/y","time":1,"ip":"b"}"#, "b", "/y"),
@@ -350,7 +350,7 @@ mod tests {
             (r#"{"time":1,"ip":"d","path":"/z","note":1}"#, "d", "/z"),
         ] {
             let mut scratch = String::new();
-            let line = read(text, &names, &mut shapes, &mut moments, &mut scratch).expect("a line");
+            let line = read(text, &names, &mut shapes, &mut times, &mut scratch).expect("a line");
             assert_eq!((line.client, line.path()), (client, path), "{text}");
         }
     }
@@ -401,7 +401,7 @@ mod tests {
             let text = String::from_utf8_lossy(&bytes);
             read_by_shape += u32::from(shapes.told(&text).is_some());
             let mut scratch = String::new();
-            let after_others = read(&text, &names, &mut shapes, &mut Moments::default(), &mut scratch);
+            let after_others = read(&text, &names, &mut shapes, &mut LogTimes::default(), &mut scratch);
             read_well += u32::from(after_others.is_ok());
             check(&text, |alone| assert_eq!(after_others, alone, "{text}"));
             assert!(shapes.known.len() <= MOST_SHAPES);

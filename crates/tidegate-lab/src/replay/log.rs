@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memchr::memchr;
+use tidegate_input::log_times::LogTimes;
 
 use super::csv::Columns;
 use super::fields::Names;
 use super::line::{BadLine, LONGEST, Line};
-use super::moments::Moments;
 use super::pipe::Pipe;
 use super::{combined, json};
 
@@ -166,7 +166,7 @@ impl OneFile<'_> {
         each: &mut impl FnMut(&Line<'_>),
     ) -> Result<(), String> {
         let (mut buffer, mut filled, mut is_skipping) = (vec![0; CHUNK], 0, false);
-        let (mut moments, mut scratch) = (Moments::default(), String::new());
+        let (mut times, mut scratch) = (LogTimes::default(), String::new());
         loop {
             let length = match input.read(&mut buffer[filled..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -177,7 +177,7 @@ impl OneFile<'_> {
             let mut start = 0;
             while let Some(end) = memchr(b'\n', &buffer[start..filled]).map(|at| start + at) {
                 if !std::mem::take(&mut is_skipping) {
-                    self.line(&buffer[start..end], &mut moments, &mut scratch, each)?;
+                    self.line(&buffer[start..end], &mut times, &mut scratch, each)?;
                 }
                 start = end + 1;
             }
@@ -185,7 +185,7 @@ impl OneFile<'_> {
             filled -= start;
             if is_end {
                 if filled > 0 && !is_skipping && length == 0 {
-                    self.line(&buffer[..filled], &mut moments, &mut scratch, each)?;
+                    self.line(&buffer[..filled], &mut times, &mut scratch, each)?;
                 }
                 return Ok(());
             }
@@ -203,7 +203,7 @@ impl OneFile<'_> {
     fn line(
         &mut self,
         bytes: &[u8],
-        moments: &mut Moments,
+        times: &mut LogTimes,
         scratch: &mut String,
         each: &mut impl FnMut(&Line<'_>),
     ) -> Result<(), String> {
@@ -225,7 +225,7 @@ impl OneFile<'_> {
             }
         };
         if self.parser.is_none() {
-            let (parser, is_request) = self.parser_of(text, moments)?;
+            let (parser, is_request) = self.parser_of(text, times)?;
             self.parser = Some(parser);
             if !is_request {
                 return Ok(());
@@ -233,9 +233,9 @@ impl OneFile<'_> {
         }
         self.read.lines += 1;
         let read = match &mut self.parser {
-            Some(Parser::Json(shapes)) => json::read(text, &self.log.names, shapes, moments, scratch),
-            Some(Parser::Csv(columns)) => columns.read(text, moments),
-            Some(Parser::Common) | None => combined::read(text, moments),
+            Some(Parser::Json(shapes)) => json::read(text, &self.log.names, shapes, times, scratch),
+            Some(Parser::Csv(columns)) => columns.read(text, times),
+            Some(Parser::Common) | None => combined::read(text, times),
         };
         match read {
             Ok(line) => each(&line),
@@ -245,14 +245,14 @@ impl OneFile<'_> {
     }
 
     /// What reads this file, by its first line; and whether that is a request.
-    fn parser_of(&mut self, first: &str, moments: &mut Moments) -> Result<(Parser, bool), String> {
+    fn parser_of(&mut self, first: &str, times: &mut LogTimes) -> Result<(Parser, bool), String> {
         let columns = || Columns::of(first, &self.log.names);
         let found = match self.log.format {
             Some(Format::Common) => Some((Parser::Common, true)),
             Some(Format::Json) => Some((Parser::Json(json::Shapes::default()), true)),
             Some(Format::Csv) => columns()?.map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
             None if first.trim_start().starts_with('{') => Some((Parser::Json(json::Shapes::default()), true)),
-            None if looks_common(first, moments) => Some((Parser::Common, true)),
+            None if looks_common(first, times) => Some((Parser::Common, true)),
             None => columns()?.map(|(columns, is_request)| (Parser::Csv(columns), is_request)),
         };
         let Some(found) = found else {
@@ -285,6 +285,6 @@ impl OneFile<'_> {
 }
 
 /// Also if its request is rubbish: a scanner's may come first.
-fn looks_common(line: &str, moments: &mut Moments) -> bool {
-    matches!(combined::read(line, moments), Ok(_) | Err(BadLine::Request))
+fn looks_common(line: &str, times: &mut LogTimes) -> bool {
+    matches!(combined::read(line, times), Ok(_) | Err(BadLine::Request))
 }

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use serde_json::{Value, json};
 use tidegate_gateway::config::default_limit;
 use tidegate_gateway::config::model::{Config, Limit, Numbers, TierNumbers};
-use tidegate_gateway::config::numbers::LimitNumbers;
-use tidegate_gateway::config::rates::Shape;
+use tidegate_gateway::config::numbers::written;
 use tidegate_gateway::config::span::Span;
 use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{LimitFacts, Rehearsal};
+use tidegate_input::grouped;
+use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers};
+use tidegate_policy::shape::Shape;
 use tidegate_policy::{Keyed, Rule, Ticket, Timestamp};
-use tidegate_serve::grouped;
 use tidegate_store::Key;
 
 use super::{Policy, Reading, Recording, Replay, limits_yaml, replay_with};
@@ -105,10 +106,10 @@ fn at_least_more(limit: &LimitFacts, before: &LimitNumbers, raised: LimitNumbers
     if !is_raised || raised.relevant() != before.relevant() {
         return raised;
     }
-    let mut numbers = raised.relevant();
-    numbers.limit = numbers.limit.map(|count| count + 1);
-    numbers.capacity = numbers.capacity.map(|count| count + 1);
-    LimitNumbers::new(numbers, limit.soft).unwrap_or(raised)
+    let mut values = *raised.relevant().values();
+    values.limit = values.limit.map(|count| count + 1);
+    values.capacity = values.capacity.map(|count| count + 1);
+    LimitNumbers::new(raised.algorithm(), values, limit.soft).unwrap_or(raised)
 }
 
 /// Numbers that were found for a limit, alone.
@@ -202,7 +203,7 @@ fn changed(config: &Config, suggested: &[Suggested]) -> BTreeMap<String, Limit> 
     let usual = || BTreeMap::from([("default".to_owned(), default_limit())]);
     let mut limits = config.limits.clone().unwrap_or_else(usual);
     for Suggested { limit, numbers, .. } in suggested {
-        let (from, to) = (limit.numbers.relevant(), numbers.relevant());
+        let (from, to) = (written(&limit.numbers.relevant()), written(&numbers.relevant()));
         match &limit.tier_of {
             None => {
                 if let Some(Limit { limit, window, capacity, fill_rate, hold, .. }) = limits.get_mut(&limit.name) {
@@ -242,7 +243,7 @@ fn change(
 
 /// Numbers as JSON.
 pub(super) fn numbers_json(numbers: &LimitNumbers) -> Value {
-    let mut value = serde_json::to_value(numbers.relevant()).unwrap_or_else(|_| json!({}));
+    let mut value = serde_json::to_value(written(&numbers.relevant())).unwrap_or_else(|_| json!({}));
     if let Some(fields) = value.as_object_mut() {
         fields.remove("algorithm");
     }
@@ -383,7 +384,7 @@ impl Bracket {
             }
             let (decision, ticket) = tried.keys.take(&key, self.limit.cost, now);
             tried.refused += u64::from(!decision.is_admitted());
-            if let Some(ticket) = ticket.filter(Ticket::is_place) {
+            if let Some(ticket) = ticket.filter(Ticket::is_slot) {
                 tried.ends.push(Reverse(Ending { at: at.saturating_add(took), key, ticket }));
             }
         }
@@ -412,10 +413,10 @@ fn scaled(limit: &LimitFacts, scale: f64) -> Option<(LimitNumbers, Rule)> {
         let shape = Shape { rate_per_second: shape.rate_per_second * scale, ..shape };
         shape.numbers::<Refused>(limit.soft, |numbers| accepts(numbers).map(drop).map_err(|_| Refused)).ok()?
     } else {
-        let mut numbers = limit.numbers.relevant();
-        let count = crate::observation::count(numbers.limit?) * scale;
-        numbers.limit = Some((count.round() as u64).max(1));
-        LimitNumbers::new(numbers, limit.soft).ok()?
+        let mut values = *limit.numbers.relevant().values();
+        let count = crate::observation::count(values.limit?) * scale;
+        values.limit = Some((count.round() as u64).max(1));
+        LimitNumbers::new(limit.numbers.algorithm(), values, limit.soft).ok()?
     };
     let rule = accepts(&numbers).ok()?;
     Some((numbers, rule))
@@ -424,8 +425,8 @@ fn scaled(limit: &LimitFacts, scale: f64) -> Option<(LimitNumbers, Rule)> {
 /// Numbers that a limit can't have: others are tried.
 struct Refused;
 
-impl From<tidegate_gateway::config::numbers::InvalidNumbers> for Refused {
-    fn from(_: tidegate_gateway::config::numbers::InvalidNumbers) -> Self {
+impl From<InvalidNumbers> for Refused {
+    fn from(_: InvalidNumbers) -> Self {
         Self
     }
 }

@@ -1,8 +1,9 @@
 //! What the named fields of a line tell, put together to a request.
 
+use tidegate_input::log_times::LogTimes;
+
 use super::fields::{MOST_HEADERS, Names, Role, span};
 use super::line::{BadLine, Line, request_line, told};
-use super::moments::Moments;
 
 /// The texts of a line's fields, by what they tell. Of several that tell the same the first counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,13 +79,13 @@ impl<'a> Told<'a> {
     }
 
     /// When, as it is written.
-    fn time(&self, moments: &mut Moments) -> Result<u64, BadLine> {
+    fn time(&self, times: &mut LogTimes) -> Result<u64, BadLine> {
         let written = self.start.or(self.time).ok_or(BadLine::NoTime)?;
         let read = match self.clock {
-            Some(clock) if is_date(written) => moments.other(&format!("{written}T{clock}")),
+            Some(clock) if is_date(written) => times.other(&format!("{written}T{clock}")),
             // On which day alone is no time.
             _ if is_date(written) => None,
-            _ => moments.other(written).or_else(|| moments.common(written.as_bytes())),
+            _ => times.other(written).or_else(|| times.common(written.as_bytes())),
         };
         read.ok_or(BadLine::Time)
     }
@@ -97,8 +98,8 @@ impl<'a> Told<'a> {
     }
 
     /// The request. `is_log`: a line was written when its answer had ended, as logs are, so that a time that is not said to be the start is the end.
-    pub(super) fn line(&self, is_log: bool, moments: &mut Moments) -> Result<Line<'a>, BadLine> {
-        let (time, took) = (self.time(moments)?, self.span());
+    pub(super) fn line(&self, is_log: bool, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
+        let (time, took) = (self.time(times)?, self.span());
         let mut line = Line {
             time,
             is_end: is_log && self.start.is_none() && took.is_some(),

@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde_json::Value;
+use tidegate_input::Problems;
+use tidegate_input::object::{Object, shown};
 use tidegate_policy::Algorithm;
-use tidegate_serve::object::{Object, Problems, shown};
 
 use super::Scenario;
 use crate::run::Variant;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_serve::object::{Allowed, Object};
+use tidegate_input::object::{Allowed, Object};
 
 use crate::target::Faults;
 

@@ -1,9 +1,8 @@
 //! What every algorithm is told to keep.
 
-use serde_json::json;
-use tidegate_gateway::config::numbers::LimitNumbers;
+use tidegate_input::object::{Allowed, Object};
 use tidegate_policy::Algorithm;
-use tidegate_serve::object::{Allowed, Object};
+use tidegate_policy::numbers::{self, LimitNumbers, Values};
 
 /// A rate, whatever the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,13 +51,15 @@ impl LimitSetting {
 
     /// The numbers that an algorithm keeps it by.
     pub fn numbers(&self, algorithm: Algorithm) -> Result<LimitNumbers, String> {
-        let numbers = match algorithm {
+        let none = Values::default();
+        let values = match algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingCounter | Algorithm::SlidingLog => {
-                json!({ "algorithm": algorithm.name(), "limit": self.quota() as u64, "window": self.window })
+                Values { limit: Some(self.quota() as u64), window: numbers::seconds(self.window), ..none }
             }
-            _ => json!({ "algorithm": algorithm.name(), "capacity": self.burst, "fillRate": self.rate }),
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket | Algorithm::Concurrency => {
+                Values { capacity: Some(self.burst), fill_rate: Some(self.rate), ..none }
+            }
         };
-        let numbers = serde_json::from_value(numbers).map_err(|error| error.to_string())?;
-        LimitNumbers::new(numbers, 0).map_err(|error| error.to_string())
+        LimitNumbers::new(algorithm, values, 0).map_err(|error| error.to_string())
     }
 }

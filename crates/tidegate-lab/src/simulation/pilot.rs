@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_adapt::{Autopilot, AutopilotEvent, Rails};
 use tidegate_forecast::{Adviser, Forecast, Forecaster, Policy, ProphetModel, Snapshot};
-use tidegate_gateway::config::numbers::LimitNumbers;
-use tidegate_gateway::settings::Rails;
-use tidegate_gateway::{Autopilot, Told};
-use tidegate_policy::{Algorithm, Rule, Timestamp};
+use tidegate_policy::numbers::LimitNumbers;
+use tidegate_policy::{Algorithm, Timestamp};
 
 use super::{START, nanos};
 use crate::run::{Band, Event, EventKind, Prediction};
@@ -26,13 +25,14 @@ pub(super) struct Pilot {
     /// Whether the limit was in force in the second that passes.
     is_limiting: bool,
     forecast: Option<Forecast>,
-    told: Vec<Event>,
+    events: Vec<Event>,
     predictions: Vec<Prediction>,
 }
 
 /// Other numbers.
 pub(super) struct Steered {
-    pub(super) rule: Rule,
+    /// They make a rule.
+    pub(super) numbers: LimitNumbers,
     /// Requests a second.
     pub(super) rate: f64,
     /// What may come at once.
@@ -65,7 +65,7 @@ impl Pilot {
             is_there: true,
             is_limiting: true,
             forecast: None,
-            told: Vec::new(),
+            events: Vec::new(),
             predictions: Vec::new(),
         })
     }
@@ -75,7 +75,7 @@ impl Pilot {
     }
 
     pub(super) fn answered(&mut self, took: u64, is_error: bool) {
-        self.autopilot.answered(Duration::from_nanos(took), is_error);
+        self.autopilot.responded(Duration::from_nanos(took), is_error);
     }
 
     /// Whether the forecaster can be asked. One that is started again knows nothing.
@@ -88,8 +88,8 @@ impl Pilot {
 
     /// A second is over. What is expected of the next one?
     pub(super) fn second(&mut self, now: u64) -> Option<Band> {
-        let told = self.autopilot.second(at(now), self.is_limiting);
-        self.tell(now, told);
+        let events = self.autopilot.second(at(now), self.is_limiting);
+        self.record(now, events);
         if now >= self.next_ask {
             self.next_ask = now + self.interval;
             self.ask(now);
@@ -109,36 +109,36 @@ impl Pilot {
         let prediction = Prediction { at: seconds(now), valid_for: advice.valid_for, highest: advice.predicted };
         self.predictions.push(prediction);
         if let Err(why) = self.autopilot.advised(&advice.to_json(), at(now)) {
-            self.tell(now, vec![Told::Decided(format!("refused: {why}"))]);
+            self.record(now, [AutopilotEvent::Decision(format!("refused: {why}"))]);
         }
     }
 
     /// Does what is due.
     pub(super) fn steer(&mut self, now: u64, is_away: bool) -> Wanted {
         self.is_limiting = !is_away;
-        let told = self.autopilot.look(at(now), !is_away);
-        self.tell(now, told.into_iter().collect());
+        let decision = self.autopilot.apply_due(at(now), !is_away);
+        self.record(now, decision);
         let wanted = self.autopilot.numbers();
-        let mut steered = Wanted { events: std::mem::take(&mut self.told), ..Wanted::default() };
+        let mut steered = Wanted { events: std::mem::take(&mut self.events), ..Wanted::default() };
         if wanted.relevant() != self.in_force.relevant() && !is_away {
             let rate = wanted.shape().map(|shape| shape.rate_per_second);
-            let numbers = wanted.rule(0).ok().zip(rate);
-            steered.numbers = numbers.map(|(rule, rate)| Steered { rule, rate, quota: wanted.quota() });
+            let rate = rate.filter(|_| wanted.rule(0).is_ok());
+            steered.numbers = rate.map(|rate| Steered { numbers: wanted.clone(), rate, quota: wanted.quota() });
             self.in_force = wanted;
         }
         steered.wakes_at = self.autopilot.wakes_at(at(now)).map(|at| at.as_nanos().saturating_sub(START));
         steered
     }
 
-    fn tell(&mut self, now: u64, told: Vec<Told>) {
-        for told in told {
-            let (kind, text) = match told {
+    fn record(&mut self, now: u64, events: impl IntoIterator<Item = AutopilotEvent>) {
+        for event in events {
+            let (kind, text) = match event {
                 // What says the same again is no event.
-                Told::Decided(text) if text.starts_with("unchanged") => continue,
-                Told::Decided(text) => (EventKind::Adaptation, text),
-                Told::Attack(text) => (EventKind::Attack, text),
+                AutopilotEvent::Decision(text) if text.starts_with("unchanged") => continue,
+                AutopilotEvent::Decision(text) => (EventKind::Adaptation, text),
+                AutopilotEvent::Attack(text) => (EventKind::Attack, text),
             };
-            self.told.push(Event { at: seconds(now), kind, text });
+            self.events.push(Event { at: seconds(now), kind, text });
         }
     }
 

@@ -1,21 +1,14 @@
 use std::time::Duration;
 
-/// Units by their names; the longer name first, where one ends like another.
-const UNITS: [(&str, f64); 5] = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+use tidegate_input::duration::SERVICE_TIME;
 
 /// Reads `5ms`, `1.5s`, `250us` or `0`.
 pub(super) fn read(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
-    let (number, unit) = UNITS.into_iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
-    // What else Rust reads as a number, such as `inf` and `1e3`, nobody means here.
-    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        return None;
-    }
-    let seconds = number.parse::<f64>().ok()? * unit;
     // To the nanosecond: 0.3 ms is 300,000 of them, and not one less.
-    let nanos = (seconds * 1e9).round();
+    let nanos = SERVICE_TIME.nanos(text, None)?.round();
     (nanos < 1e18).then_some(Duration::from_nanos(nanos as u64))
 }
 

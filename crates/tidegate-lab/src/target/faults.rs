@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use tidegate_serve::object::{Allowed, Object, Problems, shown};
-use tidegate_serve::{Problem, json as unique_json};
+use tidegate_input::object::{Allowed, Object, shown};
+use tidegate_input::{Problem, Problems, json as unique_json};
 
 use super::contention::{LONGEST, stretched};
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
-use tidegate_serve::object::{Allowed, Object, shown};
+use tidegate_input::object::{Allowed, Object, shown};
 
 use super::request::is_ours;
 
@@ -76,6 +76,16 @@ impl Default for Group {
     }
 }
 
+impl Group {
+    /// The address of a client, if the group's clients have addresses of their own.
+    pub fn address(&self, client: u64) -> Option<IpAddr> {
+        self.headers.iter().find_map(|(_, template)| match template {
+            Template::Address(first) => Some(following(*first, client)),
+            Template::Text(_) | Template::Numbered(..) => None,
+        })
+    }
+}
+
 /// A header's value, which may differ from client to client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Template {
@@ -103,14 +113,16 @@ impl Template {
                 out.extend_from_slice(itoa::Buffer::new().format(client).as_bytes());
                 out.extend_from_slice(after.as_bytes());
             }
-            Self::Address(first) => {
-                let address = match first {
-                    IpAddr::V4(first) => IpAddr::V4(u32::from(*first).wrapping_add(client as u32).into()),
-                    IpAddr::V6(first) => IpAddr::V6(u128::from(*first).wrapping_add(client.into()).into()),
-                };
-                out.extend_from_slice(address.to_string().as_bytes());
-            }
+            Self::Address(first) => out.extend_from_slice(following(*first, client).to_string().as_bytes()),
         }
+    }
+}
+
+/// The address so many after this one.
+fn following(first: IpAddr, count: u64) -> IpAddr {
+    match first {
+        IpAddr::V4(first) => IpAddr::V4(u32::from(first).wrapping_add(count as u32).into()),
+        IpAddr::V6(first) => IpAddr::V6(u128::from(first).wrapping_add(count.into()).into()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 /// Put in the place of what a plan says, before it is read: so it is checked as if it had stood there.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use serde_json::Value;
 
 use crate::profile::Shape;
-use tidegate_serve::object::{Allowed, Object, shown};
+use tidegate_input::object::{Allowed, Object, shown};
 
 /// More than any machine sends.
 const HIGHEST_RATE: f64 = 10_000_000.0;

@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
-use tidegate_serve::HttpUrl;
+use tidegate_input::HttpUrl;
 
-use tidegate_serve::object::{Allowed, Object, shown};
+use tidegate_input::object::{Allowed, Object, shown};
 
 /// What is sent.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_serve::object::Object;
+use tidegate_input::object::Object;
 
 use super::Times;
 use super::profiles::{self, LONGEST, Read, SOME_TIME};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use tidegate_serve::Utc;
+use tidegate_input::Utc;
 
 use super::judged::Judged;
 use super::numbers::seconds;

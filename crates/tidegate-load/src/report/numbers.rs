@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-use tidegate_serve::grouped;
+use tidegate_input::grouped;
 
 /// Counts stay far below where this is not exact.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2⁵³")]

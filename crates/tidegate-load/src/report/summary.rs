@@ -5,7 +5,7 @@ mod sparkline;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use tidegate_serve::{Utc, grouped};
+use tidegate_input::{Utc, grouped};
 
 use super::numbers::{decimal, float, seconds, share, time};
 use super::percentiles::{Percentiles, Reading};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_serve::grouped;
+use tidegate_input::grouped;
 
 use super::instance::{Instance, MOST_NOTES};
 use super::numbers::{seconds, share, time};

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use tidegate_serve::{HttpUrl, Log, Problem, Shard};
+use tidegate_input::{HttpUrl, Problem};
+use tidegate_serve::{Log, Shard};
 
 use super::{Run, planned, watch};
 use crate::agenda::Agenda;

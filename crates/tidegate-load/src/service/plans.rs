@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use tidegate_serve::{Problem, is_loopback, json};
+use tidegate_input::{Problem, is_loopback, json};
 
 use crate::plan::{InvalidPlan, Overrides, Plan};
 

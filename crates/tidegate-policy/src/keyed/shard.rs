@@ -3,8 +3,7 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashTable;
 
-use super::Ticket;
-use crate::{Cost, Decision, Limiter, Timestamp};
+use crate::{Cost, Decision, Limiter, Ticket, Timestamp};
 
 /// A part of the keys, behind its own lock.
 pub(crate) struct Shard<K, L: Limiter> {
@@ -95,7 +94,7 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
             self.insert(hasher, hash, key.to_owned(), state, now);
             receipt
         };
-        Ticket { receipt, generation: self.generation, is_place: self.limiter.holds_places() }
+        Ticket::new(receipt, self.generation, self.limiter.holds_slots())
     }
 
     pub(super) fn update<Q, R>(
@@ -124,11 +123,11 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        if ticket.generation != self.generation && !self.limiter.receipts_survive_a_change() {
+        if !ticket.is_good(self.generation, self.limiter.receipts_survive_a_change()) {
             return;
         }
         if let Some(entry) = self.table.find_mut(hash, |entry| entry.key.borrow() == key) {
-            self.limiter.give_back(&mut entry.state, &ticket.receipt, now);
+            self.limiter.give_back(&mut entry.state, ticket.receipt(), now);
         }
     }
 
@@ -165,8 +164,8 @@ impl<K: Hash + Eq, L: Limiter> Shard<K, L> {
         self.table.insert_unique(hash, Entry { key, state }, |entry| hasher.hash_one(&entry.key));
     }
 
-    /// Looks at a few keys for each new one, so that the unused ones among them are found before the table has to grow: the hand is
-    /// round after a quarter as many new keys as there are buckets.
+    /// Looks at a few keys for each new one, so that the unused ones among them are found before the table has to grow:
+    /// the hand is round after a quarter as many new keys as there are buckets.
     fn forget_some(&mut self, now: Timestamp) {
         const BUCKETS_A_STEP: usize = 4;
         for _ in 0..BUCKETS_A_STEP.min(self.table.num_buckets()) {

@@ -1,6 +1,7 @@
 //! Giving back what was taken, where time refills: never more than if it had never been taken.
 
-use tidegate_policy::{Cost, Decision, Gcra, LeakyBucket, Limiter, Receipt, Timestamp, TokenBucket};
+use tidegate_policy::state::Receipt;
+use tidegate_policy::{Cost, Decision, Gcra, LeakyBucket, Limiter, Rate, Timestamp, TokenBucket};
 
 use crate::{STARTS, STEPS_A_WALK, build_rate};
 use tidegate_testkit::oracle::{BucketOracle, Oracle};
@@ -22,7 +23,7 @@ fn those_who_went_stay_within_the_limit<L: Limiter>(build: fn(Numbers) -> L) {
                 Step::GiveBack if !receipts.is_empty() => {
                     let receipt = receipts.swap_remove(walk.rng().usize(0..receipts.len()));
                     limiter.give_back(&mut state, &receipt, now);
-                    went.undo(receipt.cost.get().into(), receipt.at.as_nanos(), walk.now);
+                    went.undo(receipt.cost().get().into(), receipt.at().as_nanos(), walk.now);
                 }
                 Step::Ask { cost } => {
                     let cost = Cost::new(cost).expect("a cost");
@@ -43,7 +44,7 @@ fn those_who_went_stay_within_the_limit<L: Limiter>(build: fn(Numbers) -> L) {
 
 #[test]
 fn a_token_bucket_never_returns_what_time_has_refilled() {
-    those_who_went_stay_within_the_limit(|n| TokenBucket::new(n.limit, build_rate(n)).expect("small numbers"));
+    those_who_went_stay_within_the_limit(|n| TokenBucket::new(build_rate(n), n.limit).expect("small numbers"));
 }
 
 #[test]
@@ -51,13 +52,12 @@ fn gcra_never_returns_what_time_has_refilled() {
     those_who_went_stay_within_the_limit(|n| Gcra::new(build_rate(n), n.limit).expect("small numbers"));
 }
 
-/// Ten tokens, one a second. Five are taken, and returned six seconds later, when the bucket is full without them and someone
-/// else has taken eight: adding five to the level would let fifteen go at once.
+/// Ten tokens, one a second. Five are taken, and returned six seconds later, when the bucket is full without them and
+/// someone else has taken eight: adding five to the level would let fifteen go at once.
 #[test]
 fn a_late_give_back_does_not_fill_a_bucket_twice() {
     let second = |s: u64| Timestamp::from_nanos(s * 1_000_000_000);
-    let rate = tidegate_policy::Rate::new(1, std::time::Duration::from_secs(1)).expect("a rate");
-    let bucket = TokenBucket::new(10, rate).expect("a bucket");
+    let bucket = TokenBucket::new(Rate::per_second(1).expect("a rate"), 10).expect("a bucket");
     let cost = |tokens| Cost::new(tokens).expect("a cost");
     let mut state = Default::default();
     let five = bucket.take(&mut state, cost(5), second(0));
@@ -96,14 +96,14 @@ where
 #[test]
 fn what_is_returned_at_once_was_never_taken() {
     let numbers = Numbers { limit: 7, tokens: 3, span: 1_000 };
-    at_once_restores(&TokenBucket::new(7, build_rate(numbers)).expect("small"), 7);
+    at_once_restores(&TokenBucket::new(build_rate(numbers), 7).expect("small"), 7);
     at_once_restores(&Gcra::new(build_rate(numbers), 7).expect("small"), 7);
     at_once_restores(&LeakyBucket::new(build_rate(numbers), 6).expect("small"), 7);
 }
 
-/// A place in the queue whose successors already know their times stays empty, or two would leave at the same moment.
+/// A departure whose successors already know their times stays unused, or two would leave at the same moment.
 #[test]
-fn leaky_departures_keep_their_distance_when_places_are_given_back() {
+fn leaky_departures_keep_their_distance_when_some_are_given_back() {
     for seed in 0..300 {
         let mut walk = Walk::new(seed, &STARTS);
         walk.may_go_back = false;
@@ -129,7 +129,7 @@ fn leaky_departures_keep_their_distance_when_places_are_given_back() {
                     if let Decision::Admit { wait, .. } = limiter.decide(&state, cost, now) {
                         let departs = walk.now + wait.as_nanos() as u64;
                         if let Some((before, receipt)) = departures.last() {
-                            let apart = u64::from(receipt.cost.get()) * numbers.span / numbers.tokens;
+                            let apart = u64::from(receipt.cost().get()) * numbers.span / numbers.tokens;
                             assert!(departs >= before + apart.saturating_sub(1), "seed {seed}: left too early");
                         }
                         departures.push((departs, limiter.take(&mut state, cost, now)));

@@ -1,17 +1,18 @@
 //! The laws every algorithm keeps, each against its own oracle, a million seeded steps each.
 //!
-//! For every step, with costs above one, idle gaps, clock jumps both ways, and changes of numbers:
-//! a request is admitted if and only if the definition admits it; `retry_after` is the earliest admission if nobody else comes;
-//! `remaining` and `reset_after` are true; a refused request changes nothing; an unused state decides like a new one.
+//! For every step, with costs above one, idle gaps, clock jumps both ways, and changes of numbers: a request is
+//! admitted if and only if the definition admits it; `retry_after` is the earliest admission if nobody else comes;
+//! `remaining` and `reset_after` are true; a rejected request changes nothing; an unused state decides like a new one.
 
 mod give_back;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+use tidegate_policy::state::Receipt;
 use tidegate_policy::{
-    Concurrency, Cost, Decision, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Limiter, Rate, Receipt, Rule,
-    SlidingCounter, SlidingLog, Timestamp, TokenBucket,
+    Concurrency, Cost, Decision, FixedWindow, Gcra, InvalidLimit, LeakyBucket, Limiter, Rate, Rule, SlidingCounter,
+    SlidingLog, Timestamp, TokenBucket,
 };
 use tidegate_testkit::oracle::{BucketOracle, FixedWindowOracle, LeakyOracle, LogOracle, Oracle, SlidingCounterOracle};
 use tidegate_testkit::walk::{Numbers, Step, Walk};
@@ -34,7 +35,7 @@ fn span(numbers: Numbers) -> Duration {
 enum GiveBack {
     /// As if the request had never come.
     Exact,
-    /// Not more than that: what time has refilled meanwhile is not returned.
+    /// Not more than that: what time has refilled since is not returned.
     AtMost,
 }
 
@@ -80,7 +81,7 @@ where
                 Step::GiveBack if self.give_back == GiveBack::Exact && !receipts.is_empty() => {
                     let receipt = receipts.swap_remove(walk.rng().usize(0..receipts.len()));
                     limiter.give_back(&mut state, &receipt, Timestamp::from_nanos(walk.now));
-                    oracle.undo(receipt.cost.get().into(), receipt.at.as_nanos(), walk.now);
+                    oracle.undo(receipt.cost().get().into(), receipt.at().as_nanos(), walk.now);
                 }
                 Step::GiveBack => {}
                 Step::Ask { cost } => {
@@ -115,26 +116,26 @@ where
     assert_eq!(decision.is_admitted(), oracle.admits(tokens, now), "admitted against the definition: {context}");
     if limiter.spent(state, at) == 0 {
         let new = limiter.decide(&L::State::default(), cost, at);
-        let told = |decision: Decision| (decision.is_admitted(), decision.remaining(), decision.retry_after());
-        assert_eq!(told(decision), told(new), "unused, but not like new: {context}");
+        let shown = |decision: Decision| (decision.is_admitted(), decision.remaining(), decision.retry_after());
+        assert_eq!(shown(decision), shown(new), "unused, but not like new: {context}");
     }
 
     let before = state.clone();
     let wait = oracle.wait(now);
     assert_eq!(limiter.check(state, cost, at), decision, "checked otherwise than decided: {context}");
     match decision {
-        Decision::Admit { wait: told, .. } => {
-            assert_eq!(told.as_nanos(), u128::from(wait), "wait: {context}");
+        Decision::Admit { wait: decided, .. } => {
+            assert_eq!(decided.as_nanos(), u128::from(wait), "wait: {context}");
             let mut again = before;
             receipts.push(limiter.take(&mut again, cost, at));
             oracle.admit(tokens, now);
         }
-        Decision::Refuse { retry_after, .. } => {
-            assert_eq!(*state, before, "a refused request changed the state: {context}");
+        Decision::Reject { retry_after, .. } => {
+            assert_eq!(*state, before, "a rejected request changed the state: {context}");
             match retry_after.map(|after| now + after.as_nanos() as u64) {
                 None => assert!(tokens > limit, "never, though it would fit: {context}"),
                 Some(retry) => {
-                    assert!(retry > now, "refused, yet it may come back at once: {context}");
+                    assert!(retry > now, "rejected, yet it may come back at once: {context}");
                     admits_from(retry, limiter, state, oracle, cost, &context);
                 }
             }
@@ -142,8 +143,8 @@ where
     }
 
     let left = decision.remaining();
-    assert!(left == 0 || oracle.admits(left, now), "fewer remain than told: {context}");
-    assert!(!oracle.admits(left + 1, now), "more remain than told: {context}");
+    assert!(left == 0 || oracle.admits(left, now), "fewer remain than reported: {context}");
+    assert!(!oracle.admits(left + 1, now), "more remain than reported: {context}");
     let reset = now + decision.reset_after().as_nanos() as u64;
     let whole = Cost::new(limit as u32).expect("a limit");
     if reset > now {
@@ -154,7 +155,8 @@ where
     decision
 }
 
-/// From `moment` on, and not a nanosecond earlier, a request of `cost` is admitted: by the definition and by the limiter.
+/// From `moment` on, and not a nanosecond earlier, a request of `cost` is admitted: by the definition and by the
+/// limiter.
 fn admits_from<L: Limiter, O: Oracle>(
     moment: u64,
     limiter: &L,
@@ -169,7 +171,7 @@ fn admits_from<L: Limiter, O: Oracle>(
     let tokens = cost.get().into();
     assert!(oracle.admits(tokens, moment), "too early: {context}");
     assert!(!oracle.admits(tokens, moment - 1), "too late: {context}");
-    assert!(limiter.decide(state, cost, Timestamp::from_nanos(moment)).is_admitted(), "refused then: {context}");
+    assert!(limiter.decide(state, cost, Timestamp::from_nanos(moment)).is_admitted(), "rejected then: {context}");
     assert!(
         !limiter.decide(state, cost, Timestamp::from_nanos(moment - 1)).is_admitted(),
         "admitted before: {context}"
@@ -198,7 +200,7 @@ fn concurrency_keeps_the_laws() {
 
 #[test]
 fn token_bucket_keeps_the_laws() {
-    Suite::<_, BucketOracle>::new(GiveBack::AtMost, |n| TokenBucket::new(n.limit, build_rate(n))).run();
+    Suite::<_, BucketOracle>::new(GiveBack::AtMost, |n| TokenBucket::new(build_rate(n), n.limit)).run();
 }
 
 #[test]

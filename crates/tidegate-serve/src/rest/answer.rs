@@ -3,8 +3,9 @@ use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, H
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use tidegate_input::Problem;
 
-use crate::{Exposition, Problem};
+use crate::Exposition;
 
 /// An answer.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
+use tidegate_input::is_loopback;
 
 use super::Answer;
-use crate::is_loopback;
 
 /// A request.
 #[derive(Clone, Debug)]

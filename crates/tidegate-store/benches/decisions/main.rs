@@ -1,7 +1,7 @@
 //! `make bench`: what a decision costs. Prints a table and writes JSON, all in one run.
 //!
-//! The machine is noisy, so everything that is compared runs interleaved, in many short rounds, and a ratio is the median of the ratios of
-//! neighbouring rounds.
+//! The machine is noisy, so everything that is compared runs interleaved, in many short rounds, and a ratio is the
+//! median of the ratios of neighbouring rounds.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]

@@ -24,7 +24,7 @@ impl Server {
             .expect("redis-server is installed: `make setup`");
         let start = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(10), "redis-server does not answer");
+            assert!(start.elapsed() < Duration::from_secs(10), "redis-server does not reply");
             std::thread::sleep(Duration::from_millis(10));
         }
         Self(child, port)
@@ -43,7 +43,7 @@ fn cpu_seconds(process: &str) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("linux");
     let after_name = stat.rsplit_once(')').expect("a stat line").1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
-    let ticks: f64 = [11, 12].iter().map(|place| fields[*place].parse::<f64>().expect("ticks")).sum();
+    let ticks: f64 = [11, 12].iter().map(|index| fields[*index].parse::<f64>().expect("ticks")).sum();
     ticks / 100.0
 }
 

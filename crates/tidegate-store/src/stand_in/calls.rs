@@ -1,26 +1,27 @@
-//! What is asked, and who answers it.
+//! The commands, and what carries them out.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use super::accounts::Accounts;
-use super::resp::Reply;
-use super::sessions::{Question, Session};
+use super::elections::{Election, Heartbeat};
+use super::limits::Limits;
+use super::resp::{Reply, number};
+use crate::election::scripts;
 use crate::script::Script;
-use crate::{council, document, link};
+use crate::{document, link};
 
 /// Everything that is remembered.
 #[derive(Default)]
 pub(super) struct Memory {
-    accounts: Accounts,
-    /// Councils by the key of their lease.
-    sessions: HashMap<Vec<u8>, Session>,
+    limits: Limits,
+    /// Elections by the key of their lease.
+    elections: HashMap<Vec<u8>, Election>,
     texts: HashMap<Vec<u8>, Vec<u8>>,
     /// Scripts by their digests.
     scripts: HashMap<Vec<u8>, Task>,
 }
 
-/// The most councils, documents, and scripts, of each.
+/// The most elections, documents, and scripts, of each.
 const MOST: usize = 1_000;
 const FULL: &str = "OOM the stand-in is full";
 const ODD: &str = "ERR the stand-in does not understand these arguments";
@@ -31,7 +32,7 @@ enum Task {
     Check,
     GiveBack,
     Probe,
-    Meet,
+    Heartbeat,
     Leave,
     Replace,
 }
@@ -43,8 +44,8 @@ impl Task {
             (Self::Check, include_str!("../../lua/exact.lua")),
             (Self::GiveBack, include_str!("../../lua/give_back.lua")),
             (Self::Probe, link::PROBE),
-            (Self::Meet, council::MEET),
-            (Self::Leave, council::LEAVE),
+            (Self::Heartbeat, scripts::HEARTBEAT),
+            (Self::Leave, scripts::LEAVE),
             (Self::Replace, document::REPLACE),
         ];
         tasks.into_iter().find(|(_, known)| text.ends_with(known.as_bytes())).map(|(task, _)| task)
@@ -53,7 +54,7 @@ impl Task {
 
 impl Memory {
     /// Carries a command out.
-    pub(super) fn answer(&mut self, command: &[&[u8]]) -> Reply {
+    pub(super) fn carry_out(&mut self, command: &[&[u8]]) -> Reply {
         let name = command.first().copied().unwrap_or_default().to_ascii_uppercase();
         match (&*name, command.get(1..).unwrap_or_default()) {
             (b"PING", []) => Reply::Word("PONG"),
@@ -104,22 +105,25 @@ impl Memory {
             (Task::Probe, []) => Ok(Reply::List(vec![Reply::Number(1)])),
             (Task::Check, [now, commit, levels @ ..]) => {
                 let now = time(now);
-                self.accounts.check(keys, *commit == b"1", levels, now).map(|told| numbers(now, told))
+                self.limits.check(keys, *commit == b"1", levels, now).map(|figures| numbers(now, figures))
             }
             (Task::GiveBack, [now, levels @ ..]) => {
                 let now = time(now);
-                self.accounts.give_back(keys, levels, now).map(|()| numbers(now, Vec::new()))
+                self.limits.give_back(keys, levels, now).map(|()| numbers(now, Vec::new()))
             }
-            (Task::Meet, [now, question @ ..]) => Question::read(question).ok_or(ODD).and_then(|question| {
+            (Task::Heartbeat, [now, rest @ ..]) => Heartbeat::read(rest).ok_or(ODD).and_then(|heartbeat| {
                 let now = time(now);
-                entry(&mut self.sessions, keys).and_then(|session| session.meet(&question, now))
+                entry(&mut self.elections, keys).and_then(|election| election.heartbeat(&heartbeat, now))
             }),
-            (Task::Leave, [member]) => entry(&mut self.sessions, keys).map(|session| {
-                session.leave(member);
+            (Task::Leave, [member]) => entry(&mut self.elections, keys).map(|election| {
+                election.leave(member);
                 Reply::Number(1)
             }),
             (Task::Replace, [old, new]) => self.replace(keys, old, new),
-            _ => Err(ODD),
+            (
+                Task::Probe | Task::Check | Task::GiveBack | Task::Heartbeat | Task::Leave | Task::Replace,
+                _wrong_arguments,
+            ) => Err(ODD),
         };
         done.unwrap_or_else(Reply::error)
     }
@@ -144,7 +148,7 @@ impl Memory {
     }
 }
 
-/// What stands under the first of the keys, made if there is room.
+/// What stands under the first of the keys, made if it is not there yet.
 fn entry<'a, T: Default>(all: &'a mut HashMap<Vec<u8>, T>, keys: &[&[u8]]) -> Result<&'a mut T, &'static str> {
     let key = *keys.first().ok_or(ODD)?;
     if all.len() >= MOST && !all.contains_key(key) {
@@ -153,8 +157,8 @@ fn entry<'a, T: Default>(all: &'a mut HashMap<Vec<u8>, T>, keys: &[&[u8]]) -> Re
     Ok(all.entry(key.to_vec()).or_default())
 }
 
-fn numbers(now: u64, told: Vec<i64>) -> Reply {
-    let all = std::iter::once(Reply::number(now)).chain(told.into_iter().map(Reply::Number));
+fn numbers(now: u64, figures: Vec<i64>) -> Reply {
+    let all = std::iter::once(Reply::number(now)).chain(figures.into_iter().map(Reply::Number));
     Reply::List(all.collect())
 }
 
@@ -164,9 +168,4 @@ fn time(argument: &[u8]) -> u64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     })
-}
-
-/// An argument that is a number.
-pub(super) fn number(argument: &[u8]) -> Option<u64> {
-    str::from_utf8(argument).ok()?.parse().ok()
 }

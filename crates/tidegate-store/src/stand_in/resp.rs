@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// A word, such as `OK`.
@@ -16,7 +16,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// An error; a text of several lines is told on one.
+    /// An error; a text of several lines becomes one.
     pub(super) fn error(text: &str) -> Self {
         Self::Error(text.replace(['\r', '\n'], " "))
     }
@@ -48,6 +48,8 @@ impl Reply {
     }
 }
 
+/// The longest command: a document's text before and after, and a script.
+pub(super) const LONGEST_COMMAND: usize = 4 << 20;
 /// The most words of a command.
 const MOST_WORDS: usize = 1_024;
 /// The longest line that says how much follows.
@@ -56,13 +58,13 @@ const LONGEST_LINE: usize = 16;
 /// The words of a command, and how many bytes it takes.
 type Command<'a> = (Vec<&'a [u8]>, usize);
 
-/// The first command; none if it is not there whole. An error says why it is none.
+/// The first command; none if it is not there whole. An error says what is wrong with it.
 pub(super) fn command(bytes: &[u8]) -> Result<Option<Command<'_>>, &'static str> {
     let mut rest = bytes;
     let Some(count) = length(&mut rest, b'*', MOST_WORDS)? else { return Ok(None) };
     let mut words = Vec::with_capacity(count);
     for _ in 0..count {
-        let Some(length) = length(&mut rest, b'$', super::LONGEST_COMMAND)? else { return Ok(None) };
+        let Some(length) = length(&mut rest, b'$', LONGEST_COMMAND)? else { return Ok(None) };
         let Some((word, after)) = rest.split_at_checked(length) else { return Ok(None) };
         let Some((end, after)) = after.split_at_checked(2) else { return Ok(None) };
         if end != b"\r\n" {
@@ -91,6 +93,11 @@ fn length(rest: &mut &[u8], mark: u8, most: usize) -> Result<Option<usize>, &'st
     length.map(Some).ok_or("invalid length")
 }
 
+/// An argument that is a number.
+pub(super) fn number(argument: &[u8]) -> Option<u64> {
+    str::from_utf8(argument).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_told() {
+    fn what_can_not_be_a_command_is_reported() {
         for garbage in [
             &b"GET / HTTP/1.1\r\n"[..],
             b"*x\r\n",

@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate_store::{CouncilTerms, Decree, FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig, TlsFiles};
+use tidegate_store::election::{Lifetimes, Publication};
+use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
 use crate::setup::{MODES, admitted, all_rules, ask, leasable_rules, limit, name, patient};
@@ -87,8 +88,8 @@ impl Cluster {
     fn master_of(&self, namespace: &str) -> usize {
         let key = format!("tidegate:{{{namespace}}}:x");
         let is_master = |node: &Server| {
-            let answer = redis::cmd("GET").arg(&key).query::<Option<String>>(&mut node.connection());
-            answer.is_ok()
+            let reply = redis::cmd("GET").arg(&key).query::<Option<String>>(&mut node.connection());
+            reply.is_ok()
         };
         self.nodes.iter().position(is_master).expect("some node has the slot")
     }
@@ -119,7 +120,8 @@ async fn exact_and_leased_limits_work_on_every_master() {
     }
 }
 
-/// The nodes tell of each other by address and TLS port, and their certificates are checked like those of the nodes that were listed.
+/// The nodes tell of each other by address and TLS port, and their certificates are checked like those of the nodes
+/// that were listed.
 #[tokio::test]
 async fn limits_hold_over_tls_and_a_replica_is_followed() {
     let certificates = Certificates::new();
@@ -146,7 +148,7 @@ async fn a_cluster_of_another_authority_is_not_trusted() {
     tls::is_away(&cluster.url(), &strange, "invalid peer certificate").await;
 }
 
-/// A host that is listed but does not answer, as one whose machine is gone: the others are asked all the same.
+/// A host that is listed but does not reply, as one whose machine is gone: the others are asked all the same.
 #[tokio::test]
 async fn a_dead_host_in_the_list_keeps_nobody_out() {
     let cluster = Cluster::start();
@@ -159,8 +161,8 @@ async fn a_dead_host_in_the_list_keeps_nobody_out() {
     assert_eq!(admitted(&store, &limit, "ann", 7).await, 5);
 }
 
-/// `kill -9` of the master of one namespace: the mode rules until its replica has taken over, other namespaces notice nothing, and in all no
-/// more than one limit's worth comes on top.
+/// `kill -9` of the master of one namespace: the mode rules until its replica has taken over, other namespaces notice
+/// nothing, and in all no more than one limit's worth comes on top.
 #[tokio::test]
 async fn the_kill_of_a_master_is_survived_in_every_mode() {
     for (mode, sharing) in MODES.into_iter().flat_map(|mode| [(mode, Sharing::Exact), (mode, Sharing::Leased)]) {
@@ -177,23 +179,23 @@ async fn the_kill_of_a_master_is_survived_in_every_mode() {
         let master = cluster.master_of("a");
         cluster.nodes[master].kill();
         let mut shared = [60; 2];
-        let (mut outage, mut refused) = (0, [false; 2]);
+        let (mut outage, mut rejected) = (0, [false; 2]);
         let mut local = [0; 2];
         let patience = std::time::Instant::now();
-        while refused != [true; 2] {
+        while rejected != [true; 2] {
             assert!(patience.elapsed() < Duration::from_secs(30), "{mode:?}: {shared:?}, {outage} during the outage");
-            for (place, limit) in limits.iter().enumerate() {
+            for (index, limit) in limits.iter().enumerate() {
                 let verdict = ask(&store, limit, "ann", 1).await;
                 match verdict.source {
-                    Source::Shared if verdict.admitted => shared[place] += 1,
-                    Source::Shared => refused[place] = true,
+                    Source::Shared if verdict.admitted => shared[index] += 1,
+                    Source::Shared => rejected[index] = true,
                     Source::Failure(_) => {
                         outage += 1;
                         assert_eq!(verdict.source, Source::Failure(mode));
                         match mode {
                             FailureMode::Open => assert!(verdict.admitted),
                             FailureMode::Closed => assert!(!verdict.admitted),
-                            FailureMode::Local => local[place] += u32::from(verdict.admitted),
+                            FailureMode::Local => local[index] += u32::from(verdict.admitted),
                         }
                     }
                 }
@@ -211,19 +213,19 @@ async fn the_kill_of_a_master_is_survived_in_every_mode() {
 }
 
 #[tokio::test]
-async fn a_council_meets_on_every_master() {
+async fn an_election_works_on_every_master() {
     let cluster = Cluster::start();
     for namespace in ["a", "b", "c", "d", "e", "f"] {
         let store = Store::connect(config(&cluster, namespace, FailureMode::Closed)).await.expect("sensible settings");
-        let seat = || store.council(&name("limits"), CouncilTerms::default()).expect("sensible terms");
-        let (mut ann, mut bob) = (seat(), seat());
-        let first = ann.meet(b"a", None).await.expect("a meeting");
-        assert!(first.is_holder());
-        let decree = Decree { term: first.term, overlay: Some(b"more") };
-        ann.meet(b"a", Some(decree)).await.expect("a meeting");
-        let overlay = bob.meet(b"b", None).await.expect("a meeting").overlay;
+        let member = || store.election(&name("limits"), Lifetimes::default()).expect("sensible lifetimes");
+        let (mut ann, mut bob) = (member(), member());
+        let first = ann.heartbeat(b"a", None).await.expect("a heartbeat");
+        assert!(first.is_leader());
+        let publication = Publication { term: first.term, overlay: Some(b"more") };
+        ann.heartbeat(b"a", Some(publication)).await.expect("a heartbeat");
+        let overlay = bob.heartbeat(b"b", None).await.expect("a heartbeat").overlay;
         assert_eq!(overlay.expect("it is in force").bytes, b"more");
         ann.leave().await.expect("it has left");
-        assert!(bob.meet(b"b", None).await.expect("a meeting").is_holder());
+        assert!(bob.heartbeat(b"b", None).await.expect("a heartbeat").is_leader());
     }
 }

@@ -1,14 +1,16 @@
-//! Rust, Lua in Redis and Redis' stand-in are fed the same steps and must give the same answers: costs above one, idle gaps, clock jumps,
-//! changes of numbers, give-backs. A tick is a nanosecond to the one and a microsecond to the others; none can tell.
+//! Rust, Lua in Redis and Redis' stand-in are fed the same steps and must give the same replies: costs above one, idle
+//! gaps, clock jumps, changes of numbers, give-backs. A tick is a nanosecond to the one and a microsecond to the
+//! others; none can tell.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+use tidegate_policy::state::Receipt;
 use tidegate_policy::{
-    Algorithm, Concurrency, Cost, Decision, FixedWindow, Gcra, LeakyBucket, Limiter, Rate, Receipt, SlidingCounter,
-    SlidingLog, Timestamp, TokenBucket,
+    Algorithm, Concurrency, Cost, Decision, FixedWindow, Gcra, LeakyBucket, Limiter, Rate, SlidingCounter, SlidingLog,
+    Timestamp, TokenBucket,
 };
-use tidegate_store::script::{Script, Task};
+use tidegate_store::internals::{Script, Task};
 
 use crate::stand_in::Hosted;
 use tidegate_testkit::redis_server::Server;
@@ -27,7 +29,7 @@ pub(crate) const NO_TTL: &str = "local real = redis; local redis = { call = func
   return real.call(command, ...)
 end }\n";
 
-/// Redis with its scripts, or who stands in for it.
+/// Redis with its scripts, or its stand-in.
 struct Lua {
     connection: redis::Connection,
     check: Script,
@@ -52,7 +54,7 @@ impl Lua {
     }
 
     fn call(&mut self, sha: &str, args: &[String]) -> redis::Value {
-        redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("an answer")
+        redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("a reply")
     }
 
     /// The decision, and the receipt if it was charged.
@@ -67,7 +69,7 @@ impl Lua {
         let decision = if reply[1] == 1 {
             Decision::Admit { wait: ticks(reply[5]), remaining, reset_after }
         } else {
-            Decision::Refuse { retry_after: (reply[4] >= 0).then(|| ticks(reply[4])), remaining, reset_after }
+            Decision::Reject { retry_after: (reply[4] >= 0).then(|| ticks(reply[4])), remaining, reset_after }
         };
         (decision, reply[6..].to_vec())
     }
@@ -90,7 +92,8 @@ struct Taken {
     generation: u32,
 }
 
-/// The Rust side, with what was changed since it last decided anything: a key follows a change of numbers at its next request.
+/// The Rust side, with what was changed since it last decided anything: a key follows a change of numbers at its next
+/// request.
 struct Key<L: Limiter> {
     limiter: L,
     numbers: [u64; 3],
@@ -111,8 +114,8 @@ impl<L: Limiter> Key<L> {
         }
     }
 
-    /// Whether Lua may know more of these numbers than Rust does: a bucket in Redis remembers what was owed under numbers that others may
-    /// still ask with, which a single process has no use for.
+    /// Whether Lua may know more of these numbers than Rust does: a bucket in Redis remembers what was owed under
+    /// numbers that others may still ask with, which a single process has no use for.
     fn is_remembered(&self, algorithm: Algorithm, numbers: [u64; 3]) -> bool {
         let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket);
         is_bucket && numbers != self.numbers && self.left_behind.contains(&numbers)
@@ -123,7 +126,7 @@ impl<L: Limiter> Key<L> {
         let good = match algorithm {
             Algorithm::SlidingLog | Algorithm::Concurrency => true,
             Algorithm::FixedWindow | Algorithm::SlidingCounter => taken.numbers[1] == self.numbers[1],
-            _ => taken.generation == self.generation,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra => taken.generation == self.generation,
         };
         if good {
             self.limiter.give_back(&mut self.state, &taken.receipt, now);
@@ -167,7 +170,7 @@ where
                     let taken = receipts.swap_remove(walk.rng().usize(0..receipts.len()));
                     key.give_back(algorithm, &taken, now);
                     for (side, marks) in sides.iter_mut().zip(&taken.marks) {
-                        side.give_back(algorithm, taken.numbers, taken.receipt.cost, marks, walk.now);
+                        side.give_back(algorithm, taken.numbers, taken.receipt.cost(), marks, walk.now);
                     }
                 }
                 Step::GiveBack => {}
@@ -175,15 +178,15 @@ where
                     key.follow_change(now);
                     let cost = Cost::new(cost).expect("a cost");
                     let decision = key.limiter.decide(&key.state, cost, now);
-                    let answers = sides.each_mut().map(|side| side.check(algorithm, key.numbers, cost, walk.now));
-                    for ((answer, _), side) in answers.iter().zip(["Lua", "the stand-in"]) {
+                    let replies = sides.each_mut().map(|side| side.check(algorithm, key.numbers, cost, walk.now));
+                    for ((reply, _), side) in replies.iter().zip(["Lua", "the stand-in"]) {
                         assert_eq!(
-                            &decision, answer,
+                            &decision, reply,
                             "Rust and {side} differ: seed {seed} step {step} {:?} {:?} cost {cost:?} at {}",
                             key.limiter, key.state, walk.now
                         );
                     }
-                    let marks = answers.map(|(_, marks)| marks);
+                    let marks = replies.map(|(_, marks)| marks);
                     if decision.is_admitted() {
                         let receipt = key.limiter.take(&mut key.state, cost, now);
                         receipts.push(Taken { receipt, marks, numbers: key.numbers, generation: key.generation });
@@ -196,8 +199,8 @@ where
     }
 }
 
-/// A request that took longer than a place may be held gives its place back when the key has long ended and begun anew: once, both had the
-/// same number, and it gave back another's.
+/// A request that took longer than a slot may be held gives its slot back when the key has long ended and begun anew:
+/// once, both had the same number, and it gave back another's.
 #[test]
 fn a_late_give_back_removes_nobody_elses_entry() {
     let server = Server::start();
@@ -228,7 +231,7 @@ fn windows(numbers: Numbers) -> [u64; 3] {
 
 fn bucket(numbers: Numbers) -> [u64; 3] {
     let rate = rate(numbers);
-    let token = rate.per().as_nanos() as u64;
+    let token = rate.span().as_nanos() as u64;
     [numbers.limit * token, token, rate.tokens()]
 }
 
@@ -254,7 +257,7 @@ fn concurrency_is_the_same_in_lua() {
 
 #[test]
 fn token_bucket_is_the_same_in_lua() {
-    run(Algorithm::TokenBucket, |n| TokenBucket::new(n.limit, rate(n)).expect("small"), bucket);
+    run(Algorithm::TokenBucket, |n| TokenBucket::new(rate(n), n.limit).expect("small"), bucket);
 }
 
 #[test]

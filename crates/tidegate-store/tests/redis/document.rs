@@ -1,4 +1,4 @@
-//! The text that all who share a store follow: whoever changes it is told the truth about it.
+//! The text that all who share a store follow: one who changes it learns the truth about it.
 
 use tidegate_store::{Document, DocumentFault, Store};
 
@@ -19,7 +19,7 @@ fn set(server: &Server, text: &[u8]) {
 }
 
 #[tokio::test]
-async fn it_is_replaced_by_whoever_has_seen_it_and_by_nobody_else() {
+async fn it_is_replaced_by_one_who_has_seen_it_and_by_nobody_else() {
     let server = Server::start();
     let document = document(&server).await;
     assert_eq!(document.read().await, Ok(Vec::new()));
@@ -55,12 +55,12 @@ async fn what_is_no_text_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_is_told_from_an_absent_redis() {
+async fn a_key_that_holds_something_else_is_not_taken_for_an_absent_redis() {
     let server = Server::start();
     let document = document(&server).await;
     redis::cmd("LPUSH").arg(KEY).arg("x").exec(&mut server.connection()).expect("pushed");
     for fault in [document.read().await.map(drop), document.replace(b"", b"mine").await.map(drop)] {
-        assert!(matches!(&fault, Err(DocumentFault::Refused(error)) if error.contains("WRONGTYPE")), "{fault:?}");
+        assert!(matches!(&fault, Err(DocumentFault::Rejected(error)) if error.contains("WRONGTYPE")), "{fault:?}");
     }
     drop(server);
 }
@@ -77,9 +77,10 @@ async fn a_text_beyond_the_bound_is_neither_read_nor_written() {
     assert_eq!(document.read().await, Err(DocumentFault::TooLong));
 }
 
-/// Redis holds the write back for longer than anyone waits, and carries it out then: to say "nothing was changed" would be a lie.
+/// Redis holds the write back for longer than anyone waits, and carries it out then: to say "nothing was changed" would
+/// be a lie.
 #[tokio::test]
-async fn a_write_without_an_answer_is_told_as_such() {
+async fn a_write_without_a_reply_is_reported_as_such() {
     let server = Server::start();
     let document = document(&server).await;
     let mut operator = server.connection();
@@ -87,7 +88,7 @@ async fn a_write_without_an_answer_is_told_as_such() {
     assert_eq!(document.replace(b"", b"mine").await, Err(DocumentFault::Unknown));
     redis::cmd("CLIENT").arg("UNPAUSE").exec(&mut operator).expect("goes on");
     tidegate_testkit::redis_server::eventually("it is written after all", || {
-        redis::cmd("GET").arg(KEY).query::<Option<String>>(&mut operator).expect("an answer").is_some()
+        redis::cmd("GET").arg(KEY).query::<Option<String>>(&mut operator).expect("a reply").is_some()
     });
     assert_eq!(document.read().await, Ok(b"mine".to_vec()));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_policy::{
-    Algorithm, Concurrency, FixedWindow, Gcra, LeakyBucket, Rate, RefusedBy, Rule, SlidingCounter, SlidingLog,
+    Algorithm, Concurrency, FixedWindow, Gcra, LeakyBucket, Rate, RejectedBy, Rule, SlidingCounter, SlidingLog,
     TokenBucket,
 };
 use tidegate_store::{Key, LeaseTerms, Name, Sharing, Source, Store, StoreConfig, Topology, Unshareable};
@@ -23,12 +23,12 @@ async fn every_algorithm_limits_and_tells_what_is_left() {
             assert_eq!(verdict.decisions[0].remaining(), left, "{rule:?}");
         }
         let verdict = ask(&store, &limit, "ann", 1).await;
-        let RefusedBy { level, retry_after } = verdict.refused_by.expect("it is used up");
+        let RejectedBy { level, retry_after } = verdict.rejected_by.expect("it is used up");
         assert_eq!(level, 0);
         assert!(retry_after.is_some_and(|after| after > Duration::from_secs(1)), "{rule:?} {retry_after:?}");
         assert_eq!(
-            ask(&store, &limit, "ann", 6).await.refused_by,
-            Some(RefusedBy { level: 0, retry_after: None }),
+            ask(&store, &limit, "ann", 6).await.rejected_by,
+            Some(RejectedBy { level: 0, retry_after: None }),
             "never: {rule:?}"
         );
         assert!(ask(&store, &limit, "bob", 5).await.admitted, "another key: {rule:?}");
@@ -58,7 +58,7 @@ async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() 
     let mut limits: Vec<_> = rules.iter().map(|rule| limit(&store, "many", *rule, Sharing::Exact)).collect();
     let hour = Gcra::new(Rate::new(1, Duration::from_secs(3_600)).expect("a rate"), 2).expect("a limit");
     limits.push(limit(&store, "hour", hour, Sharing::Exact));
-    let second = TokenBucket::new(1, Rate::new(1, Duration::from_secs(1_000)).expect("a rate")).expect("a limit");
+    let second = TokenBucket::new(Rate::new(1, Duration::from_secs(1_000)).expect("a rate"), 1).expect("a limit");
     limits.push(limit(&store, "short", second, Sharing::Exact));
     let everything = || limits.iter().map(|limit| level(limit, "ann", 1)).collect::<Vec<_>>();
     assert!(store.check(&everything(), now()).await.admitted);
@@ -66,17 +66,17 @@ async fn several_levels_are_charged_all_or_none_and_the_longest_wait_is_named() 
     for _ in 0..5 {
         let verdict = store.check(&everything(), now()).await;
         assert_eq!(verdict.decisions.len(), limits.len(), "every level is asked");
-        let refused = verdict.refused_by.expect("two levels are used up");
-        assert_eq!(limits[refused.level].name(), "hour", "the longer of two waits");
+        let rejected = verdict.rejected_by.expect("two levels are used up");
+        assert_eq!(limits[rejected.level].name(), "hour", "the longer of two waits");
     }
     for limit in &limits[..7] {
         let verdict = ask(&store, limit, "ann", 1).await;
-        assert_eq!(verdict.decisions[0].remaining(), 98, "the refused ones cost nothing");
+        assert_eq!(verdict.decisions[0].remaining(), 98, "the rejected ones cost nothing");
     }
 }
 
 #[tokio::test]
-async fn the_same_account_named_twice_pays_twice_or_not_at_all() {
+async fn the_same_key_named_twice_pays_twice_or_not_at_all() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in all_rules(3) {
@@ -88,7 +88,8 @@ async fn the_same_account_named_twice_pays_twice_or_not_at_all() {
     }
 }
 
-/// Names that look like hash tags, separators, or other limits' keys are just names; every key ends in time, and all share a slot.
+/// Names that look like hash tags, separators, or other limits' keys are just names; every key ends in time, and all
+/// share a slot.
 #[tokio::test]
 async fn users_choose_neither_the_slot_nor_another_limits_key() {
     let server = Server::start();
@@ -144,14 +145,14 @@ async fn a_change_of_numbers_keeps_what_was_used_and_another_algorithm_starts_an
     }
 }
 
-/// A roll-out: some processes have the new numbers, some still the old ones. What the smaller ones cut off a bucket used to be there again
-/// for the larger ones, each time.
+/// A roll-out: some processes have the new numbers, some still the old ones. What the smaller ones cut off a bucket
+/// used to be there again for the larger ones, each time.
 #[tokio::test]
 async fn processes_that_disagree_about_a_bucket_give_nobody_more_than_the_largest_has() {
     let server = Server::start();
     let slow = |rate: u64| Rate::new(rate, Duration::from_secs(86_400)).expect("a rate");
     let buckets: [fn(Rate, u64) -> Rule; 3] = [
-        |rate, size| TokenBucket::new(size, rate).expect("a limit").into(),
+        |rate, size| TokenBucket::new(rate, size).expect("a limit").into(),
         |rate, size| Gcra::new(rate, size).expect("a limit").into(),
         |rate, size| LeakyBucket::new(rate, size - 1).expect("a limit").into(),
     ];
@@ -204,7 +205,7 @@ async fn counts_times_windows_beyond_what_a_double_holds_are_still_exact() {
 }
 
 #[tokio::test]
-async fn rules_that_redis_can_not_count_exactly_are_refused_with_the_reason() {
+async fn rules_that_redis_can_not_count_exactly_are_rejected_with_the_reason() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let build = |rule: Rule, sharing| {
@@ -248,10 +249,10 @@ fn addresses_say_what_redis_is_made_of() {
         ("http://h:1", "`http` is not a scheme"),
         ("redis://h:99999", "malformed"),
         ("redis+tls://h:1", "`redis+tls` is not a scheme"),
-        ("rediss://h:1#insecure", "`#insecure` would trust whoever answers"),
+        ("rediss://h:1#insecure", "`#insecure` would trust any server"),
         ("rediss://h:1/0#insecure", "`#insecure`"),
         ("rediss+sentinel://h:1/main#insecure", "`#insecure`"),
-        ("rediss+sentinel://h:1#insecure/main", "`#` has no place here"),
+        ("rediss+sentinel://h:1#insecure/main", "unexpected `#`"),
         ("rediss+cluster://h:1,h:2#insecure", "`#insecure`"),
         ("redis://:pass#word@h:1", "in a password write %23"),
         ("redis+sentinel://h:1", "master's name is missing"),
@@ -264,7 +265,8 @@ fn addresses_say_what_redis_is_made_of() {
     }
 }
 
-/// A change of numbers while requests are under way: what they give back belongs to the old numbers, and brings none of them back.
+/// A change of numbers while requests are under way: what they give back belongs to the old numbers, and brings none of
+/// them back.
 #[tokio::test]
 async fn giving_back_after_a_change_leaves_the_new_numbers_alone() {
     let server = Server::start();
@@ -279,12 +281,12 @@ async fn giving_back_after_a_change_leaves_the_new_numbers_alone() {
     assert_eq!(ask(&store, &bucket, "ann", 1).await.decisions[0].remaining(), 98, "901 are used, and this one");
 
     let hold = |seconds| Rule::from(Concurrency::new(2, Duration::from_secs(seconds)).expect("a limit"));
-    let places = limit(&store, "places", hold(1_000), Sharing::Exact);
-    let first = ask(&store, &places, "ann", 1).await;
-    places.change(&hold(2_000), now()).expect("shareable");
-    assert!(ask(&store, &places, "ann", 1).await.admitted);
+    let slots = limit(&store, "slots", hold(1_000), Sharing::Exact);
+    let first = ask(&store, &slots, "ann", 1).await;
+    slots.change(&hold(2_000), now()).expect("shareable");
+    assert!(ask(&store, &slots, "ann", 1).await.admitted);
     store.give_back(first.charged, now()).await;
-    assert_eq!(admitted(&store, &places, "ann", 3).await, 1, "one place came free");
+    assert_eq!(admitted(&store, &slots, "ann", 3).await, 1, "one slot came free");
 }
 
 #[tokio::test]

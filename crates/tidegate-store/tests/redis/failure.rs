@@ -1,10 +1,10 @@
-//! Redis is killed, frozen, slow, absent or confused: each mode gives its stated answer, and recovers.
+//! Redis is killed, frozen, slow, absent or confused: each mode decides as stated, and recovers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_policy::{RefusedBy, Rule};
+use tidegate_policy::{RejectedBy, Rule};
 use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, StoreEvent};
 
 use crate::setup::{MODES, Seen, admitted, all_rules, ask, leasable_rules, level, limit, now, patient, recorder};
@@ -44,7 +44,7 @@ async fn survives_a_kill(mode: FailureMode, sharing: Sharing, rule: Rule) {
     let verdict = ask(&store, &limit, "other", 1).await;
     assert_eq!(verdict.source, Source::Failure(mode));
     if mode == FailureMode::Closed {
-        assert_eq!(verdict.refused_by, Some(RefusedBy { level: 0, retry_after: Some(Duration::from_secs(1)) }));
+        assert_eq!(verdict.rejected_by, Some(RejectedBy { level: 0, retry_after: Some(Duration::from_secs(1)) }));
     }
 
     server.restart();
@@ -76,9 +76,10 @@ async fn every_mode_survives_a_kill_with_leases() {
     }
 }
 
-/// A frozen server keeps its connections: the first three requests wait out their budget, then the flag is set and nobody waits.
+/// A frozen server keeps its connections: the first three requests wait out their budget, then the flag is set and
+/// nobody waits.
 #[tokio::test]
-async fn a_frozen_redis_is_given_up_after_three_late_answers_and_taken_back() {
+async fn a_frozen_redis_is_given_up_after_three_late_replies_and_taken_back() {
     for sharing in [Sharing::Exact, Sharing::Leased] {
         let server = Server::start();
         let (observer, seen) = recorder();
@@ -86,7 +87,7 @@ async fn a_frozen_redis_is_given_up_after_three_late_answers_and_taken_back() {
         let config = StoreConfig { observer, budget, on_failure: FailureMode::Local, ..patient(&server.url()) };
         let store = Store::connect(config).await.expect("sensible settings");
         let limit = limit(&store, "any", leasable_rules(5)[0], sharing);
-        until("it answers in time", async || ask(&store, &limit, "before", 1).await.source == Source::Shared).await;
+        until("it replies in time", async || ask(&store, &limit, "before", 1).await.source == Source::Shared).await;
 
         server.freeze(true);
         seen.lock().expect("events").clear();
@@ -104,9 +105,9 @@ async fn a_frozen_redis_is_given_up_after_three_late_answers_and_taken_back() {
     }
 }
 
-/// A single late answer follows the mode; the next in time clears the count.
+/// A single late reply follows the mode; the next in time clears the count.
 #[tokio::test]
-async fn one_slow_answer_is_not_an_outage() {
+async fn one_slow_reply_is_not_an_outage() {
     let server = Server::start();
     let budget = Duration::from_millis(500);
     let store = Store::connect(StoreConfig { budget, ..patient(&server.url()) }).await.expect("sensible settings");
@@ -148,7 +149,7 @@ async fn a_redis_that_was_never_reached_is_not_reported_as_lost() {
     let store = Store::connect(config).await.expect("sensible settings");
     let turns = || {
         let seen = seen.lock().expect("events").clone();
-        seen.into_iter().filter(|seen| !matches!(seen, Seen::Answered | Seen::Failed)).collect::<Vec<_>>()
+        seen.into_iter().filter(|seen| !matches!(seen, Seen::Replied | Seen::Failed)).collect::<Vec<_>>()
     };
     assert_eq!((turns(), store.is_down()), (vec![Seen::Unreached], true));
     let mut server = Server::start_at(port);
@@ -162,7 +163,8 @@ async fn a_redis_that_was_never_reached_is_not_reported_as_lost() {
     until("that is reported", async || turns() == [Seen::Unreached, Seen::Reached, Seen::Down, Seen::Up]).await;
 }
 
-/// What is counted in memory during one outage is not forgotten by the next: flapping gives nobody a new budget each time.
+/// What is counted in memory during one outage is not forgotten by the next: flapping gives nobody a new budget each
+/// time.
 #[tokio::test]
 async fn local_counts_last_from_one_outage_to_the_next() {
     let mut server = Server::start();
@@ -204,19 +206,20 @@ async fn a_key_of_the_wrong_type_hurts_only_its_own_requests() {
     assert_eq!(ask(&store, &limit, "bob", 1).await.source, Source::Shared);
 }
 
-/// Clients that go away while their request waits for Redis: what is charged for nobody is given back, at every level, of either kind.
+/// Clients that go away while their request waits for Redis: what is charged for nobody is given back, at every level,
+/// of either kind.
 #[tokio::test]
 async fn a_request_dropped_at_its_await_is_charged_nothing() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for leased in leasable_rules(50) {
-        let places = limit(&store, "places", all_rules(50)[6], Sharing::Exact);
+        let slots = limit(&store, "slots", all_rules(50)[6], Sharing::Exact);
         let leased = limit(&store, "leased", leased, Sharing::Leased);
         let mut dropped = 0;
         for round in 0..300 {
-            let (asking, places, leased) = (store.clone(), places.clone(), leased.clone());
+            let (asking, slots, leased) = (store.clone(), slots.clone(), leased.clone());
             let request = tokio::spawn(async move {
-                let levels = [level(&places, "ann", 1), level(&leased, "ann", 1)];
+                let levels = [level(&slots, "ann", 1), level(&leased, "ann", 1)];
                 asking.check(&levels, now()).await.charged
             });
             for _ in 0..round % 7 {
@@ -224,61 +227,62 @@ async fn a_request_dropped_at_its_await_is_charged_nothing() {
             }
             request.abort();
             match request.await {
-                Ok(charged) => store.give_back(charged, now()).await, // it had its answer already
+                Ok(charged) => store.give_back(charged, now()).await, // it had its reply already
                 Err(_) => dropped += 1,
             }
         }
         assert!(dropped > 100, "hardly any was dropped at its await: {dropped}");
-        let all = [level(&places, "ann", 50), level(&leased, "ann", 1)];
-        until("every place is free", async || store.check(&all, now()).await.admitted).await;
+        let all = [level(&slots, "ann", 50), level(&leased, "ann", 1)];
+        until("every slot is free", async || store.check(&all, now()).await.admitted).await;
         assert!(!store.is_down());
         server.flush();
     }
 }
 
-/// A store whose observer counts attempts to come back, and keeps what it was told of the outage.
+/// A store whose observer counts attempts to come back, and keeps what it hears of the outage.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     down: Mutex<Vec<String>>,
     still_down: AtomicUsize,
     up: AtomicUsize,
 }
 
-fn telling(told: &Arc<Told>) -> tidegate_store::Observer {
-    let told = Arc::clone(told);
+fn recording(recorded: &Arc<Recorded>) -> tidegate_store::Observer {
+    let recorded = Arc::clone(recorded);
     Arc::new(move |event| match event {
-        StoreEvent::Down { error } => told.down.lock().expect("no panic").push(error.to_owned()),
-        StoreEvent::StillDown { .. } => _ = told.still_down.fetch_add(1, Ordering::Relaxed),
-        StoreEvent::Up { .. } => _ = told.up.fetch_add(1, Ordering::Relaxed),
+        StoreEvent::Down { error } => recorded.down.lock().expect("no panic").push(error.to_owned()),
+        StoreEvent::StillDown { .. } => _ = recorded.still_down.fetch_add(1, Ordering::Relaxed),
+        StoreEvent::Up { .. } => _ = recorded.up.fetch_add(1, Ordering::Relaxed),
         StoreEvent::Unreached { .. }
         | StoreEvent::Reached { .. }
         | StoreEvent::Call { .. }
-        | StoreEvent::PlacesLost { .. } => {}
+        | StoreEvent::SlotsLost { .. } => {}
     })
 }
 
-/// Redis answers, but refuses: full, or without a permission. Requests used to pass unlimited without a word.
+/// Redis replies, but rejects: full, or without a permission. Requests used to pass unlimited without a word.
 #[tokio::test]
-async fn a_redis_that_refuses_everything_is_away_until_it_takes_writes_again() {
-    let refusals: [(&str, &[&str], &[&str]); 2] = [
+async fn a_redis_that_rejects_everything_is_away_until_it_takes_writes_again() {
+    let rejections: [(&str, &[&str], &[&str]); 2] = [
         ("OOM", &["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]),
         ("NOPERM", &["ACL", "SETUSER", "gw", "-evalsha", "-eval"], &["ACL", "SETUSER", "gw", "+@all"]),
     ];
-    for (word, refuse, relent) in refusals {
+    for (word, reject, relent) in rejections {
         for sharing in [Sharing::Exact, Sharing::Leased] {
             let server = Server::start();
             let mut operator = server.connection();
             let mut order =
                 |words: &[&str]| redis::cmd(words[0]).arg(&words[1..]).exec(&mut operator).expect("it obeys");
             order(&["ACL", "SETUSER", "gw", "on", ">secret", "~*", "+@all"]);
-            let told = Arc::new(Told::default());
+            let recorded = Arc::new(Recorded::default());
             let url = format!("redis://gw:secret@127.0.0.1:{}", server.port);
-            let config = StoreConfig { observer: telling(&told), on_failure: FailureMode::Closed, ..patient(&url) };
+            let observer = recording(&recorded);
+            let config = StoreConfig { observer, on_failure: FailureMode::Closed, ..patient(&url) };
             let store = Store::connect(config).await.expect("sensible settings");
             let limit = limit(&store, "any", leasable_rules(5)[0], sharing);
             assert_eq!(ask(&store, &limit, "before", 1).await.source, Source::Shared);
 
-            order(refuse);
+            order(reject);
             let mut users = 0..;
             until("it counts as away", async || {
                 let user = format!("meanwhile {}", users.next().expect("no end"));
@@ -286,11 +290,11 @@ async fn a_redis_that_refuses_everything_is_away_until_it_takes_writes_again() {
                 store.is_down()
             })
             .await;
-            until("it was tried again", async || told.still_down.load(Ordering::Relaxed) >= 3).await;
-            assert_eq!(told.up.load(Ordering::Relaxed), 0, "{word} {sharing:?}: it goes to and fro");
+            until("it was tried again", async || recorded.still_down.load(Ordering::Relaxed) >= 3).await;
+            assert_eq!(recorded.up.load(Ordering::Relaxed), 0, "{word} {sharing:?}: it goes to and fro");
             order(relent);
             until("it is back", async || ask(&store, &limit, "after", 1).await.source == Source::Shared).await;
-            let down = told.down.lock().expect("no panic");
+            let down = recorded.down.lock().expect("no panic");
             assert!(
                 matches!(&down[..], [error] if error.to_uppercase().contains(word)),
                 "{word} {sharing:?}: {down:?}"
@@ -324,32 +328,33 @@ async fn given_up(store: &Store) {
     .await;
 }
 
-/// Two places, held by nobody for longer than any test: one that is not given back is missed.
-async fn with_two_places(server: &Server) -> (Store, tidegate_store::SharedLimit) {
+/// Two slots, held by nobody for longer than any test: one that is not given back is missed.
+async fn with_two_slots(server: &Server) -> (Store, tidegate_store::SharedLimit) {
     let config = StoreConfig { budget: Duration::from_millis(100), ..patient(&server.url()) };
     let store = Store::connect(config).await.expect("sensible settings");
-    let places = limit(&store, "places", all_rules(2)[6], Sharing::Exact);
-    (store, places)
+    let slots = limit(&store, "slots", all_rules(2)[6], Sharing::Exact);
+    (store, slots)
 }
 
-/// Waits until Redis has all of Ann's places back.
-async fn both_are_free(store: &Store, places: &tidegate_store::SharedLimit) {
+/// Waits until Redis has all of Ann's slots back.
+async fn both_are_free(store: &Store, slots: &tidegate_store::SharedLimit) {
     until("nothing is owed", async || store.owed() == 0).await;
     until("both are free", async || {
-        let verdict = ask(store, places, "ann", 2).await;
+        let verdict = ask(store, slots, "ann", 2).await;
         verdict.source == Source::Shared && verdict.admitted
     })
     .await;
 }
 
-/// A client was locked out for an hour, as long as a request may hold its place, because Redis had stood still for three seconds.
+/// A client was locked out for an hour, as long as a request may hold its slot, because Redis had stood still for three
+/// seconds.
 #[tokio::test]
-async fn places_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
+async fn slots_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
     let server = Server::start();
-    let (store, places) = with_two_places(&server).await;
+    let (store, slots) = with_two_slots(&server).await;
     let mut held = Vec::new();
     until("both are taken", async || {
-        let verdict = ask(&store, &places, "ann", 1).await;
+        let verdict = ask(&store, &slots, "ann", 1).await;
         if verdict.source == Source::Shared && verdict.admitted {
             held.push(verdict.charged);
         }
@@ -363,32 +368,32 @@ async fn places_that_come_back_while_redis_is_away_are_free_when_it_is_back() {
     }
     assert_eq!(store.owed(), 2);
     server.freeze(false);
-    both_are_free(&store, &places).await;
+    both_are_free(&store, &slots).await;
 }
 
-/// Redis takes a place for a question whose answer nobody waits for any more: it went on with what it had received.
+/// Redis takes a slot for a question whose reply nobody waits for any more: it went on with what it had received.
 #[tokio::test]
-async fn places_taken_by_answers_that_came_too_late_are_given_back() {
+async fn slots_taken_by_replies_that_came_too_late_are_given_back() {
     let server = Server::start();
-    let (store, places) = with_two_places(&server).await;
-    until("it answers in time", async || ask(&store, &places, "bob", 1).await.source == Source::Shared).await;
+    let (store, slots) = with_two_slots(&server).await;
+    until("it replies in time", async || ask(&store, &slots, "bob", 1).await.source == Source::Shared).await;
     server.freeze(true);
     for _ in 0..2 {
-        assert_eq!(ask(&store, &places, "ann", 1).await.source, Source::Failure(FailureMode::Open));
+        assert_eq!(ask(&store, &slots, "ann", 1).await.source, Source::Failure(FailureMode::Open));
     }
     server.freeze(false);
-    both_are_free(&store, &places).await;
+    both_are_free(&store, &slots).await;
 }
 
-/// A give-back whose answer was late has been carried out and is sent again: the place may be another's by then.
+/// A give-back whose reply was late has been carried out and is sent again: the slot may be another's by then.
 #[tokio::test]
 async fn a_place_given_back_twice_frees_nobody_elses() {
     let server = Server::start();
-    let (store, places) = with_two_places(&server).await;
-    until("it answers in time", async || ask(&store, &places, "bob", 1).await.source == Source::Shared).await;
+    let (store, slots) = with_two_slots(&server).await;
+    until("it replies in time", async || ask(&store, &slots, "bob", 1).await.source == Source::Shared).await;
     let mut held = Vec::new();
     until("one is taken", async || {
-        let verdict = ask(&store, &places, "ann", 1).await;
+        let verdict = ask(&store, &slots, "ann", 1).await;
         held = vec![verdict.charged];
         verdict.source == Source::Shared && verdict.admitted
     })
@@ -401,7 +406,7 @@ async fn a_place_given_back_twice_frees_nobody_elses() {
     until("nothing is owed", async || store.owed() == 0).await;
     let mut taken = 0;
     until("no more are free", async || {
-        let verdict = ask(&store, &places, "ann", 1).await;
+        let verdict = ask(&store, &slots, "ann", 1).await;
         taken += usize::from(verdict.source == Source::Shared && verdict.admitted);
         verdict.source == Source::Shared && !verdict.admitted
     })
@@ -409,13 +414,14 @@ async fn a_place_given_back_twice_frees_nobody_elses() {
     assert_eq!(taken, 2);
 }
 
-/// A script that fails has taken nothing. Yet each such place was tried eight times, said to be lost, and held up those that were owed.
+/// A script that fails has taken nothing. Yet each such slot was tried eight times, said to be lost, and held up those
+/// that were owed.
 #[tokio::test]
-async fn of_an_answer_that_is_an_error_no_place_is_owed() {
+async fn of_a_reply_that_is_an_error_no_slot_is_owed() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
-    let places = limit(&store, "places", all_rules(5)[6], Sharing::Exact);
-    let verdict = ask(&store, &places, "ann", 1).await;
+    let slots = limit(&store, "slots", all_rules(5)[6], Sharing::Exact);
+    let verdict = ask(&store, &slots, "ann", 1).await;
     store.give_back(verdict.charged, now()).await;
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*:concurrency:*").query(&mut connection).expect("keys");
@@ -425,7 +431,7 @@ async fn of_an_answer_that_is_an_error_no_place_is_owed() {
         redis::cmd("LPUSH").arg(&key).arg("x").exec(&mut connection).expect("pushed");
     }
     for _ in 0..10 {
-        assert_eq!(ask(&store, &places, "ann", 1).await.source, Source::Failure(FailureMode::Open));
+        assert_eq!(ask(&store, &slots, "ann", 1).await.source, Source::Failure(FailureMode::Open));
         assert_eq!(store.owed(), 0);
     }
     assert!(!store.is_down());

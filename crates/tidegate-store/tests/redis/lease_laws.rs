@@ -1,14 +1,14 @@
-//! The laws of leases. Several holders with clocks of their own take tokens in advance over a slow line, spend them when they like, sit on
-//! them, die with them; others ask exactly. Whatever they do, those who really went stay within the definition of the algorithm. Time is
-//! simulated on both sides, Redis is real.
+//! The laws of leases. Several processes with clocks of their own take tokens in advance over a slow line, spend them
+//! when they like, sit on them, die with them; others ask exactly. Whatever they do, those who really went stay within
+//! the definition of the algorithm. Time is simulated on both sides, Redis is real.
 
 use std::time::Duration;
 
 use fastrand::Rng;
-use tidegate_policy::{Algorithm, Cost, Limiter, Receipt, Timestamp};
+use tidegate_policy::state::Receipt;
+use tidegate_policy::{Algorithm, Cost, Limiter, Timestamp};
 use tidegate_store::LeaseTerms;
-use tidegate_store::lease::{Ask, Grant, Lease, LeaseState};
-use tidegate_store::script::{Script, Task};
+use tidegate_store::internals::{Ask, Grant, Lease, LeaseState, Script, Task};
 
 use tidegate_testkit::oracle::{BucketOracle, FixedWindowOracle, LogOracle, Oracle, SlidingCounterOracle};
 use tidegate_testkit::redis_server::Server;
@@ -62,7 +62,7 @@ impl Ledger {
             Task::GiveBack => &self.give_back.sha,
             Task::Lease => &self.lease.sha,
         };
-        redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("an answer")
+        redis::cmd("EVALSHA").arg(sha).arg(2).arg(&self.keys).arg(args).query(&mut self.connection).expect("a reply")
     }
 
     /// Whether an exact request is admitted, and if not, when it would be.
@@ -106,16 +106,16 @@ impl Ledger {
 }
 
 /// A process with a clock of its own, and what it holds.
-struct Holder {
+struct Process {
     ahead: u64,
     state: LeaseState,
-    /// A question under way: when it was put (own clock), when it reaches Redis, when the answer is here.
+    /// A question under way: when it was put (own clock), when it reaches Redis, when the reply is here.
     asking: Option<(Ask, Timestamp, u64, u64, Option<Grant>)>,
     idle_until: u64,
     receipts: Vec<(Receipt, u64)>,
 }
 
-impl Holder {
+impl Process {
     fn new(rng: &mut Rng) -> Self {
         Self {
             ahead: rng.u64(0..10_000_000_000),
@@ -147,54 +147,54 @@ impl<O: Oracle> World<O> {
         self.went.admit(cost.into(), self.now);
     }
 
-    /// Delivers questions and answers whose time has come.
-    fn deliver(&mut self, holder: &mut Holder) {
-        let Some((ask, asked_at, reaches, answered, grant)) = &mut holder.asking else { return };
+    /// Delivers questions and replies whose time has come.
+    fn deliver(&mut self, process: &mut Process) {
+        let Some((ask, asked_at, reaches, replied, grant)) = &mut process.asking else { return };
         if grant.is_none() && *reaches <= self.now {
             if self.rng.u32(0..20) == 0 {
-                holder.state.no_answer(ask); // lost on the way there
-                holder.asking = None;
+                process.state.no_reply(ask); // lost on the way there
+                process.asking = None;
                 return;
             }
             *grant = Some(self.ledger.lease(ask, self.now));
         }
-        if let (Some(grant), true) = (grant.as_ref(), *answered <= self.now) {
+        if let (Some(grant), true) = (grant.as_ref(), *replied <= self.now) {
             if self.rng.u32(0..20) == 0 {
-                holder.state.no_answer(ask); // lost on the way back
+                process.state.no_reply(ask); // lost on the way back
             } else {
-                holder.state.answer(ask, grant, *asked_at, &self.ledger.terms);
+                process.state.receive(ask, grant, *asked_at, &self.ledger.terms);
             }
-            holder.asking = None;
+            process.asking = None;
         }
     }
 
-    fn request(&mut self, holder: &mut Holder) {
-        let clock = holder.clock(self.now);
+    fn request(&mut self, process: &mut Process) {
+        let clock = process.clock(self.now);
         let tokens = if self.rng.u32(0..4) == 0 { self.rng.u32(1..4) } else { 1 };
         let cost = Cost::new(tokens).expect("a cost");
         let lease = Lease { capacity: self.went.numbers().limit };
-        let decision = lease.decide(&holder.state, cost, clock);
+        let decision = lease.decide(&process.state, cost, clock);
         if decision.is_admitted() {
             self.goes(tokens, "from a lease");
             self.spent_from_leases += u64::from(tokens);
-            holder.receipts.push((lease.take(&mut holder.state, cost, clock), self.now));
+            process.receipts.push((lease.take(&mut process.state, cost, clock), self.now));
             if self.rng.u32(0..20) == 0 {
                 // Some time later somebody did not go after all.
-                let (receipt, at) = holder.receipts.swap_remove(self.rng.usize(0..holder.receipts.len()));
-                lease.give_back(&mut holder.state, &receipt, clock);
-                self.went.undo(receipt.cost.get().into(), at, self.now);
+                let (receipt, at) = process.receipts.swap_remove(self.rng.usize(0..process.receipts.len()));
+                lease.give_back(&mut process.state, &receipt, clock);
+                self.went.undo(receipt.cost().get().into(), at, self.now);
             }
-            holder.receipts.truncate(8);
+            process.receipts.truncate(8);
         }
         let lacks = decision.retry_after() == Some(Duration::ZERO) && !decision.is_admitted();
-        if holder.asking.is_none() && (lacks || holder.state.is_low(clock)) {
+        if process.asking.is_none() && (lacks || process.state.is_low(clock)) {
             self.next_id += 1;
             let cost = if lacks { tokens } else { 0 };
-            let ask = holder.state.ask(cost, clock, &self.ledger.terms, self.next_id, Duration::from_secs(3_600));
+            let ask = process.state.ask(cost, clock, &self.ledger.terms, self.next_id, Duration::from_secs(3_600));
             if let Some(ask) = ask {
                 let reaches = self.now + self.rng.u64(0..20_000);
-                let answered = reaches + self.rng.u64(0..20_000);
-                holder.asking = Some((ask, clock, reaches, answered, None));
+                let replied = reaches + self.rng.u64(0..20_000);
+                process.asking = Some((ask, clock, reaches, replied, None));
             }
         }
     }
@@ -216,7 +216,7 @@ fn laws<O: Oracle>(algorithm: Algorithm) {
             span: Duration::from_millis([50, 100, 1_000][rng.usize(0..3)]),
         };
         let ledger = Ledger::new(&server, algorithm, numbers, terms, &format!("{algorithm}-{seed}"));
-        let mut holders = [(); 3].map(|()| Holder::new(&mut rng));
+        let mut processes = [(); 3].map(|()| Process::new(&mut rng));
         let went = O::new(numbers);
         let mut world = World { ledger, went, rng, now: 1_790_000_000_000_000, next_id: 0, spent_from_leases: 0 };
         let mut charges: Vec<(u32, Vec<i64>, u64)> = Vec::new();
@@ -226,8 +226,8 @@ fn laws<O: Oracle>(algorithm: Algorithm) {
                 60..95 => world.rng.u64(0..20_000),
                 _ => world.rng.u64(0..2_000_000),
             };
-            for holder in &mut holders {
-                world.deliver(holder);
+            for process in &mut processes {
+                world.deliver(process);
             }
             match world.rng.u32(0..100) {
                 0..10 => {
@@ -243,17 +243,18 @@ fn laws<O: Oracle>(algorithm: Algorithm) {
                     }
                     charges.truncate(8);
                 }
-                10..12 => holders[world.rng.usize(0..3)] = Holder::new(&mut world.rng), // killed, with all it held
+                10..12 => processes[world.rng.usize(0..3)] = Process::new(&mut world.rng), // killed, with all it held
                 15..17 => {
-                    // Its entry is pushed out, or the numbers change, while it may be asking: the answer finds a state that did not ask.
-                    let holder = &mut holders[world.rng.usize(0..3)];
-                    holder.state = LeaseState::default();
+                    // Its entry is pushed out, or the numbers change, while it may be asking: the reply finds a state
+                    // that did not ask.
+                    let process = &mut processes[world.rng.usize(0..3)];
+                    process.state = LeaseState::default();
                 }
-                12..15 => holders[world.rng.usize(0..3)].idle_until = world.now + 500_000,
+                12..15 => processes[world.rng.usize(0..3)].idle_until = world.now + 500_000,
                 _ => {
-                    let holder = &mut holders[world.rng.usize(0..3)];
-                    if holder.idle_until <= world.now {
-                        world.request(holder);
+                    let process = &mut processes[world.rng.usize(0..3)];
+                    if process.idle_until <= world.now {
+                        world.request(process);
                     }
                 }
             }
@@ -294,8 +295,8 @@ fn first_ask(id: u64, want: u32) -> Ask {
     Ask { id: 0, new_id: id, held: 0, spent: 0, granted_at: 0, keep: false, want, cost: 1 }
 }
 
-/// A hundred tokens, ten a second. A holder takes forty and sits on them until the bucket has long refilled: all others together get
-/// sixty at once, not a hundred, or with the forty there would be a hundred and forty.
+/// A hundred tokens, ten a second. A process takes forty and sits on them until the bucket has long refilled: all
+/// others together get sixty at once, not a hundred, or with the forty there would be a hundred and forty.
 #[test]
 fn a_bucket_refills_only_up_to_what_leases_leave() {
     let server = Server::start();
@@ -314,9 +315,9 @@ fn a_bucket_refills_only_up_to_what_leases_leave() {
     }
 }
 
-/// The same holder dies. It costs what it held until its lease ends; then the bucket fills up as if nothing had been.
+/// The same process dies. It costs what it held until its lease ends; then the bucket fills up as if nothing had been.
 #[test]
-fn a_killed_holder_costs_what_it_held_until_its_lease_ends() {
+fn a_killed_process_costs_what_it_held_until_its_lease_ends() {
     let server = Server::start();
     for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::FixedWindow] {
         let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
@@ -371,13 +372,14 @@ fn the_first_to_ask_does_not_get_everything() {
     assert_eq!(ledger.lease(&first_ask(1, 1_000), start).granted, 50);
     assert_eq!(ledger.lease(&first_ask(2, 1_000), start).granted, 25);
     assert_eq!(ledger.lease(&Ask { cost: 20, ..first_ask(3, 1_000) }, start).granted, 20);
-    let refused = ledger.lease(&Ask { cost: 6, ..first_ask(4, 1_000) }, start);
-    assert_eq!(refused.granted, 0);
-    assert!(refused.retry_after > Some(Duration::ZERO));
+    let rejected = ledger.lease(&Ask { cost: 6, ..first_ask(4, 1_000) }, start);
+    assert_eq!(rejected.granted, 0);
+    assert!(rejected.retry_after > Some(Duration::ZERO));
     assert_eq!(ledger.lease(&Ask { cost: 101, ..first_ask(5, 1_000) }, start).retry_after, None, "never");
 }
 
-/// Two holders of fifty each, a token a second: after their leases end the bucket owes a hundred, and must be remembered until that is paid.
+/// Two processes of fifty each, a token a second: after their leases end the bucket owes a hundred, and must be
+/// remembered until that is paid.
 #[test]
 fn a_key_is_remembered_until_all_its_leases_are_over_and_paid() {
     let server = Server::start();
@@ -414,8 +416,8 @@ fn a_lease_from_larger_numbers_weighs_no_more_than_the_new_capacity() {
     }
 }
 
-/// Ten tokens, one a second. While a lease of five keeps the bucket from filling up, what flows in is lost, as with a full one: an exact
-/// request that is given back afterwards returns nothing, or thirteen would go at once.
+/// Ten tokens, one a second. While a lease of five keeps the bucket from filling up, what flows in is lost, as with a
+/// full one: an exact request that is given back afterwards returns nothing, or thirteen would go at once.
 #[test]
 fn giving_back_returns_nothing_that_a_lease_has_kept_out() {
     let server = Server::start();
@@ -464,7 +466,8 @@ fn spent_leases_leave_nothing_behind() {
     }
 }
 
-/// A question that counted on keeping what it had, but crossed the border of its window, still gets what its request needs.
+/// A question that counted on keeping what it had, but crossed the border of its window, still gets what its request
+/// needs.
 #[test]
 fn what_can_not_be_kept_is_granted_anew_if_it_is_needed() {
     let server = Server::start();

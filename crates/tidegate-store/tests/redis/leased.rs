@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{FixedWindow, Gcra, Rate, RefusedBy, Timestamp};
+use tidegate_policy::{FixedWindow, Gcra, Rate, RejectedBy, Timestamp};
 use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfig};
 
 use crate::failure::{expected, until};
@@ -16,7 +16,7 @@ fn terms(tokens: u32, millis: u64) -> LeaseTerms {
 
 /// One process alone gets everything, in far fewer calls than requests.
 #[tokio::test]
-async fn a_single_holder_gets_exactly_the_limit_in_few_calls() {
+async fn a_single_process_gets_exactly_the_limit_in_few_calls() {
     let server = Server::start();
     for rule in leasable_rules(2_000) {
         let (observer, seen) = recorder();
@@ -25,7 +25,7 @@ async fn a_single_holder_gets_exactly_the_limit_in_few_calls() {
             .expect("sensible settings");
         let limit = limit(&store, "any", rule, Sharing::Leased);
         assert_eq!(admitted(&store, &limit, "ann", 3_000).await, 2_000, "{rule:?}");
-        let calls = seen.lock().expect("events").iter().filter(|seen| **seen == Seen::Answered).count();
+        let calls = seen.lock().expect("events").iter().filter(|seen| **seen == Seen::Replied).count();
         assert!(calls < 150, "{calls} calls for 3,000 requests: {rule:?}");
     }
 }
@@ -42,20 +42,20 @@ async fn an_empty_limit_is_remembered_and_redis_is_left_alone() {
         let calls = seen.lock().expect("events").len();
         for _ in 0..100 {
             let verdict = ask(&store, &limit, "ann", 1).await;
-            let retry_after = verdict.refused_by.expect("it is used up").retry_after;
+            let retry_after = verdict.rejected_by.expect("it is used up").retry_after;
             assert!(retry_after > Some(Duration::from_secs(60)), "{rule:?}: {retry_after:?}");
         }
-        assert_eq!(seen.lock().expect("events").len(), calls, "a refused request asked Redis: {rule:?}");
+        assert_eq!(seen.lock().expect("events").len(), calls, "a rejected request asked Redis: {rule:?}");
         assert_eq!(
-            ask(&store, &limit, "ann", 6).await.refused_by,
-            Some(RefusedBy { level: 0, retry_after: None }),
+            ask(&store, &limit, "ann", 6).await.rejected_by,
+            Some(RejectedBy { level: 0, retry_after: None }),
             "never: {rule:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn holders_together_never_exceed_the_limit_and_miss_at_most_what_they_hold() {
+async fn processes_together_never_exceed_the_limit_and_miss_at_most_what_they_hold() {
     let server = Server::start();
     for rule in leasable_rules(1_000) {
         let mut stores = Vec::new();
@@ -103,9 +103,9 @@ async fn levels_of_both_kinds_are_charged_all_or_none() {
         assert!(store.check(&both(1, 8), now()).await.admitted, "{rule:?}");
         for _ in 0..20 {
             let verdict = store.check(&both(1, 3), now()).await;
-            assert_eq!(verdict.refused_by.map(|refused| refused.level), Some(1), "{rule:?}");
+            assert_eq!(verdict.rejected_by.map(|by| by.level), Some(1), "{rule:?}");
             let verdict = store.check(&both(11, 1), now()).await;
-            assert_eq!(verdict.refused_by, Some(RefusedBy { level: 0, retry_after: None }), "{rule:?}");
+            assert_eq!(verdict.rejected_by, Some(RejectedBy { level: 0, retry_after: None }), "{rule:?}");
         }
         assert_eq!(admitted(&store, &exact, "ann", 10).await, 2, "{rule:?}");
         assert_eq!(admitted(&store, &leased, "ann", 20).await, 9, "{rule:?}");
@@ -126,7 +126,7 @@ async fn what_is_given_back_can_be_spent_again() {
     }
 }
 
-/// Many requests at once for a key without a lease: one of them asks, the others wait for its answer.
+/// Many requests at once for a key without a lease: one of them asks, the others wait for its reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_come_together_ask_together() {
     let server = Server::start();
@@ -150,7 +150,7 @@ async fn requests_that_come_together_ask_together() {
     }
 }
 
-/// A client that goes away while its request waits for a refill takes nobody's answer with it.
+/// A client that goes away while its request waits for a refill takes nobody's reply with it.
 #[tokio::test]
 async fn a_refill_outlives_the_request_that_asked_for_it() {
     let server = Server::start();
@@ -165,8 +165,8 @@ async fn a_refill_outlives_the_request_that_asked_for_it() {
     assert!(ask(&store, &limit, "ann", 1).await.admitted);
 }
 
-/// The window ends, and so does what was leased in it. Requests that began in one window and ended in the next are left out: which of the
-/// two they belong to only Redis knows.
+/// The window ends, and so does what was leased in it. Requests that began in one window and ended in the next are left
+/// out: which of the two they belong to only Redis knows.
 #[tokio::test]
 async fn leases_die_with_their_window() {
     let server = Server::start();
@@ -219,9 +219,9 @@ async fn a_clock_at_the_end_of_time_limits_like_any_other() {
     }
 }
 
-/// The question for an account that is named twice is for the sum: once, the store asked for one and never had enough.
+/// The question for a key that is named twice is for the sum: once, the store asked for one and never had enough.
 #[tokio::test]
-async fn a_leased_account_named_twice_pays_twice_or_not_at_all() {
+async fn a_leased_key_named_twice_pays_twice_or_not_at_all() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     for rule in leasable_rules(3) {
@@ -245,7 +245,7 @@ async fn what_is_in_hand_is_spent_to_the_end_while_redis_is_away() {
         limit(&store, "other", leasable_rules(10_000)[0], Sharing::Leased),
     );
     admitted(&store, &hot, "ann", 200).await;
-    // Answers come in the order of the questions: with this one, whatever was asked for the other is here too.
+    // Replies come in the order of the questions: with this one, whatever was asked for the other is here too.
     let _ = ask(&store, &other, "carl", 1).await;
     server.kill();
     assert!(!ask(&store, &other, "bob", 1).await.admitted, "and now it is known");
@@ -265,7 +265,8 @@ async fn noticed(store: &Store) {
     .await;
 }
 
-/// A limit that was used up when Redis died refused for as long as its window lasts: in every mode, and also after Redis was back, empty.
+/// A limit that was used up when Redis died rejected for as long as its window lasts: in every mode, and also after
+/// Redis was back, empty.
 #[tokio::test]
 async fn a_limit_that_is_used_up_when_redis_dies_follows_the_mode_and_works_anew_when_it_is_back() {
     for mode in MODES {
@@ -288,9 +289,10 @@ async fn a_limit_that_is_used_up_when_redis_dies_follows_the_mode_and_works_anew
     }
 }
 
-/// A frozen Redis keeps its connections, and a refusal from memory asks nobody: nobody noticed, and a used-up limit refused for a minute.
+/// A frozen Redis keeps its connections, and a rejection from memory asks nobody: nobody noticed, and a used-up limit
+/// rejected for a minute.
 #[tokio::test]
-async fn a_limit_that_is_used_up_when_redis_freezes_follows_the_mode_and_refuses_when_it_goes_on() {
+async fn a_limit_that_is_used_up_when_redis_freezes_follows_the_mode_and_rejects_when_it_goes_on() {
     let server = Server::start();
     let mut used_up = Vec::new();
     for mode in MODES {
@@ -322,9 +324,9 @@ async fn a_limit_that_is_used_up_when_redis_freezes_follows_the_mode_and_refuses
     }
 }
 
-/// A limit that is used up is all that is asked for: the link probes now and then, and a Redis that answers stays up.
+/// A limit that is used up is all that is asked for: the link probes now and then, and a Redis that replies stays up.
 #[tokio::test]
-async fn a_redis_that_answers_its_probe_stays_up() {
+async fn a_redis_that_replies_to_its_probe_stays_up() {
     let server = Server::start();
     let store = Store::connect(patient(&server.url())).await.expect("sensible settings");
     let limit = limit(&store, "any", leasable_rules(5)[0], Sharing::Leased);
@@ -345,7 +347,8 @@ async fn a_redis_that_answers_its_probe_stays_up() {
     assert!(!store.is_down());
 }
 
-/// The other order: leases are in hand when Redis dies. They are spent, then the mode decides, then the limit works anew.
+/// The other order: leases are in hand when Redis dies. They are spent, then the mode decides, then the limit works
+/// anew.
 #[tokio::test]
 async fn what_is_in_hand_when_redis_dies_is_spent_before_the_mode_decides() {
     for mode in MODES {
@@ -374,7 +377,7 @@ async fn what_is_in_hand_when_redis_dies_is_spent_before_the_mode_decides() {
 
 /// A Redis that kept its counts is believed again: nobody gets a second budget by cutting the connection.
 #[tokio::test]
-async fn after_a_cut_that_redis_survived_a_used_up_limit_refuses_as_before() {
+async fn after_a_cut_that_redis_survived_a_used_up_limit_rejects_as_before() {
     let server = Server::start();
     for rule in leasable_rules(5) {
         server.flush();
@@ -389,7 +392,7 @@ async fn after_a_cut_that_redis_survived_a_used_up_limit_refuses_as_before() {
             until("it is back", async || !store.is_down()).await;
             let verdict = ask(&store, &limit, "ann", 1).await;
             assert!(!verdict.admitted && verdict.source == Source::Shared, "{rule:?}: {verdict:?}");
-            assert!(verdict.refused_by.is_some_and(|by| by.retry_after > Some(Duration::from_secs(60))), "{rule:?}");
+            assert!(verdict.rejected_by.is_some_and(|by| by.retry_after > Some(Duration::from_secs(60))), "{rule:?}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The store against real Redis servers.
 
 mod cluster;
-mod council;
 mod differential;
 mod document;
+mod election;
+mod election_laws;
 mod exact;
 mod failure;
 mod lease_laws;

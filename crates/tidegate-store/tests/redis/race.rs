@@ -12,9 +12,9 @@ const TOKENS: u64 = 2_000;
 const LEASE: u32 = 50;
 const PROCESSES: u32 = 4;
 
-/// What one process does: asks until it has been refused often enough, and says how often it was not.
+/// What one process does: asks until it has been rejected often enough, and says how often it was not.
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "it is how a process tells the other")]
+#[expect(clippy::print_stdout, reason = "it is how a process reports to the other")]
 async fn racer() {
     let (Ok(url), Ok(rule)) = (std::env::var("RACE_REDIS"), std::env::var("RACE_RULE")) else {
         return; // started with the other tests, not by them
@@ -24,12 +24,12 @@ async fn racer() {
     let store = Store::connect(StoreConfig { lease, ..patient(&url) }).await.expect("sensible settings");
     let rule = all_rules(TOKENS).into_iter().find(|other| other.algorithm().name() == rule).expect("a rule");
     let limit = limit(&store, "race", rule, sharing);
-    let (mut admitted, mut refused) = (0, 0);
-    while refused < 50 {
+    let (mut admitted, mut rejected) = (0, 0);
+    while rejected < 50 {
         if ask(&store, &limit, "all", 1).await.admitted {
             admitted += 1;
         } else {
-            refused += 1;
+            rejected += 1;
         }
     }
     assert!(!store.is_down());

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_store::{CouncilTerms, FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
+use tidegate_store::election::Lifetimes;
+use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, TlsFiles};
 
 use crate::failure::until;
 use crate::setup::{admitted, all_rules, ask, limit, name, patient};
@@ -77,7 +78,7 @@ async fn the_store_follows_its_master_to_the_replica_over_tls() {
 
 /// What was agreed may be forgotten with the master, but never that time goes on: a new term is a later one.
 #[tokio::test]
-async fn a_council_follows_its_master_to_the_replica() {
+async fn an_election_follows_its_master_to_the_replica() {
     let mut master = Server::start();
     let port = master.port.to_string();
     let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
@@ -85,14 +86,14 @@ async fn a_council_follows_its_master_to_the_replica() {
     wait_until_in_step(&replica, &sentinel);
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let store = Store::connect(patient(&url)).await.expect("sensible settings");
-    let terms = CouncilTerms { lease: Duration::from_millis(100), ..CouncilTerms::default() };
-    let seat = || store.council(&name("limits"), terms).expect("sensible terms");
-    let (mut ann, mut bob) = (seat(), seat());
-    let term = ann.meet(b"a", None).await.expect("a meeting").term;
+    let lifetimes = Lifetimes { lease: Duration::from_millis(100), ..Lifetimes::default() };
+    let member = || store.election(&name("limits"), lifetimes).expect("sensible lifetimes");
+    let (mut ann, mut bob) = (member(), member());
+    let term = ann.heartbeat(b"a", None).await.expect("a heartbeat").term;
 
     master.kill();
     until("another takes over on the replica", async || {
-        bob.meet(b"b", None).await.is_ok_and(|meeting| meeting.is_holder() && meeting.term > term)
+        bob.heartbeat(b"b", None).await.is_ok_and(|standing| standing.is_leader() && standing.term > term)
     })
     .await;
 }

@@ -26,7 +26,7 @@ pub(crate) fn all_rules(limit: u64) -> Vec<Rule> {
         FixedWindow::new(limit, LONG).expect("a limit").into(),
         SlidingCounter::new(limit, LONG).expect("a limit").into(),
         SlidingLog::new(limit, LONG).expect("a limit").into(),
-        TokenBucket::new(limit, slow).expect("a limit").into(),
+        TokenBucket::new(slow, limit).expect("a limit").into(),
         LeakyBucket::new(slow, limit - 1).expect("a limit").into(),
         Gcra::new(slow, limit).expect("a limit").into(),
         Concurrency::new(limit, LONG).expect("a limit").into(),
@@ -43,7 +43,8 @@ pub(crate) fn name(name: &str) -> Name {
     Name::new(name).expect("a plain name")
 }
 
-/// A patient configuration: on a busy machine an answer may take longer than the usual 20 ms, and most tests are not about that.
+/// A patient configuration: on a busy machine a reply may take longer than the usual 20 ms, and most tests are not
+/// about that.
 pub(crate) fn patient(url: &str) -> StoreConfig {
     let topology: Topology = url.parse().expect("an address");
     let (observer, _) = recorder();
@@ -74,7 +75,7 @@ pub(crate) async fn admitted(store: &Store, limit: &SharedLimit, key: &str, time
 /// Events as they happened, calls by whether they failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Answered,
+    Replied,
     Failed,
     Unreached,
     Reached,
@@ -87,7 +88,7 @@ pub(crate) fn recorder() -> (tidegate_store::Observer, Arc<Mutex<Vec<Seen>>>) {
     let record = Arc::clone(&seen);
     let observer = move |event: StoreEvent<'_>| {
         let seen = match event {
-            StoreEvent::Call { error: None, .. } => Seen::Answered,
+            StoreEvent::Call { error: None, .. } => Seen::Replied,
             StoreEvent::Call { error: Some(error), .. } => {
                 eprintln!("call failed: {error}");
                 Seen::Failed
@@ -102,7 +103,7 @@ pub(crate) fn recorder() -> (tidegate_store::Observer, Arc<Mutex<Vec<Seen>>>) {
                 Seen::Down
             }
             // How often it tries is a matter of chance.
-            StoreEvent::StillDown { .. } | StoreEvent::PlacesLost { .. } => return,
+            StoreEvent::StillDown { .. } | StoreEvent::SlotsLost { .. } => return,
             StoreEvent::Up { .. } => Seen::Up,
         };
         record.lock().expect("nobody panicked here").push(seen);

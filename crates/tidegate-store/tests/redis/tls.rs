@@ -1,4 +1,4 @@
-//! TLS to Redis: whom the store trusts, what it shows of itself, and what happens when that does not suit.
+//! TLS to Redis: which authorities the store trusts, what it shows of itself, and what happens when that does not suit.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ pub(crate) async fn limits_hold(config: StoreConfig) {
     );
 }
 
-/// Redis counts as away, every mode gives its stated answer, and the observer is told why, in words that contain `reason`.
+/// Redis counts as away, every mode decides as stated, and the observer hears why, in words that contain `reason`.
 pub(crate) async fn is_away(address: &str, files: &TlsFiles, reason: &str) {
     for mode in MODES {
         let (observer, reasons) = reasons();
@@ -109,13 +109,14 @@ async fn a_server_with_a_certificate_for_another_name_is_not_trusted() {
     is_away(&server.url(), &trusting(&certificates), "invalid peer certificate: certificate not valid for name").await;
 }
 
-/// Redis asks its clients for a certificate unless it is told not to.
+/// Redis asks its clients for a certificate unless it is configured not to.
 #[tokio::test]
 async fn a_server_that_asks_for_a_certificate_gets_one() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let server = SecureServer::start(&certificates, "yes");
     limits_hold(config(&server.url(), &known_to(&certificates))).await;
-    // The refusal comes when the handshake is over for us: whether we read why before the connection is gone is a matter of chance.
+    // The rejection comes when the handshake is over for us: whether we read why before the connection is gone is a
+    // matter of chance.
     is_away(&server.url(), &trusting(&certificates), "").await;
     let of_another = TlsFiles { ca: Some(certificates.file("ca.pem")), ..known_to(&others) };
     is_away(&server.url(), &of_another, "").await;
@@ -175,7 +176,7 @@ fn files_that_can_not_be_used_are_named_by_their_field() {
 }
 
 #[test]
-fn files_for_an_address_without_tls_are_refused() {
+fn files_for_an_address_without_tls_are_rejected() {
     let certificates = Certificates::new();
     let without_ca = TlsFiles { ca: None, ..known_to(&certificates) };
     let key_alone = TlsFiles { certificate: None, ..without_ca.clone() };
@@ -188,7 +189,7 @@ fn files_for_an_address_without_tls_are_refused() {
             assert_eq!(error.field, field, "{address}");
             assert!(error.reason.contains("`rediss`"), "{error}");
         }
-        assert_eq!(topology.clone().with_tls(&TlsFiles::default()), Ok(topology), "no files, nothing to refuse");
+        assert_eq!(topology.clone().with_tls(&TlsFiles::default()), Ok(topology), "no files, nothing to reject");
     }
 }
 

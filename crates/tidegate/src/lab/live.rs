@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use tidegate_input::Utc;
 use tidegate_lab::live::{self, Places};
 use tidegate_lab::report::{Kind, Run, Setting, live_time};
 use tidegate_lab::{Report, Scenario, Variant};
-use tidegate_serve::{Log, Utc, system_name};
+use tidegate_serve::{Log, system_name};
 
 use super::out::Out;
 use super::simulate::NOT_AS_EXPECTED;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use tidegate_gateway::config;
+use tidegate_input::Utc;
 use tidegate_lab::replay::{Format, Log, MOST_POLICIES, Names, Policy, Recording, Replay, Suggestion, replay, suggest};
-use tidegate_serve::Utc;
 
 use super::live::{STOPPED, stop_on_interrupt};
 use super::out::Out;

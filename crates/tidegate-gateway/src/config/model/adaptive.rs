@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tidegate_adapt::{LONGEST_SERIES_NAME, Rails, Thresholds};
 
 use super::{DAY, HOUR};
 use crate::config::section::section;
 use crate::config::span::Span;
 
-/// The longest name of a load, in bytes.
-pub const LONGEST_SOURCE: usize = 200;
 /// Rates that make sense, in requests per second: from one in about a day to what no machine serves.
 const RATES: RangeInclusive<f64> = 0.000_01..=1e9;
 
@@ -36,7 +35,7 @@ section! {
         /// Name of the series sent to the forecaster, without control characters. What the forecaster has learnt is
         /// kept by this name, and gateways that send the same name are taken for one. Default: machine, port and limit;
         /// for a limit that is shared through Redis its address, namespace and limit.
-        pub source: Option<String>, length 1..=LONGEST_SOURCE;
+        pub source: Option<String>, length 1..=LONGEST_SERIES_NAME;
         /// How often the forecaster is asked.
         pub interval: Option<Span>, else Span::from_secs(30), in Span::from_secs(1)..=HOUR;
         /// The longest time for a response. Default: 5 s, or `interval` if that is shorter.
@@ -45,21 +44,21 @@ section! {
         /// times the operator's rate.
         pub ceiling: Option<f64>, in RATES;
         /// Requests per second that the limit is never lowered below, or the operator's rate if that is lower.
-        pub floor: Option<f64>, else 5.0, in RATES;
+        pub floor: Option<f64>, else Rails::DEFAULT.floor, in RATES;
         /// The largest change in one step, as a factor: the rate is at most multiplied or divided by it. A step back to
         /// the operator's rate has no bound.
-        pub step: Option<f64>, else 3.0, in 1.01..=1_000.0;
+        pub step: Option<f64>, else Rails::DEFAULT.step, in 1.01..=1_000.0;
         /// The shortest time between two changes by the forecast.
-        pub dwell: Option<Span>, else Span::from_secs(1), in Span::from_secs(0)..=HOUR;
+        pub dwell: Option<Span>, else Rails::DEFAULT.dwell.into(), in Span::from_secs(0)..=HOUR;
         /// The shortest time between two changes of the algorithm; until then the present algorithm keeps the
         /// recommended rate.
-        pub algorithm_dwell: Option<Span>, else Span::from_secs(300), in Span::from_secs(0)..=DAY;
+        pub algorithm_dwell: Option<Span>, else Rails::DEFAULT.algorithm_dwell.into(), in Span::from_secs(0)..=DAY;
         /// The upstream is overloaded when the 95th percentile of its latency is longer. Default: learnt in quiet
         /// times; twice what is usual, and at least 20 ms more, while its fastest responses are slower too: a queue
         /// that stays, not a burst that is worked off.
         pub latency: Option<Span>, in shortest_latency()..=HOUR;
         /// The upstream is overloaded when a larger share of its responses has a status of 5xx or fails.
-        pub errors: Option<f64>, else 0.05, in 0.0..=1.0;
+        pub errors: Option<f64>, else Thresholds::DEFAULT.errors, in 0.0..=1.0;
         /// After this many requests in a row to the forecaster without a usable response an event and a metric report
         /// it.
         pub misses: Option<u32>, else 3, in 1..=1_000;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
-use tidegate_serve::object::Problems;
+use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
 

@@ -1,7 +1,7 @@
 //! Callers with API keys.
 
 use serde_json::json;
-use tidegate_serve::Problem;
+use tidegate_input::Problem;
 
 use super::{Caller, Unidentified, ask, built, fields, identity};
 

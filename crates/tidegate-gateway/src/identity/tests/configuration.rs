@@ -1,7 +1,7 @@
 //! Settings that are rejected, with the path and what is expected.
 
 use serde_json::{Value, json};
-use tidegate_serve::Problem;
+use tidegate_input::Problem;
 
 use super::issuer::{Issuer, KeyFile, SECRET, claims, pem, rsa_private_pem, unhex};
 use super::{ask_token, built, identity, user};

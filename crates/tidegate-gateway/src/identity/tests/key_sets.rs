@@ -1,7 +1,7 @@
 //! Several keys in a JSON Web Key Set.
 
 use serde_json::{Value, json};
-use tidegate_serve::Problem;
+use tidegate_input::Problem;
 
 use super::issuer::{Issuer, KeyFile, changed, claims};
 use super::{Identity, Unidentified, ask_token, built, identity, user};

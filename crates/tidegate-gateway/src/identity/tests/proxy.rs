@@ -1,7 +1,7 @@
 //! Headers of a trusted proxy.
 
 use serde_json::{Value, json};
-use tidegate_serve::Problem;
+use tidegate_input::Problem;
 
 use super::{Caller, NOW, Unidentified, built, fields, identity};
 use crate::fields::Fields;

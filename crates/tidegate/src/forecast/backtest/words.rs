@@ -5,7 +5,7 @@ pub(super) const NONE: &str = "–";
 
 /// `1,234,567`
 pub(super) fn count(number: usize) -> String {
-    tidegate_serve::grouped(number as u64)
+    tidegate_input::grouped(number as u64)
 }
 
 /// `1 step`, `1,200 steps`

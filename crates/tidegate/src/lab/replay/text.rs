@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use tidegate_input::{Utc, grouped};
 use tidegate_lab::replay::{Replay, Replayed, Suggestion, printable};
 use tidegate_lab::scenario::shown_share;
-use tidegate_serve::{Utc, grouped};
 
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";

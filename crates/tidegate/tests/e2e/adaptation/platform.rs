@@ -150,7 +150,7 @@ pub(crate) fn seconds(ran: &Ran) -> Vec<Second> {
 /// When the load began, in seconds since 1970.
 pub(crate) fn began(ran: &Ran) -> f64 {
     let text = ran.result["startedAt"].as_str().expect("a time");
-    tidegate_serve::moment::unix_nanos(text).expect("a time") as f64 / 1e9
+    tidegate_input::moment::unix_nanos(text).expect("a time") as f64 / 1e9
 }
 
 /// How long a run of so many seconds may take.

@@ -334,7 +334,9 @@ fn numbers_that_can_not_be_put_in_force_are_told_and_the_rest_of_the_document_is
     let unshareable = json!({ "algorithm": "sliding_log", "limit": 20_000, "window": 60 });
     write(&server, &json!({ "version": 3, "limits": { "search": unshareable, "export": fixed(7) } }).to_string());
     let gateway = Gateway::start(&three_limits(&upstream, &server));
-    let warning = gateway.wait_for_line("limit `search`: `limit` is 20000");
+    let warning = gateway.wait_for_line(
+        "limit `search`: `limit` must be at most 10000 for a log or a concurrency limit in Redis, got 20000",
+    );
     assert!(warning.contains(" WARN ") && warning.contains("those of the file are"), "{warning}");
     let limit = |name: &str| limits(&gateway)["limits"][name]["limit"].clone();
     assert_eq!((limit("search"), limit("export")), (json!(100), json!(7)));
@@ -345,7 +347,11 @@ fn numbers_that_can_not_be_put_in_force_are_told_and_the_rest_of_the_document_is
     write(&server, &json!({ "version": 5, "limits": { "search": unshareable, "export": fixed(9) } }).to_string());
     wait_soon("it follows what it can", || limit("export") == 9);
     assert_eq!(limit("search"), 8, "the last valid one");
-    let warnings = lines_with(&gateway, "limit `search`: `limit` is 20000", 2);
+    let warnings = lines_with(
+        &gateway,
+        "limit `search`: `limit` must be at most 10000 for a log or a concurrency limit in Redis, got 20000",
+        2,
+    );
     assert!(warnings[1].contains(" WARN ") && warnings[1].contains("the last valid ones stay"), "{warnings:?}");
 }
 

@@ -488,7 +488,7 @@ fn in_closed_mode_the_limit_that_can_not_be_asked_is_named_and_nothing_was_excee
     gateway.wait_for_line("Redis connection lost");
     let refused = gateway.get("/");
     assert_eq!(refused.status, 503, "{refused:?}");
-    assert!(refused.text().contains("limit `shared` can't be asked"), "{}", refused.text());
+    assert!(refused.text().contains("limit `shared`: limit store unavailable"), "{}", refused.text());
     assert_eq!(gateway.metric("rate_limit_exceeded_total{endpoint=\"default\",user_tier=\"anonymous\"}"), Some(0.0));
     assert!(!gateway.lines().iter().any(|line| line.contains("limit exceeded")), "{:?}", gateway.lines());
 }

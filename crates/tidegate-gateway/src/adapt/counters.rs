@@ -1,0 +1,46 @@
+//! The counters that adaptation reads. Requests write them anyway.
+
+use std::sync::Arc;
+
+use tidegate_adapt::Totals;
+use tidegate_serve::HistogramSnapshot;
+
+use crate::limits::Limit;
+use crate::plan::Plan;
+use crate::upstream::Upstream;
+
+/// What has been counted until now, of the limit and of the upstreams behind it.
+pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
+    let (mut admitted, mut rejected) = (0, 0);
+    for stats in &*limit.stats {
+        admitted += stats.admitted.get();
+        rejected += stats.refused.get();
+    }
+    let mut totals = Totals { admitted, rejected, ..Totals::default() };
+    let mut latency: Option<HistogramSnapshot> = None;
+    for upstream in behind(plan, limit.name()) {
+        let metrics = &upstream.stats.metrics;
+        totals.errors += metrics.errors();
+        totals.failed += metrics.failures();
+        let counted = metrics.latency.snapshot();
+        match &mut latency {
+            None => latency = Some(counted),
+            Some(latency) => latency.add(&counted),
+        }
+    }
+    totals.latency = latency.map(|latency| latency.counts().to_vec()).unwrap_or_default();
+    totals
+}
+
+/// The upstreams whose requests the limit decides about.
+fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstream>> {
+    let limit = plan.limits.iter().position(|other| other.name() == limit);
+    let is_asked = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
+    let site = &plan.site;
+    let is_behind = move |index: usize, upstream: &Upstream| {
+        let by_route = site.routes.iter().any(|route| route.upstream == index && is_asked(&route.limits));
+        by_route || is_asked(&upstream.settings.limits)
+    };
+    let upstreams = site.upstreams.iter().enumerate();
+    upstreams.filter_map(move |(index, upstream)| is_behind(index, upstream).then_some(upstream))
+}

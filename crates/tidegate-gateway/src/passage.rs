@@ -1,0 +1,69 @@
+//! A request on its way through the gateway: what every stage needs of it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_policy::Timestamp;
+
+use crate::access_log::Record;
+use crate::client::Client;
+use crate::limits::{Admissions, Deciding};
+use crate::plan::Plan;
+use crate::request_head::RequestHead;
+use crate::request_id::RequestId;
+use crate::resolve::Resolved;
+use crate::server::Worker;
+use crate::settlement::Settlement;
+
+/// A request on its way.
+pub(crate) struct Passage<'a> {
+    pub(crate) worker: &'a Arc<Worker>,
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) plan: &'a Arc<Plan>,
+    pub(crate) id: RequestId,
+    /// When it began, which is also when the client's limits are asked.
+    pub(crate) now: Timestamp,
+    pub(crate) settlement: Box<Settlement>,
+}
+
+impl Passage<'_> {
+    /// What deciding about it needs, at this time.
+    pub(crate) fn deciding(&self, now: Timestamp) -> Deciding<'_> {
+        let gateway = &self.worker.gateway;
+        Deciding {
+            plan: self.plan,
+            store: gateway.store(),
+            returns: &gateway.returns,
+            clock: gateway.clock,
+            now,
+            worker: self.worker.index,
+        }
+    }
+
+    pub(crate) fn since_1970(&self) -> Duration {
+        Duration::from_nanos(self.now.as_nanos())
+    }
+
+    /// Begins its record for the access log.
+    pub(crate) fn record(&mut self, request: &RequestHead, host: &[u8], ip: IpAddr) {
+        if self.worker.gateway.access_log().is_some() {
+            self.settlement.record = Some(Box::new(Record::new(request, host, ip, self.id.as_str())));
+        }
+    }
+
+    /// Adds to the record what the request was resolved to.
+    pub(crate) fn record_resolved(&mut self, resolved: &Resolved<'_>) {
+        if let Some(record) = &mut self.settlement.record {
+            let (route, upstream) = (&resolved.route().name, &resolved.upstream().settings.name);
+            record.identified(resolved.caller().user.as_deref(), route, upstream);
+        }
+    }
+
+    /// Adds to the record which limits on a dry run would have rejected the request.
+    pub(crate) fn record_would_refuse(&mut self, admissions: &Admissions) {
+        if let Some(record) = &mut self.settlement.record {
+            record.would_refuse = admissions.would_refuse().map(|limit| limit.name().into()).collect();
+        }
+    }
+}

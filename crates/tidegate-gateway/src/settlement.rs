@@ -1,0 +1,119 @@
+//! The end of a request: settled exactly once, however it comes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+
+use crate::access_log::Record;
+use crate::client::Client;
+use crate::h2_streams;
+use crate::limits::Admissions;
+use crate::request_id::RequestId;
+use crate::server::Worker;
+use crate::sweep::Deadline;
+use crate::upstream::{Trouble, Upstream};
+
+/// What must happen when a request ends: its slots come back, it is counted, it is logged. Made when the request begins,
+/// dropped when the last byte of its response has been taken, or when the client has gone.
+pub(crate) struct Settlement {
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    pub(crate) started: Instant,
+    /// The status of the response. 499: the client left before.
+    pub(crate) status: StatusCode,
+    pub(crate) bytes: u64,
+    /// Whether the whole response was handed over.
+    pub(crate) is_whole: bool,
+    /// What it took at its limits; given back by its own `Drop`.
+    pub(crate) admissions: Option<Admissions>,
+    pub(crate) upstream: Option<Arc<Upstream>>,
+    pub(crate) record: Option<Box<Record>>,
+    /// What the request is known by, once there is a response.
+    pub(crate) id: Option<RequestId>,
+    /// A request for one of the gateway's own endpoints, which the limits' metrics leave out.
+    pub(crate) is_local: bool,
+}
+
+impl Settlement {
+    pub(crate) fn begin(worker: &Arc<Worker>, client: &Arc<Client>) -> Box<Self> {
+        client.request_began();
+        worker.metrics().in_flight.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self {
+            worker: Arc::clone(worker),
+            client: Arc::clone(client),
+            started: Instant::now(),
+            status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            bytes: 0,
+            is_whole: false,
+            admissions: None,
+            upstream: None,
+            record: None,
+            id: None,
+            is_local: false,
+        })
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(crate) fn write_timeout(&self) -> Duration {
+        self.client.write_timeout
+    }
+
+    /// The stream's own, on HTTP/2: one may stall while others move.
+    pub(crate) fn stall_deadline() -> Option<Arc<Deadline>> {
+        h2_streams::deadline()
+    }
+
+    /// Its line in the access log, for the part of the body that knows better when its end has come.
+    pub(crate) fn line(&mut self) -> Option<Box<Line>> {
+        let record = self.record.take()?;
+        let (worker, status, bytes) = (Arc::clone(&self.worker), self.status, self.bytes);
+        Some(Box::new(Line { worker, record, status, bytes, is_whole: self.is_whole, started: self.started }))
+    }
+
+    /// The response broke off.
+    pub(crate) fn broke(&mut self, trouble: &Trouble) {
+        if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
+            upstream.stats.metrics.failed(trouble.word());
+            let id = self.id.as_ref().map_or("", RequestId::as_str);
+            self.worker.gateway.note_trouble(&upstream.settings.name, trouble, id);
+        }
+    }
+}
+
+impl Drop for Settlement {
+    fn drop(&mut self) {
+        let took = self.started.elapsed();
+        let metrics = self.worker.metrics();
+        metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_local {
+            metrics.ended(self.status, took);
+        }
+        if let (Some(record), Some(log)) = (self.record.take(), self.worker.gateway.access_log()) {
+            log.write(&record, self.status, self.bytes, self.is_whole, took);
+        }
+        self.client.request_ended();
+    }
+}
+
+/// A line of the access log that is still to be written: when this is dropped.
+pub(crate) struct Line {
+    worker: Arc<Worker>,
+    record: Box<Record>,
+    status: StatusCode,
+    bytes: u64,
+    pub(crate) is_whole: bool,
+    started: Instant,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(log) = self.worker.gateway.access_log() {
+            log.write(&self.record, self.status, self.bytes, self.is_whole, self.started.elapsed());
+        }
+    }
+}

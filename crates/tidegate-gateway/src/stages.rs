@@ -1,0 +1,89 @@
+//! The stages that a request passes before it is sent to its upstream, in their order. The order stands here and nowhere
+//! else: the handler drives it with the real clock, replay and the simulation drive it in their own time.
+//!
+//! It has no clock and asks nobody. Whoever drives it checks limits, waits, sends, and reports what came of it.
+
+use std::time::Duration;
+
+/// Whose limits a request is checked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Those of its route, which protect by who sends it.
+    Client,
+    /// Those of its upstream, which protect where it goes.
+    Upstream,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Check these limits. If they reject, the request is over: what it holds comes back.
+    Check(Side),
+    /// Wait: a shaper delays the request.
+    Wait(Duration),
+    /// Send the request to its upstream.
+    Attempt,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stages {
+    next: Step,
+    wait: Duration,
+}
+
+impl Stages {
+    pub(crate) fn new() -> Self {
+        Self { next: Step::Check(Side::Client), wait: Duration::ZERO }
+    }
+
+    /// What is to be done next.
+    pub(crate) fn next(&mut self) -> Step {
+        if !self.wait.is_zero() {
+            return Step::Wait(std::mem::take(&mut self.wait));
+        }
+        let step = self.next;
+        self.next = match step {
+            Step::Check(Side::Client) => Step::Check(Side::Upstream),
+            Step::Check(Side::Upstream) | Step::Wait(_) | Step::Attempt => Step::Attempt,
+        };
+        step
+    }
+
+    /// The limits that were checked admit the request, after this wait.
+    pub(crate) fn admitted(&mut self, wait: Duration) {
+        self.wait = wait;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: Step = Step::Check(Side::Client);
+    const UPSTREAM: Step = Step::Check(Side::Upstream);
+
+    /// All steps, with these waits after the limits of the client and of the upstream.
+    fn steps(client: u64, upstream: u64) -> Vec<Step> {
+        let (mut stages, mut steps) = (Stages::new(), Vec::new());
+        loop {
+            let step = stages.next();
+            steps.push(step);
+            match step {
+                Step::Check(Side::Client) => stages.admitted(Duration::from_secs(client)),
+                Step::Check(Side::Upstream) => stages.admitted(Duration::from_secs(upstream)),
+                Step::Wait(_) => {}
+                Step::Attempt => return steps,
+            }
+        }
+    }
+
+    #[test]
+    fn the_client_comes_before_the_upstream_and_each_wait_follows_its_limits() {
+        let wait = |seconds| Step::Wait(Duration::from_secs(seconds));
+        assert_eq!(steps(0, 0), [CLIENT, UPSTREAM, Step::Attempt]);
+        assert_eq!(steps(1, 0), [CLIENT, wait(1), UPSTREAM, Step::Attempt]);
+        assert_eq!(steps(0, 2), [CLIENT, UPSTREAM, wait(2), Step::Attempt]);
+        assert_eq!(steps(1, 2), [CLIENT, wait(1), UPSTREAM, wait(2), Step::Attempt]);
+    }
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+pub mod calendar;
+pub mod csv;
+pub mod duration;
+mod grouped;
+mod http_url;
+pub mod json;
+pub mod log_times;
+mod loopback;
+pub mod moment;
+pub mod object;
+mod problems;
+pub mod table;
+mod utc;
+
+pub use grouped::grouped;
+pub use http_url::HttpUrl;
+pub use loopback::is_loopback;
+pub use problems::{Problem, Problems, shortened};
+pub use utc::Utc;

@@ -1,0 +1,52 @@
+//! The gateway's configuration in a scenario, the same for live and for simulated runs.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+use tidegate_gateway::config::numbers::written;
+
+use crate::run::Variant;
+use crate::scenario::Scenario;
+
+/// The name of the limit under test.
+pub(crate) const LIMIT: &str = "default";
+
+/// Where the gateway listens, and where it finds the others.
+pub(crate) struct Addresses {
+    pub(crate) gateway: SocketAddr,
+    pub(crate) target: SocketAddr,
+    pub(crate) redis: Option<SocketAddr>,
+    pub(crate) forecaster: Option<SocketAddr>,
+}
+
+/// The gateway's configuration for a variant of a scenario, as a file would have it.
+pub(crate) fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> Result<String, String> {
+    let mut limit = match variant.algorithm {
+        Some(algorithm) => {
+            let numbers = scenario.limit.numbers(algorithm)?;
+            serde_json::to_value(written(&numbers.relevant())).map_err(|error| error.to_string())?
+        }
+        // More than anybody sends.
+        None => json!({ "algorithm": "token", "capacity": 1_000_000_000_u64, "fillRate": 1_000_000_000_u64 }),
+    };
+    limit["key"] = if scenario.limit.is_per_client { "ip" } else { "global" }.into();
+    let mut config = json!({
+        "listeners": [{ "address": addresses.gateway.to_string() }],
+        "upstreams": { "target": { "url": format!("http://{}", addresses.target) } },
+        "limits": { LIMIT: limit },
+        "trusted_proxies": ["127.0.0.1"],
+    });
+    if let Some(redis) = addresses.redis {
+        let on_failure = scenario.on_failure.name();
+        config["redis"] = json!({ "url": format!("redis://{redis}"), "on_failure": on_failure });
+    }
+    if let (Some(forecaster), Some(adaptation)) = (addresses.forecaster, scenario.adaptation) {
+        config["adaptive"] = json!({
+            "forecaster": format!("http://{forecaster}"),
+            "interval": adaptation.interval.as_secs_f64(),
+            "ceiling": adaptation.ceiling,
+            "history": 10_000,
+        });
+    }
+    Ok(config.to_string())
+}
