@@ -1,4 +1,5 @@
-//! Prophet's side of `make parity`: fits a series, or evaluates the posterior on data that Python's `prophet` has prepared. Prints JSON.
+//! Prophet's side of `make parity`: fits a series, or evaluates the posterior on data that Python's `prophet` has
+//! prepared. Prints JSON.
 //!
 //! ```text
 //! prophet_fit fit SERIES.json        {start, step, values, horizon, growth, mode, seasons, calendar}

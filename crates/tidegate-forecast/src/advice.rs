@@ -1,4 +1,4 @@
-//! From a forecast to limits: a config with its reason in words (SPEC F3, F4). Pure: what it is told decides.
+//! From a forecast to limits: a configuration with its reason in words. It has no clock and no state.
 
 mod bursts;
 mod need;
@@ -81,11 +81,13 @@ const UNBEARABLE: f64 = 1.5;
 const TIGHTENED: f64 = 0.8;
 /// Limits over more seconds than this let bursts through at whatever rate they come.
 const EVEN_SPAN: f64 = 2.0;
-/// Of a limit that will be all used: what is let in at once is what the target bears in so many seconds, or a short queue before it would overflow.
+/// Of a limit that will be all used: what is admitted at once is what the target bears in so many seconds, or a short
+/// queue before it would overflow.
 const AT_ONCE: f64 = 0.1;
 /// A bucket that holds less refuses by chance what its rate would let in.
 const LEAST_AT_ONCE: f64 = 10.0;
-/// From this share of what may be let in on a limit will be all used. More is not seen: what an attack brings is learnt as the capacity.
+/// From this share of what may be admitted on a limit will be all used. More is not seen: what an attack brings is
+/// learnt as the capacity.
 const FULL: f64 = 0.95;
 /// What was seen so stays so down to this share: no to and fro.
 const STILL_FULL: f64 = 0.8;
@@ -123,9 +125,10 @@ impl Advice {
 
 /// What the limits should be.
 ///
-/// Never above what the target bears, never below the floor. Between those: the operator's numbers, and more in time for a rise that can be
-/// borne. Ahead of one that can't be borne, limits that a burst may use up at once are tightened to 80 % of the capacity; those that let
-/// requests through evenly stand at the capacity, which is what the target can do, and short windows become buckets, which are more even.
+/// Never above what the target bears, never below the floor. Between those: the operator's numbers, and more in time
+/// for a rise that can be borne. Ahead of one that can't be borne, limits that a burst may use up at once are tightened
+/// to 80 % of the capacity; those that let requests through evenly stand at the capacity, which is what the target can
+/// do, and short windows become buckets, which are more even.
 pub fn advise(situation: &Situation<'_>) -> Advice {
     let Some(forecast) = situation.forecast else {
         let numbers = bounded(situation.base, situation.bounds);
@@ -163,7 +166,7 @@ fn bounded(numbers: &Numbers, bounds: Bounds) -> Numbers {
 struct Shape {
     numbers: Numbers,
     reason: Option<String>,
-    /// How much is let in at once, at most, from which rate on.
+    /// How much is admitted at once, at most, from which rate on.
     evened: Option<Evened>,
 }
 
@@ -221,7 +224,8 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
     }
 }
 
-/// How a short window is evened out, if all will be used that may be let in and the target can't bear a window's worth of it at once.
+/// How a short window is evened out, if all will be used that may be admitted and the target can't bear a window's
+/// worth of it at once.
 fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f64) -> Option<Evened> {
     let bounds = situation.bounds;
     let capacity = bounds.capacity.filter(|_| bounds.may_switch)?;
@@ -232,8 +236,9 @@ fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f6
     is_full.then(|| Evened { from_rate: bounds.highest() * FULL, at_once: limit.min(borne.round() as u64) })
 }
 
-/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come on the average, and
-/// holds as much as a burst brings on top. When the forecast is over it refills at the operator's rate.
+/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come
+/// on the average, and holds as much as a burst brings on top. When the forecast is over it refills at the operator's
+/// rate.
 fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {
     let bounds = situation.bounds;
     let is_long = matches!(situation.base, Numbers::Window { window, .. } if *window >= LONG_WINDOW);
@@ -270,7 +275,8 @@ fn tightened(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> O
     }
     let rate = (capacity * TIGHTENED).max(situation.bounds.floor).min(shape.numbers.rate());
     let reason = format!(
-        "{predicted:.0} req/s are expected, {:.1} times what the target bears ({capacity:.0}): tightened to {rate:.0} req/s",
+        "{predicted:.0} req/s are expected, {:.1} times what the target bears ({capacity:.0}): tightened to {rate:.0} \
+         req/s",
         predicted / capacity
     );
     let numbers = shape.numbers.with_rate(rate);

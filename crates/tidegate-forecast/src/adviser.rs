@@ -37,7 +37,8 @@ impl Policy {
 /// Seconds from one forecast that is scored to the next.
 const STRIDE: usize = 5;
 
-/// What is known of one limit of one gateway, or of several that adapt as one. It has no clock: the same snapshots get the same advice.
+/// What is known of one limit of one gateway, or of several that adapt as one. It has no clock: the same snapshots get
+/// the same advice.
 pub struct Adviser {
     policy: Policy,
     /// What is known of the load.
@@ -46,7 +47,7 @@ pub struct Adviser {
     pub capacity: LearntCapacity,
     /// When the last snapshot was taken, by its own clock.
     last: Option<f64>,
-    /// For how many seconds most was refused.
+    /// For how many seconds most was rejected.
     refusing: f64,
     /// How many in a row came from another time altogether.
     from_elsewhen: u32,
@@ -63,7 +64,8 @@ pub struct Found {
     pub capacity: Option<f64>,
 }
 
-/// An attack is this many times the capacity, or refuses more than this share; what it brings is learnt as the capacity.
+/// An attack is this many times the capacity, or refuses more than this share; what it brings is learnt as the
+/// capacity.
 const ATTACK: f64 = 3.0;
 const ATTACK_REFUSED: f64 = 0.5;
 const ATTACK_SECONDS: f64 = 10.0;
@@ -93,7 +95,8 @@ impl Adviser {
             let seconds = since.filter(|seconds| *seconds > 0.0).unwrap_or(1.0);
             self.last = Some(snapshot.timestamp);
             if is_new {
-                // What was not answered is told again, from the last one that was: what came since then is as long as its series.
+                // What was not answered is told again, from the last one that was: what came since then is as long as
+                // its series.
                 let told = snapshot.series.as_ref().map(|series| series.values.len() as f64);
                 let told = told.filter(|seconds| *seconds >= 1.0).unwrap_or(seconds);
                 self.learn_capacity(snapshot, told);
@@ -124,8 +127,9 @@ impl Adviser {
         Found { advice, forecast, capacity }
     }
 
-    /// Whether a snapshot's time fits those before. A single one from far away would make all that is known old, or itself the past of
-    /// everything that follows; but a clock may be set, and when several agree what was known before is given up.
+    /// Whether a snapshot's time fits those before. A single one from far away would make all that is known old, or
+    /// itself the past of everything that follows; but a clock may be set, and when several agree what was known before
+    /// is given up.
     fn is_believed(&mut self, timestamp: f64) -> bool {
         let known_until = self.last.or_else(|| {
             let history = self.forecaster.history();

@@ -1,5 +1,5 @@
-//! How good forecasts would have been: the series is told value by value, as it came, and every few steps a forecast is compared with what
-//! followed.
+//! How good forecasts would have been: the series is told value by value, as it came, and every few steps a forecast is
+//! compared with what followed.
 
 use crate::forecaster::{Forecast, Forecaster, LEVELS};
 use crate::{History, Season, Settings, models};
@@ -15,8 +15,8 @@ pub struct Outcome {
     pub scores: Vec<Score>,
     /// Of all of them together.
     pub quantiles: Vec<QuantileScore>,
-    /// How many of all values lay from the 10 % to the 90 % quantile, both included: where many values are the same, such as nothing, these
-    /// are more than 80 %.
+    /// How many of all values lay from the 10 % to the 90 % quantile, both included: where many values are the same,
+    /// such as nothing, these are more than 80 %.
     pub within_band: f64,
     /// The same as `quantiles` for the highest step of a horizon, of those in which nearly all steps are known.
     pub peaks: Vec<QuantileScore>,
@@ -34,8 +34,8 @@ impl Outcome {
         self.scores.iter().find(|score| score.name == name)
     }
 
-    /// The best single simple model, of those that nearly always had something to say: one that speaks only where it is easy can't be
-    /// compared.
+    /// The best single simple model, of those that nearly always had something to say: one that speaks only where it is
+    /// easy can't be compared.
     pub fn best_simple(&self) -> Option<&Score> {
         let simple = self.scores.iter().filter(|score| models::SIMPLE.contains(&score.name));
         simple.filter(|score| score.origins * 10 >= self.origins * 9).min_by(|a, b| a.mase.total_cmp(&b.mase))
@@ -95,13 +95,15 @@ impl Course {
     }
 }
 
-/// By this share two values may differ and count as the same: where load repeats exactly, rounding would decide what lies below.
+/// By this share two values may differ and count as the same: where load repeats exactly, rounding would decide what
+/// lies below.
 const SAME: f64 = 1e-6;
 
 /// The name of all models together.
 pub const COMBINATION: &str = "combination";
 
-/// Tells `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if nothing could be judged.
+/// Tells `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if
+/// nothing could be judged.
 pub fn backtest(
     history: History<'_>,
     settings: Settings,
@@ -120,7 +122,8 @@ pub fn backtest(
             && told + settings.horizon <= history.values.len()
             && let Some(forecast) = forecaster.forecast()
         {
-            // After a gap at the end the forecast begins where the known values end, and within one it is the same as before.
+            // After a gap at the end the forecast begins where the known values end, and within one it is the same as
+            // before.
             let begin = ((forecast.start - history.start) / i64::from(history.step)) as usize;
             if sums.course.last().is_none_or(|course| course.place < begin) {
                 sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);

@@ -2,9 +2,10 @@
 
 /// What is learnt of a target's capacity.
 ///
-/// As long as it answers as usual nothing is known but that it bears what it got. When it answers much later than usual, or with errors,
-/// while it gets about as much as it ever bore or more, it got too much: the capacity is set to nine tenths of that. From there it grows
-/// again, by a twentieth at a time, while the target answers as usual with nearly that much to do. Trouble with less to do is not the load's.
+/// As long as it answers as usual nothing is known but that it bears what it got. When it answers much later than
+/// usual, or with errors, while it gets about as much as it ever bore or more, it got too much: the capacity is set to
+/// nine tenths of that. From there it grows again, by a twentieth at a time, while the target answers as usual with
+/// nearly that much to do. Trouble with less to do is not the load's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LearntCapacity {
     /// What is usual, in seconds.
@@ -20,9 +21,9 @@ pub struct LearntCapacity {
 pub struct Seen {
     /// Requests a second that reached it.
     pub admitted: f64,
-    /// The 95th percentile of its time to answer, in seconds.
+    /// The 95th percentile of its response time, in seconds.
     pub latency: Option<f64>,
-    /// The share of its answers that were errors.
+    /// The share of its responses that were errors.
     pub errors: f64,
 }
 
@@ -37,8 +38,8 @@ const TOO_LITTLE: f64 = 1.0;
 const MUCH_TO_DO: f64 = 0.8;
 /// How fast what it bore is forgotten, by the snapshot.
 const FADING: f64 = 0.998;
-/// What is usual follows faster times quickly, but not at once: one answer may be wrong. Slower ones slowly, and even slower ones, too: a
-/// target that has become slow for good is not overloaded for ever.
+/// What is usual follows faster times quickly, but not at once: one response may be wrong. Slower ones slowly, and even
+/// slower ones, too: a target that has become slow for good is not overloaded for ever.
 const FASTER: f64 = 0.2;
 const SLOWER: f64 = 0.02;
 

@@ -12,9 +12,9 @@ const LONGEST_STEP: u32 = 86_400 * 366;
 /// The most steps from the first to the last.
 const MOST_STEPS: usize = 2_000_000;
 
-/// Reads a CSV file: times in the first column, values in `column`, the last unless it is named. Where there is only one column the values are
-/// of one second each. The usual distance of two times is the step; where it is longer there is a gap. Lines may come in any order; of several
-/// for one step the last counts.
+/// Reads a CSV file: times in the first column, values in `column`, the last unless it is named. Where there is only
+/// one column the values are of one second each. The usual distance of two times is the step; where it is longer there
+/// is a gap. Lines may come in any order; of several for one step the last counts.
 pub fn series_from_csv(path: &Path, column: Option<&str>) -> Result<Series, String> {
     let text = table::bytes(path, table::MOST_BYTES)?;
     let at_line = |(line, reason): BadLine| format!("{}:{line}: {reason}", path.display());

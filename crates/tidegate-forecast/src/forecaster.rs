@@ -43,8 +43,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What suits a series with steps of so many seconds: by seconds a minute ahead, of an hour kept; by minutes and more an hour of
-    /// five-minute steps ahead, of two weeks kept.
+    /// What suits a series with steps of so many seconds: by seconds a minute ahead, of an hour kept; by minutes and
+    /// more an hour of five-minute steps ahead, of two weeks kept.
     pub fn for_step(step: u32) -> Self {
         match step {
             0..60 => Self { step, ..Self::default() },
@@ -52,7 +52,8 @@ impl Settings {
         }
     }
 
-    /// After how many values forecasts are worth being judged: five horizons by the second; where cycles are days, two of them.
+    /// After how many values forecasts are worth being judged: five horizons by the second; where cycles are days, two
+    /// of them.
     pub fn warm_up(self) -> usize {
         if self.step < 60 { 300 } else { 600 }
     }
@@ -60,10 +61,10 @@ impl Settings {
 
 /// A series and its models. It is handed values, and tells what it expects.
 ///
-/// Every few steps each model makes a forecast that is kept until it is known how good it was. A model's weight is its recent loss to the power
-/// of −4, apart for near and far steps: where one model is clearly better it counts alone, where several are alike their mean is better than
-/// each. How wide the quantiles are follows from how wrong these very forecasts were, and so does how far the highest step of a horizon
-/// usually lies above the highest of the forecast.
+/// Every few steps each model makes a forecast that is kept until it is known how good it was. A model's weight is its
+/// recent loss to the power of −4, apart for near and far steps: where one model is clearly better it counts alone,
+/// where several are alike their mean is better than each. How wide the quantiles are follows from how wrong these very
+/// forecasts were, and so does how far the highest step of a horizon usually lies above the highest of the forecast.
 pub struct Forecaster {
     settings: Settings,
     series: Series,
@@ -165,15 +166,17 @@ impl Forecaster {
         self.members.push(Member::simple(Box::new(model), self.settings.horizon));
     }
 
-    /// One model more, which is slow to learn: it does so once in `every` steps, and counts when it has been seen to be good.
+    /// One model more, which is slow to learn: it does so once in `every` steps, and counts when it has been seen to be
+    /// good.
     #[must_use]
     pub fn with_slow(mut self, model: impl Model + 'static, every: usize) -> Self {
         self.members.push(Member::slow(Box::new(model), self.settings.horizon, every));
         self
     }
 
-    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it can't be used: no
-    /// number from 0 on, older than all that is kept, or so far above all others that it is believed only when the next one tells the same.
+    /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it
+    /// can't be used: no number from 0 on, older than all that is kept, or so far above all others that it is believed
+    /// only when the next one tells the same.
     pub fn observe(&mut self, second: i64, value: f64) -> bool {
         let end = self.series.history().end();
         if !self.series.takes(second, value) {
@@ -270,7 +273,8 @@ impl Forecaster {
         }
     }
 
-    /// How wrong the models would have been lately, with the cycle as it is known now. How wrong they were before they knew it says nothing.
+    /// How wrong the models would have been lately, with the cycle as it is known now. How wrong they were before they
+    /// knew it says nothing.
     fn tried_spread(&self, history: History<'_>) -> Spread {
         let mut spread = Spread::new(self.settings.horizon);
         for (before, after) in trials(history, self.cycles.found(), self.settings.horizon) {

@@ -9,12 +9,12 @@ pub trait Model: Send {
     /// What it is called, in tables and metrics.
     fn name(&self) -> &'static str;
 
-    /// Learns from what is known. `seasons` are the cycles that were found in it, the strongest first. A model that can't learn from this
-    /// history keeps what it knew.
+    /// Learns from what is known. `seasons` are the cycles that were found in it, the strongest first. A model that
+    /// can't learn from this history keeps what it knew.
     fn learn(&mut self, history: History<'_>, seasons: &[Season]) -> Result<(), NotLearnt>;
 
-    /// The expected values of the `steps` steps after the end of this history, which may have grown since it was learnt from; none, if the model
-    /// has nothing to say yet. Never negative, never infinite.
+    /// The expected values of the `steps` steps after the end of this history, which may have grown since it was learnt
+    /// from; none, if the model has nothing to say yet. Never negative, never infinite.
     fn path(&self, history: History<'_>, steps: usize) -> Option<Vec<f64>>;
 }
 

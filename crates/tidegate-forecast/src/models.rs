@@ -23,8 +23,8 @@ fn newest(history: History<'_>, count: usize) -> Vec<f64> {
     history.last(count).known().map(|(_, value)| value).collect()
 }
 
-/// Of several ways to smooth, the one whose forecasts of the next `horizon` values were best, by the mean distance. `smooth` walks over the
-/// values and says, after each, what it expects so many steps later.
+/// Of several ways to smooth, the one whose forecasts of the next `horizon` values were best, by the mean distance.
+/// `smooth` walks over the values and says, after each, what it expects so many steps later.
 fn best_of<S: Copy>(
     values: &[f64],
     horizon: usize,

@@ -78,7 +78,7 @@ impl Numbers {
         None
     }
 
-    /// As they stand in an answer.
+    /// As they stand in a response.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Window { algorithm, limit, window } => {

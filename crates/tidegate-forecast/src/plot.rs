@@ -1,4 +1,5 @@
-//! A backtest as a picture: the series and what was expected, all of it and its end closely, and how good each model was.
+//! A backtest as a picture: the series and what was expected, all of it and its end closely, and how good each model
+//! was.
 
 mod calendar;
 mod canvas;

@@ -23,7 +23,8 @@ use fit::Fit;
 
 /// Prophet, as a model of load.
 ///
-/// It learns from the last [`Settings::window`] values, and predicts from the time alone: what came since it has learnt changes nothing.
+/// It learns from the last [`Settings::window`] values, and predicts from the time alone: what came since it has learnt
+/// changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ProphetModel {
     settings: Settings,
@@ -44,24 +45,28 @@ pub struct Settings {
     pub changepoints: u32,
     /// How many of the cycles that were found it takes, the strongest first.
     pub most_seasons: usize,
-    /// The most harmonics of one cycle. A burst of a sixth of its cycle needs 20 for its edges; a smooth cycle leaves the higher ones at zero.
+    /// The most harmonics of one cycle. A burst of a sixth of its cycle needs 20 for its edges; a smooth cycle leaves
+    /// the higher ones at zero.
     pub most_harmonics: u32,
-    /// Whether it adds the cycles of the calendar (a day, a week, a year) that fit twice into the window, as Prophet does with daily data.
+    /// Whether it adds the cycles of the calendar (a day, a week, a year) that fit twice into the window, as Prophet
+    /// does with daily data.
     pub calendar: bool,
 }
 
 /// The shape of a trend.
 ///
-/// Measured on load per second with horizons of 60 and 300 s: where the level stays all three are equal; where it wanders, rises or jumps, a
-/// flat trend is off by 1.2 to 5 times as much as a held one. Linear is off by as much as held or up to 17 % more; on a steady rise, by 6 %
-/// less. On real series of five minutes none of them is the best everywhere.
+/// Measured on load per second with horizons of 60 and 300 s: where the level stays all three are equal; where it
+/// wanders, rises or jumps, a flat trend is off by 1.2 to 5 times as much as a held one. Linear is off by as much as
+/// held or up to 17 % more; on a steady rise, by 6 % less. On real series of five minutes none of them is the best
+/// everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// A constant: the fit takes a third of the time, or less.
     Flat,
     /// Straight pieces between changepoints, as Prophet has it; the last one goes on without end.
     Linear,
-    /// The same within the window; after it the trend stays where it was: load that has risen for a minute does not rise for an hour.
+    /// The same within the window; after it the trend stays where it was: load that has risen for a minute does not
+    /// rise for an hour.
     Held,
 }
 

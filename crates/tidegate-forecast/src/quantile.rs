@@ -43,8 +43,8 @@ impl Newest {
 pub(crate) struct Sorted(Vec<f64>);
 
 impl Sorted {
-    /// The value below which a share `level` of them lies, as conformal prediction counts: of n values the one of rank ⌈level · (n + 1)⌉, at
-    /// most the highest.
+    /// The value below which a share `level` of them lies, as conformal prediction counts: of n values the one of rank
+    /// ⌈level · (n + 1)⌉, at most the highest.
     pub(crate) fn quantile(&self, level: f64) -> Option<f64> {
         let rank = (level * (self.0.len() + 1) as f64).ceil() as usize;
         self.0.get(rank.clamp(1, self.0.len().max(1)) - 1).copied()

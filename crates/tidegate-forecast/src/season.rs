@@ -34,7 +34,8 @@ const SHIFTED: f64 = 0.03;
 /// The newest part: so many cycles, and not fewer values.
 const LATE_CYCLES: f64 = 4.0;
 const FEWEST_LATE: usize = 200;
-/// A cycle holds there if it explains this share of what it does of the whole; another one must explain so much more of the variance.
+/// A cycle holds there if it explains this share of what it does of the whole; another one must explain so much more of
+/// the variance.
 const STILL_HOLDS: f64 = 0.7;
 const CLEARLY_MORE: f64 = 0.2;
 /// More are not told apart in practice.
@@ -42,8 +43,9 @@ const MOST_SEASONS: usize = 2;
 
 /// The cycles of a series, the strongest first; none if there are none.
 ///
-/// The autocorrelation proposes lengths; folding the series by each, in small fractions of a step around it, tells how much of the variance
-/// such a cycle explains. Lengths matter: with one that is wrong by a step, the tenth cycle is wrong by ten.
+/// The autocorrelation proposes lengths; folding the series by each, in small fractions of a step around it, tells how
+/// much of the variance such a cycle explains. Lengths matter: with one that is wrong by a step, the tenth cycle is
+/// wrong by ten.
 pub fn seasons(history: History<'_>) -> Vec<Season> {
     let mut found = seasons_of(&even(history.last(MOST_VALUES), 1));
     let coarse = history.values.len().div_ceil(MOST_VALUES);
@@ -59,8 +61,8 @@ pub fn seasons(history: History<'_>) -> Vec<Season> {
     of_late(history, &found).unwrap_or(found)
 }
 
-/// The cycles of the newest part, if the strongest is still the one that was known there, though all of the history has found a much longer
-/// one. That is often a multiple that also fits what was before the cycle has become another one.
+/// The cycles of the newest part, if the strongest is still the one that was known there, though all of the history has
+/// found a much longer one. That is often a multiple that also fits what was before the cycle has become another one.
 pub(crate) fn lasting(history: History<'_>, known: Season, found: &[Season]) -> Option<Vec<Season>> {
     let longer = found.first().filter(|longer| longer.period > 1.5 * known.period)?;
     let width = ((2.0 * LATE_CYCLES * known.period) as usize).max(FEWEST_LATE);
@@ -72,8 +74,8 @@ pub(crate) fn lasting(history: History<'_>, known: Season, found: &[Season]) -> 
     (!is_better).then_some(newer)
 }
 
-/// The cycles of the newest part, where the strongest one of all no longer holds there: all of a long history is slow to forget a cycle
-/// that has become another one.
+/// The cycles of the newest part, where the strongest one of all no longer holds there: all of a long history is slow
+/// to forget a cycle that has become another one.
 fn of_late(history: History<'_>, found: &[Season]) -> Option<Vec<Season>> {
     let before = found.first()?;
     let mut width = ((LATE_CYCLES * before.period) as usize).max(FEWEST_LATE);
@@ -193,7 +195,8 @@ fn peaks(likeness: &[f64]) -> Vec<usize> {
     lags
 }
 
-/// The best length within a step of `lag`, if it is a cycle at all: first by a few cycles, then closely by more of them.
+/// The best length within a step of `lag`, if it is a cycle at all: first by a few cycles, then closely by more of
+/// them.
 fn refine(values: &[f64], lag: usize) -> Option<Season> {
     let newest = |cycles: usize| &values[values.len().saturating_sub(lag * cycles)..];
     let (period, _) = best_length(Foldable::new(newest(FEW_CYCLES)), lag as f64, 1.0)?;
@@ -205,8 +208,9 @@ fn refine(values: &[f64], lag: usize) -> Option<Season> {
     (strength >= chance).then_some(Season { period, strength })
 }
 
-/// The best length near `about`, and how much it explains. Where a cycle is smooth its likeness is flat around the peak and noise may move
-/// that by a few steps: as long as the best lies at the border of what was tried, there may be a better one beyond it.
+/// The best length near `about`, and how much it explains. Where a cycle is smooth its likeness is flat around the peak
+/// and noise may move that by a few steps: as long as the best lies at the border of what was tried, there may be a
+/// better one beyond it.
 fn climbed(values: Foldable<'_>, about: f64, reach: f64) -> Option<(f64, f64)> {
     let farthest = about * SHIFTED;
     let mut best = best_length(values, about, reach)?;
@@ -232,7 +236,8 @@ fn best_length(values: Foldable<'_>, about: f64, reach: f64) -> Option<(f64, f64
     });
     let scored: Vec<(f64, f64)> = scored.filter(|(period, _)| *period >= 2.0).collect();
     let best = scored.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
-    // Between lengths that explain about the same the middle one is right, and a whole one is likelier. How alike is chance, with few values.
+    // Between lengths that explain about the same the middle one is right, and a whole one is likelier. How alike is
+    // chance, with few values.
     let alike = 0.001 + 0.5 / values.len() as f64;
     let like_best: Vec<f64> =
         scored.iter().filter(|(_, score)| *score >= best - alike).map(|(period, _)| *period).collect();

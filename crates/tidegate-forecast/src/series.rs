@@ -24,12 +24,14 @@ pub struct History<'a> {
     pub values: &'a [f32],
 }
 
-/// The highest value that is taken for one: far above what any machine can send, far below where sums of squares lose their meaning.
+/// The highest value that is taken for one: far above what any machine can send, far below where sums of squares lose
+/// their meaning.
 const HIGHEST: f64 = 1e9;
 /// The farthest time from 1970, in seconds: far beyond any calendar, and no sum of it and a history's length overflows.
 const FARTHEST: u64 = 1 << 52;
 
-/// 1980. Nobody counted requests before: such times are seconds from a beginning of their own, and "1 Jan 1970" would mean nothing.
+/// 1980. Nobody counted requests before: such times are seconds from a beginning of their own, and "1 Jan 1970" would
+///       mean nothing.
 const FIRST_DATE: i64 = 315_532_800;
 
 impl Series {
@@ -38,8 +40,9 @@ impl Series {
         Self { start: 0, step: step.max(1), most: most.max(1), values: Vec::new() }
     }
 
-    /// Puts a value at a time, which is rounded down to a whole step. What lies between it and the last one becomes a gap; a value for a time
-    /// that has one replaces it; what is older than all that is kept, negative, or no number, is left out. `false` if it was.
+    /// Puts a value at a time, which is rounded down to a whole step. What lies between it and the last one becomes a
+    /// gap; a value for a time that has one replaces it; what is older than all that is kept, negative, or no number,
+    /// is left out. `false` if it was.
     pub fn put(&mut self, second: i64, value: f64) -> bool {
         if !self.takes(second, value) {
             return false;

@@ -1,4 +1,4 @@
-//! The forecaster as a service: a gateway tells what it sees, and is told what its limits should be (SPEC F1).
+//! The forecaster as a service: a gateway sends what it sees, and gets the limits that are recommended.
 
 mod complaints;
 mod forecasts;

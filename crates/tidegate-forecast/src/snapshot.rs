@@ -1,4 +1,4 @@
-//! What a gateway tells of itself (SPEC F1).
+//! What a gateway reports of itself.
 
 use serde_json::Value;
 use tidegate_input::object::{Allowed, Object};
@@ -13,9 +13,9 @@ pub struct Snapshot {
     pub timestamp: f64,
     /// Requests a second that came since the last one, refused ones too.
     pub observed: f64,
-    /// The share of them that was refused.
+    /// The share of them that was rejected.
     pub rejected: f64,
-    /// The 95th percentile of the target's time to answer, in seconds; none if it answered nothing.
+    /// The 95th percentile of the target's response time, in seconds; none if it answered nothing.
     pub latency: Option<f64>,
     /// Answers of the target with a status of 5xx since the last one.
     pub errors: f64,

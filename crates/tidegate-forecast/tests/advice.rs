@@ -1,4 +1,4 @@
-//! The advice as a table: what is known, and what the limits should be. The seed's three examples are rows of it.
+//! The advice as a table: what is known, and what the limits should be.
 #![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "whole numbers, far below 2^52")]
 
 use serde_json::{Value, json};
@@ -122,7 +122,8 @@ fn a_spike_ahead_is_a_raise_in_time_and_an_end() {
     assert_eq!(steps, [(18.0, 250), (27.0, 100)]);
     let reasons: Vec<&str> = advice.schedule.iter().map(|step| step.reason.as_str()).collect();
     assert_eq!(reasons, ["a rise is due for 9 s, of which 19 of 20 seconds stay below 250 req/s", "the rise is over"]);
-    let told = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in 18 s, of which 19 of 20 seconds stay below 250 req/s";
+    let told = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in 18 s, of \
+                which 19 of 20 seconds stay below 250 req/s";
     assert_eq!(advice.reason, told);
 }
 

@@ -1,5 +1,5 @@
-//! An adviser and a limit in simulated time: load comes by a profile, a limit of one second admits or refuses, and every few seconds a snapshot
-//! is answered with new numbers and their schedule.
+//! An adviser and a limit in simulated time: load comes by a profile, a limit of one second admits or refuses, and
+//! every few seconds a snapshot is answered with new numbers and their schedule.
 #![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "whole numbers, far below 2^52")]
 
 use tidegate_forecast::{Adviser, Forecaster, Numbers, Offered, Policy, ProphetModel, Snapshot, Windowed};
@@ -24,7 +24,8 @@ fn limit_of(numbers: &Numbers) -> u64 {
     numbers.rate().round() as u64
 }
 
-/// Runs `load` (requests of each second) against a limit that follows the advice; it is asked for every `interval` seconds.
+/// Runs `load` (requests of each second) against a limit that follows the advice; it is asked for every `interval`
+/// seconds.
 fn run(policy: Policy, interval: usize, load: &[u64]) -> Vec<Second> {
     let mut adviser = Adviser::new(policy, Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), 30));
     let mut plan = vec![BASE; load.len()];

@@ -4,8 +4,8 @@ use fastrand::Rng;
 
 use crate::plan::Group;
 
-/// Who sends each request: drawn from the seed by the groups' weights, and within a group evenly. A request's number alone decides, so it
-/// is the same client in every run, however many threads or instances send.
+/// Who sends each request: drawn from the seed by the groups' weights, and within a group evenly. A request's number
+/// alone decides, so it is the same client in every run, however many threads or instances send.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     seed: u64,

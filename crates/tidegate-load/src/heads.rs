@@ -97,9 +97,12 @@ mod tests {
 
     #[test]
     fn a_request_is_what_the_plan_says() {
-        let plan = r#"{"limiterUrl": "http://[::1]:8082/a?b=c", "duration": 1, "profile": {"type": "constant", "params": {"rps": 1}},
-            "requestOptions": {"method": "PUT", "query": {"d": "e&f"}, "headers": {"User-Agent": "me", "X-A": "1"}, "body": "hello"},
-            "clients": [{"apiKey": "key-{n}!", "tier": "pro", "forwardedFor": "10.0.0.254"}, {"headers": {"X-B": "2"}}]}"#;
+        let plan = r#"{"limiterUrl": "http://[::1]:8082/a?b=c", "duration": 1,
+            "profile": {"type": "constant", "params": {"rps": 1}},
+            "requestOptions": {"method": "PUT", "query": {"d": "e&f"}, "headers": {"User-Agent": "me", "X-A": "1"},
+            "body": "hello"},
+            "clients": [{"apiKey": "key-{n}!", "tier": "pro", "forwardedFor": "10.0.0.254"},
+            {"headers": {"X-B": "2"}}]}"#;
         assert_eq!(
             sent(plan, 0, 3),
             "PUT /a?b=c&d=e%26f HTTP/1.1\r\nhost: [::1]:8082\r\nuser-agent: me\r\nx-a: 1\r\ncontent-length: 5\r\n\

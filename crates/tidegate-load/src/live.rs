@@ -101,7 +101,7 @@ pub(crate) fn buckets() -> Buckets {
     Buckets::new(&bounds)
 }
 
-/// The buckets of the metric, in microseconds: those of the seed, and some below and above.
+/// The buckets of the metric, in microseconds.
 pub(crate) const METRIC_BOUNDS: [u64; 15] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
     10_000_000, 30_000_000,

@@ -1,4 +1,5 @@
-//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its path.
+//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its
+//! path.
 
 mod about;
 mod clients;

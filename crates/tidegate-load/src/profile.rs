@@ -85,8 +85,8 @@ impl Profile {
         Some(Duration::from_secs_f64(time.clamp(piece.start, end)))
     }
 
-    /// The same until `time`, and then another shape to the end, which takes the place of changes that would begin later. What was over more
-    /// than a minute before is forgotten: nothing is sent so late.
+    /// The same until `time`, and then another shape to the end, which takes the place of changes that would begin
+    /// later. What was over more than a minute before is forgotten: nothing is sent so late.
     #[must_use]
     pub fn changed(&self, time: Duration, shape: Shape) -> Self {
         let start = time.as_secs_f64().min(self.length);

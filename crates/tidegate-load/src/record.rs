@@ -1,8 +1,8 @@
 //! What became of the requests: counted and timed, by group and by second.
 //!
-//! A request that timed out has waited at least that long, so its time stands among the latencies: percentiles of the answers alone would
-//! hide the very worst. A failure of another kind says nothing about how long an answer takes (a refused connection is quick) and is only
-//! counted, and so is what a stop left unfinished.
+//! A request that timed out has waited at least that long, so its time stands among the latencies: percentiles of the
+//! answers alone would hide the very worst. A failure of another kind says nothing about how long a response takes (a
+//! refused connection is quick) and is only counted, and so is what a stop left unfinished.
 
 mod counts;
 mod latencies;
@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use crate::plan::Class;
 
-/// The most steps that a run is divided into: those of a longer one are longer than a second. A step's times take some kilobytes.
+/// The most steps that a run is divided into: those of a longer one are longer than a second. A step's times take some
+/// kilobytes.
 pub(crate) const MOST_STEPS: u64 = 3_600;
 /// The most requests that a record holds: sums of such numbers are far from the end of what a count can be.
 pub(crate) const MOST_REQUESTS: u64 = 1_000_000_000_000_000;
@@ -33,7 +34,7 @@ pub struct Sample {
     pub intended: Duration,
     /// When it was.
     pub sent: Duration,
-    /// When its answer had come as a whole, or it had failed.
+    /// When its response had come as a whole, or it had failed.
     pub finished: Duration,
     /// How it ended.
     pub end: End,

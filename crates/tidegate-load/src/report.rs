@@ -1,9 +1,10 @@
-//! What a run, or several together, came to: figures for people and scripts, a verdict, and everything that is needed to go on counting.
+//! What a run, or several together, came to: figures for people and scripts, a verdict, and everything that is needed
+//! to go on counting.
 //!
 //! # What is a latency
-//! It counts from the time at which the request was due, not from when it was sent, so that a target (or a generator) that stands still is
-//! seen by every request that was due meanwhile. It ends with the answer, or with the timeout: whoever timed out has waited at least that
-//! long. Failures of another kind have none, they are errors.
+//! It counts from the time at which the request was due, not from when it was sent, so that a target (or a generator)
+//! that stands still is seen by every request that was due meanwhile. It ends with the response, or with the timeout:
+//! whoever timed out has waited at least that long. Failures of another kind have none, they are errors.
 //!
 //! # When a run is invalid
 //! The instrument itself failed, and its figures prove nothing:
@@ -14,11 +15,12 @@
 //! Several runs together are invalid if one of them is.
 //!
 //! # Which percentiles are bounds
-//! Requests that were never sent for want of room, and those that a stop left unanswered, have no latency, and leaving them out would make
-//! the figures better the worse the target is. They count as slower than all others: with A known latencies and U unknown ones, percentile
-//! p is the one of rank ⌈p · (A + U)⌉ among the known ones. If that is beyond A, all that can be said is that it is at least the highest
-//! known one. A timeout is a latency that would have been longer: a percentile that is not below the timeout is at least so high, if some
-//! timed out. Figures that are bounds are named in `atLeast`; a threshold such as `p99<50ms` does not hold by a bound.
+//! Requests that were never sent for want of room, and those that a stop left unanswered, have no latency, and leaving
+//! them out would make the figures better the worse the target is. They count as slower than all others: with A known
+//! latencies and U unknown ones, percentile p is the one of rank ⌈p · (A + U)⌉ among the known ones. If that is beyond
+//! A, all that can be said is that it is at least the highest known one. A timeout is a latency that would have been
+//! longer: a percentile that is not below the timeout is at least so high, if some timed out. Figures that are bounds
+//! are named in `atLeast`; a threshold such as `p99<50ms` does not hold by a bound.
 
 mod figures;
 mod file;
@@ -87,7 +89,8 @@ impl Report {
         Self { setting: Setting::new(plan), record, instances: vec![instance] }
     }
 
-    /// With what else is to bear in mind of the run, such as a rate that was changed: at most 20 notes of 200 characters.
+    /// With what else is to bear in mind of the run, such as a rate that was changed: at most 20 notes of 200
+    /// characters.
     #[must_use]
     pub fn with_notes(mut self, notes: Vec<String>) -> Self {
         if let Some(instance) = self.instances.first_mut() {

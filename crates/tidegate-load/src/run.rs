@@ -75,7 +75,7 @@ impl Run {
         self.with_profile(|profile| profile.rate(elapsed))
     }
 
-    /// Sends nothing more, and waits for no answer any more.
+    /// Sends nothing more, and waits for no response any more.
     pub fn stop(&self) {
         self.is_stopped.store(true, Relaxed);
         self.orders.iter().for_each(|orders| orders.stop());

@@ -1,7 +1,7 @@
-//! A thread that sends what is due and reads what comes back. It never waits for an answer before it sends.
+//! A thread that sends what is due and reads what comes back. It never waits for a response before it sends.
 //!
-//! It sleeps until shortly before the next request is due and then looks on without sleeping, so that it does not depend on how fast it is
-//! woken up. Between two answers that it reads it sends whatever has become due.
+//! It sleeps until shortly before the next request is due and then looks on without sleeping, so that it does not
+//! depend on how fast it is woken up. Between two responses that it reads it sends whatever has become due.
 
 mod exchange;
 mod http1;
@@ -57,7 +57,8 @@ pub(crate) struct Errand {
     pub(crate) observer: Option<Observer>,
 }
 
-/// Hears of each planned request when it has ended, and which of its group's clients it was of. It is called between two requests: it must be quick.
+/// Hears of each planned request when it has ended, and which of its group's clients it was of. It is called between
+/// two requests: it must be quick.
 pub type Observer = Arc<dyn Fn(&Sample, u64) + Send + Sync>;
 
 /// What one sender has to do.
@@ -71,7 +72,8 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Sends everything and waits for the last answer, or until it is told to stop. What is recorded is good even if something fails.
+    /// Sends everything and waits for the last response, or until it is told to stop. What is recorded is good even if
+    /// something fails.
     pub(crate) fn carry_out(self) -> (Record, io::Result<()>) {
         let plan = &self.errand.plan;
         let classes: Vec<_> = plan.clients.iter().map(|group| group.class).collect();

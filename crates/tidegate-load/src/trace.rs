@@ -1,9 +1,9 @@
-//! Traces in files: a plan on the command line names a CSV file, whose column of rates or of timestamps is put into the plan before it is
-//! read.
+//! Traces in files: a plan on the command line names a CSV file, whose column of rates or of timestamps is put into the
+//! plan before it is read.
 //!
-//! `{"file": "traffic.csv", "column": "rps", "values": "rates", "step": 60}`: `column` is a name of the first line, or a number from 1 on.
-//! Without it rates stand in the last column, timestamps in the first. Without `step` the first column says when each rate begins, at equal
-//! distances; where there is only one column, a rate lasts a second.
+//! `{"file": "traffic.csv", "column": "rps", "values": "rates", "step": 60}`: `column` is a name of the first line, or
+//! a number from 1 on. Without it rates stand in the last column, timestamps in the first. Without `step` the first
+//! column says when each rate begins, at equal distances; where there is only one column, a rate lasts a second.
 
 use std::path::Path;
 

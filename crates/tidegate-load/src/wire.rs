@@ -24,7 +24,8 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Begins to connect; whether that has succeeded is told by [`connected`](Self::connected) when the socket is ready.
+    /// Begins to connect; whether that has succeeded is told by [`connected`](Self::connected) when the socket is
+    /// ready.
     pub(crate) fn open(address: SocketAddr, secured: Option<&Secured>) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -77,8 +78,8 @@ impl Wire {
         loop {
             match tls.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Closed without a word. HTTP tells by itself whether something is missing, but for an answer that ends by closing: that
-                // one can't be told from one that was cut off, and many servers say no goodbye.
+                // Closed without a word. HTTP tells by itself whether something is missing, but for a response that
+                // ends by closing: that one can't be told from one that was cut off, and many servers say no goodbye.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -113,7 +114,8 @@ impl Wire {
     }
 }
 
-/// Takes in some of what has come, and answers what TLS itself wants answered. Says whether the other side is still there.
+/// Takes in some of what has come, and answers what TLS itself wants answered. Says whether the other side is still
+/// there.
 fn take_in(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<bool> {
     if tls.read_tls(tcp)? == 0 {
         return Ok(false);

@@ -36,7 +36,7 @@ fn profiles() -> Vec<Profile> {
     one.chain([all, Profile::sequence(gaps)]).collect()
 }
 
-/// The rate is what the seed's formulas say.
+/// The rate is what the formulas of docs/load.md say.
 #[test]
 fn rates_are_those_of_the_formulas() {
     let burst = Shape::Burst { base: 100.0, spike: 500.0, spike_length: 5.0, period: 60.0 };
@@ -109,8 +109,8 @@ fn the_same_seed_gives_the_same_times_and_another_one_others() {
     }
 }
 
-/// Counts of a Poisson process in a time are Poisson: mean and variance are the integral. Over 400 seeds both estimates must lie within
-/// 3.29 of their standard errors, which chance leaves once in a thousand.
+/// Counts of a Poisson process in a time are Poisson: mean and variance are the integral. Over 400 seeds both estimates
+/// must lie within 3.29 of their standard errors, which chance leaves once in a thousand.
 #[test]
 fn poisson_counts_have_the_mean_and_the_variance_of_the_integral() {
     for profile in profiles() {

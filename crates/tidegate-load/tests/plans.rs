@@ -27,9 +27,9 @@ fn profile_of(plan: &Plan) -> &Profile {
     }
 }
 
-/// The seed's own examples.
+/// One example of each.
 #[test]
-fn the_seeds_profiles_are_read() {
+fn the_five_profiles_are_read() {
     for (kind, params, shape) in [
         ("constant", json!({"rps": 50}), Shape::Constant { rate: 50.0 }),
         (
@@ -146,7 +146,8 @@ fn everything_else_a_plan_may_say() {
     assert_eq!(plan.thresholds.len(), 2);
     assert!(!format!("{plan:?}").contains("YW5u"), "what is secret is not shown");
 
-    let alias = json!({"url": "https://a.example", "duration": 1, "requestsPerThread": 3, "profile": {"type": "constant", "params": {"rps": 1}}});
+    let profile = json!({"type": "constant", "params": {"rps": 1}});
+    let alias = json!({"url": "https://a.example", "duration": 1, "requestsPerThread": 3, "profile": profile});
     let plan = read(&alias);
     assert_eq!(
         (plan.concurrency, plan.target.port, plan.target.is_tls, plan.request.path.as_str()),
@@ -154,7 +155,7 @@ fn everything_else_a_plan_may_say() {
     );
 }
 
-/// Each rule of the seed, and ours: the field is named, and what is allowed.
+/// Each rule: the field is named, and what is expected of it.
 #[test]
 fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
     let good = with_profile("constant", &json!({"rps": 1}));
@@ -319,7 +320,8 @@ fn a_bad_plan_is_told_by_field_with_what_is_allowed() {
 
 #[test]
 fn all_that_is_wrong_is_told_at_once() {
-    let plan = json!({"limiterUrl": "x", "duration": -1, "concurrency": 0, "profile": {"type": "constant", "params": {"rps": -1}}});
+    let profile = json!({"type": "constant", "params": {"rps": -1}});
+    let plan = json!({"limiterUrl": "x", "duration": -1, "concurrency": 0, "profile": profile});
     assert_eq!(faults(&plan).lines().count(), 4, "{}", faults(&plan));
 }
 
@@ -427,7 +429,8 @@ fn a_plan_is_shown_as_it_was_given_without_its_secrets() {
         "headers": {"X-Authorization": "hunter2", "COOKIE": "hunter2", "X-Api-Key": "hunter2", "Accept": "a"},
         "body": {"text": "b".repeat(2_000), "password": "hunter2"},
     });
-    plan["clients"] = json!([{"name": "a", "apiKey": "hunter2-{n}", "headers": {"x-auth-token": "hunter2", "x-b": "c"}, "user": "u-{n}"}]);
+    let headers = json!({"x-auth-token": "hunter2", "x-b": "c"});
+    plan["clients"] = json!([{"name": "a", "apiKey": "hunter2-{n}", "headers": headers, "user": "u-{n}"}]);
     plan["seed"] = Value::Null;
     let shown = read(&plan).shown().clone();
     for (pointer, expected) in [
@@ -475,7 +478,8 @@ fn a_digest_is_of_what_a_plan_says() {
     };
     let digest = read(&plan).digest();
     assert_eq!(with("part", json!("1/2")), digest, "whichever part of it");
-    let other_order = r#"{"profile": {"params": {"rps": 1}, "type": "constant"}, "duration": 60, "limiterUrl": "http://127.0.0.1:8082/api/test"}"#;
+    let other_order = r#"{"profile": {"params": {"rps": 1}, "type": "constant"}, "duration": 60,
+        "limiterUrl": "http://127.0.0.1:8082/api/test"}"#;
     assert_eq!(Plan::read(other_order.as_bytes()).expect("a good plan").digest(), digest, "in whichever order");
     for (field, value) in [
         ("duration", json!(61)),
@@ -536,7 +540,8 @@ fn the_command_line_may_say_otherwise() {
     let rate = Overrides { rate: Some(5.0), ..Overrides::default() };
     let sine = with_profile("sinusoidal", &json!({"minRps": 1, "maxRps": 2, "period": 9}));
     assert!(faults(&sine, &rate).starts_with("profile: has no single rate"), "{}", faults(&sine, &rate));
-    let phases = json!({"limiterUrl": "http://a", "phases": [{"duration": 1, "profile": {"type": "constant", "params": {"rps": 1}}}]});
+    let profile = json!({"type": "constant", "params": {"rps": 1}});
+    let phases = json!({"limiterUrl": "http://a", "phases": [{"duration": 1, "profile": profile}]});
     assert!(faults(&phases, &rate).contains("profile: has no single rate"));
     let duration = Overrides { duration: Some(5.0), ..Overrides::default() };
     assert!(faults(&phases, &duration).contains("duration: can't be given for a plan of phases"));

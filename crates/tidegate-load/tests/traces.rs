@@ -164,7 +164,10 @@ fn phases_may_have_files_and_plans_are_what_the_files_say() {
     let directory = Directory::new();
     let plan = |file: &str| {
         let profile = json!({"type": "trace", "params": {"file": file}});
-        json!({"limiterUrl": "http://a", "phases": [{"duration": 2, "profile": profile.clone()}, {"duration": 2, "profile": profile}]})
+        json!({"limiterUrl": "http://a", "phases": [
+            {"duration": 2, "profile": profile.clone()},
+            {"duration": 2, "profile": profile},
+        ]})
     };
     for (file, text) in [("a.csv", "5\n6\n"), ("b.csv", "5\n6\n"), ("c.csv", "5\n7\n")] {
         fs::write(directory.0.join(file), text).expect("a file");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use crate::nanos::nanos;
 
 /// Counts what may come thousands of times a second, and says at most once an interval how often it came, so that a
-/// flood of refusals is one line ("5,120 since the last line") instead of a flood of lines.
+/// flood of rejections is one line ("5,120 since the last line") instead of a flood of lines.
 ///
 /// The first one is told at once. What comes after the last telling is told by the next event after the interval, by
 /// [`take_due`](Self::take_due) if somebody looks from time to time, or by [`take_rest`](Self::take_rest) at the end.

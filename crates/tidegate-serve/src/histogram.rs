@@ -12,8 +12,8 @@ pub struct Buckets {
 
 /// How many durations fell into each of the buckets, and their sum.
 ///
-/// Observing is a search among integers and two additions. The sum is kept in nanoseconds: it starts anew after 584 years
-/// of durations together, which a reader takes for a restart.
+/// Observing is a search among integers and two additions. The sum is kept in nanoseconds: it starts anew after 584
+/// years of durations together, which a reader takes for a restart.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: Buckets,
@@ -83,8 +83,8 @@ impl HistogramSnapshot {
         Self { buckets: buckets.clone(), counts: vec![0; buckets.len()], sum_nanos: 0 }
     }
 
-    /// Adds what a shard has counted until now. If its buckets are others, each counts in the bucket that its bound falls
-    /// into, so that no bucket claims what may lie above it.
+    /// Adds what a shard has counted until now. If its buckets are others, each counts in the bucket that its bound
+    /// falls into, so that no bucket claims what may lie above it.
     pub fn merge(&mut self, shard: &Histogram) {
         let counts = shard.counts.iter().map(|count| count.load(Relaxed));
         self.put(&shard.buckets, counts, u128::from(shard.sum_nanos.load(Relaxed)));
@@ -112,7 +112,8 @@ impl HistogramSnapshot {
         Self { buckets: self.buckets.clone(), counts, sum_nanos }
     }
 
-    /// The bound of the bucket below which this share of all lies, in seconds: nothing of nothing, and infinite beyond the last bound.
+    /// The bound of the bucket below which this share of all lies, in seconds: nothing of nothing, and infinite beyond
+    /// the last bound.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0);

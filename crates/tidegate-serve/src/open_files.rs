@@ -11,8 +11,8 @@ pub struct OpenFiles {
     pub now: u64,
 }
 
-/// Raises how many files the process may have open as far as it may without privileges. (The soft limit is 1,024 on many
-/// systems, for the sake of programs that use `select`; a gateway needs two sockets for each request.)
+/// Raises how many files the process may have open as far as it may without privileges. (The soft limit is 1,024 on
+/// many systems, for the sake of programs that use `select`; a gateway needs two sockets for each request.)
 pub fn raise_open_files() -> io::Result<OpenFiles> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

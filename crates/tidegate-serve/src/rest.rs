@@ -1,4 +1,4 @@
-//! Small HTTP services: a request comes as a whole, the answer goes as a whole, and both are bounded.
+//! Small HTTP services: a request comes as a whole, the response goes as a whole, and both are bounded.
 
 mod answer;
 mod asked;
@@ -40,7 +40,7 @@ pub struct Bounds {
     pub body_timeout: Duration,
     /// From the end of a request to the end of the next one's head.
     pub idle_timeout: Duration,
-    /// How long a client may take nothing of its answer.
+    /// How long a client may take nothing of its response.
     pub write_timeout: Duration,
     /// What requests under way have left when the service shall stop.
     pub grace: Duration,

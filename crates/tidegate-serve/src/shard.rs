@@ -1,8 +1,8 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One worker's part of something that all workers count, kept away from its neighbours in memory: workers that write to
-/// the same cache line (or to two that are fetched together, hence 128) would slow each other down.
+/// One worker's part of something that all workers count, kept away from its neighbours in memory: workers that write
+/// to the same cache line (or to two that are fetched together, hence 128) would slow each other down.
 ///
 /// One thread writes a shard, any may read it. (More writers lose nothing but speed.)
 #[derive(Debug, Default)]

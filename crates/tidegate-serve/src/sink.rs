@@ -26,8 +26,8 @@ const PATIENCE_ON_DROP: Duration = Duration::from_secs(2);
 /// sink writes a line at once; a busy one writes ten times a second, or when half of the buffer is full, so that most
 /// lines cost their sender a short lock and a copy, and no system call.
 ///
-/// Clones write to the same output. When the last one is dropped, it waits up to two seconds for what was accepted to be
-/// written; [`flush_and_close`](Self::flush_and_close) does the same with a time of your own, and says how it went.
+/// Clones write to the same output. When the last one is dropped, it waits up to two seconds for what was accepted to
+/// be written; [`flush_and_close`](Self::flush_and_close) does the same with a time of your own, and says how it went.
 #[derive(Clone)]
 pub struct Sink {
     owner: Arc<Owner>,

@@ -46,7 +46,8 @@ async fn requests_come_whole_and_answers_go_whole() {
         Answer::text(StatusCode::OK, text)
     };
     let (address, _serving) = started(Bounds::default(), stop.observer(), echo).await;
-    let request = "POST /a?b=c HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
+    let request = "POST /a?b=c HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\n\
+                   hel\r\n2\r\nlo\r\n0\r\n\r\n";
     let answer = told(address, request).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nPOST /a hello"), "{answer}");
 }
@@ -75,7 +76,7 @@ async fn a_client_that_sends_nothing_is_not_waited_for_for_ever() {
     assert!(kept.starts_with("HTTP/1.1 200 OK\r\n"), "{kept}");
 }
 
-/// Whoever asks and asks and never reads an answer is not waited for, and keeps nobody else out.
+/// Whoever asks and asks and never reads a response is not waited for, and keeps nobody else out.
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_not_waited_for_for_ever() {
     let stop = ShutdownHandle::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::PATIENCE;
 use crate::message::{read_chunks, read_head};
 
-/// An answer as it came.
+/// A response as it came.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -30,7 +30,7 @@ impl Answer {
     }
 }
 
-/// Sends one request over a connection of its own and reads its answer.
+/// Sends one request over a connection of its own and reads its response.
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     Client::connect(address).request(method, path, headers, body)
 }
@@ -79,7 +79,7 @@ impl Client {
         self.answer_to(method)
     }
 
-    /// Reads one answer (not to HEAD).
+    /// Reads one response (not to HEAD).
     pub fn answer(&mut self) -> Answer {
         self.answer_to("GET")
     }
@@ -88,7 +88,7 @@ impl Client {
         self.try_answer_to(method).expect("an answer")
     }
 
-    /// Reads one answer; none if the connection ends before it.
+    /// Reads one response; none if the connection ends before it.
     pub fn try_answer_to(&mut self, method: &str) -> Option<Answer> {
         let (line, headers) = read_head(&mut self.stream)?;
         let status = line.split(' ').nth(1)?.parse().ok()?;

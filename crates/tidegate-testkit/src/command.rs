@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::{Directory, PATIENCE, tidegate};
+use crate::{Directory, PATIENCE, tidegate, wait_for_exit};
 
 /// What a command left.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
     finish(command)
 }
 
-/// Runs a command to its end. One that does not end is a failure: something started that should have been refused.
+/// Runs a command to its end. One that does not end is a failure: something started that should have been rejected.
 pub fn finish(command: Command) -> Outcome {
     finish_within(PATIENCE, command)
 }
@@ -32,18 +32,11 @@ pub fn finish_within(patience: Duration, mut command: Command) -> Outcome {
     let (out, err) = (directory.0.join("out"), directory.0.join("err"));
     let create = |path| File::create(path).expect("a file");
     let mut child = command.stdout(create(&out)).stderr(create(&err)).spawn().expect("it starts");
-    let until = Instant::now() + patience;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("it can be asked") {
-            break status;
-        }
-        if Instant::now() > until {
-            let _killed = child.kill();
-            let _ended = child.wait();
-            panic!("it does not end: {command:?}: {:?}", fs::read_to_string(&out));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let status = wait_for_exit(&mut child, patience).unwrap_or_else(|| {
+        let _killed = child.kill();
+        let _ended = child.wait();
+        panic!("it does not end: {command:?}: {:?}", fs::read_to_string(&out));
+    });
     let read = |path| fs::read_to_string(path).expect("text");
     Outcome { code: status.code().expect("no signal ended it"), out: read(&out), err: read(&err) }
 }

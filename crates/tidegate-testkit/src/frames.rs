@@ -226,7 +226,8 @@ impl Wire {
     }
 }
 
-/// The status in an answer's header block, which stands first. Only the first answer of a connection can be read: later ones refer to it.
+/// The status in a response's header block, which stands first. Only the first response of a connection can be read:
+/// later ones refer to it.
 fn status(block: &[u8]) -> u16 {
     let mut block = block;
     // Changes of the table's size.

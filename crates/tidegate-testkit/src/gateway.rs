@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::{Answer, Directory, PATIENCE, request, signal, tidegate};
+use crate::{Answer, Directory, PATIENCE, request, signal, tidegate, wait_for_exit};
 
 /// The gateway as users run it.
 pub struct Gateway {
@@ -102,14 +102,7 @@ impl Gateway {
 
     /// Waits until it has ended by itself, and returns whether it says it went well.
     pub fn wait_for_end(&mut self) -> bool {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it can be asked") {
-                return status.success();
-            }
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_exit(&mut self.child, PATIENCE).expect("it does not end").success()
     }
 
     /// A request over a connection of its own.

@@ -1,6 +1,7 @@
 //! What tests share: real servers, a client and an upstream that show every byte, and naive models to judge by.
 //!
-//! Everything listens on free ports of the loopback and is ended by its process id. Waiting is for the thing itself, with a bound.
+//! Everything listens on free ports of the loopback and is ended by its process id. Waiting is for the thing itself,
+//! with a bound.
 #![allow(missing_docs, reason = "read by those who write tests; names that need no words have none")]
 #![allow(clippy::new_without_default, reason = "to make one is to start something")]
 
@@ -44,5 +45,5 @@ pub use {
     message::read_head,
     process::{binary, signal, tidegate},
     upstream::{OK, Received, Upstream},
-    waiting::{PATIENCE, wait_until},
+    waiting::{PATIENCE, pause, pause_async, wait_for, wait_for_exit, wait_until, wait_until_async},
 };

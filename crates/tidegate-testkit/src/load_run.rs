@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Directory, signal, tidegate};
+use crate::{Directory, signal, tidegate, wait_for_exit};
 
 /// What a run of the load generator left.
 pub struct Ran {
@@ -70,13 +70,9 @@ impl Running {
     /// The same, for runs that are longer than most.
     pub fn ended_within(mut self, patience: Duration) -> Ran {
         let mut child = self.child.take().expect("it runs");
-        let until = Instant::now() + patience;
-        while child.try_wait().expect("it can be asked").is_none() {
-            if Instant::now() > until {
-                let _killed = child.kill();
-                panic!("it does not end");
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if wait_for_exit(&mut child, patience).is_none() {
+            let _killed = child.kill();
+            panic!("it does not end");
         }
         let output = child.wait_with_output().expect("its output");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");

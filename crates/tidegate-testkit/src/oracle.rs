@@ -1,5 +1,5 @@
-//! The definitions of the algorithms in their naive form: every admission is kept with its moment, and each question is answered from
-//! that list anew, in 128-bit arithmetic. Slow, and with nothing in common with the code they judge.
+//! The definitions of the algorithms in their naive form: every admission is kept with its moment, and each question is
+//! answered from that list anew, in 128-bit arithmetic. Slow, and with nothing in common with the code they judge.
 
 use std::collections::VecDeque;
 
@@ -187,8 +187,8 @@ impl Oracle for LogOracle {
     }
 }
 
-/// A token bucket without a level: what was admitted in any span up to now, and this request, fit into the capacity and what flowed
-/// in during that span. Counted in units of `1/span` tokens, so that everything is whole.
+/// A token bucket without a level: what was admitted in any span up to now, and this request, fit into the capacity and
+/// what flowed in during that span. Counted in units of `1/span` tokens, so that everything is whole.
 pub struct BucketOracle {
     numbers: Numbers,
     admissions: VecDeque<(u64, u128)>,
@@ -243,7 +243,8 @@ impl Oracle for BucketOracle {
             return;
         }
         let owed = self.owed(now).min(self.units(self.numbers.limit)) as u128;
-        // A fraction is carried over, rounded up to the units in which the limiter counts: the fraction in lowest terms.
+        // A fraction is carried over, rounded up to the units in which the limiter counts: the fraction in lowest
+        // terms.
         let divisor = |n: Numbers| u128::from(gcd(n.tokens, n.span));
         let (before, after) = (divisor(self.numbers), divisor(numbers));
         let (unit_before, unit_after) = (u128::from(self.numbers.span) / before, u128::from(numbers.span) / after);
@@ -257,7 +258,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A queue before a way out that lets one token pass each `span / tokens`: all departures are worked out one after another.
+/// A queue before a way out that lets one token pass each `span / tokens`: all departures are worked out one after
+/// another.
 pub struct LeakyOracle {
     bucket: BucketOracle,
 }

@@ -14,8 +14,8 @@ pub struct Server {
     directory: PathBuf,
 }
 
-/// A port that was free a moment ago. Kept below the range where the kernel picks ports for outgoing connections, and away from other
-/// tests by a counter, so that nobody takes it in between.
+/// A port that was free a moment ago. Kept below the range where the kernel picks ports for outgoing connections, and
+/// away from other tests by a counter, so that nobody takes it in between.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

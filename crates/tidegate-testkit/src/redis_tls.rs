@@ -33,7 +33,8 @@ impl Certificates {
         certificates
     }
 
-    /// A file among them: `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`, or one that the test has written.
+    /// A file among them: `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`, or one that the test has
+    /// written.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

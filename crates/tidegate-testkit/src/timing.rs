@@ -1,4 +1,5 @@
-//! Assertions on the clock. `make test` runs many tests at once and judges none of them; `make timings` judges all, on a quiet machine.
+//! Assertions on the clock. `make test` runs many tests at once and judges none of them; `make timings` judges all, on
+//! a quiet machine.
 
 use std::time::{Duration, Instant};
 

@@ -15,7 +15,7 @@ pub struct Walk {
     pub now: u64,
     latest: u64,
     pub may_go_back: bool,
-    /// When the last refused request may come back: the most telling moment to ask again.
+    /// When the last rejected request may come back: the most telling moment to ask again.
     pub retry_at: Option<u64>,
 }
 

@@ -7,7 +7,7 @@ mod lines;
 mod panel;
 mod ports;
 mod screen;
-mod told;
+mod texts;
 mod view;
 
 use std::path::PathBuf;
@@ -31,17 +31,20 @@ use view::View;
 
 /// See it work: all services in this process, four scenarios in two minutes, and a report
 ///
-/// A target, the gateway before it, a forecaster and a load generator are started on the loopback, at ports 8081, 8082, 8090 and 8080; where one is taken, another
-/// port is used, and that is said. Nothing else is needed: limits are kept in memory, and where a scenario asks for Redis a stand-in for it that can hang.
+/// A target, the gateway before it, a forecaster and a load generator are started on the loopback, at ports 8081, 8082,
+/// 8090 and 8080; where one is taken, another port is used, and that is said. Nothing else is needed: limits are kept
+/// in memory, and where a scenario asks for Redis a stand-in for it that can hang.
 ///
-/// normal: a load below the limit · spikes: without adaptation, and with limits that are raised before a spike comes · attack: without a limit, and with one ·
-/// outage: the store hangs, then the forecaster dies.
+/// normal: a load below the limit · spikes: without adaptation, and with limits that are raised before a spike comes ·
+/// attack: without a limit, and with one · outage: the store hangs, then the forecaster dies.
 ///
-/// On a terminal what flows and what is refused is drawn while it happens; elsewhere it is told in lines. report.html and report.json tell all of it afterwards.
-/// With --keep everything is left running on the same ports, to be tried by hand. Ctrl-C ends everything and still writes the report of what was run.
+/// On a terminal what flows and what is refused is drawn while it happens; elsewhere it is printed as lines.
+/// report.html and report.json have all of it afterwards. With --keep everything is left running on the same ports, to
+/// be tried by hand. Ctrl-C ends everything and still writes the report of what was run.
 ///
-/// Exit codes: 0 all is as expected, also when Ctrl-C ends what --keep left running · 99 something is not · 98 a run is INVALID: this machine was too busy to send the
-/// load on time · 2 bad input · 130 stopped by Ctrl-C before the end · 1 other errors.
+/// Exit codes: 0 all is as expected, also when Ctrl-C ends what --keep left running · 99 something is not · 98 a run is
+/// INVALID: this machine was too busy to send the load on time · 2 bad input · 130 stopped by Ctrl-C before the end · 1
+/// other errors.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate demo spikes --keep")]
 pub(crate) struct Arguments {
@@ -61,13 +64,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let out = Out::open(&arguments.out)?;
     let is_stopped = stop_on_interrupt()?;
     let (ports, taken) = Ports::find()?;
-    let seconds = told::wall_time(live_time(&scenarios), scenarios.iter().map(|it| Variant::all(it).len()).sum());
-    print(told::opening(&ports, &taken, seconds).as_bytes())?;
+    let seconds = texts::wall_time(live_time(&scenarios), scenarios.iter().map(|it| Variant::all(it).len()).sum());
+    print(texts::opening(&ports, &taken, seconds).as_bytes())?;
     let load = LoadService::start(ports.load, &Log::discard()).map_err(|reason| anyhow!(reason))?;
-    let (report, told) = play_all(scenarios, &ports, &is_stopped);
-    // First what nobody could make again, then what could not be told.
+    let (report, printed) = play_all(scenarios, &ports, &is_stopped);
+    // First what nobody could make again, then what could not be printed.
     out.write(&report.to_json())?;
-    told?;
+    printed?;
     if is_stopped.load(Relaxed) {
         return Ok(exit_code(&report, true));
     }
@@ -76,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         drop(load);
         keeping::keep(&ports, &is_stopped)?;
     } else {
-        print(told::what_next().as_bytes())?;
+        print(texts::what_next().as_bytes())?;
     }
     Ok(exit_code(&report, false))
 }
@@ -91,7 +94,7 @@ fn parts(names: &[String]) -> Result<Vec<Scenario>> {
     Ok(texts.map(|(name, text)| Scenario::read(name, text)).collect::<Result<_, _>>()?)
 }
 
-/// Runs everything, and tells of each run when it is over. Beside the report, whether all of it could be told.
+/// Runs everything, and prints each run when it is over. Beside the report, whether all of it could be printed.
 fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> (Report, Result<()>) {
     let mut report = Report::new(Kind::Demo, None, Some(setting()));
     let (count, mut said, mut tables) = (scenarios.len(), Ok(()), String::new());
@@ -100,9 +103,9 @@ fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) ->
         &mut report,
         is_stopped,
         |place, scenario, variant| {
-            let part = told::part(place, count, scenario, variant);
+            let part = texts::part(place, count, scenario, variant);
             let run = play_one(scenario, variant, &part, ports, is_stopped);
-            and_then(&mut said, || print(told::verdict(scenario, &run, has_colours()).as_bytes()));
+            and_then(&mut said, || print(texts::verdict(scenario, &run, has_colours()).as_bytes()));
             run
         },
         |scenario, runs| {

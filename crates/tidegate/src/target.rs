@@ -12,17 +12,21 @@ use crate::service::{self, Service};
 
 /// Run a service to protect: its capacity is known, its faults are yours
 ///
-/// GET /api/test answers OK after the service time. What it can do is `workers / service time`: by default 16 / 5 ms = 3,200 requests a
-/// second. Beyond that requests queue (128 / 3,200 = 40 ms at most), and beyond the queue they are answered with 503 at once.
+/// GET /api/test answers OK after the service time. What it can do is `workers / service time`: by default 16 / 5 ms =
+/// 3,200 requests a second. Beyond that requests queue (128 / 3,200 = 40 ms at most), and beyond the queue they are
+/// answered with 503 at once.
 ///
-/// POST /faults makes it fail, for example {"errors": 0.5}, {"slowness": {"factor": 10}}, {"delay": 0.2} or {"hang": true}, each also with
-/// "for": seconds; DELETE /faults ends that. /actuator/health and /actuator/prometheus answer however busy it is. Everything else is in docs/target.md.
+/// POST /faults makes it fail, for example {"errors": 0.5}, {"slowness": {"factor": 10}}, {"delay": 0.2} or {"hang":
+/// true}, each also with "for": seconds; DELETE /faults ends that. /actuator/health and /actuator/prometheus answer
+/// however busy it is. Everything else is in docs/target.md.
 ///
-/// It listens on 127.0.0.1:8081, or at the port that PORT or SERVER_PORT in the environment says. SIGTERM and Ctrl-C let requests under way end.
+/// It listens on 127.0.0.1:8081, or at the port that PORT or SERVER_PORT in the environment says. SIGTERM and Ctrl-C
+/// let requests under way end.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate target --service-time lognormal:20ms:0.8 --workers 8 --contention 2")]
 pub(crate) struct Arguments {
-    /// How long a request is served: 5ms, exponential:5ms (the mean), or lognormal:5ms:0.5 (the mean, and the deviation of the logarithm)
+    /// How long a request is served: 5ms, exponential:5ms (the mean), or lognormal:5ms:0.5 (the mean, and the deviation
+    /// of the logarithm)
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     service_time: ServiceTime,
     /// What a worker does meanwhile: it sleeps, or it burns so much CPU time on a thread of its own

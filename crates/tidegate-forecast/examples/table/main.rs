@@ -1,8 +1,9 @@
-//! How good forecasts are: each model and all of them together, on generated load by the second and on files of real load.
+//! How good forecasts are: each model and all of them together, on generated load by the second and on files of real
+//! load.
 //!
-//! `make forecast-table DATA=DIR` prints the table of docs/forecast.md; files in DIR that are not of 5-minute steps are left out. It ends with
-//! 1 if the combination is more than 5 % worse than the best single simple model somewhere, or less than 30 % better than the last value
-//! where there is a cycle.
+//! `make forecast-table DATA=DIR` prints the table of docs/forecast.md; files in DIR that are not of 5-minute steps are
+//! left out. It ends with 1 if the combination is more than 5 % worse than the best single simple model somewhere, or
+//! less than 30 % better than the last value where there is a cycle.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it prints figures to look at")]
 
 mod generated;
@@ -17,7 +18,8 @@ use tidegate_forecast::{Forecaster, Series, Settings, series_from_csv};
 /// So much worse than the best the combination may be, and so much better than the last value it must be.
 const WORSE: f64 = 1.05;
 const BETTER: f64 = 0.7;
-/// What is below a hundredth of the distance between neighbours is as good as nothing: where the best is never wrong, shares say little.
+/// What is below a hundredth of the distance between neighbours is as good as nothing: where the best is never wrong,
+/// shares say little.
 const NOTHING: f64 = 0.01;
 const SEED: u64 = 7;
 

@@ -2,11 +2,12 @@ use std::collections::VecDeque;
 
 use crate::History;
 
-/// Holds back what is too strange to be believed at once: a value far above all before it, or one from a time at which nothing that is known
-/// would count any more. It is believed when the next one tells the same, and so is a spike when there were a few like it.
+/// Holds back what is too strange to be believed at once: a value far above all before it, or one from a time at which
+/// nothing that is known would count any more. It is believed when the next one tells the same, and so is a spike when
+/// there were a few like it.
 ///
-/// One such value would otherwise be what the next second is expected to be, hide the cycle for as long as it is remembered, and make all
-/// models look equally bad. A rise that is real is believed a step later.
+/// One such value would otherwise be what the next second is expected to be, hide the cycle for as long as it is
+/// remembered, and make all models look equally bad. A rise that is real is believed a step later.
 #[derive(Default)]
 pub(super) struct Doubt {
     /// The newest ones that were strange.

@@ -8,14 +8,16 @@ use crate::History;
 
 /// Tells idle time from load.
 ///
-/// A model that takes idle time for load sees a trend in its end, and a forecast of nothing that is followed by load is as wrong as can be,
-/// or right for a long time about nothing. So models are shown [`Load`], which has no idle time, and forecasts are not scored in it. Idle are
+/// A model that takes idle time for load sees a trend in its end, and a forecast of nothing that is followed by load is
+/// as wrong as can be, or right for a long time about nothing. So models are shown [`Load`], which has no idle time,
+/// and forecasts are not scored in it. Idle are
 ///
 /// - all steps before the first load, and
 /// - a pause: steps without load that chance can't explain, more of them than belong to the load's own rhythm.
 ///
-/// They belong to the rhythm if stretches of about that length came at equal distances: between bursts that come from nothing they are what
-/// there is to learn. A single stretch, or several at odd times, tell nothing about the load but that it was away.
+/// They belong to the rhythm if stretches of about that length came at equal distances: between bursts that come from
+/// nothing they are what there is to learn. A single stretch, or several at odd times, tell nothing about the load but
+/// that it was away.
 ///
 /// A pause is left out once it is over. While it lasts, nothing but that is expected.
 ///
@@ -52,13 +54,15 @@ pub(crate) struct Load<'a> {
 
 /// A pause has at least so many steps.
 const SHORTEST: usize = 3;
-/// So many requests must be missing: a load of one a step leaves out twenty steps by chance once in five hundred million times.
+/// So many requests must be missing: a load of one a step leaves out twenty steps by chance once in five hundred
+/// million times.
 const MISSED: f32 = 20.0;
 /// Where usually less comes in a step, steps without load are part of it.
 const LEAST_LOAD: f32 = 1.0;
 /// How many steps of load before a stretch tell what is usual.
 const BEFORE: usize = 60;
-/// Up to this share of what the load usually has, and up to so many requests, a step has no load: somebody asks whether the service is well.
+/// Up to this share of what the load usually has, and up to so many requests, a step has no load: somebody asks whether
+/// the service is well.
 const TRICKLE: f64 = 0.1;
 const MOST_TRICKLE: f64 = 3.0;
 /// Stretches whose lengths differ by no more than this factor are alike.
@@ -154,7 +158,8 @@ impl Idle {
         before.is_some_and(|before| before < began)
     }
 
-    /// Learns what a step without load may have. What it has been is given up only for less than half of it: no to and fro.
+    /// Learns what a step without load may have. What it has been is given up only for less than half of it: no to and
+    /// fro.
     fn learn_trickle(&mut self, history: History<'_>) {
         let steps = history.known().rev().map(|(_, value)| value).filter(|value| *value > MOST_TRICKLE);
         let mut newest: Vec<f64> = steps.take(BEFORE).collect();
@@ -258,7 +263,8 @@ fn remember(before: &mut VecDeque<f32>, value: f32) {
     before.push_back(value);
 }
 
-/// What a stretch of so many steps is after this load: a pause, if usually (in half of the steps) so much came that too much is missing.
+/// What a stretch of so many steps is after this load: a pause, if usually (in half of the steps) so much came that too
+/// much is missing.
 fn judge(length: usize, before: &VecDeque<f32>) -> Verdict {
     let usually = |load: f32| before.iter().filter(|value| **value >= load).count() * 2 > before.len();
     if length == 0 || !usually(LEAST_LOAD) {
@@ -268,13 +274,15 @@ fn judge(length: usize, before: &VecDeque<f32>) -> Verdict {
     if is_long { Verdict::Pause } else { Verdict::Undecided }
 }
 
-/// The longest of these stretches that come at equal distances; 0 if none do. `first` is where the load begins, `now` the end.
+/// The longest of these stretches that come at equal distances; 0 if none do. `first` is where the load begins, `now`
+/// the end.
 fn usual(stretches: &[Range<usize>], first: usize, now: usize) -> usize {
     let lengths = stretches.iter().map(ExactSizeIterator::len);
     lengths.filter(|length| is_usual(*length, stretches, first, now)).max().unwrap_or(0)
 }
 
-/// Whether stretches of about this length come at equal distances. In longer ones, which are pauses then, the time stands still.
+/// Whether stretches of about this length come at equal distances. In longer ones, which are pauses then, the time
+/// stands still.
 fn is_usual(length: usize, stretches: &[Range<usize>], first: usize, now: usize) -> bool {
     let (mut begins, mut paused) = (Vec::new(), 0);
     for stretch in stretches {

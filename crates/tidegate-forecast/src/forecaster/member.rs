@@ -66,7 +66,8 @@ impl Member {
         self.model.name()
     }
 
-    /// Learns, if it is time. When the cycle is `changed` what was seen of the model under another one counts no more, and it is tried anew.
+    /// Learns, if it is time. When the cycle is `changed` what was seen of the model under another one counts no more,
+    /// and it is tried anew.
     pub(super) fn learn(&mut self, history: History<'_>, seasons: &[Season], changed: bool) {
         let end = history.end();
         if let (Kind::Slow { every }, Some(at)) = (self.kind, self.learnt_at) {
@@ -133,7 +134,8 @@ impl Member {
     }
 }
 
-/// Moments of the recent past: what was known then, and what followed. Only those at which the cycle could have been known as it is now.
+/// Moments of the recent past: what was known then, and what followed. Only those at which the cycle could have been
+/// known as it is now.
 pub(super) fn trials<'a>(
     history: History<'a>,
     seasons: &[Season],

@@ -38,7 +38,8 @@ impl Pending {
         second - self.end >= (self.mean.len() as i64 - 1) * i64::from(step)
     }
 
-    /// The highest value that was expected, and the one that came; none if too little is known, or if most of the time was idle.
+    /// The highest value that was expected, and the one that came; none if too little is known, or if most of the time
+    /// was idle.
     pub(super) fn peaks(&self) -> Option<(f64, f64)> {
         let expected = self.mean.iter().copied().fold(0.0, f64::max);
         let is_known = (self.seen + self.idle) * 10 >= self.mean.len() * 9 && self.seen >= self.idle;

@@ -5,8 +5,8 @@ use crate::quantile::{Newest, Sorted, normal};
 
 /// How wrong forecasts were: of single steps, near and far apart, and of the highest step of a horizon.
 ///
-/// Distances are counted in √(expected + 1), which is what they grow with where requests come independently: a forecast of 500 is not wrong
-/// by the same number as one of 5.
+/// Distances are counted in √(expected + 1), which is what they grow with where requests come independently: a forecast
+/// of 500 is not wrong by the same number as one of 5.
 pub(super) struct Spread {
     horizon: usize,
     steps: [Newest; BANDS],
@@ -23,7 +23,8 @@ const MUCH_NARROWER: f64 = 0.7;
 const FEWEST_DISTANCES: usize = 5;
 /// So many times what came at most is expected at most.
 const MOST: f64 = 1.5;
-/// Where fewer came in every step, what is rarely exceeded is bounded as if so many had come: chance is more than half of it.
+/// Where fewer came in every step, what is rarely exceeded is bounded as if so many had come: chance is more than half
+/// of it.
 const FEW: f64 = 5.0;
 /// The median distance of two independent values with deviation 1.
 const INDEPENDENT: f64 = 0.95;
@@ -37,7 +38,8 @@ impl Spread {
         Self { horizon, steps: [const { REMEMBERED }; BANDS].map(Newest::new), peaks: Newest::new(REMEMBERED_PEAKS) }
     }
 
-    /// Whether what is known now is worth more than all that was seen before it was known. A cycle that is none in truth is not.
+    /// Whether what is known now is worth more than all that was seen before it was known. A cycle that is none in
+    /// truth is not.
     pub(super) fn is_much_narrower_than(&self, other: &Self) -> bool {
         match (self.typical(), other.typical()) {
             (Some(this), Some(other)) => this < MUCH_NARROWER * other,
@@ -103,8 +105,8 @@ fn above(level: f64, deviation: f64, steps: usize) -> f64 {
 
 /// What quantiles may be at most.
 ///
-/// How wrong forecasts were is known in units of what was expected. Where that was little and much came, as before the first burst or a step,
-/// it was by so many units that with a high forecast more would be likely than ever came.
+/// How wrong forecasts were is known in units of what was expected. Where that was little and much came, as before the
+/// first burst or a step, it was by so many units that with a high forecast more would be likely than ever came.
 struct Bounds {
     /// Of what is as likely to be exceeded as not.
     middle: f64,
@@ -125,8 +127,8 @@ impl Bounds {
     }
 }
 
-/// The most that is expected of a load: a rise goes on, but nobody knows how far. Where steps are too long to separate idle time from load, nothing bounds it:
-/// all that came before may have been idle time.
+/// The most that is expected of a load: a rise goes on, but nobody knows how far. Where steps are too long to separate
+/// idle time from load, nothing bounds it: all that came before may have been idle time.
 pub(super) fn most(load: &Load<'_>) -> f64 {
     if load.is_told_apart() { MOST * load.highest() } else { f64::INFINITY }
 }

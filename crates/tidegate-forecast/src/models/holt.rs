@@ -3,8 +3,8 @@ use crate::{History, Model, NotLearnt, Season};
 
 /// A level and a trend that fades (Gardner and McKenzie):
 ///
-/// level ← α · value + (1 − α) · (level + φ · trend), trend ← β · (level − level before) + (1 − β) · φ · trend, and h steps
-/// later level + (φ + φ² + … + φʰ) · trend.
+/// level ← α · value + (1 − α) · (level + φ · trend), trend ← β · (level − level before) + (1 − β) · φ · trend, and h
+/// steps later level + (φ + φ² + … + φʰ) · trend.
 ///
 /// Without the fading a rise of a minute would go on for ever.
 #[derive(Clone, Debug)]

@@ -13,7 +13,8 @@ pub struct SeasonalLevel {
     following: Following,
 }
 
-/// How the distance from the cycle is followed: how much the newest value counts, and how much of it is left after a step.
+/// How the distance from the cycle is followed: how much the newest value counts, and how much of it is left after a
+/// step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Following {
     alpha: f64,
@@ -28,8 +29,8 @@ const NEWEST: usize = 40;
 const ALPHAS: [f64; 4] = [0.1, 0.3, 0.6, 0.95];
 const FADINGS: [f64; 5] = [0.5, 0.8, 0.9, 0.97, 0.995];
 
-/// What the cycles before had at a place, which may lie beyond the end of the history. Nearest values, not something between two: the edges
-/// of a burst are sharp.
+/// What the cycles before had at a place, which may lie beyond the end of the history. Nearest values, not something
+/// between two: the edges of a burst are sharp.
 fn seasonal(history: History<'_>, season: Season, place: usize) -> Option<f64> {
     let (mut sum, mut weights, mut weight, mut seen) = (0.0, 0.0, 1.0, 0);
     let mut back = 1.0;

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::WIDTH;
 
-/// Light ground of its own, so that it can be read on dark pages too. Colours that differ in lightness, for those who can't tell them apart.
+/// Light ground of its own, so that it can be read on dark pages too. Colours that differ in lightness, for those who
+/// can't tell them apart.
 const STYLE: &str = "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1f2933}\
 .ground{fill:#fdfdfc;stroke:#d9dde2}\
 .title{font-size:19px;font-weight:600}.head{font-size:13px;font-weight:600}\
@@ -73,7 +74,8 @@ impl Canvas {
     pub(super) fn finish(self, width: f64, height: f64) -> String {
         let (inner_width, inner_height) = (width - 1.0, height - 1.0);
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" role=\"img\">\n\
              <style>{STYLE}</style>\n\
              <rect x=\"0.5\" y=\"0.5\" width=\"{inner_width}\" height=\"{inner_height}\" rx=\"8\" class=\"ground\"/>\n\
              {}</svg>\n",

@@ -83,7 +83,8 @@ impl<'a> Panel<'a> {
         bottom - (bottom - highest) * (value / top).clamp(0.0, 1.0)
     }
 
-    /// A value each, or where there are more than there is room for the lowest and the highest of those that fall together. None in a gap.
+    /// A value each, or where there are more than there is room for the lowest and the highest of those that fall
+    /// together. None in a gap.
     fn reaches(&self, values: &[f32], top: f64) -> Vec<Option<Reach>> {
         let Area { left, right, .. } = self.area;
         let room = (right - left) as usize;

@@ -114,7 +114,8 @@ impl Form {
         }
     }
 
-    /// What the label does not say, under the first tick and where it changes. Only what has changed, for it needs less room.
+    /// What the label does not say, under the first tick and where it changes. Only what has changed, for it needs less
+    /// room.
     fn below(self, moment: &Moment, before: Option<&Moment>) -> Option<String> {
         let has_changed = |of: fn(&Moment) -> String| before.is_none_or(|before| of(before) != of(moment));
         let day = (matches!(self, Self::Second | Self::Minute) && has_changed(Moment::day)).then(|| moment.day());

@@ -1,4 +1,5 @@
-//! Paths drawn from what a fit leaves open, as Prophet draws them: the trend goes on changing as often and as much as it did, and the noise stays.
+//! Paths drawn from what a fit leaves open, as Prophet draws them: the trend goes on changing as often and as much as
+//! it did, and the noise stays.
 
 use std::f64::consts::TAU;
 

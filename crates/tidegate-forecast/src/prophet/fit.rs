@@ -14,9 +14,10 @@ use crate::{History, NotLearnt};
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
-/// The most steps of a search, so that a fit to 3,600 values is bounded: by about 0.2 s, and 0.4 s in multiplicative mode, where the squares are
-/// summed anew in each step. Usual load takes a few hundred; the hardest series seen (a bend without any noise; in multiplicative mode, one
-/// spike a thousand times as high as the rest) would take more, and are left short of the optimum.
+/// The most steps of a search, so that a fit to 3,600 values is bounded: by about 0.2 s, and 0.4 s in multiplicative
+/// mode, where the squares are summed anew in each step. Usual load takes a few hundred; the hardest series seen (a
+/// bend without any noise; in multiplicative mode, one spike a thousand times as high as the rest) would take more, and
+/// are left short of the optimum.
 const MOST_STEPS: u32 = 4_000;
 const MOST_STEPS_MULTIPLICATIVE: u32 = 1_500;
 
@@ -91,7 +92,8 @@ impl Fit {
             let later = predictions.ds.partition_point(|second| *second <= end);
             trend[later..].fill(level);
         }
-        // Prophet's own sum of the cycles is in the order of a hash map, which differs from run to run, and so do its last digits.
+        // Prophet's own sum of the cycles is in the order of a hash map, which differs from run to run, and so do its
+        // last digits.
         let cycles = predictions.seasonalities.into_iter().map(|(name, cycle)| (name, cycle.point)).collect();
         Some(Components { trend, cycles, mode: self.mode })
     }

@@ -10,17 +10,19 @@ use augurs_prophet::{
 use super::posterior::{Params, Posterior};
 use super::search::{LEAST_NOISE, Search};
 
-/// L-BFGS on the posterior density of Prophet's model; as Stan's `optimize`, on the parameters' own scale unless the Jacobian is asked for.
+/// L-BFGS on the posterior density of Prophet's model; as Stan's `optimize`, on the parameters' own scale unless the
+/// Jacobian is asked for.
 ///
-/// Of the options only `jacobian` and `iter` are heeded: the others are about Stan's way to the optimum, which is the same.
+/// Of the options only `jacobian` and `iter` are heeded: the others are about Stan's way to the optimum, which is the
+/// same.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MapOptimizer;
 
-/// The search ends when a step gains less than this, in the density's logarithm per row. Then it is within about 1e-4 of the highest on real
-/// series; Stan's own end, by its default tolerances, is further away.
+/// The search ends when a step gains less than this, in the density's logarithm per row. Then it is within about 1e-4
+/// of the highest on real series; Stan's own end, by its default tolerances, is further away.
 const LEAST_GAIN: f64 = 1e-12;
-/// About as many as there are parameters: trends with changepoints are badly conditioned, and a short memory (Stan's is 5) takes many times the
-/// steps.
+/// About as many as there are parameters: trends with changepoints are badly conditioned, and a short memory (Stan's is
+/// 5) takes many times the steps.
 const MEMORY: usize = 100;
 const MOST_STEPS: u64 = 10_000;
 /// How often the search begins anew where a line search has given up.

@@ -1,7 +1,8 @@
 //! What Prophet's fit makes as large as it can: the posterior density of its parameters.
 //!
-//! The model is that of Prophet's `prophet.stan`: `y ~ N(trend · (1 + X_m β) + X_a β, σ)` with the priors `k, m ~ N(0, 5)`,
-//! `delta ~ Laplace(0, tau)`, `σ ~ N(0, 0.5)` where positive, and `β ~ N(0, sigmas)`. Densities are without their constants, as Stan's are.
+//! The model is that of Prophet's `prophet.stan`: `y ~ N(trend · (1 + X_m β) + X_a β, σ)` with the priors `k, m ~ N(0,
+//! 5)`, `delta ~ Laplace(0, tau)`, `σ ~ N(0, 0.5)` where positive, and `β ~ N(0, sigmas)`. Densities are without their
+//! constants, as Stan's are.
 
 use augurs_prophet::optimizer::Data;
 
@@ -46,7 +47,8 @@ pub struct Posterior<'a> {
 }
 
 impl<'a> Posterior<'a> {
-    /// The columns are put into an order of their own: that in which they come differs from run to run, and so would the last digits.
+    /// The columns are put into an order of their own: that in which they come differs from run to run, and so would
+    /// the last digits.
     pub fn new(data: &'a Data) -> Self {
         let width = data.sigmas.len();
         let column = |place: usize| data.X.iter().skip(place).step_by(width.max(1));

@@ -4,10 +4,11 @@ use augurs_prophet::TrendIndicator;
 
 use super::posterior::{Params, Posterior, add, dot};
 
-/// The sum of squared residuals in the parameters `[k, m, delta…, β…]`: made in one pass over the rows, and from then on it costs by the number
-/// of parameters, not of rows. A search takes hundreds of steps.
+/// The sum of squared residuals in the parameters `[k, m, delta…, β…]`: made in one pass over the rows, and from then
+/// on it costs by the number of parameters, not of rows. A search takes hundreds of steps.
 ///
-/// It loses the digits that the residuals have less than the values: of noise of 1e-5 of the largest value, six are left.
+/// It loses the digits that the residuals have less than the values: of noise of 1e-5 of the largest value, six are
+/// left.
 pub(super) struct Quadratic {
     /// The sum of squares of the values.
     squares: f64,

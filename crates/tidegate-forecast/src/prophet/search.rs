@@ -7,16 +7,16 @@ use argmin::core::{CostFunction, Error, Gradient};
 use super::posterior::{Params, Posterior};
 use super::quadratic::Quadratic;
 
-/// The least noise, as a share of the largest value. A series that the model meets exactly has no highest density: it grows without end as
-/// the noise goes to zero.
+/// The least noise, as a share of the largest value. A series that the model meets exactly has no highest density: it
+/// grows without end as the noise goes to zero.
 pub(super) const LEAST_NOISE: f64 = 1e-5;
 
 /// The negative logarithm of the posterior per row, as a function of `[k, m, ln σ, u…, v…, β…]`.
 ///
-/// The prior of `delta` has a kink at zero, where most of `delta` ends. Gradients are misleading there, and Stan's optimizer stops early
-/// because of it. With `delta = u·v` and the penalty `(u² + v²) / 2 tau` there is no kink, and the minimum is the same: for a given product
-/// the sum is least, `|delta| / tau`, where `|u| = |v|` (Hoff, "Lasso, fractional norm and structured sparse estimation using a Hadamard
-/// product parametrization", 2017).
+/// The prior of `delta` has a kink at zero, where most of `delta` ends. Gradients are misleading there, and Stan's
+/// optimizer stops early because of it. With `delta = u·v` and the penalty `(u² + v²) / 2 tau` there is no kink, and
+/// the minimum is the same: for a given product the sum is least, `|delta| / tau`, where `|u| = |v|` (Hoff, "Lasso,
+/// fractional norm and structured sparse estimation using a Hadamard product parametrization", 2017).
 pub(super) struct Search<'a> {
     posterior: &'a Posterior<'a>,
     quadratic: Option<Quadratic>,

@@ -2,7 +2,8 @@
 
 use augurs_prophet::TrendIndicator;
 
-/// One piece of a trend. Linear: `rate · t + offset`; flat: `offset`; logistic: `cap / (1 + exp(−rate · (t − offset)))`.
+/// One piece of a trend. Linear: `rate · t + offset`; flat: `offset`; logistic: `cap / (1 + exp(−rate · (t −
+/// offset)))`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Piece {
     pub(super) rate: f64,
@@ -15,7 +16,8 @@ pub(super) struct Point {
     pub(super) by: Piece,
 }
 
-/// The pieces before, between and after the changepoints. Prophet writes them as a matrix of zeros and ones by `delta`; a running sum is the same.
+/// The pieces before, between and after the changepoints. Prophet writes them as a matrix of zeros and ones by `delta`;
+/// a running sum is the same.
 pub(super) fn pieces(kind: TrendIndicator, changes: &[f64], k: f64, m: f64, delta: &[f64]) -> Vec<Piece> {
     let mut piece = Piece { rate: k, offset: m };
     let mut pieces = vec![piece];
@@ -46,7 +48,8 @@ impl Piece {
     }
 }
 
-/// From the gradient by each piece to the one by `k`, `m` and `delta`: the chain that [`pieces`] goes forwards, backwards.
+/// From the gradient by each piece to the one by `k`, `m` and `delta`: the chain that [`pieces`] goes forwards,
+/// backwards.
 pub(super) fn chain(
     kind: TrendIndicator,
     changes: &[f64],

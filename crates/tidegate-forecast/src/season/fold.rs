@@ -78,7 +78,8 @@ struct Walk {
 impl Walk {
     fn new(period: f64) -> Self {
         let parts = (period.round() as usize).max(2);
-        // The small excess: a step that lies on the border of two parts belongs to the later one, whatever rounding says.
+        // The small excess: a step that lies on the border of two parts belongs to the later one, whatever rounding
+        // says.
         Self { parts, pace: parts as f64 / period, at: 1e-6 }
     }
 

@@ -62,7 +62,8 @@ pub(super) fn write<'a>(path: &Path, sources: impl Iterator<Item = (&'a str, &'a
             history.values.iter().map(|value| if value.is_nan() { Value::Null } else { json!(value) }).collect();
         let capacity = &adviser.capacity;
         let value = json!({
-            "start": history.start, "values": values, "latency": capacity.usual(), "borne": capacity.borne(), "capacity": capacity.rate(),
+            "start": history.start, "values": values, "latency": capacity.usual(),
+            "borne": capacity.borne(), "capacity": capacity.rate(),
         });
         (name.to_owned(), value)
     };

@@ -1,15 +1,16 @@
-//! An adviser that is told a load in snapshots, in simulated time.
+//! An adviser that gets a load in snapshots, in simulated time.
 
 use tidegate_forecast::{Adviser, Forecaster, Found, Numbers, Offered, Policy, ProphetModel, Snapshot, Windowed};
 
 /// What was expected at a moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Expected {
     /// How many seconds of the load were over.
     pub(crate) at: usize,
     /// The highest second that is expected, as it is answered.
     pub(crate) predicted: f64,
-    /// The highest of all that is told: what 19 of 20 highest seconds stay below, and limits now and later, but for what rounds them up.
+    /// The highest of all that is recommended: what 19 of 20 highest seconds stay below, and limits now and later, but
+    /// for what rounds them up.
     pub(crate) high: f64,
 }
 
@@ -18,14 +19,15 @@ const START: i64 = 1_763_344_800;
 /// An operator's limit that everything here exceeds.
 const LIMIT: Numbers = Numbers::Window { algorithm: Windowed::Fixed, limit: 2, window: 1.0 };
 
-/// What is answered to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate forecast serve` does.
-pub(crate) fn told(load: &[f64], interval: usize) -> Vec<Told> {
+/// What is answered to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate
+/// forecast serve` does.
+pub(crate) fn expected(load: &[f64], interval: usize) -> Vec<Expected> {
     let mut answers = Vec::new();
     for (place, found) in found(load, interval, &LIMIT).into_iter().enumerate() {
         let limits = found.advice.schedule.iter().map(|step| &step.numbers).chain([&found.advice.numbers]);
         let limit = limits.map(Numbers::rate).fold(0.0, f64::max) - 1.0;
         let high = found.forecast.map_or(0.0, |forecast| forecast.highest(0.95)).max(limit);
-        answers.push(Told { at: (place + 1) * interval, predicted: found.advice.predicted, high });
+        answers.push(Expected { at: (place + 1) * interval, predicted: found.advice.predicted, high });
     }
     answers
 }

@@ -2,7 +2,7 @@
 
 use tidegate_forecast::{Forecast, Forecaster, Settings};
 
-use crate::course::{Told, told};
+use crate::course::{Expected, expected};
 use crate::generated::{START, poisson};
 use crate::loads::Load;
 
@@ -144,7 +144,7 @@ fn sparse_load_is_expected_at_its_mean() {
 fn a_rise_after_idling_is_raised_ahead_of() {
     let load = Load::Ramp { low: 50.0, high: 650.0, seconds: 300.0 };
     let came: Vec<f64> = std::iter::repeat_n(0.0, 60).chain(load.seconds(0, 300)).collect();
-    for Told { at, predicted, .. } in told(&came, 5).into_iter().filter(|told| told.at >= 60 + 90) {
+    for Expected { at, predicted, .. } in expected(&came, 5).into_iter().filter(|expected| expected.at >= 60 + 90) {
         let now = came[at - 1];
         assert!(
             predicted >= now + 40.0,

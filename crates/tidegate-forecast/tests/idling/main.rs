@@ -1,8 +1,9 @@
 //! Load after idle time, and with pauses in it: what is expected, in simulated time.
 //!
-//! Zeros were taken for load once. Forecasts of nothing that were followed by load had been wrong by a hundred times their unit, and so much
-//! was then added to every forecast: 1,105 where 100 came, after 42 s of zeros; 6,226 where bursts of 350 came, after 10 s; 2,599 where a
-//! sine of up to 180 came, after 75 s. And forecasts of nothing that were right for 300 s hid bursts of 350 for three minutes.
+//! Zeros were taken for load once. Forecasts of nothing that were followed by load had been wrong by a hundred times
+//! their unit, and so much was then added to every forecast: 1,105 where 100 came, after 42 s of zeros; 6,226 where
+//! bursts of 350 came, after 10 s; 2,599 where a sine of up to 180 came, after 75 s. And forecasts of nothing that were
+//! right for 300 s hid bursts of 350 for three minutes.
 #![allow(clippy::cast_precision_loss, reason = "counts and places here are far below 2^52")]
 
 #[path = "../../examples/table/generated.rs"]
@@ -13,7 +14,7 @@ mod course;
 mod forecasts;
 mod loads;
 
-use course::{Told, found, told};
+use course::{Expected, expected, found};
 use loads::{Load, counted};
 use tidegate_forecast::{Numbers, Windowed};
 
@@ -47,7 +48,8 @@ fn is_load(value: f64) -> bool {
     value > 3.0
 }
 
-/// What has come and will come again, as far as the last minute shows: the mean of bursts, once there was one; else the mean of its load.
+/// What has come and will come again, as far as the last minute shows: the mean of bursts, once there was one; else the
+/// mean of its load.
 fn has_come(load: Load, seconds: &[f64]) -> f64 {
     let lately = || seconds.iter().rev().take(60).copied().filter(|value| is_load(*value));
     let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -62,7 +64,7 @@ fn has_come(load: Load, seconds: &[f64]) -> f64 {
 fn assert_sane(name: &str, load: Load, came: &[f64], interval: usize) {
     // For how many seconds of load it has been below.
     let mut below = None;
-    for Told { at, predicted, high } in told(came, interval) {
+    for Expected { at, predicted, high } in expected(came, interval) {
         let (before, newest) = (&came[..at], &came[at - interval..at]);
         let highest = before.iter().copied().fold(0.0, f64::max);
         if before.iter().copied().filter(|value| is_load(*value)).count() >= KNOWN {
@@ -164,7 +166,8 @@ fn a_request_now_and_then_is_idle_time_too() {
     }
 }
 
-/// Health checks were load once until the load had as many steps as they had, and for ever where it was below 50 a second.
+/// Health checks were load once until the load had as many steps as they had, and for ever where it was below 50 a
+/// second.
 #[test]
 fn an_hour_of_health_checks_is_idle_time() {
     for load in [CONSTANT, BURSTS, Load::Constant(30.0)] {

@@ -27,7 +27,8 @@ impl Drop for Written {
 
 #[test]
 fn times_tell_the_step_and_the_gaps_and_a_column_can_be_chosen() {
-    let text = "time,bytes,requests\n2026-01-19T16:30:00Z,10,1\n2026-01-19 16:35:00,20,2\n\n# a pause\n2026-01-19T16:50:00Z,30,3\n";
+    let text = "time,bytes,requests\n2026-01-19T16:30:00Z,10,1\n2026-01-19 16:35:00,20,2\n\n# a pause\n\
+                2026-01-19T16:50:00Z,30,3\n";
     let file = Written::new("steps", text);
     let series = file.read(None).expect("a series");
     assert_eq!((series.step(), series.history().start), (300, 1_768_840_200));
@@ -44,7 +45,7 @@ fn a_single_column_is_a_value_a_second() {
     assert_eq!((series.step(), series.history().values), (1, [5.0, 6.0, 7.0].as_slice()));
 }
 
-/// The step was the middle of the distances in the order of the file, and what came before the first line was refused.
+/// The step was the middle of the distances in the order of the file, and what came before the first line was rejected.
 #[test]
 fn lines_may_come_in_any_order_and_of_several_for_one_time_the_last_counts() {
     let series =

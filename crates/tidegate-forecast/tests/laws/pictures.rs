@@ -127,7 +127,8 @@ fn lengths_of_time_are_told_in_the_unit_that_suits() {
     }
 }
 
-/// One at the right edge had half of its date outside; a first tick before midnight had its date written over by the next one.
+/// One at the right edge had half of its date outside; a first tick before midnight had its date written over by the
+/// next one.
 #[test]
 fn labels_lie_within_the_picture_and_not_on_each_other() {
     // The last minute of a year, a time before 1970, seconds of no calendar, and one far ahead.

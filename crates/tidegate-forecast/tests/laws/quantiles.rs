@@ -19,8 +19,8 @@ fn assert_combination_is_worth_it(generated: &Generated, outcome: &Outcome) {
     assert!(!generated.is_periodic || together <= 0.7 * mase("last"), "{}: {together}", generated.name);
 }
 
-/// Generated load of every kind, with what is promised for each: near for counted load; a walk has no level to learn from, and what is never
-/// wrong has quantiles that are all the same.
+/// Generated load of every kind, with what is promised for each: near for counted load; a walk has no level to learn
+/// from, and what is never wrong has quantiles that are all the same.
 #[test]
 fn as_many_values_lie_below_a_quantile_as_it_promises_and_the_combination_is_as_good_as_the_best() {
     for generated in all(11) {

@@ -1,7 +1,8 @@
 //! Mad values, as a broken or hostile counter sends them.
 //!
-//! They were believed once: after a single one of 1e9 the next minute was expected at 6e8, the 90 % quantile of the highest second stayed
-//! above 1e9 for eight minutes, and the cycle was lost for the hour in which the value was remembered.
+//! They were believed once: after a single one of 1e9 the next minute was expected at 6e8, the 90 % quantile of the
+//! highest second stayed above 1e9 for eight minutes, and the cycle was lost for the hour in which the value was
+//! remembered.
 
 use tidegate_forecast::{Forecast, Forecaster, Settings};
 
@@ -17,14 +18,16 @@ fn kinds() -> Vec<(&'static str, Vec<f64>)> {
     ]
 }
 
-/// The largest share by which one forecast is higher or lower than the other: its mean, each quantile, or its highest step.
+/// The largest share by which one forecast is higher or lower than the other: its mean, each quantile, or its highest
+/// step.
 fn apart(one: &Forecast, other: &Forecast) -> f64 {
     let pairs = one.mean.iter().zip(&other.mean).chain(one.peak.iter().zip(&other.peak));
     let pairs = pairs.chain(one.quantiles.iter().flatten().zip(other.quantiles.iter().flatten()));
     pairs.map(|(a, b)| (a - b).abs() / a.max(*b).max(50.0)).fold(0.0, f64::max)
 }
 
-/// The law: whatever the single value is, no forecast after it differs by more than a tenth from what it would be had the value been missing.
+/// The law: whatever the single value is, no forecast after it differs by more than a tenth from what it would be had
+/// the value been missing.
 #[test]
 fn a_single_mad_value_changes_no_forecast() {
     for (name, values) in kinds() {

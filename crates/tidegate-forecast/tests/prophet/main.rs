@@ -1,4 +1,5 @@
-//! What is promised of Prophet here: the search finds the highest posterior density, and the model of load built on it bears any history.
+//! What is promised of Prophet here: the search finds the highest posterior density, and the model of load built on it
+//! bears any history.
 
 #![expect(clippy::cast_precision_loss, reason = "small counts")]
 

@@ -135,7 +135,8 @@ fn highest(data: &optimizer::Data, seed: f64) -> Params {
     Params { k: found.k, m: found.m, sigma: *found.sigma_obs, delta: found.delta, beta: found.beta }
 }
 
-/// At the optimum of a function with a kink, the slope of its smooth part is held by the kink where `delta` is zero, and met by it elsewhere.
+/// At the optimum of a function with a kink, the slope of its smooth part is held by the kink where `delta` is zero,
+/// and met by it elsewhere.
 #[test]
 fn where_the_search_ends_nothing_pulls_further() {
     let mut rng = Rng::with_seed(3);

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Plan;
 
 impl Plan {
-    /// `profile=burst, baseRps=100, spikeRps=500, …, duration=60, limiterUrl=http://…`: what people look for in a log. Without secrets.
+    /// `profile=burst, baseRps=100, spikeRps=500, …, duration=60, limiterUrl=http://…`: what people look for in a log.
+    /// Without secrets.
     pub fn about(&self) -> String {
         let mut pieces = vec![format!("profile={}", self.kind)];
         let params = self.shown.pointer("/profile/params").and_then(Value::as_object);

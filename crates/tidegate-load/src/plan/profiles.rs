@@ -162,7 +162,8 @@ fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>
     Some(pieces)
 }
 
-/// What was recorded: rates, each for a step of time, or the times of requests. A file has been read into the plan before.
+/// What was recorded: rates, each for a step of time, or the times of requests. A file has been read into the plan
+/// before.
 fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
     if params.take("file").is_some() {
         let reason = "is only read for a plan in a file, on the command line; `rates` or `timestamps` are allowed here";

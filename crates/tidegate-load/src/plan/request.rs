@@ -22,7 +22,7 @@ pub struct Request {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Nothing for most.
     pub body: Vec<u8>,
-    /// From sending to the answer's last byte.
+    /// From sending to the response's last byte.
     pub timeout: Duration,
     /// Over HTTP/2, many on one connection.
     pub is_http2: bool,

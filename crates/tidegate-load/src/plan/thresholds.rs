@@ -62,8 +62,10 @@ impl fmt::Display for InvalidThreshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "expected a figure, `<` or `>`, and a bound, got {:?}; for example p99<50ms (also p50 to p99.99, avg, max; s, ms or us), \
-             p99{{2xx}}<50ms (responses of one class: {}), errors<1% (also success, rate_limited, missed; with its %), rps>100",
+            "expected a figure, `<` or `>`, and a bound, got {:?}; for example p99<50ms (also p50 to p99.99, avg, max; \
+             s, ms or us), \
+             p99{{2xx}}<50ms (responses of one class: {}), errors<1% (also success, rate_limited, missed; with its %), \
+             rps>100",
             self.0,
             StatusClass::ALL.map(StatusClass::name).join(", ")
         )

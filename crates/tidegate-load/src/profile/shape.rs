@@ -150,8 +150,8 @@ impl Shape {
     }
 }
 
-/// Where a function that never falls goes beyond zero, between 0 and `length`: Newton's steps from `guess`, and halves where they would leave
-/// what is known to hold it. `function` gives its value and its slope.
+/// Where a function that never falls goes beyond zero, between 0 and `length`: Newton's steps from `guess`, and halves
+/// where they would leave what is known to hold it. `function` gives its value and its slope.
 fn crossing(length: f64, guess: f64, function: impl Fn(f64) -> (f64, f64)) -> f64 {
     let (mut low, mut high, mut time) = (0.0, length, guess);
     // Halves alone would end after some 60 steps, steps of Newton's after a handful.

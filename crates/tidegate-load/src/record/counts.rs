@@ -5,22 +5,22 @@
 pub enum End {
     /// With this status.
     Answered(u16),
-    /// Without an answer.
+    /// Without a response.
     Failed(Cause),
-    /// The run was stopped before the answer came.
+    /// The run was stopped before the response came.
     Unfinished,
 }
 
-/// Why a request had no answer.
+/// Why a request had no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The connection was refused, or could not be made.
     NotConnected,
     /// The other side's certificate, or its TLS, is no good.
     Tls,
-    /// The connection ended before the answer did.
+    /// The connection ended before the response did.
     Closed,
-    /// The answer was not there in time.
+    /// The response was not there in time.
     TimedOut,
     /// What came was no HTTP.
     NotHttp,
@@ -64,7 +64,8 @@ pub struct Counts {
     pub too_late: u64,
     /// Never sent: too many were in flight.
     pub no_room: u64,
-    /// Retries that a polite client owed itself and did not send: it was told to wait too long, had tried often enough, or found no place.
+    /// Retries that a polite client owed itself and did not send: it was told to wait too long, had tried often enough,
+    /// or found no place.
     pub given_up: u64,
 }
 
@@ -118,7 +119,7 @@ impl Counts {
         Cause::ALL.into_iter().zip(self.failures).filter(|(_, count)| *count > 0)
     }
 
-    /// Those that had no answer in time.
+    /// Those that had no response in time.
     pub fn timed_out(&self) -> u64 {
         self.failures[Cause::TimedOut as usize]
     }
@@ -138,7 +139,7 @@ impl Counts {
         self.statuses().find(|(status, _)| *status == 429).map_or(0, |(_, count)| count)
     }
 
-    /// All else that has ended: other answers, and none.
+    /// All else that has ended: other responses, and none.
     pub fn errors(&self) -> u64 {
         self.sent() - self.unfinished - self.success() - self.rate_limited()
     }

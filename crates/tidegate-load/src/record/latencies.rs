@@ -11,8 +11,8 @@ const TIMED_OUT: usize = StatusClass::ALL.len();
 /// Index of latencies whose status nobody knows any more: results of earlier versions did not keep it.
 const UNKNOWN: usize = TIMED_OUT + 1;
 
-/// From the intended time to the end, of requests that were answered or timed out: by class of the status. Each counts once, so all
-/// classes together are exactly what one histogram would have been.
+/// From the intended time to the end, of requests that were answered or timed out: by class of the status. Each counts
+/// once, so all classes together are exactly what one histogram would have been.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies([Fine; UNKNOWN + 1]);
 
@@ -77,8 +77,8 @@ impl Latencies {
         part_names().into_iter().zip(&self.0).filter(|(_, part)| !part.is_empty())
     }
 
-    /// From parts by their names, and those whose status is not known, beside counts that they must fit. Where only requests of one kind
-    /// can be meant, it is known which they are.
+    /// From parts by their names, and those whose status is not known, beside counts that they must fit. Where only
+    /// requests of one kind can be meant, it is known which they are.
     pub(crate) fn from_parts(
         parts: impl IntoIterator<Item = (String, Fine)>,
         unknown: &Fine,

@@ -1,7 +1,8 @@
-//! Reports as files: the figures, and behind them all that was recorded, so that reports can be read again and merged exactly.
+//! Reports as files: the figures, and behind them all that was recorded, so that reports can be read again and merged
+//! exactly.
 //!
-//! Of a file that is read only the record counts, and the plan as it is shown; figures are computed anew. Nothing of it is believed: what a
-//! record can't be is an error, and so is one whose parts don't fit each other.
+//! Of a file that is read only the record counts, and the plan as it is shown; figures are computed anew. Nothing of it
+//! is believed: what a record can't be is an error, and so is one whose parts don't fit each other.
 
 mod bounded;
 mod counted;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use super::Report;
 use super::figures::{EARLIER_FORMAT, FORMAT};
 use super::instance::LONGEST_ID;
-use super::setting::{LONGEST_TARGET, Setting};
+use super::setting::{LONGEST_TARGET, MOST_THRESHOLDS, Setting};
 use crate::plan::{Class, MOST_GROUPS, Threshold, is_name};
 use crate::record::{Counts, Fine, MOST_A_STEP, MOST_REQUESTS, MOST_STEPS, Record, Step};
 use bounded::{Shown, at_most};
@@ -26,8 +27,6 @@ use instances::InstanceText;
 
 /// The most runs that are merged.
 pub(super) const MOST_INSTANCES: usize = 1_000;
-/// The most thresholds of a plan, and of merged ones together.
-pub(super) const MOST_THRESHOLDS: usize = 100;
 /// The most pairs of a histogram; none of ours can have as many.
 const MOST_PAIRS: usize = 30_000;
 /// The longest plan, in microseconds: a week.
@@ -102,7 +101,8 @@ struct StepText {
 }
 
 impl Report {
-    /// The most bytes of a file. An hour of two classes, ten thousand requests a second, takes some 60 MB, a minute one.
+    /// The most bytes of a file. An hour of two classes, ten thousand requests a second, takes some 60 MB, a minute
+    /// one.
     pub const MOST_BYTES: u64 = 512 << 20;
 
     /// As a file.

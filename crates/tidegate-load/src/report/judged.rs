@@ -33,7 +33,8 @@ pub struct Judged {
     /// Whether the value is only known not to be below this.
     #[serde(rename = "atLeast")]
     pub is_at_least: bool,
-    /// Whether it is kept to, for certain. Nothing for the rate of a part: it is of the whole plan, and judged when all parts are there.
+    /// Whether it is kept to, for certain. Nothing for the rate of a part: it is of the whole plan, and judged when all
+    /// parts are there.
     pub holds: Option<bool>,
 }
 

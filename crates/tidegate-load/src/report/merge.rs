@@ -22,8 +22,9 @@ impl fmt::Display for CannotMerge {
 impl std::error::Error for CannotMerge {}
 
 impl Report {
-    /// All of these together, exactly as if one instance had recorded everything; each comes with its name, for errors. They must be of the
-    /// same plan: of parts of it that have no request in common, or of the whole of it, each of which is load of its own.
+    /// All of these together, exactly as if one instance had recorded everything; each comes with its name, for errors.
+    /// They must be of the same plan: of parts of it that have no request in common, or of the whole of it, each of
+    /// which is load of its own.
     pub fn merge(reports: impl IntoIterator<Item = (String, Self)>) -> Result<Self, CannotMerge> {
         let mut reports = reports.into_iter();
         let Some((first, mut all)) = reports.next() else {

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::file::MOST_THRESHOLDS;
 use crate::plan::{Class, Plan, Threshold};
+
+/// The most thresholds of a plan, and of merged ones together.
+pub(super) const MOST_THRESHOLDS: usize = 100;
 
 /// The most characters of a target's address.
 pub(super) const LONGEST_TARGET: usize = 200;

@@ -102,7 +102,8 @@ impl Report {
         if !tally.latency.are_split() {
             let unknown = requests(tally.latency.unknown().len());
             told.push(format!(
-                "latencies by status are unknown: {unknown} from a result of an earlier version, which did not keep them apart"
+                "latencies by status are unknown: {unknown} from a result of an earlier version, which did not keep \
+                 them apart"
             ));
         }
         let all = tally.latency.all();

@@ -63,7 +63,8 @@ const FARTHEST: Duration = Duration::from_secs(604_800);
 const TRIAL: Duration = Duration::from_secs(1);
 
 impl Run {
-    /// Starts a test. It looks the target's name up, so this may wait; what is returned with it waits for the end of the test.
+    /// Starts a test. It looks the target's name up, so this may wait; what is returned with it waits for the end of
+    /// the test.
     ///
     /// Over TLS the authorities in the file `ca` are trusted, or else the system's.
     pub fn start(
@@ -159,7 +160,8 @@ fn beginning(plan: &Plan) -> Result<(Instant, SystemTime), NotStarted> {
     }
 }
 
-/// Where the target is. Of several addresses the first that can be connected to: a name such as `localhost` may have some that nobody listens at.
+/// Where the target is. Of several addresses the first that can be connected to: a name such as `localhost` may have
+/// some that nobody listens at.
 fn address(target: &HttpUrl) -> Result<SocketAddr, NotStarted> {
     let found = (&*target.host, target.port).to_socket_addrs();
     let found: Vec<SocketAddr> = match found {

@@ -18,7 +18,7 @@ use crate::report::{Ended, Report};
 
 const TICK: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
-/// How often errors are told.
+/// How often errors are logged.
 const ERRORS_EVERY: Duration = Duration::from_secs(5);
 /// Who says it.
 const NAME: &str = "LoadGenerator";
@@ -26,7 +26,7 @@ const NAME: &str = "LoadGenerator";
 /// Waits for all senders, and tells meanwhile what happens.
 pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &Log) -> io::Result<Report> {
     log.info(NAME, format_args!("Starting load test {} ({})", run.id, run.plan.about()));
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     let (mut record, mut failure, mut parts) = (None::<Record>, None, 0);
     loop {
         match ends.recv_timeout(TICK) {
@@ -38,13 +38,13 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
                     Some(whole) => whole.merge(&part).expect("records of the same plan"),
                 }
             }
-            Err(RecvTimeoutError::Timeout) => told.tick(run, log),
+            Err(RecvTimeoutError::Timeout) => reported.tick(run, log),
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     run.rate.store(0_f64.to_bits(), Relaxed);
     run.is_over.store(true, Relaxed);
-    told.errors(run, log);
+    reported.errors(run, log);
     let elapsed = run.elapsed();
     if parts < run.orders.len() {
         failure = failure.or_else(|| Some(io::Error::other("a sender has died, and its record with it")));
@@ -64,9 +64,9 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
     Ok(report)
 }
 
-/// What has been told.
+/// What has been logged, and when.
 #[derive(Default)]
-struct Told {
+struct Reported {
     until: Duration,
     /// How many had been sent, at times of the last second.
     sent: VecDeque<(Duration, u64)>,
@@ -74,7 +74,7 @@ struct Told {
     missed: u64,
 }
 
-impl Told {
+impl Reported {
     fn tick(&mut self, run: &Run, log: &Log) {
         let now = run.elapsed();
         self.bursts(run, now, log);

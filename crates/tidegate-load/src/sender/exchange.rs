@@ -35,7 +35,7 @@ pub(super) struct Done {
     pub(super) end: Result<Told, Failure>,
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) cause: Cause,

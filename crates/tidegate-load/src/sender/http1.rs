@@ -28,7 +28,7 @@ pub(super) struct Http1 {
     is_closed: bool,
 }
 
-/// How often a connection is read in one go: an answer without end must not keep others from being sent and read.
+/// How often a connection is read in one go: a response without end must not keep others from being sent and read.
 const READS_AT_ONCE: usize = 4;
 
 impl Http1 {
@@ -96,7 +96,7 @@ impl Http1 {
             self.is_connected = true;
         }
         if let Err(error) = self.send_rest() {
-            // An answer may have come before the other side closed.
+            // A response may have come before the other side closed.
             if !ready.is_readable {
                 return self.fail(Failure::of(&error), done);
             }
@@ -149,7 +149,7 @@ impl Http1 {
                 }
                 Ok(None) => {}
                 Ok(Some(told)) => {
-                    // An answer before its request has gone out leaves the rest of that on the way.
+                    // A response before its request has gone out leaves the rest of that on the way.
                     self.is_usable = told.is_kept && !self.has_unsent();
                     done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Ok(told) }));
                     if !self.is_usable {
@@ -170,7 +170,7 @@ impl Http1 {
         }
     }
 
-    /// The other side has closed, which may have been the answer's end.
+    /// The other side has closed, which may have been the response's end.
     fn closed(&mut self, done: &mut Vec<Done>) {
         self.is_usable = false;
         let end =

@@ -1,5 +1,5 @@
-//! A connection that carries many requests at once, polled by hand: the sender knows from the kernel when its socket is ready, and from
-//! wakers that only take notes which streams have something to tell.
+//! A connection that carries many requests at once, polled by hand: the sender knows from the kernel when its socket is
+//! ready, and from wakers that only take notes which streams have something to tell.
 
 use std::collections::HashMap;
 use std::future::Future as _;

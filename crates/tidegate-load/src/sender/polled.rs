@@ -1,5 +1,5 @@
-//! A connection under a protocol that is polled: by a sender that knows from the kernel when there is something to do, so that nobody needs to
-//! be woken.
+//! A connection under a protocol that is polled: by a sender that knows from the kernel when there is something to do,
+//! so that nobody needs to be woken.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind};

@@ -26,7 +26,7 @@ impl Retries {
         Self { seed, end, waiting: BTreeMap::new() }
     }
 
-    /// A request was refused at `now`. Its client comes back later, or gives up.
+    /// A request was rejected at `now`. Its client comes back later, or gives up.
     pub(super) fn refused(
         &mut self,
         mut exchange: Exchange,

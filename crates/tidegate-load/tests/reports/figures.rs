@@ -35,7 +35,8 @@ fn a_file_tells_everything_by_name() {
         (
             "/requests",
             json!({"planned": 10, "sent": 9, "success": 5, "rateLimited": 2, "errors": 2, "unfinished": 0,
-                   "missed": {"tooLate": 0, "noRoom": 1}, "statuses": {"200": 5, "429": 2, "503": 1}, "failures": {"tls": 1}}),
+                   "missed": {"tooLate": 0, "noRoom": 1}, "statuses": {"200": 5, "429": 2, "503": 1},
+               "failures": {"tls": 1}}),
         ),
         ("/offeredPerSecond", json!(10.0 / 60.0)),
         ("/achievedPerSecond", json!(9.0 / 60.0)),
@@ -53,7 +54,8 @@ fn a_file_tells_everything_by_name() {
         ("/series/0/second", json!(0)),
         (
             "/series/0/honest",
-            json!({"sent": 8, "success": 5, "rateLimited": 2, "errors": 1, "missed": 1, "p50Seconds": 0.001, "p99Seconds": 0.001,
+            json!({"sent": 8, "success": 5, "rateLimited": 2, "errors": 1, "missed": 1,
+               "p50Seconds": 0.001, "p99Seconds": 0.001,
                    "atLeast": ["p99Seconds"]}),
         ),
         ("/series/2/attacker/errors", json!(1)),

@@ -26,6 +26,20 @@ fn reason(file: &Value) -> String {
     Report::read(file.to_string().as_bytes()).expect_err("it is none").to_string()
 }
 
+/// What is said of a result in which one value is another.
+fn assert_refused(good: &Value, pointer: &str, value: Value, expected: &str) {
+    let mut bad = good.clone();
+    let (holder, field) = pointer.rsplit_once('/').expect("a path");
+    let holder = bad.pointer_mut(holder).unwrap_or_else(|| panic!("{pointer} is not there"));
+    match field.parse::<usize>() {
+        Ok(index) if holder.is_array() => holder[index] = value,
+        _ => holder[field] = value,
+    }
+    let error = reason(&bad);
+    assert!(error.contains(expected), "{pointer}: {error}");
+    assert!(!error.contains('\u{1b}') && error.len() < 500, "{error}");
+}
+
 #[test]
 fn what_is_no_result_is_refused_with_a_reason() {
     for text in ["", "{", "[]", "null", "5", "{}", "{\"format\": 5}", "\u{feff}{}", &"[".repeat(100_000)] {
@@ -51,6 +65,18 @@ fn what_is_no_result_is_refused_with_a_reason() {
         ("/record/thresholds", json!(["p99"]), "got \"p99\""),
         ("/record/thresholds", json!(vec!["p99<1s"; 101]), "a list has more than 100 entries"),
         ("/record/groups", json!([]), "`groups` is empty"),
+    ] {
+        assert_refused(&good, pointer, value, expected);
+    }
+    let mut unknown = good.clone();
+    unknown["record"]["extra"] = json!(1);
+    assert!(reason(&unknown).contains("unknown field `extra`"));
+}
+
+#[test]
+fn groups_that_make_no_sense_are_refused() {
+    let good = written(&report_of(None, 0..1_000));
+    for (pointer, value, expected) in [
         ("/record/groups/0/name", json!(""), "a name that none can have"),
         ("/record/groups/0/name", json!("a\u{7}"), "a name that none can have"),
         ("/record/groups/0/isAttacker", json!(true), "its steps and of its groups differ"),
@@ -82,6 +108,15 @@ fn what_is_no_result_is_refused_with_a_reason() {
             json!(1_000_000_000_000_001_u64),
             "more requests than can be counted",
         ),
+    ] {
+        assert_refused(&good, pointer, value, expected);
+    }
+}
+
+#[test]
+fn steps_lags_and_instances_that_make_no_sense_are_refused() {
+    let good = written(&report_of(None, 0..1_000));
+    for (pointer, value, expected) in [
         ("/record/steps", json!(vec![json!({}); 3_601]), "a list has more than 3600 entries"),
         ("/record/steps", json!([]), "its steps and of its groups differ"),
         ("/record/steps/0/honest/latency/0/1", json!(5_000_000_000_u64), "expected u32"),
@@ -99,20 +134,8 @@ fn what_is_no_result_is_refused_with_a_reason() {
         ("/record/instances/0/startedMillis", json!(u64::MAX), "beyond what is possible"),
         ("/record/instances/0/elapsedMicros", json!(u64::MAX), "beyond what is possible"),
     ] {
-        let mut bad = good.clone();
-        let (holder, field) = pointer.rsplit_once('/').expect("a path");
-        let holder = bad.pointer_mut(holder).unwrap_or_else(|| panic!("{pointer} is not there"));
-        match field.parse::<usize>() {
-            Ok(place) if holder.is_array() => holder[place] = value,
-            _ => holder[field] = value,
-        }
-        let error = reason(&bad);
-        assert!(error.contains(expected), "{pointer}: {error}");
-        assert!(!error.contains('\u{1b}') && error.len() < 500, "{error}");
+        assert_refused(&good, pointer, value, expected);
     }
-    let mut unknown = good.clone();
-    unknown["record"]["extra"] = json!(1);
-    assert!(reason(&unknown).contains("unknown field `extra`"));
 }
 
 /// A file may be long; what it makes us keep is not.

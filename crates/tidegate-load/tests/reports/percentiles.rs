@@ -23,7 +23,8 @@ fn latency(run: Run) -> Value {
 fn with_everything_known_a_percentile_is_a_rank() {
     let told = latency(run_of_a_thousand());
     let expected = json!({
-        "count": 1_000, "mean": 0.000_501, "p50": 0.000_5, "p90": 0.000_9, "p95": 0.000_95, "p99": 0.000_99, "p99.9": 0.000_999,
+        "count": 1_000, "mean": 0.000_501, "p50": 0.000_5, "p90": 0.000_9, "p95": 0.000_95, "p99": 0.000_99,
+            "p99.9": 0.000_999,
         "max": 0.001, "atLeast": [],
     });
     assert_eq!(told, expected);
@@ -33,7 +34,8 @@ fn with_everything_known_a_percentile_is_a_rank() {
 #[test]
 fn what_was_never_sent_counts_as_slower_than_all() {
     for (missed, p50, p90, p99, bounds) in [
-        // ⌈0.5 · 1,001⌉ = 501, ⌈0.9 · 1,001⌉ = 901, ⌈0.99 · 1,001⌉ = 991, ⌈0.999 · 1,001⌉ = 1,000: the last that is known.
+        // ⌈0.5 · 1,001⌉ = 501, ⌈0.9 · 1,001⌉ = 901, ⌈0.99 · 1,001⌉ = 991, ⌈0.999 · 1,001⌉ = 1,000: the last that is
+        // known.
         (1, 501, 901, 991, &["mean", "max"][..]),
         // ⌈0.999 · 1,002⌉ = 1,001: not known.
         (2, 501, 902, 992, &["mean", "p99.9", "max"]),

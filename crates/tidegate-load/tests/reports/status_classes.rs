@@ -5,7 +5,8 @@ use tidegate_load::{Cause, End, Missed, Report};
 
 use crate::run::{Run, millis, plan, report_of, written};
 
-/// 1,000 requests, all but 20 of them rejected at once; the service takes twice as long for the others. Times below 2.048 ms are counted exactly.
+/// 1,000 requests, all but 20 of them rejected at once; the service takes twice as long for the others. Times below
+/// 2.048 ms are counted exactly.
 fn mostly_rejected(thresholds: &Value) -> Run {
     let mut run = Run::new(&plan(&json!({"thresholds": thresholds})));
     run.add(980, End::Answered(429), millis(1));
@@ -37,8 +38,8 @@ fn read(file: &Value) -> Report {
     Report::read(file.to_string().as_bytes()).expect("a result")
 }
 
-/// A run in which 98 of 100 requests were rejected passed `p95<1.5ms`, although every request that was served took longer: the latency of
-/// a 429 counted like any other, and nothing said so.
+/// A run in which 98 of 100 requests were rejected passed `p95<1.5ms`, although every request that was served took
+/// longer: the latency of a 429 counted like any other, and nothing said so.
 #[test]
 fn quick_rejections_do_not_hide_a_slow_service() {
     let report = mostly_rejected(&json!([
@@ -102,7 +103,8 @@ fn one_class_alone_has_no_row_of_its_own() {
     assert!(summary.contains("from when due") && !summary.contains("of 2xx"), "{summary}");
 }
 
-/// What was never sent might have been a success: `p99{2xx}` must not become better because the target is so slow that nothing can be sent.
+/// What was never sent might have been a success: `p99{2xx}` must not become better because the target is so slow that
+/// nothing can be sent.
 #[test]
 fn what_has_no_response_is_slower_than_those_of_every_class() {
     let mut run = Run::new(&plan(&json!({"thresholds": ["p50{2xx}<5ms", "p99{2xx}<5ms"]})));

@@ -47,7 +47,8 @@ fn each_figure_can_be_bounded() {
         ("p50<1.1ms", true),
         ("p50<1ms", false),
         ("p94<1.1ms", true),
-        // Of 99, as one failed without a latency: ⌈0.94 · 99⌉ = 94, ⌈0.95 · 99⌉ = 95, which is the slow one, ⌈0.99 · 99⌉ is not known.
+        // Of 99, as one failed without a latency: ⌈0.94 · 99⌉ = 94, ⌈0.95 · 99⌉ = 95, which is the slow one, ⌈0.99 ·
+        // 99⌉ is not known.
         ("p95<1.1ms", false),
         ("p95<2.1ms", true),
         ("p99<10s", false),

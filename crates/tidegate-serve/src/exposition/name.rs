@@ -3,8 +3,8 @@ use super::Kind;
 /// Suffixes that Prometheus adds by itself, or keeps for one kind.
 const RESERVED: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_info"];
 
-/// Whether a metric of this kind may have this name: `a_b` of letters, digits, `_` and `:`, in lower case, with `_total`
-/// at the end of counters and no reserved suffix on anything else (but `_info`, on a gauge).
+/// Whether a metric of this kind may have this name: `a_b` of letters, digits, `_` and `:`, in lower case, with
+/// `_total` at the end of counters and no reserved suffix on anything else (but `_info`, on a gauge).
 pub(super) fn is_family_name(name: &str, kind: Kind) -> bool {
     let is_spelled_right = is_identifier(name, |byte| byte == b':') && !name.bytes().any(|b| b.is_ascii_uppercase());
     let suffix = RESERVED.into_iter().find(|suffix| name.ends_with(suffix));

@@ -7,7 +7,7 @@ use tidegate_input::Problem;
 
 use crate::Exposition;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer(Response<Full<Bytes>>);
 

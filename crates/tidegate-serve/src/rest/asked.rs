@@ -27,8 +27,8 @@ impl Asked {
         self.uri.path()
     }
 
-    /// The refusal, if a page in a browser asks on behalf of whoever looks at it: a page from elsewhere, or, at a listener of the loopback, one
-    /// whose name has been made to lead here. For everything that changes something.
+    /// The rejection, if a page in a browser asks on behalf of whoever looks at it: a page from elsewhere, or, at a
+    /// listener of the loopback, one whose name has been made to lead here. For everything that changes something.
     pub fn refusal_of_pages(&self, listener: SocketAddr) -> Option<Answer> {
         let text = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
         let from_elsewhere = text("sec-fetch-site").is_some_and(|site| !matches!(site, "none" | "same-origin"));

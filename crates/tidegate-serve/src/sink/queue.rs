@@ -4,7 +4,8 @@ use std::mem;
 const BYTES_PER_LINE: usize = 1024;
 const LEAST_BYTES: usize = 64 * 1024;
 
-/// The lines that wait for the writer, as one run of bytes that goes out in one write, and what the writer is asked for.
+/// The lines that wait for the writer, as one run of bytes that goes out in one write, and what the writer is asked
+/// for.
 pub(super) struct Queue {
     bytes: Vec<u8>,
     lines: usize,
@@ -27,8 +28,8 @@ pub(super) struct Goal {
     reopenings: u64,
 }
 
-/// What the writer does at the moment. It is woken only if it sleeps and there is reason to, since waking takes a system
-/// call.
+/// What the writer does at the moment. It is woken only if it sleeps and there is reason to, since waking takes a
+/// system call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriterState {
     /// Writing, or about to: it will find what is added now.

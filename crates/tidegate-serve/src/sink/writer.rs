@@ -170,7 +170,8 @@ fn write_whole<'a>(out: &mut dyn Write, mut rest: &'a [u8]) -> Result<(), (&'a [
     out.flush().map_err(|error| (rest, error))
 }
 
-/// The buffer, empty, for use again. It keeps its size while it is used, so that senders need not let it grow each time.
+/// The buffer, empty, for use again. It keeps its size while it is used, so that senders need not let it grow each
+/// time.
 fn emptied(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.capacity() / 4 > bytes.len() {
         bytes.shrink_to(KEPT_BYTES.max(bytes.len() * 2));

@@ -1,4 +1,4 @@
-//! Proxied and refused requests: nginx and ours.
+//! Proxied and rejected requests: nginx and ours.
 
 use serde_json::{Value, json};
 

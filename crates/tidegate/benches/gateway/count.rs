@@ -1,8 +1,8 @@
 //! `make count`: instructions per request, ours beside nginx with `limit_req`, as callgrind counts them in user space.
 //!
-//! Each server gets the same requests over one kept connection, once few and once many. The difference of the two counts, divided by the
-//! difference in requests, is what one request takes: start and end are the same in both, and cancel out. Unlike time, it does not swing
-//! with what else the machine does.
+//! Each server gets the same requests over one kept connection, once few and once many. The difference of the two
+//! counts, divided by the difference in requests, is what one request takes: start and end are the same in both, and
+//! cancel out. Unlike time, it does not swing with what else the machine does.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};

@@ -8,10 +8,11 @@ use crate::nginx::BODY;
 use crate::rounds::{Series, Subject};
 use crate::wrk::Load;
 
-/// nginx can refuse no more strictly than once a minute, and our window may end within a round: so many may pass where all are refused.
+/// nginx can refuse no more strictly than once a minute, and our window may end within a round: so many may pass where
+/// all are rejected.
 const MAY_PASS: u64 = 2;
 
-/// Writes down each round whose answers are not what they should be.
+/// Writes down each round whose responses are not what they should be.
 pub(crate) fn check_answers(title: &str, series: &[Series], answer: Answer, lies: &mut Vec<String>) {
     for one in series {
         for (number, round) in one.rounds.iter().enumerate() {
@@ -34,10 +35,10 @@ fn check_round(load: &Load, answer: Answer) -> Result<(), String> {
     }
 }
 
-/// Asks each subject once, by hand: the upstream's own answer where it is proxied, 429 where it is refused.
+/// Asks each subject once, by hand: the upstream's own response where it is proxied, 429 where it is rejected.
 pub(crate) fn check_once(title: &str, subjects: &[Subject], answer: Answer, lies: &mut Vec<String>) {
     for subject in subjects {
-        // What is refused may pass once a minute: after that one it is.
+        // What is rejected may pass once a minute: after that one it is.
         let mut text = get(subject.port).unwrap_or_else(|error| error.to_string());
         if matches!(answer, Answer::Refused) && text.starts_with("HTTP/1.1 200") {
             text = get(subject.port).unwrap_or_else(|error| error.to_string());

@@ -1,14 +1,15 @@
 //! `make bench-gateway`: our gateway beside nginx. Prints tables and writes JSON, all in one run.
 //!
-//! One core serves, another one makes the load and plays the upstream (and Redis). Whatever is compared runs interleaved, a few seconds at
-//! a time, who goes first changing each round; a ratio is the median of the ratios within the rounds. What is judged is the CPU time of a
-//! request: it says what a core can carry, even where the load generator's core is the one that is full.
+//! One core serves, another one makes the load and plays the upstream (and Redis). Whatever is compared runs
+//! interleaved, a few seconds at a time, who goes first changing each round; a ratio is the median of the ratios within
+//! the rounds. What is judged is the CPU time of a request: it says what a core can carry, even where the load
+//! generator's core is the one that is full.
 //!
-//! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`). With `count` it is `make count`: instructions
-//! instead of time, which do not swing with the machine (`count.rs`).
+//! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`). With `count` it is `make
+//! count`: instructions instead of time, which do not swing with the machine (`count.rs`).
 //!
-//! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`, `refused` or `redis`),
-//! `STEADY_SECONDS` (600), `BENCH_TIDEGATE` (another build's binary to measure).
+//! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`,
+//! `refused` or `redis`), `STEADY_SECONDS` (600), `BENCH_TIDEGATE` (another build's binary to measure).
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]

@@ -42,7 +42,7 @@ pub(crate) fn upstream_with(scratch: &Scratch, locations: &str) -> Upstream {
 pub(crate) enum Logs {
     /// Nothing: nginx at its fastest.
     Off,
-    /// As its defaults are: a line for each request, and one for each refusal.
+    /// As its defaults are: a line for each request, and one for each rejection.
     On,
 }
 
@@ -95,8 +95,8 @@ fn start(scratch: &Scratch, name: &str, core: usize, port: u16, http: &str) -> (
     (server, directory)
 }
 
-/// How nginx is started with these settings, `main` being those outside of `http`. It has one worker, and every file in a directory of its
-/// own, so that any user may start it.
+/// How nginx is started with these settings, `main` being those outside of `http`. It has one worker, and every file in
+/// a directory of its own, so that any user may start it.
 pub(crate) fn command(scratch: &Scratch, name: &str, main: &str, http: &str) -> (Vec<OsString>, PathBuf) {
     let directory = scratch.join(&format!("{name}.nginx").replace([' ', ','], "-"));
     std::fs::create_dir_all(&directory).expect("the temporary directory is writable");

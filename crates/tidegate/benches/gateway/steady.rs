@@ -1,8 +1,10 @@
-//! `make steady`: ten minutes at 70 % of what the gateway can carry, with everything in use. Nothing may go wrong, and nothing may grow.
+//! `make steady`: ten minutes at 70 % of what the gateway can carry, with everything in use. Nothing may go wrong, and
+//! nothing may grow.
 //!
-//! What it can carry is measured first: the same clients send one request after the other, each as soon as the last one was answered. Then
-//! each sends when its time has come, whatever became of the last one. Meanwhile limits are changed, the configuration is reloaded, the log
-//! rotated. At the end everything that was sent must be accounted for, and everything that was held given back.
+//! What it can carry is measured first: the same clients send one request after the other, each as soon as the last one
+//! was answered. Then each sends when its time has come, whatever became of the last one. Meanwhile limits are changed,
+//! the configuration is reloaded, the log rotated. At the end everything that was sent must be accounted for, and
+//! everything that was held given back.
 
 mod client;
 mod connection;

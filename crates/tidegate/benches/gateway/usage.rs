@@ -58,7 +58,8 @@ fn core_seconds(core: usize, kinds: Range<usize>) -> f64 {
     ticks[kinds].iter().sum::<f64>() / 100.0
 }
 
-/// Megabytes of memory held by whoever serves: the children if there are any. Adding the parent would count shared pages twice.
+/// Megabytes of memory held by whoever serves: the children if there are any. Adding the parent would count shared
+/// pages twice.
 pub(crate) fn rss_mb(id: u32) -> f64 {
     let family = family(id);
     let serving = if family.len() > 1 { &family[1..] } else { &family };

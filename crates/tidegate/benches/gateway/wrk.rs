@@ -13,7 +13,7 @@ pub(crate) struct Load {
     pub(crate) per_second: f64,
     /// Answers with a status that is neither 2xx nor 3xx.
     pub(crate) refused: u64,
-    /// Connections that failed, and requests without an answer.
+    /// Connections that failed, and requests without a response.
     pub(crate) errors: u64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,

@@ -1,9 +1,11 @@
 //! `make bench-load`: our load generator beside `wrk` and `hey`. Prints tables and writes JSON, all in one run.
 //!
-//! The tool that is measured has one core, the server it sends to has another. That server does as little as a server can, so that the tools
-//! are what is full, and it writes down when each request arrives: what a tool says of its own pacing is not taken on trust.
+//! The tool that is measured has one core, the server it sends to has another. That server does as little as a server
+//! can, so that the tools are what is full, and it writes down when each request arrives: what a tool says of its own
+//! pacing is not taken on trust.
 //!
-//! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`highest`, `saturation` or `pacing`).
+//! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`highest`,
+//! `saturation` or `pacing`).
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]
@@ -37,7 +39,8 @@ const TOOL_CORE: usize = 0;
 const SERVER_CORE: usize = 1;
 /// As many connections as each tool may use at saturation.
 const CONNECTIONS: usize = 64;
-/// As many as ours may use where it must not wait: a machine that stands still for some milliseconds leaves many requests unanswered.
+/// As many as ours may use where it must not wait: a machine that stands still for some milliseconds leaves many
+/// requests unanswered.
 const ROOM: usize = 1_024;
 
 /// How long and how often.

@@ -66,7 +66,8 @@ fn over(errors: &[Error], figure: impl Fn(&Error) -> f64) -> f64 {
     median(errors.iter().map(figure).collect())
 }
 
-/// How far arrivals are from an even line through the first and the last, behind the earliest of them: how late each is.
+/// How far arrivals are from an even line through the first and the last, behind the earliest of them: how late each
+/// is.
 fn unevenness(arrivals: &[Instant]) -> Error {
     let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
         return Error { p50: f64::NAN, p99: f64::NAN };

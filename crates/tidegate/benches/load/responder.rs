@@ -1,4 +1,5 @@
-//! A server that does as little as a server can: it answers whatever ends in an empty line, and writes down when that came.
+//! A server that does as little as a server can: it answers whatever ends in an empty line, and writes down when that
+//! came.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -74,7 +75,8 @@ fn accept(listener: &TcpListener, epoll: &OwnedFd, connections: &mut Vec<Option<
     }
 }
 
-/// Answers what has come, and says whether the connection is still there. No tool here sends a request before the last one is answered.
+/// Answers what has come, and says whether the connection is still there. No tool here sends a request before the last
+/// one is answered.
 fn answer(stream: &mut TcpStream, buffer: &mut [u8], arrivals: &Mutex<Vec<Instant>>) -> bool {
     match stream.read(buffer) {
         Ok(0) => false,

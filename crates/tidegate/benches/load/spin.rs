@@ -1,5 +1,5 @@
-//! The machine alone: a loop that does nothing but look at the clock, and notes how late it sees each time that a request would be due.
-//! No tool can be better than that, and on a virtual machine that others share it may be bad.
+//! The machine alone: a loop that does nothing but look at the clock, and notes how late it sees each time that a
+//! request would be due. No tool can be better than that, and on a virtual machine that others share it may be bad.
 
 use std::time::Instant;
 

@@ -61,8 +61,8 @@ impl Figures {
     pub(super) fn of_honest(&self) -> Option<(String, bool)> {
         let honest = self.honest.filter(|_| !self.offered.is_empty())?;
         let failed = honest.target_errors + honest.errors;
-        let told = format!("honest clients: {failed} of {} failed, {} refused", honest.offered, honest.refused);
-        Some((told, failed > 0))
+        let text = format!("honest clients: {failed} of {} failed, {} refused", honest.offered, honest.refused);
+        Some((text, failed > 0))
     }
 
     /// `p95 5.2 ms · target 2 of 4 busy, 0 waiting · 0 failed`
@@ -78,7 +78,8 @@ impl Figures {
     }
 }
 
-/// The seconds that can be told: requests count when they have ended, so those of a second that is just over are not all there.
+/// The seconds that can be told: requests count when they have ended, so those of a second that is just over are not
+/// all there.
 fn settled<'a>(moment: &Moment<'a>, scenario: &Scenario) -> &'a [Row] {
     let rows = &moment.observation.rows;
     let over = moment.elapsed.saturating_sub(scenario.objective).as_secs() / moment.observation.step;

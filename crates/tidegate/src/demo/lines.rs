@@ -6,7 +6,7 @@ use tidegate_lab::live::Moment;
 use tidegate_lab::{Scenario, Variant};
 
 use super::figures::{Figures, latest};
-use super::told;
+use super::texts;
 use crate::print;
 
 /// Seconds between two lines.
@@ -17,27 +17,27 @@ pub(super) struct Lines<'a> {
     variant: Variant,
     /// When the next line is due, in seconds.
     next: u64,
-    /// Events that have been told, and the last of them.
-    told: usize,
+    /// Events that have been printed, and the last of them.
+    printed: usize,
     last: String,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
-        let about = told::sentences(&scenario.about);
-        say(&format!("\n{part}, {}\n{about}\n", told::heading(scenario, variant)));
-        Self { scenario, variant, next: EVERY, told: 0, last: String::new() }
+        let about = texts::sentences(&scenario.about);
+        say(&format!("\n{part}, {}\n{about}\n", texts::heading(scenario, variant)));
+        Self { scenario, variant, next: EVERY, printed: 0, last: String::new() }
     }
 
     pub(super) fn show(&mut self, moment: &Moment<'_>) {
         let mut text = String::new();
-        for event in told::each(&moment.events[self.told..]) {
+        for event in texts::each(&moment.events[self.printed..]) {
             if event.text != self.last {
-                let _infallible = writeln!(text, "  {}", told::event(event, &event.text));
+                let _infallible = writeln!(text, "  {}", texts::event(event, &event.text));
                 self.last.clone_from(&event.text);
             }
         }
-        self.told = moment.events.len();
+        self.printed = moment.events.len();
         let figures = Figures::of(moment, self.scenario, self.variant);
         if figures.seconds() >= self.next {
             self.next = figures.seconds() + EVERY;

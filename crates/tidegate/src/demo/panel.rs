@@ -7,7 +7,7 @@ use tidegate_lab::{EventKind, Scenario, Variant};
 
 use super::figures::{Figures, latest};
 use super::screen::{Ink, Line, Screen};
-use super::told;
+use super::texts;
 
 /// Between two pictures.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -48,9 +48,10 @@ impl<'a> Panel<'a> {
 }
 
 impl Picture<'_> {
-    /// In so many columns and rows. Where there is no room for all of it, words are left out first, then what has happened.
+    /// In so many columns and rows. Where there is no room for all of it, words are left out first, then what has
+    /// happened.
     fn lines(&self, moment: &Moment<'_>, columns: usize, rows: usize) -> Vec<Line> {
-        let about = told::wrapped(&told::sentences(&self.scenario.about), columns.saturating_sub(3).min(100));
+        let about = texts::wrapped(&texts::sentences(&self.scenario.about), columns.saturating_sub(3).min(100));
         let mut about: Vec<Line> = about.into_iter().map(|line| vec![(Ink::Plain, format!(" {line}"))]).collect();
         let mut figures = self.curves(moment, columns);
         figures.push(clock(moment, columns));
@@ -72,7 +73,7 @@ impl Picture<'_> {
 
     /// On one line if it is wide enough for both.
     fn heading(&self, columns: usize) -> Vec<Line> {
-        let heading = told::heading(self.scenario, self.variant);
+        let heading = texts::heading(self.scenario, self.variant);
         let room = columns.saturating_sub(heading.chars().count() + self.part.chars().count() + 3);
         let title = (Ink::Bold, format!(" {heading}"));
         if room < 2 {
@@ -123,7 +124,7 @@ fn clock(moment: &Moment<'_>, columns: usize) -> Line {
 
 /// The latest ones, and room for those to come: nothing moves when one does.
 fn events(moment: &Moment<'_>) -> Vec<Line> {
-    let events = told::each(moment.events);
+    let events = texts::each(moment.events);
     let latest = &events[events.len().saturating_sub(EVENTS)..];
     let line = |event: &&tidegate_lab::Event| -> Line {
         let ink = match event.kind {
@@ -131,7 +132,7 @@ fn events(moment: &Moment<'_>) -> Vec<Line> {
             EventKind::FailOpen => Ink::Yellow,
             EventKind::Adaptation => Ink::Green,
         };
-        vec![(ink, format!(" {}", told::event(event, event.short())))]
+        vec![(ink, format!(" {}", texts::event(event, event.short())))]
     };
     let mut lines: Vec<Line> = latest.iter().map(line).collect();
     lines.resize(EVENTS, Line::new());
@@ -171,7 +172,7 @@ mod tests {
                 for words in ["offered", "admitted", "refused", "limit", "p95", "3 of"] {
                     assert!(place(words).is_some_and(|place| place < rows), "{words}, {columns}×{rows}: {lines:#?}");
                 }
-                let about = told::sentences(&scenario.about);
+                let about = texts::sentences(&scenario.about);
                 let first = about.split(' ').next().expect("words");
                 assert_eq!(place(&format!(" {first}")).is_some(), rows == 30, "{columns}×{rows}: {lines:#?}");
             }

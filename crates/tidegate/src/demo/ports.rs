@@ -12,7 +12,8 @@ pub(super) struct Ports {
     pub(super) load: SocketAddr,
 }
 
-/// How far another port is looked for: below those that the kernel gives to outgoing connections, which a run makes many of.
+/// How far another port is looked for: below those that the kernel gives to outgoing connections, which a run makes
+/// many of.
 const AWAY: u16 = 10_000;
 const TRIES: u16 = 100;
 

@@ -55,7 +55,8 @@ impl Screen {
         size.map_or((80, 24), |(width, height)| (usize::from(width.0).max(1), usize::from(height.0).max(2)))
     }
 
-    /// Draws over what stands there, in one piece: nothing flickers. What does not fit is left out, or it could not be drawn over.
+    /// Draws over what stands there, in one piece: nothing flickers. What does not fit is left out, or it could not be
+    /// drawn over.
     pub(super) fn draw(&mut self, lines: &[Line]) {
         let (columns, rows) = Self::size();
         let lines = &lines[..lines.len().min(rows - 1)];

@@ -21,18 +21,20 @@ use words::{count, counted};
 
 /// Tell how good forecasts of a recorded series would have been
 ///
-/// The values are told to the forecaster one by one, as they came; every few steps it says what it expects, and that is compared with what
-/// followed. Nothing of the future is known to it.
+/// The values are told to the forecaster one by one, as they came; every few steps it says what it expects, and that is
+/// compared with what followed. Nothing of the future is known to it.
 ///
-/// MASE is the mean distance of what came from what was expected, where 1 is the mean distance of a value from the one before it: below
-/// 1 it would do to know the next value. The combination is what is used; each of its models alone stands beside it. A quantile is good if as
-/// many values were at or below it as it promises, and of two that are, the one with less pinball loss is sharper.
+/// MASE is the mean distance of what came from what was expected, where 1 is the mean distance of a value from the one
+/// before it: below 1 it would do to know the next value. The combination is what is used; each of its models alone
+/// stands beside it. A quantile is good if as many values were at or below it as it promises, and of two that are, the
+/// one with less pinball loss is sharper.
 ///
-/// A file is CSV: times in the first column (seconds, or dates such as 2026-01-19T16:30:00Z), values in the last or the one that --column
-/// names. The usual distance of two times is the step; where it is longer there is a gap. With one column there is a value a second. Lines may
-/// come in any order; of several for one step the last counts.
+/// A file is CSV: times in the first column (seconds, or dates such as 2026-01-19T16:30:00Z), values in the last or the
+/// one that --column names. The usual distance of two times is the step; where it is longer there is a gap. With one
+/// column there is a value a second. Lines may come in any order; of several for one step the last counts.
 ///
-/// Exit codes: 0 done · 2 a file or an argument can't be used, and why · 1 other errors, such as a file that can't be written.
+/// Exit codes: 0 done · 2 a file or an argument can't be used, and why · 1 other errors, such as a file that can't be
+/// written.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate forecast backtest requests.csv --plot requests.svg\n\n\
     requests.csv: time,requests\n              2026-01-19T16:30:00Z,112\n              2026-01-19T16:30:01Z,98")]
@@ -46,16 +48,16 @@ pub(crate) struct Arguments {
     /// How many steps each forecast looks ahead [default: 60, or 12 where a step is a minute or more]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1, 10_000))]
     horizon: Option<u32>,
-    /// How many steps there are from one forecast to the next [default: 5, or 6 where a step is a minute or more; at least
-    /// 1/200 of the horizon]
+    /// How many steps there are from one forecast to the next [default: 5, or 6 where a step is a minute or more; at
+    /// least 1/200 of the horizon]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1, 1_000_000))]
     stride: Option<u32>,
-    /// How many values are only learnt from, before forecasts are judged [default: 300, or 600 where a step is a minute or more; at most
-    /// half of the series]
+    /// How many values are only learnt from, before forecasts are judged [default: 300, or 600 where a step is a minute
+    /// or more; at most half of the series]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0, 1_000_000))]
     warm_up: Option<u32>,
-    /// How many values are remembered; cycles longer than two fifths of that are not seen [default: 3600, or 4096 where a step is a minute
-    /// or more]
+    /// How many values are remembered; cycles longer than two fifths of that are not seen [default: 3600, or 4096 where
+    /// a step is a minute or more]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(10, 1_000_000))]
     kept: Option<u32>,
     /// Draw the series, the forecasts and the models' errors into this file, as SVG; for one series

@@ -16,19 +16,21 @@ use crate::service::{self, Service};
 
 /// Answer gateways that ask what their limits should be
 ///
-/// A gateway (tidegate gateway --forecaster http://127.0.0.1:8090) sends what it sees to POST /v1/limit-config every few seconds: the requests of
-/// each second, how many it refused, how fast the target answers. It is told what its limits should be, now and at which times of the next minute:
-/// raised ahead of a rise that the target can bear, tightened ahead of one that it can't. /actuator/health and /actuator/prometheus (forecast
-/// errors, coverage, weights of the models, time of a fit) are there as well. Everything else is in docs/forecast.md.
+/// A gateway (tidegate gateway --forecaster http://127.0.0.1:8090) sends what it sees to POST /v1/limit-config every
+/// few seconds: the requests of each second, how many it refused, how fast the target answers. It is told what its
+/// limits should be, now and at which times of the next minute: raised ahead of a rise that the target can bear,
+/// tightened ahead of one that it can't. /actuator/health and /actuator/prometheus (forecast errors, coverage, weights
+/// of the models, time of a fit) are there as well. Everything else is in docs/forecast.md.
 ///
 /// It listens on 127.0.0.1:8090, or at the port that PORT or SERVER_PORT in the environment says.
 ///
-/// Exit codes: 0 stopped · 2 the command line or the file of --state can't be used, and why · 1 other errors, such as a port that is taken · 130 a
-/// second order to stop came before it had ended.
+/// Exit codes: 0 stopped · 2 the command line or the file of --state can't be used, and why · 1 other errors, such as a
+/// port that is taken · 130 a second order to stop came before it had ended.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate forecast serve --capacity 3200 --state forecast.json")]
 pub(crate) struct Arguments {
-    /// Requests a second that the target bears; without it that is learnt from how late and with how many errors it answers
+    /// Requests a second that the target bears; without it that is learnt from how late and with how many errors it
+    /// answers
     #[arg(long, value_name = "RPS", allow_negative_numbers = true, value_parser = rate)]
     capacity: Option<f64>,
     /// Never advise fewer requests a second [default: 5, or the capacity if that is lower]
@@ -42,8 +44,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, allow_negative_numbers = true)]
     #[arg(value_parser = number(120, 86_400))]
     history: u32,
-    /// Keep what was learnt in this file, so that it survives a restart: written every 30 seconds and at the end. A file that is no state of a
-    /// forecaster keeps this one from starting
+    /// Keep what was learnt in this file, so that it survives a restart: written every 30 seconds and at the end. A
+    /// file that is no state of a forecaster keeps this one from starting
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Advise other numbers only, never another algorithm

@@ -17,7 +17,8 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// In this directory, which is made if it is missing. Whether they can be written is found out now, when nothing is lost yet.
+    /// In this directory, which is made if it is missing. Whether they can be written is found out now, when nothing is
+    /// lost yet.
     pub(crate) fn open(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let out = Self { page: directory.join("report.html"), figures: directory.join("report.json") };

@@ -71,7 +71,8 @@ impl Choice {
     }
 }
 
-/// The scenarios of these names or files; all that come with it, if none is named. Only with these algorithms, if some are.
+/// The scenarios of these names or files; all that come with it, if none is named. Only with these algorithms, if some
+/// are.
 fn chosen(names: &[String], seed: Option<u64>, algorithms: &[String]) -> Result<Vec<Scenario>, String> {
     let one = |name: &String| match SCENARIOS.iter().find(|(known, _)| known == name) {
         Some((name, text)) => Scenario::read(name, text).map_err(|error| error.to_string()),

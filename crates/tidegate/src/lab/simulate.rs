@@ -19,13 +19,16 @@ pub(super) const NOT_AS_EXPECTED: u8 = 99;
 
 /// Run scenarios in simulated time: the same load through every algorithm, judged by the exact definition of the limit
 ///
-/// What decides is what decides in the gateway, the load's times are those of `tidegate load`, and the target's workers and queue are those of `tidegate target`; only
-/// the clock is missing. The same seed gives the same report, to the last digit.
+/// What decides is what decides in the gateway, the load's times are those of `tidegate load`, and the target's workers
+/// and queue are those of `tidegate target`; only the clock is missing. The same seed gives the same report, to the
+/// last digit.
 ///
-/// For each scenario a table, and with --out a page for people (report.html, one file that needs nothing else) and all figures for machines (report.json).
-/// `tidegate lab scenarios` lists what comes with it; a file of your own is named by its path.
+/// For each scenario a table, and with --out a page for people (report.html, one file that needs nothing else) and all
+/// figures for machines (report.json). `tidegate lab scenarios` lists what comes with it; a file of your own is named
+/// by its path.
 ///
-/// Exit codes: 0 all is as the scenarios expect · 99 something is not · 2 a scenario can't be used, and why · 1 other errors.
+/// Exit codes: 0 all is as the scenarios expect · 99 something is not · 2 a scenario can't be used, and why · 1 other
+/// errors.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate lab simulate spikes attack --out report\n\n\
     tidegate lab scenarios spikes > mine.yaml; tidegate lab simulate mine.yaml")]

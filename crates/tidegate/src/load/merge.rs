@@ -13,9 +13,9 @@ use super::outcome::{BAD_INPUT, is_same, tell};
 
 /// Put the results of several instances together, exactly
 ///
-/// The results must be of the same plan: of its parts (`--part 1/3` and so on), or of the whole plan run several times. Prints the summary
-/// of all together. Exit code 98 if one of them is invalid, 99 if a threshold does not hold for all together, 2 if a file is no result or
-/// does not belong to the others.
+/// The results must be of the same plan: of its parts (`--part 1/3` and so on), or of the whole plan run several times.
+/// Prints the summary of all together. Exit code 98 if one of them is invalid, 99 if a threshold does not hold for all
+/// together, 2 if a file is no result or does not belong to the others.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Result files, as `--json` writes them

@@ -15,11 +15,12 @@ use crate::service::{self, Service};
 
 /// Run the load generator as a service: tests are started and seen over HTTP
 ///
-/// POST /test/start with a plan starts a test, POST /test/stop ends it, GET /test/status shows it, GET /test/config its plan, PATCH /test with
-/// {"rps": 200} changes the rate of a constant one, GET /test/result has the result of the last one. Metrics: /actuator/prometheus.
-/// One test runs at a time.
+/// POST /test/start with a plan starts a test, POST /test/stop ends it, GET /test/status shows it, GET /test/config its
+/// plan, PATCH /test with {"rps": 200} changes the rate of a constant one, GET /test/result has the result of the last
+/// one. Metrics: /actuator/prometheus. One test runs at a time.
 ///
-/// It sends only to this machine unless other hosts are allowed: whoever reaches the service could turn it against others.
+/// It sends only to this machine unless other hosts are allowed: whoever reaches the service could turn it against
+/// others.
 ///
 /// Port 8080. Environment: PORT or SERVER_PORT.
 #[derive(Args)]

@@ -1,4 +1,5 @@
-//! Limits that follow a forecaster: what the gateway tells it, what it does with its answers, and with answers that are none.
+//! Limits that follow a forecaster: what the gateway tells it, what it does with its responses, and with answers that
+//! are none.
 #![allow(clippy::float_cmp, reason = "counts and settings are whole, or told as they were written")]
 
 mod answers;

@@ -1,4 +1,5 @@
-//! Gateways that share a Redis, what becomes of them when it is away, and what a change, a reload or the end does to requests under way.
+//! Gateways that share a Redis, what becomes of them when it is away, and what a change, a reload or the end does to
+//! requests under way.
 
 mod crowd;
 mod encrypted;

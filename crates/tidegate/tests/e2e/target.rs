@@ -1,4 +1,5 @@
-//! `tidegate target` as experiments meet it: its options, its faults, how it bears too much, what it says of itself, how it ends.
+//! `tidegate target` as experiments meet it: its options, its faults, how it bears too much, what it says of itself,
+//! how it ends.
 #![allow(clippy::float_cmp, reason = "counts are whole")]
 
 mod actuator;

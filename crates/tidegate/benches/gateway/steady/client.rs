@@ -1,4 +1,4 @@
-//! A client with one connection at a time, which asks when its time has come and not when the last answer has.
+//! A client with one connection at a time, which asks when its time has come and not when the last response has.
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads its answer, unless it leaves before. Returns the connection if it can be kept.
+    /// Sends a request and reads its response, unless it leaves before. Returns the connection if it can be kept.
     async fn exchange(
         &mut self,
         kept: Option<Connection>,

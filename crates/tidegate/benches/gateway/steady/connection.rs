@@ -14,7 +14,7 @@ pub(crate) struct Connection {
     read: BytesMut,
 }
 
-/// The head of an answer.
+/// The head of a response.
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) length: usize,
@@ -44,7 +44,7 @@ impl Connection {
         }
     }
 
-    /// Reads a whole answer.
+    /// Reads a whole response.
     pub(crate) async fn answer(&mut self) -> io::Result<Head> {
         let head = self.head().await?;
         let mut left = head.length;
@@ -102,7 +102,7 @@ fn parse(head: &[u8]) -> Option<Head> {
             closes = value.eq_ignore_ascii_case("close");
         }
     }
-    // Everything here has a length, but for the answer that is the last before another protocol.
+    // Everything here has a length, but for the response that is the last before another protocol.
     let length = if status == 101 { 0 } else { length? };
     Some(Head { status, length, closes })
 }

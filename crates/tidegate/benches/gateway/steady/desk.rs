@@ -1,4 +1,5 @@
-//! The upstream for what nginx does not do: answers that take a while, uploads that are read before they are answered, sockets.
+//! The upstream for what nginx does not do: answers that take a while, uploads that are read before they are answered,
+//! sockets.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -46,7 +47,7 @@ async fn answer(mut request: Request<Incoming>) -> Result<Answer, Infallible> {
     if path == "/slow" {
         tokio::time::sleep(WHILE).await;
     }
-    // A body that breaks off belongs to a client that has left: nobody reads the answer.
+    // A body that breaks off belongs to a client that has left: nobody reads the response.
     let _read = request.into_body().collect().await;
     Ok(Response::new(http_body_util::Either::Left(Full::new(Bytes::from_static(NOTE.as_bytes())))))
 }

@@ -10,15 +10,15 @@ use super::samples::Samples;
 use super::site::PLACES;
 use super::tally::Counts;
 
-/// Memory may be above where it was by this share, or by so many megabytes, whichever is more: what the allocator keeps of bursts that are
-/// over comes and goes by about as much from one minute to the next.
+/// Memory may be above where it was by this share, or by so many megabytes, whichever is more: what the allocator keeps
+/// of bursts that are over comes and goes by about as much from one minute to the next.
 const GROWTH_SHARE: f64 = 0.1;
 const GROWTH_MB: f64 = 2.0;
 /// Of the load that was intended, this much must have been sent in its time. Otherwise the run says nothing.
 const LEAST_LOAD: f64 = 0.99;
 
-/// What was due while the machine did something else comes all at once then: more connections, more in flight, and memory for them that the
-/// allocator keeps for a while. Beyond this a run says nothing of memory.
+/// What was due while the machine did something else comes all at once then: more connections, more in flight, and
+/// memory for them that the allocator keeps for a while. Beyond this a run says nothing of memory.
 const LONGEST_STALL: Duration = Duration::from_secs(1);
 
 /// All that is known after a run.

@@ -19,7 +19,7 @@ pub(crate) struct Kind {
     has_key: bool,
     /// Statuses that are no error.
     pub(crate) expected: &'static [u16],
-    /// Bytes of an answer with 200.
+    /// Bytes of a response with 200.
     pub(crate) length: usize,
     pub(crate) leaves: Option<Leaves>,
 }
@@ -33,7 +33,7 @@ enum Body {
     Chunks(usize),
 }
 
-/// Where a client leaves that does not wait for its answer.
+/// Where a client leaves that does not wait for its response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaves {
     /// In the middle of the head: there is no request then.
@@ -138,7 +138,8 @@ impl Draws {
         // Writing to memory can't fail.
         let _written = write!(
             request,
-            "{method} {} HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: steady/1\r\nAccept: */*\r\nX-Forwarded-For: {}\r\n{framing}",
+            "{method} {} HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: steady/1\r\nAccept: */*\r\n\
+             X-Forwarded-For: {}\r\n{framing}",
             kind.path,
             self.address(second),
         );

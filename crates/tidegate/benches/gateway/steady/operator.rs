@@ -1,5 +1,5 @@
-//! Who runs the gateway: reads its metrics, changes its limits, has its configuration read anew and its log rotated. And keeps some sockets
-//! open that don't end with a configuration.
+//! Who runs the gateway: reads its metrics, changes its limits, has its configuration read anew and its log rotated.
+//! And keeps some sockets open that don't end with a configuration.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -90,7 +90,8 @@ impl Operator {
         }
     }
 
-    /// Moves the log away, has the gateway read its configuration anew, and counts what is in the old log once there is a new one.
+    /// Moves the log away, has the gateway read its configuration anew, and counts what is in the old log once there is
+    /// a new one.
     pub(crate) fn rotate(&mut self, site: &Site) {
         let old = self.log.with_extension("old");
         std::fs::rename(&self.log, &old).expect("the log is ours");

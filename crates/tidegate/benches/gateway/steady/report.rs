@@ -14,7 +14,8 @@ pub(crate) fn tell(run: &Run<'_>) -> ExitCode {
     courses(run);
     let counts = run.counts;
     println!(
-        "\nfrom when a request was due to its answer: p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms; sent at most {} ms late",
+        "\nfrom when a request was due to its answer: p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms; sent at most {} ms \
+         late",
         counts.latency_ms(0.5),
         counts.latency_ms(0.99),
         counts.latency_ms(0.999),

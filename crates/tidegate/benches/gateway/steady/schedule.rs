@@ -12,7 +12,8 @@ pub(crate) enum Schedule {
 }
 
 impl Schedule {
-    /// The share of one of several clients in `per_second` requests: all have the same gap, and no two begin at the same time.
+    /// The share of one of several clients in `per_second` requests: all have the same gap, and no two begin at the
+    /// same time.
     pub(crate) fn share(start: Instant, time: Duration, per_second: f64, client: usize, clients: usize) -> Self {
         let gap = Duration::from_secs_f64(clients as f64 / per_second);
         Self::Paced { next: start + gap.mul_f64(client as f64 / clients as f64), gap, end: start + time }

@@ -17,7 +17,8 @@ const LEAVING: &str = "WebSocket, left";
 const MESSAGES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) const ASK: &str = "GET /socket HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 10.0.0.1\r\nConnection: Upgrade\r\n\
+pub(crate) const ASK: &str = "GET /socket HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 10.0.0.1\r\n\
+                              Connection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
 /// One socket after the other, until the end.

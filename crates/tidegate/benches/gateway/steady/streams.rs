@@ -42,7 +42,7 @@ struct Kind {
     path: &'static str,
     body: usize,
     length: usize,
-    /// Whether the client resets the stream when the answer has begun.
+    /// Whether the client resets the stream when the response has begun.
     leaves: bool,
 }
 
@@ -57,7 +57,7 @@ impl Client {
         let (mut session, mut under_way) = (None, JoinSet::new());
         while let Some(due) = schedule.next().await {
             if session.is_none() || self.draws.once_in(KEPT_FOR) {
-                // The old one ends when the last of its answers has come.
+                // The old one ends when the last of its responses has come.
                 session = self.open().await;
             }
             let Some(session) = session.clone() else { continue };

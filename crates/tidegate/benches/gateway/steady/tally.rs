@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     pub(crate) connections: u64,
     pub(crate) errors: u64,
     pub(crate) told: Vec<String>,
-    /// From when a request was due to the end of its answer.
+    /// From when a request was due to the end of its response.
     latencies: Vec<u64>,
     /// The longest of them since somebody last looked.
     slowest: Duration,
@@ -74,7 +74,7 @@ impl Tally {
         self.counts().rows.entry(kind).or_default().left += 1;
     }
 
-    /// A whole answer came to a request that was due then.
+    /// A whole response came to a request that was due then.
     pub(crate) fn answered(&self, kind: &'static str, status: u16, due: Instant) {
         let took = due.elapsed();
         let tenths = (took.as_micros() / 100) as usize;
@@ -84,7 +84,7 @@ impl Tally {
         counts.latencies[tenths.min(TENTHS)] += 1;
     }
 
-    /// The longest that an answer has taken since this was last asked.
+    /// The longest that a response has taken since this was last asked.
     pub(crate) fn take_slowest(&self) -> Duration {
         std::mem::take(&mut self.counts().slowest)
     }
@@ -109,7 +109,7 @@ impl Counts {
         answers.filter(|(status, _)| **status / 100 == hundreds).map(|(_, count)| count).sum()
     }
 
-    /// The latency that this share of the answers kept to, in milliseconds.
+    /// The latency that this share of the responses kept to, in milliseconds.
     pub(crate) fn latency_ms(&self, share: f64) -> f64 {
         let all: u64 = self.latencies.iter().sum();
         let mut rest = (all as f64 * share) as u64;

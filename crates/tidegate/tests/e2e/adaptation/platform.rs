@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use tidegate_testkit::load_run::{Ran, Running};
-use tidegate_testkit::{Directory, Gateway, request, tidegate};
+use tidegate_testkit::{Directory, Gateway, pause, request, tidegate, wait_for};
 
 /// The operator's limit, in requests a second.
 pub(crate) const BASE: u64 = 100;
@@ -65,7 +65,8 @@ impl Platform {
             let address = forecaster.address;
             let (ceiling, interval) = (setting.capacity, setting.period / 4);
             format!(
-                "adaptive: {{forecaster: \"http://{address}\", interval: {interval}, ceiling: {ceiling}, history: 1000}}\n"
+                "adaptive: {{forecaster: \"http://{address}\", interval: {interval}, ceiling: {ceiling}, history: \
+                 1000}}\n"
             )
         });
         let limit = if setting.is_window {
@@ -161,17 +162,11 @@ pub(crate) fn patience(seconds: u64) -> Duration {
 /// Waits for a moment of the load; nothing else can make one come.
 pub(crate) fn wait_for_second(start: Instant, second: u64) {
     let due = start + Duration::from_secs(second);
-    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    pause(due.saturating_duration_since(Instant::now()));
 }
 
 /// A listener at an address that somebody has just left.
 pub(crate) fn listen_at(address: SocketAddr) -> TcpListener {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        match TcpListener::bind(address) {
-            Ok(listener) => return listener,
-            Err(error) if Instant::now() > until => panic!("{address} can't be had: {error}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
+    let listener = wait_for(Duration::from_secs(10), || TcpListener::bind(address).ok());
+    listener.unwrap_or_else(|| panic!("{address} can't be had"))
 }

@@ -22,7 +22,8 @@ fn p95(ran: &Ran) -> f64 {
     ran.result["serviceSeconds"]["p95"].as_f64().expect("a latency")
 }
 
-/// At 2.5 times the operator's limit, which the target can bear: after three spikes the limit is raised before each, and few are refused.
+/// At 2.5 times the operator's limit, which the target can bear: after three spikes the limit is raised before each,
+/// and few are rejected.
 #[test]
 fn spikes_that_can_be_borne_are_let_in_from_the_fourth_on() {
     let adaptive = Setting::with_capacity(350);
@@ -58,8 +59,9 @@ fn idle_p95(setting: Setting) -> f64 {
     p95(&load.ended_within(patience(15)))
 }
 
-/// At ten times the operator's limit, far more than the target can bear: it gets what it can do, and not more. Also where the operator counts in
-/// windows: at the target's capacity those would let in at once what a short queue can't take.
+/// At ten times the operator's limit, far more than the target can bear: it gets what it can do, and not more. Also
+/// where the operator counts in windows: at the target's capacity those would let in at once what a short queue can't
+/// take.
 #[test]
 fn spikes_that_can_t_be_borne_fill_the_target_and_never_more() {
     let setting = Setting::with_capacity(250);
@@ -92,8 +94,8 @@ fn is_filled_and_never_more(setting: Setting, platform: &Platform, ran: &Ran) {
     is_free_of_errors(ran, platform);
 }
 
-/// Nothing failed. Where times are not judged, other work on the machine may hold a target up for longer than its queue lasts, some
-/// hundred requests at once; without a limit most of a spike would fail.
+/// Nothing failed. Where times are not judged, other work on the machine may hold a target up for longer than its queue
+/// lasts, some hundred requests at once; without a limit most of a spike would fail.
 pub(super) fn is_free_of_errors(ran: &Ran, platform: &Platform) {
     let most = if are_judged() { 0 } else { ran.requests("success") / 20 };
     let (errors, of_target) = (ran.requests("errors"), platform.target_errors());

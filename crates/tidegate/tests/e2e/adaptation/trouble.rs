@@ -1,4 +1,5 @@
-//! A forecaster that is killed, frozen or replaced by a liar while spikes come: requests are limited by numbers within the bounds, and none is lost.
+//! A forecaster that is killed, frozen or replaced by a liar while spikes come: requests are limited by numbers within
+//! the bounds, and none is lost.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -34,7 +35,8 @@ fn with_trouble(most: u64, make_trouble: impl FnOnce(&mut Platform) -> Option<Up
     let (success, length) = (seconds.iter().map(|second| second.success).sum::<u64>(), seconds.len() as u64);
     assert!(success <= most * length, "{success} are more than {most} a second for {length} s");
     for second in seconds {
-        // What is due in a second is decided in it or a moment later. After a spike a window may be used up for a moment more.
+        // What is due in a second is decided in it or a moment later. After a spike a window may be used up for a
+        // moment more.
         let is_quiet = second.sent.max(std::mem::replace(&mut before, second.sent)) <= BASE;
         let (least, most) = (if is_quiet { second.sent } else { 0 } * 95 / 100, most * 105 / 100);
         let is_within = (least..=most).contains(&second.success);
@@ -86,7 +88,11 @@ fn lies() {
             json!({ "algorithm": "token", "capacity": 20, "fillRate": 0 }).to_string(),
             json!({ "algorithm": "token", "capacity": 20, "fillRate": -5 }).to_string(),
             "{\"algorithm\": \"token\", \"capacity\": 20, \"fillRate\": NaN}".to_owned(),
-            json!({ "algorithm": "token", "capacity": 20, "fillRate": 1e6, "schedule": [{ "after": 1, "fillRate": 1e9 }], "validFor": 60 }).to_string(),
+            json!({
+                "algorithm": "token", "capacity": 20, "fillRate": 1e6,
+                "schedule": [{ "after": 1, "fillRate": 1e9 }], "validFor": 60,
+            })
+            .to_string(),
             json!({ "algorithm": "fixed", "limit": 1_000_000, "window": 1 }).to_string(),
             json!({ "algorithm": "sliding", "limit": 1_000_000_000, "window": 86_400 }).to_string(),
             "<html>".to_owned(),

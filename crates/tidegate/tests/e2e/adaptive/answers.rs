@@ -1,4 +1,4 @@
-//! A forecaster that answers as it should: what it is told, and what becomes of its answers.
+//! A forecaster that answers as it should: what it is told, and what becomes of its responses.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,8 @@ fn a_recommendation_is_in_force_is_logged_and_is_kept() {
     assert_eq!(gateway.metric("tidegate_adaptive_mode{mode=\"on\"}"), Some(1.0));
     assert!(gateway.wait_for_line("AI request sent (interval 1 s)").contains(" INFO AdaptiveController - "));
     gateway.wait_for_line(
-        "INFO AdaptiveController - AI update applied: algorithm=fixed, limit from 100 to 130, window=1, reason: forecast=130 req/s",
+        "INFO AdaptiveController - AI update applied: algorithm=fixed, limit from 100 to 130, window=1, reason: \
+         forecast=130 req/s",
     );
     let entry = wait_for_verdict(&gateway, "applied");
     assert_eq!((&entry["from"]["limit"], &entry["to"]["limit"]), (&json!(100), &json!(130)), "{entry}");
@@ -109,7 +110,8 @@ fn gateways_that_do_not_share_a_limit_have_a_series_each() {
     drop(given);
     let server = tidegate_testkit::redis_server::Server::start();
     let shared = tidegate_testkit::Gateway::start(&format!(
-        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", namespace: shop}}\nlimits: {{default: {HUNDRED}}}\n{}",
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", namespace: shop}}\n\
+         limits: {{default: {HUNDRED}}}\n{}",
         upstream.address,
         server.url(),
         forecaster.section("")

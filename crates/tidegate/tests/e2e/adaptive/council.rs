@@ -75,7 +75,7 @@ fn a_schedule_ends_though_its_gateway_is_dead() {
         Server::start(),
         Upstream::start(),
         Forecaster::answering(json!({
-        // Much later than the holder dies: every answer begins with the same.
+        // Much later than the holder dies: every response begins with the same.
         "algorithm": "fixed", "limit": 200, "window": 1, "validFor": 14, "schedule": [{"after": 13, "limit": 150}]})),
     );
     let [holder, follower] = two(&upstream, &server, &forecaster.section(""));
@@ -134,7 +134,8 @@ fn a_limit_in_memory_is_adapted_by_each_gateway_itself() {
     assert!(is_holder(&one) && is_holder(&other));
 }
 
-/// Who follows has little to do and sees nothing wrong itself: what the one that adapts has measured counts all the same, to the request.
+/// Who follows has little to do and sees nothing wrong itself: what the one that adapts has measured counts all the
+/// same, to the request.
 #[test]
 fn who_follows_keeps_to_what_was_measured() {
     let (server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));

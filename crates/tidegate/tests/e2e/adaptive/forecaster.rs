@@ -100,13 +100,13 @@ impl Forecaster {
     }
 }
 
-/// An answer with this body.
+/// A response with this body.
 pub(crate) fn ok(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// An answer with another status.
+/// A response with another status.
 pub(crate) fn status(status: &str, more: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

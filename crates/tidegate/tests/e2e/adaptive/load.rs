@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_testkit::{Client, Gateway};
+use tidegate_testkit::{Client, Gateway, pause};
 
 /// Clients at work; they leave with it.
 pub(crate) struct Load {
@@ -14,8 +14,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// So many clients, each of which pauses for so long between two requests.
-    pub(crate) fn start(gateway: &Gateway, clients: usize, pause: Duration) -> Self {
+    /// So many clients, each pausing for `between` from a response to the next request.
+    pub(crate) fn start(gateway: &Gateway, clients: usize, between: Duration) -> Self {
         let (stopped, address) = (Arc::new(AtomicBool::new(false)), gateway.address);
         let client = |_| {
             let stopped = Arc::clone(&stopped);
@@ -23,7 +23,7 @@ impl Load {
                 let mut client = Client::connect(address);
                 while !stopped.load(Ordering::Relaxed) {
                     client.request("GET", "/", &[], b"");
-                    std::thread::sleep(pause);
+                    pause(between);
                 }
             })
         };

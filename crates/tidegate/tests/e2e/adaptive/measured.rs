@@ -11,7 +11,7 @@ use crate::adaptive::load::Load;
 use crate::adaptive::setting::{
     HUNDRED, fixed, gateway, limit, updates, wait_for_entry, wait_for_limit, wait_for_verdict,
 };
-use tidegate_testkit::{OK, Upstream, wait_until};
+use tidegate_testkit::{OK, Upstream, pause, wait_until};
 
 pub(crate) const FINE: u8 = 0;
 const SLOW: u8 = 1;
@@ -24,7 +24,7 @@ pub(crate) fn upstream() -> (Upstream, Arc<AtomicU8>) {
     let upstream = Upstream::answering(move |_| match seen.load(Ordering::Relaxed) {
         FAILING => b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n".to_vec(),
         SLOW => {
-            std::thread::sleep(Duration::from_millis(80));
+            pause(Duration::from_millis(80));
             OK.to_vec()
         }
         _ => OK.to_vec(),

@@ -154,7 +154,8 @@ fn another_limit_can_be_the_one_that_is_adapted() {
     let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
     let section = forecaster.section("limit: total");
     let gateway = Gateway::start(&format!(
-        "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {HUNDRED}, total: {HUNDRED}}}\ncommon_limits: [default, total]\n{section}",
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {HUNDRED}, total: {HUNDRED}}}\n\
+         common_limits: [default, total]\n{section}",
         upstream.address
     ));
     wait_until("it follows", || gateway.get("/config/limits/total").json()["limit"] == 120);

@@ -19,7 +19,7 @@ fn what_is_out_of_range_is_capped_and_told() {
         let mut answer = fixed(1);
         answer["limit"] = recommended;
         let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(answer));
-        // One answer is enough: the next would take the next step.
+        // One response is enough: the next would take the next step.
         let gateway = gateway(&upstream, &forecaster, HUNDRED, &format!("dwell: 1h, {more}"));
         wait_for_limit(&gateway, expected);
         gateway.wait_for_line(&format!("WARN AdaptiveController - AI provided out-of-range value, using cap {cap}"));

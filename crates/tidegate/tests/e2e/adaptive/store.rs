@@ -14,7 +14,8 @@ use tidegate_testkit::{Gateway, Upstream, wait_until};
 /// A gateway whose limit is in this Redis, with or without adaptation.
 pub(crate) fn gateway(upstream: &Upstream, server: &Server, adaptive: &str) -> Gateway {
     Gateway::start(&format!(
-        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms}}\nlimits: {{default: {HUNDRED}}}\n{adaptive}",
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms}}\n\
+         limits: {{default: {HUNDRED}}}\n{adaptive}",
         upstream.address,
         server.url()
     ))
@@ -89,7 +90,8 @@ fn while_redis_is_away_each_gateway_lowers_its_limit_in_memory_by_what_it_measur
     let (mut server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));
     let (upstream, state) = crate::adaptive::measured::upstream();
     let config = format!(
-        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: local}}\nlimits: {{default: {HUNDRED}}}\n{}",
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: local}}\n\
+         limits: {{default: {HUNDRED}}}\n{}",
         upstream.address,
         server.url(),
         forecaster.section("errors: 0.2, floor: 60")
@@ -117,7 +119,8 @@ fn while_redis_is_away_each_gateway_lowers_its_limit_in_memory_by_what_it_measur
 fn a_closed_gateway_does_not_take_silence_for_rest() {
     let (mut server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(100)));
     let config = format!(
-        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: closed}}\nlimits: {{default: {HUNDRED}}}\n{}",
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: closed}}\n\
+         limits: {{default: {HUNDRED}}}\n{}",
         upstream.address,
         server.url(),
         forecaster.section("")

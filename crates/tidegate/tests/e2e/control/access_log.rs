@@ -285,8 +285,8 @@ fn a_log_that_can_not_be_opened_anew_is_told_of() {
     assert_eq!(errors(), 1.0);
 }
 
-/// Nobody reads standard output until all is said, so that a line of the access log is half written when events come. Two writers
-/// would put them in its middle.
+/// Nobody reads standard output until all is said, so that a line of the access log is half written when events come.
+/// Two writers would put them in its middle.
 #[test]
 fn on_standard_output_the_lines_of_both_logs_stay_whole() {
     // So many take longer than a log waits for more lines before it writes what it has.

@@ -36,7 +36,8 @@ fn a_trusted_proxy_names_its_client() {
     assert_eq!(upstream.received()[0].header("x-forwarded-for"), Some("203.0.113.5, 127.0.0.1"));
 }
 
-/// RFC 7239. Where there is `X-Forwarded-For` it decides: a proxy that knows only that one passes on whatever its client put into the other.
+/// RFC 7239. Where there is `X-Forwarded-For` it decides: a proxy that knows only that one passes on whatever its
+/// client put into the other.
 #[test]
 fn a_trusted_proxy_may_name_its_client_in_forwarded() {
     let upstream = Upstream::start();
@@ -120,8 +121,8 @@ fn an_ipv6_client_is_its_first_64_bits() {
     assert_eq!(status_for(&gateway, "2001:db8:1:3::1"), 200);
 }
 
-/// Clients of an IPv6-only network reach IPv4 servers, and IPv4 clients reach IPv6-only ones, through a NAT64: all of them had one account,
-/// that of `64:ff9b::/64`.
+/// Clients of an IPv6-only network reach IPv4 servers, and IPv4 clients reach IPv6-only ones, through a NAT64: all of
+/// them had one account, that of `64:ff9b::/64`.
 #[test]
 fn clients_behind_a_nat64_are_told_apart() {
     let upstream = Upstream::start();

@@ -1,4 +1,4 @@
-//! Who may see and change limits, and from where (SPEC G2b).
+//! Who may see and change limits, and from where.
 
 use std::net::SocketAddr;
 
@@ -226,8 +226,8 @@ fn what_a_proxy_has_sent_on_needs_the_token_on_the_loopback_too() {
     assert_eq!(ask(guarded.address, GUARDED[1], &[("Authorization", &bearer), forwarded[0]]).status, 200);
 }
 
-/// nginx with `proxy_pass` connects from the loopback and sends `Host` anew, so that the only sign of it may be `X-Real-IP`, or whatever
-/// else it was told to add. `/config/limits` could be changed from outside then.
+/// nginx with `proxy_pass` connects from the loopback and sends `Host` anew, so that the only sign of it may be
+/// `X-Real-IP`, or whatever else it was told to add. `/config/limits` could be changed from outside then.
 #[test]
 fn every_header_that_proxies_add_is_a_sign_of_a_proxy() {
     let upstream = Upstream::start();
@@ -273,7 +273,8 @@ fn every_header_that_proxies_add_is_a_sign_of_a_proxy() {
     }
 }
 
-/// Without any header of its own nginx before 1.29.7 still shows itself: it speaks HTTP/1.0 unless configured otherwise.
+/// Without any header of its own nginx before 1.29.7 still shows itself: it speaks HTTP/1.0 unless configured
+/// otherwise.
 #[test]
 fn http_1_0_is_a_sign_of_a_proxy() {
     let upstream = Upstream::start();
@@ -292,7 +293,8 @@ fn http_1_0_is_a_sign_of_a_proxy() {
     assert_eq!(ask("POST /config/limits HTTP/1.1\r\n").status, 200);
 }
 
-/// A page whose name leads to 127.0.0.1 (DNS rebinding) is of the same origin as far as the browser knows, and sends no `Origin` with GET.
+/// A page whose name leads to 127.0.0.1 (DNS rebinding) is of the same origin as far as the browser knows, and sends no
+/// `Origin` with GET.
 #[test]
 fn on_the_loopback_only_who_asks_for_this_machine_is_answered() {
     let upstream = Upstream::start();
@@ -311,8 +313,8 @@ fn on_the_loopback_only_who_asks_for_this_machine_is_answered() {
     assert_eq!(ask(open.address, GUARDED[0], &[("Host", "gateway.example")]).status, 200);
 }
 
-/// The listener has room for 64: clients that hold connections and send nothing must not keep operators out. None of these are connections of
-/// clients, as the metrics count them.
+/// The listener has room for 64: clients that hold connections and send nothing must not keep operators out. None of
+/// these are connections of clients, as the metrics count them.
 #[test]
 fn idle_connections_do_not_keep_operators_out() {
     let upstream = Upstream::start();

@@ -1,4 +1,5 @@
-//! `POST /config/algorithm`: another algorithm, by JSON or by query, with the numbers set before or the closest to them.
+//! `POST /config/algorithm`: another algorithm, by JSON or by query, with the numbers set before or the closest to
+//! them.
 
 use serde_json::{Value, json};
 
@@ -130,7 +131,8 @@ fn a_named_limit_is_switched_and_the_others_are_not() {
     }
 }
 
-/// It was a panic: a rate of nothing never refills, and no window is as long as that. Whoever needs a rate refuses it, others drop it.
+/// It was a panic: a rate of nothing never refills, and no window is as long as that. Whoever needs a rate refuses it,
+/// others drop it.
 #[test]
 fn a_rate_that_makes_no_sense_is_refused_by_name_or_dropped() {
     let upstream = Upstream::start();

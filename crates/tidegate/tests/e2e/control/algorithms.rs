@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::control::gate::Gate;
+use crate::control::limit_headers::{limit_headers, number};
 use crate::control::setting::{PLENTY, before, once};
-use crate::control::told::{number, told};
-use tidegate_testkit::{Answer, Client, Gateway, Upstream, wait_until};
+use tidegate_testkit::{Answer, Client, Gateway, Upstream, pause, wait_until};
 
-/// What a refusal by the limit `name` must be (SPEC G4, G4a; RFC 9457).
+/// What a rejection by the limit `name` must be (RFC 9457).
 fn assert_refused(answer: &Answer, name: &str, algorithm: &str, quota: u64) {
     assert_eq!(answer.status, 429, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
@@ -25,29 +25,29 @@ fn assert_refused(answer: &Answer, name: &str, algorithm: &str, quota: u64) {
     assert_eq!(body["limit"]["quota"], quota);
     assert!(body["detail"].as_str().is_some_and(|detail| detail.contains(name)), "{body}");
     assert_eq!(body["request_id"].as_str(), answer.header("x-request-id"));
-    let told = told(answer);
-    assert_eq!((told.limit, told.remaining), (quota, 0));
-    let state = told.states.iter().find(|state| state.name == name).expect("the refusing limit");
+    let headers = limit_headers(answer);
+    assert_eq!((headers.limit, headers.remaining), (quota, 0));
+    let state = headers.states.iter().find(|state| state.name == name).expect("the refusing limit");
     assert_eq!(state.integer("r"), Some(0));
 }
 
-/// From unused, exactly `quota` requests pass; every answer says how many are left.
+/// From unused, exactly `quota` requests pass; every response says how many are left.
 fn lets_its_quota_through(algorithm: &str, numbers: &str, quota: u64, window_seconds: i64) {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, &format!("{{algorithm: {algorithm}, {numbers}}}"));
     for place in 1..=quota {
         let answer = gateway.get("/");
         assert_eq!(answer.status, 200, "request {place}: {}", answer.text());
-        let told = told(&answer);
-        assert_eq!((told.limit, told.remaining), (quota, quota - place));
-        assert_eq!((told.states.len(), told.policies.len()), (1, 1));
-        assert_eq!(told.states[0].name, "default");
-        assert_eq!(told.states[0].integer("r"), i64::try_from(quota - place).ok());
-        let policy = &told.policies[0];
+        let headers = limit_headers(&answer);
+        assert_eq!((headers.limit, headers.remaining), (quota, quota - place));
+        assert_eq!((headers.states.len(), headers.policies.len()), (1, 1));
+        assert_eq!(headers.states[0].name, "default");
+        assert_eq!(headers.states[0].integer("r"), i64::try_from(quota - place).ok());
+        let policy = &headers.policies[0];
         assert_eq!((policy.integer("q"), policy.integer("w")), (i64::try_from(quota).ok(), Some(window_seconds)));
         // Twice: what a sliding counter counts stays within reach for a second window.
-        assert!(told.reset_in <= 2 * window_seconds as u64 + 1, "it resets in {} s", told.reset_in);
-        assert!(told.reset_in + 60 >= window_seconds as u64 / 1_000, "it resets in {} s", told.reset_in);
+        assert!(headers.reset_in <= 2 * window_seconds as u64 + 1, "it resets in {} s", headers.reset_in);
+        assert!(headers.reset_in + 60 >= window_seconds as u64 / 1_000, "it resets in {} s", headers.reset_in);
     }
     for _ in 0..3 {
         assert_refused(&gateway.get("/"), "default", algorithm, quota);
@@ -107,10 +107,10 @@ fn a_concurrency_limit_counts_those_in_flight_and_lets_others_in_when_they_are_d
         gate.wait_for(2);
         let refused = gateway.get("/");
         assert_refused(&refused, "default", "concurrency", 2);
-        let told = told(&refused);
-        assert_eq!(told.policies[0].text("qu"), Some("concurrent-requests"));
-        assert_eq!(told.policies[0].integer("w"), None, "places have no window");
-        assert!(told.reset_in <= 10, "a place may come back any moment, not after `hold`: {}", told.reset_in);
+        let headers = limit_headers(&refused);
+        assert_eq!(headers.policies[0].text("qu"), Some("concurrent-requests"));
+        assert_eq!(headers.policies[0].integer("w"), None, "places have no window");
+        assert!(headers.reset_in <= 10, "a place may come back any moment, not after `hold`: {}", headers.reset_in);
         gate.open();
         for held in held {
             assert_eq!(held.join().expect("no panic").status, 200);
@@ -123,45 +123,45 @@ fn a_concurrency_limit_counts_those_in_flight_and_lets_others_in_when_they_are_d
     }
 }
 
-/// Sends until it is refused, waits as long as it is told, and passes.
-fn is_let_in_after_the_time_told(numbers: &str, longest: u64) {
+/// Sends until it is rejected, waits as long as `Retry-After` says, and is admitted.
+fn is_admitted_after_retry_after(numbers: &str, longest: u64) {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, numbers);
     let mut client = Client::connect(gateway.address);
     let refused = (0..1_000).map(|_| client.request("GET", "/", &[], b"")).find(|answer| answer.status == 429);
     let retry_after = number(&refused.expect("it is refused at last"), "retry-after");
     assert!((1..=longest).contains(&retry_after), "{retry_after} s");
-    std::thread::sleep(Duration::from_secs(retry_after));
+    pause(Duration::from_secs(retry_after));
     assert_eq!(client.request("GET", "/", &[], b"").status, 200, "after {retry_after} s");
 }
 
 #[test]
-fn a_fixed_window_lets_in_after_the_time_it_told() {
-    is_let_in_after_the_time_told("{algorithm: fixed, limit: 3, window: 1}", 1);
+fn a_fixed_window_admits_after_its_retry_after() {
+    is_admitted_after_retry_after("{algorithm: fixed, limit: 3, window: 1}", 1);
 }
 
 #[test]
-fn a_sliding_window_lets_in_after_the_time_it_told() {
-    is_let_in_after_the_time_told("{algorithm: sliding, limit: 3, window: 1}", 2);
+fn a_sliding_window_admits_after_its_retry_after() {
+    is_admitted_after_retry_after("{algorithm: sliding, limit: 3, window: 1}", 2);
 }
 
 #[test]
-fn a_sliding_log_lets_in_after_the_time_it_told() {
-    is_let_in_after_the_time_told("{algorithm: sliding_log, limit: 3, window: 1}", 1);
+fn a_sliding_log_admits_after_its_retry_after() {
+    is_admitted_after_retry_after("{algorithm: sliding_log, limit: 3, window: 1}", 1);
 }
 
 #[test]
-fn a_token_bucket_lets_in_after_the_time_it_told() {
-    is_let_in_after_the_time_told("{algorithm: token, capacity: 3, fill_rate: 0.8}", 2);
+fn a_token_bucket_admits_after_its_retry_after() {
+    is_admitted_after_retry_after("{algorithm: token, capacity: 3, fill_rate: 0.8}", 2);
 }
 
 #[test]
-fn gcra_lets_in_after_the_time_it_told() {
-    is_let_in_after_the_time_told("{algorithm: gcra, capacity: 3, fill_rate: 0.8}", 2);
+fn gcra_admits_after_its_retry_after() {
+    is_admitted_after_retry_after("{algorithm: gcra, capacity: 3, fill_rate: 0.8}", 2);
 }
 
 #[test]
-fn a_leaky_bucket_lets_in_after_the_time_it_told() {
+fn a_leaky_bucket_admits_after_its_retry_after() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: leaky, capacity: 1, fill_rate: 1}");
     std::thread::scope(|scope| {
@@ -170,13 +170,13 @@ fn a_leaky_bucket_lets_in_after_the_time_it_told() {
         let refused = answers.iter().find(|answer| answer.status == 429).expect("the queue has one place");
         let retry_after = number(refused, "retry-after");
         assert_eq!(retry_after, 1);
-        std::thread::sleep(Duration::from_secs(retry_after));
+        pause(Duration::from_secs(retry_after));
         assert_eq!(gateway.get("/").status, 200);
     });
 }
 
-/// The draft, and FACTS: `Retry-After` must not be earlier than `t`. A bucket that is full again in an hour lets the next one in after
-/// a second: then `t` must be that second, or the two contradict each other.
+/// draft-ietf-httpapi-ratelimit-headers: `Retry-After` must not be earlier than `t`. A bucket that is full again in an
+/// hour lets the next one in after a second: then `t` must be that second, or the two contradict each other.
 #[test]
 fn retry_after_is_not_earlier_than_the_t_of_the_limit_that_refuses() {
     let upstream = Upstream::start();
@@ -190,8 +190,8 @@ fn retry_after_is_not_earlier_than_the_t_of_the_limit_that_refuses() {
     ] {
         let gateway = Gateway::before(upstream.address, numbers);
         let refused = (0..4).map(|_| gateway.get("/")).find(|answer| answer.status == 429).expect("a refusal");
-        let (retry_after, told) = (number(&refused, "retry-after"), told(&refused));
-        let reset = told.states[0].integer("t").unwrap_or(0);
+        let (retry_after, headers) = (number(&refused, "retry-after"), limit_headers(&refused));
+        let reset = headers.states[0].integer("t").unwrap_or(0);
         if i64::try_from(retry_after).expect("it is small") < reset {
             early.push(format!("{numbers}: Retry-After {retry_after}, t {reset}"));
         }
@@ -202,7 +202,7 @@ fn retry_after_is_not_earlier_than_the_t_of_the_limit_that_refuses() {
         scope.spawn(|| gateway.get("/"));
         gate.wait_for(1);
         let refused = gateway.get("/");
-        let reset = told(&refused).states[0].integer("t").unwrap_or(0);
+        let reset = limit_headers(&refused).states[0].integer("t").unwrap_or(0);
         if i64::try_from(number(&refused, "retry-after")).expect("it is small") < reset {
             early.push(format!("concurrency: t {reset}, of which nobody knows"));
         }
@@ -212,20 +212,21 @@ fn retry_after_is_not_earlier_than_the_t_of_the_limit_that_refuses() {
 }
 
 #[test]
-fn several_limits_are_all_told_and_the_old_headers_tell_the_tightest() {
+fn all_limits_are_in_the_headers_and_the_old_ones_have_the_tightest() {
     let upstream = Upstream::start();
     let rest = format!(
-        "limits: {{wide: {}, tight: {}, odd: {{algorithm: token, capacity: 5, fill_rate: 0.4}}}}\ncommon_limits: [wide, tight, odd]",
+        "limits: {{wide: {}, tight: {}, odd: {{algorithm: token, capacity: 5, fill_rate: 0.4}}}}\n\
+         common_limits: [wide, tight, odd]",
         once(9),
         once(2)
     );
     let gateway = Gateway::start(&before(&upstream, &rest));
-    let first = told(&gateway.get("/"));
+    let first = limit_headers(&gateway.get("/"));
     assert_eq!((first.limit, first.remaining), (2, 1));
     let mut states: Vec<_> = first.states.iter().map(|state| (state.name.as_str(), state.integer("r"))).collect();
     states.sort_unstable();
     assert_eq!(states, [("odd", Some(4)), ("tight", Some(1)), ("wide", Some(8))]);
-    let odd = first.policies.iter().find(|policy| policy.name == "odd").expect("it is told");
+    let odd = first.policies.iter().find(|policy| policy.name == "odd").expect("it is reported");
     assert_eq!((odd.integer("q"), odd.integer("w")), (Some(5), Some(13)), "12.5 s, rounded up");
     assert_eq!(gateway.get("/").status, 200);
     assert_refused(&gateway.get("/"), "tight", "fixed", 2);
@@ -256,8 +257,8 @@ fn answers_of_every_kind_tell_how_the_limit_stands() {
     {
         let answer = gateway.get(path);
         assert_eq!(answer.status, status);
-        assert_eq!(told(&answer).remaining, left);
+        assert_eq!(limit_headers(&answer).remaining, left);
     }
     let head = tidegate_testkit::request(gateway.address, "HEAD", "/nothing", &[], b"");
-    assert_eq!(told(&head).remaining, 999_995);
+    assert_eq!(limit_headers(&head).remaining, 999_995);
 }

@@ -1,4 +1,4 @@
-//! Changes that make no sense are refused with 400 and the field at fault; nothing changes.
+//! Changes that make no sense are rejected with 400 and the field at fault; nothing changes.
 
 use crate::control::setting::{PLENTY, before};
 use tidegate_testkit::{Gateway, Upstream};

@@ -76,7 +76,7 @@ fn whoever_stops_reading_has_read_enough() {
     }
 }
 
-/// SPEC Z: whoever starts a server waits for that line, whatever else it shall say.
+/// Scripts that start a server wait for that line, whatever else it logs.
 #[test]
 fn the_ready_line_is_told_at_every_level() {
     let upstream = Upstream::start();
@@ -157,7 +157,7 @@ fn json_is_taken_like_yaml() {
     assert_eq!((gateway.get("/").status, gateway.get("/").status), (200, 429));
 }
 
-/// SPEC Z: one line with its address when it is ready, and a clean stop.
+/// One line with its address when it is ready, and a clean stop.
 #[test]
 fn it_says_where_it_listens_and_stops_cleanly() {
     let upstream = Upstream::start();

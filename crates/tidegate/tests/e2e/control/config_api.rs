@@ -1,11 +1,11 @@
-//! Limits, looked at and changed while the gateway runs (SPEC G2).
+//! Limits, looked at and changed while the gateway runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::control::limit_headers::left;
 use crate::control::setting::{PLENTY, before, once};
-use crate::control::told::left;
 use tidegate_testkit::{Client, Gateway, Upstream, request, wait_until};
 
 /// `fields`, as far as `answer` has to have them.

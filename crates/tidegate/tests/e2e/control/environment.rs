@@ -1,4 +1,4 @@
-//! Flags win over the environment, the environment over the file (SPEC Z, G9, G9a).
+//! Flags win over the environment, the environment over the file.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -26,8 +26,8 @@ const FREE: [&str; 2] = ["--listen", "127.0.0.1:0"];
 /// Limits are kept in a Redis that is away.
 const NO_REDIS: (&str, &str) = ("REDIS_HOST", "nowhere.invalid");
 
-/// A port for a gateway. It is bound, so that nobody else is given it, and can be listened on all the same: neither side minds sharing it,
-/// and nobody listens yet.
+/// A port for a gateway. It is bound, so that nobody else is given it, and can be listened on all the same: neither
+/// side minds sharing it, and nobody listens yet.
 struct Port {
     _socket: tokio::net::TcpSocket,
     number: u16,

@@ -143,7 +143,8 @@ fn of_a_method_in_small_letters() {
 fn of_keys_by_route_under_another_reading() {
     let upstream = Upstream::start();
     let limit = once(1).replace('}', ", key: endpoint}");
-    let routes = "[{name: search, prefix: /api/search, limits: [one]}, {name: a, prefix: /a}, {name: b, prefix: /b}, {name: rest}]";
+    let routes = "[{name: search, prefix: /api/search, limits: [one]}, {name: a, prefix: /a}, {name: b, prefix: /b}, \
+                  {name: rest}]";
     let gateway = Gateway::start(&before(&upstream, &format!("limits: {{one: {limit}}}\nroutes: {routes}")));
     assert_eq!(gateway.get("/api/search").status, 200);
     for spelling in ["/api/search/../../x", "/api/search/../../a/x", "/api/search/../../b/x"] {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::control::told::told;
+use crate::control::limit_headers::limit_headers;
 use tidegate_testkit::command::run;
 use tidegate_testkit::{Answer, Client, Directory, Gateway, Upstream, tidegate};
 
@@ -13,16 +13,17 @@ fn examples() -> PathBuf {
 /// An example as it stands, but for where its upstream and its listener are.
 fn start(name: &str, upstream: &Upstream) -> Gateway {
     let text = std::fs::read_to_string(examples().join(name)).expect("the example is there");
-    let seed = "http://127.0.0.1:8081";
-    assert!(text.contains(seed), "{name} has the seed's upstream");
+    let usual = "http://127.0.0.1:8081";
+    assert!(text.contains(usual), "{name} has the usual upstream");
     let directory = Directory::new();
-    let path = directory.file(name, &text.replace(seed, &format!("http://{}", upstream.address)));
+    let path = directory.file(name, &text.replace(usual, &format!("http://{}", upstream.address)));
     let mut command = tidegate();
     command.arg("gateway").arg("--config").arg(&path).args(["--listen", "127.0.0.1:0"]);
     Gateway::launch(command, path, directory)
 }
 
-/// How many of `sent` requests pass. Those of a window's other half may add one: a sliding counter forgets a little as time goes by.
+/// How many of `sent` requests pass. Those of a window's other half may add one: a sliding counter forgets a little as
+/// time goes by.
 fn passed(gateway: &Gateway, path: &str, headers: &[(&str, &str)], sent: usize) -> (usize, Answer) {
     let mut client = Client::connect(gateway.address);
     let answers: Vec<Answer> = (0..sent).map(|_| client.request("GET", path, headers, b"")).collect();
@@ -64,8 +65,8 @@ fn levels() {
     let (rest, refused) = passed(&gateway, "/", &[], 100);
     assert!((74..=78).contains(&rest), "100 an address, of which 25 were used: {rest}");
     assert_eq!(refused.header("x-tidegate-refused-by"), Some("address"));
-    let told = told(&refused);
-    let everyone = told.policies.iter().find(|policy| policy.name == "everyone").expect("it is told");
+    let headers = limit_headers(&refused);
+    let everyone = headers.policies.iter().find(|policy| policy.name == "everyone").expect("it is reported");
     assert_eq!((everyone.integer("q"), everyone.integer("w")), (Some(1_000_000), Some(60)));
     assert_eq!(gateway.get("/config/limits/user").json()["limit"], 1_000);
 }
@@ -81,7 +82,7 @@ fn hourly() {
     assert!((100..=104).contains(&search), "{search}");
     assert_eq!(refused.header("x-tidegate-refused-by"), Some("search"));
     let mut quotas: Vec<_> =
-        told(&refused).policies.iter().map(|policy| (policy.name.clone(), policy.integer("q"))).collect();
+        limit_headers(&refused).policies.iter().map(|policy| (policy.name.clone(), policy.integer("q"))).collect();
     quotas.sort_unstable();
     let expected = [("address", 1_000), ("api-key", 10_000), ("search", 100), ("user", 5_000)];
     assert_eq!(quotas, expected.map(|(name, quota)| (name.to_owned(), Some(quota))));
@@ -96,7 +97,7 @@ fn tiers() {
     assert!((100..=104).contains(&free), "{free}");
     let pro = [("X-Api-Key", "change-me-pat")];
     let (passed_pro, answer) = passed(&gateway, "/", &pro, 110);
-    assert_eq!((passed_pro, told(&answer).limit), (110, 1_000));
+    assert_eq!((passed_pro, limit_headers(&answer).limit), (110, 1_000));
     let (enterprise, answer) = passed(&gateway, "/", &[("X-Api-Key", "change-me-eve")], 110);
     assert_eq!((enterprise, answer.header("ratelimit")), (110, None));
     let (anonymous, _) = passed(&gateway, "/", &[], 110);

@@ -1,4 +1,4 @@
-//! An upstream whose answers wait until they are let go.
+//! An upstream whose responses wait until they are let go.
 
 use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex};
@@ -7,7 +7,7 @@ use tidegate_testkit::{OK, PATIENCE, Upstream, wait_until};
 
 type Opened = Arc<(Mutex<bool>, Condvar)>;
 
-/// An upstream whose answers wait until they are let go.
+/// An upstream whose responses wait until they are let go.
 pub(crate) struct Gate {
     pub(crate) upstream: Upstream,
     opened: Opened,

@@ -16,7 +16,8 @@ fn warnings(config: &str) -> Vec<String> {
     lines.map(|(_, warning)| warning.to_owned()).collect()
 }
 
-const SEARCH_BEHIND_API: &str = "limits:\n  all: {algorithm: fixed, limit: 100, window: 1}\n  search: {algorithm: fixed, limit: 1, window: 60}\n\
+const SEARCH_BEHIND_API: &str = "limits:\n  all: {algorithm: fixed, limit: 100, window: 1}\n  search: {algorithm: \
+                                 fixed, limit: 1, window: 60}\n\
     routes:\n  - {prefix: /api, limits: [all]}\n  - {prefix: /api/search, limits: [search]}\n";
 
 /// `/api` before `/api/search` was `ok`: the limit of the second route never applied, and nothing said so.
@@ -98,7 +99,8 @@ fn a_route_for_connect_is_a_warning() {
 
 #[test]
 fn a_tier_that_no_caller_has_is_a_warning() {
-    let tiers = "limits: {default: {algorithm: fixed, limit: 5, window: 1, tiers: {gold: unlimited, anonymous: {limit: 1, window: 1}}}}\n";
+    let tiers = "limits: {default: {algorithm: fixed, limit: 5, window: 1, tiers: {gold: unlimited, anonymous: {limit: \
+                 1, window: 1}}}}\n";
     let keys = "identity: {api_keys: {keys: [{key: a-key, user: ann, tier: golden}, {key: b-key, user: bob}]}}\n";
     let warning = "limits.default.tiers.gold: no identity source gives this tier; known tiers: anonymous, golden";
     assert_eq!(warnings(&format!("{tiers}{keys}")), [warning]);

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::control::limit_headers::unix_now;
 use crate::control::setting::before;
 use crate::control::tokens::{SECRET, base64url, signed, token};
-use crate::control::told::unix_now;
 use tidegate_testkit::{Answer, Gateway, Upstream};
 
 /// A limit of one for each user: whether two requests are the same user's shows.

@@ -1,4 +1,4 @@
-//! Who shares a limit (SPEC L9, L9a).
+//! Who shares a limit.
 
 use crate::control::setting::{before, once};
 use tidegate_testkit::{Answer, Client, Gateway, Upstream};

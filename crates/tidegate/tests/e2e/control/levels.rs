@@ -1,7 +1,7 @@
-//! Several levels together: all or nothing. What is refused costs nothing anywhere (SPEC L10, DESIGN's fourth invariant).
+//! Several levels together: all or nothing. What is rejected costs nothing anywhere.
 
+use crate::control::limit_headers::{left, limit_headers};
 use crate::control::setting::{before, once};
-use crate::control::told::{left, told};
 use tidegate_testkit::{Gateway, Upstream, wait_until};
 
 fn from(gateway: &Gateway, ip: &str) -> tidegate_testkit::Answer {
@@ -20,7 +20,8 @@ fn a_refusal_at_one_level_costs_nothing_at_the_others() {
     ] {
         let by_ip = once(2).replace('}', ", key: ip}");
         let rest = format!(
-            "trusted_proxies: [127.0.0.1]\nlimits: {{everyone: {{{algorithm}}}, address: {by_ip}}}\ncommon_limits: [everyone, address]"
+            "trusted_proxies: [127.0.0.1]\nlimits: {{everyone: {{{algorithm}}}, address: {by_ip}}}\n\
+             common_limits: [everyone, address]"
         );
         let gateway = Gateway::start(&before(&upstream, &rest));
         assert_eq!(left(&from(&gateway, "203.0.113.1"), "everyone"), 9);
@@ -54,19 +55,20 @@ fn the_order_of_levels_does_not_matter() {
 fn a_route_has_its_own_limits_besides_the_common_ones() {
     let upstream = Upstream::start();
     let rest = format!(
-        "limits: {{default: {}, export: {}}}\nroutes: [{{name: export, prefix: /export, limits: [export]}}, {{name: rest, prefix: /}}]",
+        "limits: {{default: {}, export: {}}}\nroutes: [{{name: export, prefix: /export, limits: [export]}}, {{name: \
+         rest, prefix: /}}]",
         once(10),
         once(1)
     );
     let gateway = Gateway::start(&before(&upstream, &rest));
-    let export = told(&gateway.get("/export"));
-    assert_eq!(export.states.len(), 2, "both are told");
+    let export = limit_headers(&gateway.get("/export"));
+    assert_eq!(export.states.len(), 2, "both are reported");
     assert_eq!(gateway.get("/export").header("x-tidegate-refused-by"), Some("export"));
-    let other = told(&gateway.get("/"));
+    let other = limit_headers(&gateway.get("/"));
     assert_eq!((other.states.len(), other.remaining), (1, 8), "the common one was charged by both routes, once each");
 }
 
-/// 002: provider limits are answered with 503, and what the client's own limits had taken comes back.
+/// An upstream's limit responds with 503, and what the client's own limits had taken is given back.
 #[test]
 fn a_limit_of_an_upstream_is_answered_with_503_and_costs_the_client_nothing() {
     let upstream = Upstream::start();
@@ -78,7 +80,8 @@ fn a_limit_of_an_upstream_is_answered_with_503_and_costs_the_client_nothing() {
         "algorithm: gcra, capacity: 10, fill_rate: 0.001",
     ] {
         let rest = format!(
-            "upstreams: {{app: {{url: \"http://{}\", limits: [provider]}}}}\nlimits: {{default: {{{client}}}, provider: {}}}\n",
+            "upstreams: {{app: {{url: \"http://{}\", limits: [provider]}}}}\n\
+             limits: {{default: {{{client}}}, provider: {}}}\n",
             upstream.address,
             once(1)
         );
@@ -145,13 +148,14 @@ limits: {{provider: {{algorithm: fixed, limit: 1, window: 30d, tiers: {{pro: {{l
     assert_eq!((pro(), pro(), pro()), (200, 200, 503));
 }
 
-/// One provider's limit is no other's (002: keys by provider).
+/// Each upstream has a count of its own.
 #[test]
 fn each_upstream_has_its_own_account_of_a_limit_by_provider() {
     let upstream = Upstream::start();
     let (limit, address) = (once(1).replace('}', ", key: provider}"), upstream.address);
     let gateway = Gateway::start(&format!(
-        "upstreams: {{bank: {{url: \"http://{address}\", limits: [provider]}}, card: {{url: \"http://{address}\", limits: [provider]}}}}
+        "upstreams: {{bank: {{url: \"http://{address}\", limits: [provider]}}, card: {{url: \"http://{address}\", \
+         limits: [provider]}}}}
 limits: {{provider: {limit}}}
 routes: [{{name: bank, prefix: /bank, upstream: bank}}, {{name: card, prefix: /card, upstream: card}}]
 "
@@ -180,7 +184,7 @@ fn a_request_that_finds_the_upstream_full_gets_its_tokens_back() {
         gate.open();
         assert_eq!(left(&held.join().expect("no panic"), "default"), 9);
     });
-    // The connection is free a moment after the answer has been read; those refused until then cost nothing.
+    // The connection is free a moment after the response has been read; those refused until then cost nothing.
     let mut passed = None;
     wait_until("the connection is free", || {
         passed = Some(gateway.get("/")).filter(|answer| answer.status == 200);
@@ -204,7 +208,7 @@ fn an_idle_connection_is_no_reason_to_refuse() {
     }
 }
 
-/// A client that plans by what it is told would come too rarely.
+/// A client that plans by these headers would come too rarely.
 #[test]
 fn a_refusal_tells_what_is_left_at_the_other_levels_as_if_it_had_never_come() {
     let upstream = Upstream::start();

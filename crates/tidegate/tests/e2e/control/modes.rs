@@ -1,7 +1,7 @@
 //! Soft excess, watching only, other statuses, costs, and how many accounts are kept.
 
+use crate::control::limit_headers::limit_headers;
 use crate::control::setting::{PLENTY, before};
-use crate::control::told::told;
 use tidegate_testkit::{Client, Gateway, Upstream};
 
 fn degraded(upstream: &Upstream) -> Vec<Option<String>> {
@@ -10,7 +10,7 @@ fn degraded(upstream: &Upstream) -> Vec<Option<String>> {
 
 /// A limit on trial says nothing of itself, so it must not silence the upstream either.
 #[test]
-fn the_upstreams_own_limits_are_told_under_a_dry_run() {
+fn the_upstreams_own_limits_are_reported_under_a_dry_run() {
     let upstream = Upstream::answering(|_| {
         b"HTTP/1.1 200 OK\r\nRateLimit: \"theirs\";r=7\r\nX-RateLimit-Limit: 9\r\nContent-Length: 0\r\n\r\n".into()
     });
@@ -37,9 +37,9 @@ fn a_little_over_the_limit_passes_marked_for_the_upstream() {
         assert_eq!(statuses, [200, 200, 200, 200, 200, 429], "{numbers}");
         let mark = Some("default".to_owned());
         assert_eq!(degraded(&upstream), [None, None, None, mark.clone(), mark], "{numbers}");
-        let remaining: Vec<u64> = answers.iter().map(|answer| told(answer).remaining).collect();
-        assert_eq!(remaining, [2, 1, 0, 0, 0, 0], "clients are told of the limit, not of the excess");
-        assert!(answers.iter().all(|answer| told(answer).limit == 3), "{numbers}");
+        let remaining: Vec<u64> = answers.iter().map(|answer| limit_headers(answer).remaining).collect();
+        assert_eq!(remaining, [2, 1, 0, 0, 0, 0], "clients see the limit, not the excess");
+        assert!(answers.iter().all(|answer| limit_headers(answer).limit == 3), "{numbers}");
     }
 }
 
@@ -71,9 +71,9 @@ fn a_limit_that_only_watches_counts_and_tells_and_never_refuses() {
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d, dry_run: true}");
     let answers: Vec<_> = (0..5).map(|_| gateway.get("/")).collect();
     assert!(answers.iter().all(|answer| answer.status == 200));
-    let told: Vec<_> = answers.iter().map(|answer| answer.header("x-tidegate-dry-run")).collect();
+    let marks: Vec<_> = answers.iter().map(|answer| answer.header("x-tidegate-dry-run")).collect();
     let mark = Some("default");
-    assert_eq!(told, [None, None, mark, mark, mark]);
+    assert_eq!(marks, [None, None, mark, mark, mark]);
     assert!(answers.iter().all(|answer| answer.header("x-ratelimit-limit").is_none()), "it limits nobody");
     let decided = |decision: &str| {
         gateway.metric(&format!("tidegate_limit_requests_total{{limit=\"default\",decision=\"{decision}\"}}"))
@@ -95,7 +95,7 @@ common_limits: [watching, strict]";
     let answers: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
     let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 200, 200, 429]);
-    assert_eq!(told(&answers[0]).states.len(), 1, "only the strict one is told");
+    assert_eq!(limit_headers(&answers[0]).states.len(), 1, "only the strict one is reported");
     assert_eq!(answers[2].header("x-tidegate-dry-run"), Some("watching"));
     let watched = |decision: &str| {
         gateway.metric(&format!("tidegate_limit_requests_total{{limit=\"watching\",decision=\"{decision}\"}}"))
@@ -107,7 +107,7 @@ common_limits: [watching, strict]";
     );
 }
 
-/// Once it was refused with 400.
+/// Once it was rejected with 400.
 #[test]
 fn a_watching_limit_that_lacks_its_key_never_refuses_either() {
     let upstream = Upstream::start();
@@ -127,9 +127,9 @@ fn a_watching_limit_marks_nothing_for_the_upstream() {
     let upstream = Upstream::start();
     let limit = "{algorithm: fixed, limit: 2, window: 30d, soft: 2, dry_run: true}";
     let gateway = Gateway::before(upstream.address, limit);
-    let told: Vec<_> = (0..6).map(|_| gateway.get("/").header("x-tidegate-dry-run").map(str::to_owned)).collect();
+    let marks: Vec<_> = (0..6).map(|_| gateway.get("/").header("x-tidegate-dry-run").map(str::to_owned)).collect();
     let mark = Some("default".to_owned());
-    assert_eq!(told, [None, None, None, None, mark.clone(), mark]);
+    assert_eq!(marks, [None, None, None, None, mark.clone(), mark]);
     assert!(degraded(&upstream).iter().all(Option::is_none), "{:?}", degraded(&upstream));
 }
 
@@ -155,7 +155,7 @@ fn the_status_of_a_refusal_is_set_by_its_limit() {
         assert_eq!((refused.status, &refused.json()["status"]), (status, &status.into()));
         assert!(refused.json()["type"].as_str().is_some_and(|name| name.ends_with(kind)), "{}", refused.text());
         assert!(refused.header("retry-after").is_some());
-        assert_eq!(told(&refused).remaining, 0);
+        assert_eq!(limit_headers(&refused).remaining, 0);
     }
 }
 
@@ -173,14 +173,14 @@ fn a_request_may_cost_more_than_one() {
         let answers: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
         let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
         assert_eq!(statuses, [200, 200, 200, 429], "{numbers}");
-        let remaining: Vec<u64> = answers.iter().map(|answer| told(answer).remaining).collect();
+        let remaining: Vec<u64> = answers.iter().map(|answer| limit_headers(answer).remaining).collect();
         assert_eq!(remaining, [7, 4, 1, 1], "{numbers}: one is left, and too little");
     }
 }
 
-/// There is no moment to come back at, so none is told.
+/// There is no moment to come back at, so none is named.
 #[test]
-fn a_request_that_costs_more_than_the_limit_holds_is_never_told_to_come_back() {
+fn a_request_that_costs_more_than_the_limit_holds_has_no_retry_after() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d, cost: 3}");
     let refused = gateway.get("/");
@@ -204,6 +204,6 @@ fn accounts_are_bounded() {
         let name = format!("client-{place}");
         assert_eq!(client.request("GET", "/", &[("X-Name", &name)], b"").status, 200, "new ones are let in");
     }
-    let keys = gateway.metric("tidegate_limit_keys{limit=\"default\"}").expect("it is told");
+    let keys = gateway.metric("tidegate_limit_keys{limit=\"default\"}").expect("it is reported");
     assert!((1.0..=40.0).contains(&keys), "{keys}");
 }

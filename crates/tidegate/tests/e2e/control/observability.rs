@@ -1,4 +1,4 @@
-//! Metrics, health and the event log (SPEC G3, G7, G8).
+//! Metrics, health and the event log.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 use serde_json::Value;
 
 use crate::control::gate::Gate;
+use crate::control::limit_headers::unix_now;
 use crate::control::setting::{PLENTY, before, once};
 use crate::control::tokens::{SECRET, token};
-use crate::control::told::unix_now;
 use tidegate_testkit::{Client, Gateway, Upstream, request, wait_until};
 
 /// All samples of a page by name and labels; the page is checked for its form on the way.
@@ -45,7 +45,7 @@ fn requests_are_counted_by_decision_algorithm_and_status() {
     (0..5).for_each(|_| drop(gateway.get("/")));
     gateway.post("/config/limits", r#"{"algorithm": "token", "capacity": 1, "fillRate": 0.001}"#);
     (0..4).for_each(|_| drop(gateway.get("/")));
-    // An answer is counted when it has ended, which may be a moment after its client has it.
+    // A response is counted when it has ended, which may be a moment after its client has it.
     wait_until("all have ended", || gateway.metric("ratelimiter_request_duration_seconds_count") >= Some(9.0));
     let samples = samples(&gateway);
     let value = |name: &str| *samples.get(name).unwrap_or_else(|| panic!("no {name} in {samples:#?}"));
@@ -316,7 +316,7 @@ fn the_level_of_the_log_is_obeyed() {
     assert!(lines.len() == 1 && lines[0].contains("listening on "), "the ready line, and no other: {lines:#?}");
 }
 
-/// Never a line each (SPEC G8); but every refusal is told once, in some line's number.
+/// Never a line each; but every rejection is counted once, in some line's number.
 #[test]
 fn a_thousand_refusals_are_a_few_lines() {
     let upstream = Upstream::start();

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
+use crate::control::limit_headers::left;
 use crate::control::setting::{before, once};
-use crate::control::told::left;
 use tidegate_testkit::{Client, Gateway, OK, PATIENCE, Upstream, wait_until};
 
 fn applied(gateway: &Gateway) -> f64 {
@@ -83,7 +83,8 @@ fn routes_limits_and_upstreams_come_and_go() {
     assert_eq!((gateway.get("/").status, gateway.get("/other").status), (200, 200));
     let large = format!(
         "upstreams: {{app: {{url: \"http://{}\"}}, more: {{url: \"http://{}\"}}}}\nlimits: {{tight: {}}}\n\
-         routes: [{{name: more, prefix: /other, upstream: more, limits: [tight]}}, {{name: all, prefix: /, upstream: app}}]\n",
+         routes: [{{name: more, prefix: /other, upstream: more, limits: [tight]}}, {{name: all, prefix: /, upstream: \
+         app}}]\n",
         one.address,
         other.address,
         once(1)
@@ -187,7 +188,7 @@ fn what_a_reload_can_not_change_is_refused_by_name() {
     assert_eq!(applied(&gateway), 0.0);
 }
 
-/// The log and the answer go to more people than the file does.
+/// The log and the response go to more people than the file does.
 #[test]
 fn a_bad_file_is_told_of_without_its_secrets() {
     let upstream = Upstream::start();
@@ -297,7 +298,8 @@ fn metrics_of_routes_and_upstreams_that_are_gone_go_too() {
     let upstream = Upstream::start();
     let named = |name: &str| {
         format!(
-            "upstreams: {{{name}: {{url: \"http://{}\"}}}}\nroutes: [{{name: {name}, prefix: /}}]\nlimits: {{default: {}}}\n",
+            "upstreams: {{{name}: {{url: \"http://{}\"}}}}\nroutes: [{{name: {name}, prefix: /}}]\n\
+             limits: {{default: {}}}\n",
             upstream.address,
             once(1)
         )
@@ -391,7 +393,8 @@ fn a_file_that_takes_long_to_read_holds_up_neither_requests_nor_changes_nor_the_
     }
 }
 
-/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to refuse the same file later.
+/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to refuse the same file
+/// later.
 #[test]
 fn the_same_file_can_be_reloaded_when_the_number_of_cpus_has_changed() {
     let upstream = Upstream::start();

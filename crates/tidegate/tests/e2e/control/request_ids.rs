@@ -1,4 +1,4 @@
-//! A request's id links its answer, its lines in the logs and what the upstream saw.
+//! A request's id links its response, its lines in the logs and what the upstream saw.
 
 use std::io::Write as _;
 
@@ -58,7 +58,7 @@ fn a_harmful_id_is_replaced() {
     }
 }
 
-/// SPEC: an id links the answer to the log, also where there is no access log.
+/// An id links the response to the log, also where there is no access log.
 #[test]
 fn the_line_of_trouble_with_an_upstream_names_the_request() {
     let broken = Upstream::behaving(|received, stream| {

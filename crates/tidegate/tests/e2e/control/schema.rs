@@ -230,7 +230,8 @@ fn bad() -> Vec<Value> {
     files
 }
 
-/// Once the schema refused `fillRate` and `burst`, which the documentation writes, and took any algorithm and any number.
+/// Once the schema refused `fillRate` and `burst`, which the documentation writes, and took any algorithm and any
+/// number.
 #[test]
 fn the_schema_and_the_program_agree() {
     let told = run(&["check", "--schema"], &[]);

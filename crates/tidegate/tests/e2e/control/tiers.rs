@@ -1,9 +1,9 @@
-//! Other numbers for other tiers (SPEC L11).
+//! Other numbers for other tiers.
 
 use serde_json::json;
 
+use crate::control::limit_headers::limit_headers;
 use crate::control::setting::before;
-use crate::control::told::told;
 use tidegate_testkit::{Answer, Gateway, Upstream};
 
 const TIERS: &str = "
@@ -41,7 +41,7 @@ fn passed(gateway: &Gateway, user: &str) -> usize {
 fn each_tier_has_its_own_numbers_and_some_have_none() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, TIERS));
-    let limits = ["fay", "pat", "gus"].map(|user| told(&send(&gateway, user)).limit);
+    let limits = ["fay", "pat", "gus"].map(|user| limit_headers(&send(&gateway, user)).limit);
     assert_eq!(limits, [2, 4, 3]);
     assert_eq!(send(&gateway, "eve").header("ratelimit"), None, "unlimited is no limit");
     assert_eq!(["fay", "fox", "pat", "gus", "eve"].map(|user| passed(&gateway, user)), [1, 2, 3, 2, 10]);

@@ -5,12 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use tidegate_testkit::command::run;
-use tidegate_testkit::{Directory, PATIENCE, signal, text, tidegate, wait_until};
+use tidegate_testkit::{Directory, PATIENCE, signal, text, tidegate, wait_for, wait_for_exit, wait_until};
 
 /// One demo at a time: they would take each other's ports.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
@@ -41,11 +41,8 @@ impl Demo {
 
     fn wait_for(&self, words: &str) {
         // A part may have to be played before.
-        let until = Instant::now() + PATIENCE * 3;
-        while !self.output().contains(words) {
-            assert!(Instant::now() < until, "no {words:?} in {}", self.output());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let found = wait_for(PATIENCE * 3, || self.output().contains(words).then_some(()));
+        assert!(found.is_some(), "no {words:?} in {}", self.output());
     }
 
     /// Where load generator, gateway, target and forecaster listen, as its second line tells.
@@ -59,14 +56,9 @@ impl Demo {
     }
 
     fn end(&mut self, patience: Duration) -> i32 {
-        let until = Instant::now() + patience;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it can be asked") {
-                return status.code().expect("no signal ended it");
-            }
-            assert!(Instant::now() < until, "it does not end: {}", self.output());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let status = wait_for_exit(&mut self.child, patience);
+        let status = status.unwrap_or_else(|| panic!("it does not end: {}", self.output()));
+        status.code().expect("no signal ended it")
     }
 
     fn report(&self) -> Value {
@@ -109,7 +101,8 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     }
     let report = demo.report();
     assert_eq!(report["kind"], "demo");
-    // How well it went on a busy machine is not what is tested here, but that the code says so. What is expected is held in simulated time.
+    // How well it went on a busy machine is not what is tested here, but that the code says so. What is expected is
+    // held in simulated time.
     assert_eq!(code == 0, report["verdict"]["passed"] == true, "{code}: {output}");
     assert!([0, 98, 99].contains(&code), "{output}");
     let run = &report["scenarios"][0]["runs"][0];
@@ -131,7 +124,8 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
 
-/// The limit of each second is the one that events have put in force by its end; there is none where a part of the second was without.
+/// The limit of each second is the one that events have put in force by its end; there is none where a part of the
+/// second was without.
 fn assert_limits_are_of_their_seconds(run: &Value, exempt: &[(f64, f64)]) {
     let change = |event: &Value| {
         let text = event["text"].as_str()?;

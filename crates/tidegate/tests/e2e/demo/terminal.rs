@@ -3,10 +3,9 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::demo::playing::turn;
-use tidegate_testkit::{Directory, PATIENCE, binary, text};
+use tidegate_testkit::{Directory, PATIENCE, binary, text, wait_for, wait_for_exit};
 
 const HIDE_CURSOR: &str = "\x1b[?25l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
@@ -37,24 +36,15 @@ fn a_picture_is_drawn_in_its_place_and_ctrl_c_leaves_the_terminal_as_it_was() {
     command.stdin(Stdio::piped()).stdout(File::create(&output).expect("a file"));
     let mut child = command.spawn().expect("script is part of every Debian");
     let mut keyboard = child.stdin.take().expect("it was asked for");
-    let until = Instant::now() + PATIENCE * 3;
     let shown = || String::from_utf8_lossy(&fs::read(&output).expect("bytes")).into_owned();
     // A second has been counted by then.
-    while !shown().contains("/s  ") {
-        assert!(Instant::now() < until, "{}", shown());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let counted = wait_for(PATIENCE * 3, || shown().contains("/s  ").then_some(()));
+    assert!(counted.is_some(), "{}", shown());
     keyboard.write_all(b"\x03").expect("Ctrl-C");
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("it can be asked") {
-            break status;
-        }
-        if Instant::now() > until {
-            let _ended = (child.kill(), child.wait());
-            panic!("it does not end: {}", shown());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let status = wait_for_exit(&mut child, PATIENCE * 3).unwrap_or_else(|| {
+        let _ended = (child.kill(), child.wait());
+        panic!("it does not end: {}", shown());
+    });
     let shown = shown();
     assert_eq!(status.code(), Some(130), "{shown}");
     assert_eq!(shown.matches(HIDE_CURSOR).count(), shown.matches(SHOW_CURSOR).count(), "{shown}");

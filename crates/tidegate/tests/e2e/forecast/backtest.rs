@@ -151,7 +151,8 @@ fn one_is_told_as_one_and_seconds_of_no_calendar_have_no_date() {
     let json = directory.0.join("out.json");
     let one = ["--horizon", "1", "--stride", "390", "--warm-up", "1", "--json", text(&json)];
     let outcome = backtest(&[&file], &one);
-    let told = "counted.csv\n  400 steps of 1 s, 1 of them unknown, 6.7 min in all\n  1 forecast of 1 step (1 s), one every 390 steps (6.5 min) after the first\n";
+    let told = "counted.csv\n  400 steps of 1 s, 1 of them unknown, 6.7 min in all\n  1 forecast of 1 step (1 s), one \
+                every 390 steps (6.5 min) after the first\n";
     assert!(outcome.out.starts_with(told), "{outcome:?}");
     let figures: Value = serde_json::from_slice(&std::fs::read(&json).expect("a file")).expect("JSON");
     assert_eq!(figures["series"][0]["startedAt"], Value::Null);

@@ -35,7 +35,7 @@ impl Forecaster {
         answer.json()
     }
 
-    /// Tells a load second by second, in snapshots of five seconds; the last answer.
+    /// Tells a load second by second, in snapshots of five seconds; the last response.
     pub(crate) fn tell(&self, load: &[u64]) -> Value {
         let mut last = Value::Null;
         for (place, seconds) in load.chunks(5).enumerate() {
@@ -63,7 +63,8 @@ pub(crate) fn spikes(seconds: usize) -> Vec<u64> {
     (0..seconds).map(|second| if second % 20 >= 15 { 250 } else { 60 }).collect()
 }
 
-/// The limit that an advice has for so many seconds from its snapshot: of a window of a second, or of the bucket that takes its place.
+/// The limit that an advice has for so many seconds from its snapshot: of a window of a second, or of the bucket that
+/// takes its place.
 pub(crate) fn limit_after(advice: &Value, seconds: f64) -> f64 {
     let steps = advice["schedule"].as_array().cloned().unwrap_or_default();
     let step = steps.iter().rev().find(|step| step["after"].as_f64().is_some_and(|after| after <= seconds));

@@ -1,7 +1,8 @@
 //! Load that comes after idle time, played by timestamps.
 //!
-//! A forecaster that was told nothing but zeros for 42 s expected 1,105 requests a second for two minutes when 100 came, and as the high
-//! end for four. After 300 s of zeros it expected 135 where bursts of 350 came every 20 s, for three minutes.
+//! A forecaster that was told nothing but zeros for 42 s expected 1,105 requests a second for two minutes when 100
+//! came, and as the high end for four. After 300 s of zeros it expected 135 where bursts of 350 came every 20 s, for
+//! three minutes.
 
 use serde_json::Value;
 
@@ -9,8 +10,8 @@ use crate::forecast::forecaster::{Forecaster, START, with_series};
 
 const INTERVAL: usize = 5;
 
-/// What is answered to each snapshot of this load: how many seconds of it were over, what is predicted, and the highest of all that is
-/// forecast, the high end included.
+/// What is answered to each snapshot of this load: how many seconds of it were over, what is predicted, and the highest
+/// of all that is forecast, the high end included.
 fn told(load: &[u64]) -> Vec<(usize, f64, f64)> {
     let forecaster = Forecaster::start(&[]);
     let mut answers = Vec::new();

@@ -1,5 +1,6 @@
 //! Clients that leave while something is being waited for: one test an await. Nothing stays taken, nothing stays open.
 
+mod bodies;
 mod over_http2;
 
 use std::io::Read as _;
@@ -9,10 +10,10 @@ use std::time::Duration;
 use crate::framing::judge;
 use crate::framing::origin::{Origin, Silent, Visit};
 use tidegate_testkit::redis_server::Server;
-use tidegate_testkit::{Client, Gateway, Upstream, wait_until};
+use tidegate_testkit::{Client, Gateway, Upstream, pause, wait_until};
 
-/// One request at a time, one worker (another might open its own descriptors at any time); `more` are other settings, `limits` are other
-/// limits, all of which count for every request.
+/// One request at a time, one worker (another might open its own descriptors at any time); `more` are other settings,
+/// `limits` are other limits, all of which count for every request.
 fn gateway(upstream: SocketAddr, limits: &[(&str, &str)], more: &str) -> Gateway {
     let place = ("place", "{algorithm: concurrency, limit: 1}");
     let all = || [place].into_iter().chain(limits.iter().copied());
@@ -60,7 +61,7 @@ impl<'a> Descriptors<'a> {
         let mut descriptors = Self { gateway, before: usize::MAX };
         // The connection that asked is on its way out.
         for _ in 0..20 {
-            std::thread::sleep(Duration::from_millis(5));
+            pause(Duration::from_millis(5));
             descriptors.before = descriptors.before.min(descriptors.count());
         }
         descriptors
@@ -82,7 +83,7 @@ fn send_get(gateway: &Gateway) -> Client {
     client
 }
 
-/// The place is taken: others are refused, by that limit.
+/// The place is taken: others are rejected, by that limit.
 fn assert_taken(gateway: &Gateway) {
     let answer = gateway.get("/b");
     assert_eq!((answer.status, answer.header("x-tidegate-refused-by")), (429, Some("place")));
@@ -111,8 +112,8 @@ fn assert_passes(gateway: &Gateway, origin: &Origin) {
     wait_until("it has been settled", || in_flight(gateway) == 0);
 }
 
-/// Goes through it several times: what leaks, adds up. After each, everything is as if nobody had come: nothing is under way, and a
-/// request passes.
+/// Goes through it several times: what leaks, adds up. After each, everything is as if nobody had come: nothing is
+/// under way, and a request passes.
 fn rounds(origin: &Origin, gateway: &Gateway, mut leave: impl FnMut(&Gateway, &Origin)) {
     assert_passes(gateway, origin);
     let descriptors = Descriptors::of(gateway);
@@ -154,7 +155,8 @@ fn while_it_waits_in_a_queue() {
 fn while_it_waits_in_an_upstreams_queue() {
     let origin = Origin::new();
     let gateway = Gateway::start(&format!(
-        "workers: 1\nupstreams: {{app: {{url: \"http://{}\", limits: [queue]}}}}\ncommon_limits: [place, once]\nlimits:\n  \
+        "workers: 1\nupstreams: {{app: {{url: \"http://{}\", limits: [queue]}}}}\ncommon_limits: [place, once]\n\
+         limits:\n  \
          place: {{algorithm: concurrency, limit: 1}}\n  once: {{algorithm: token, capacity: 3, fillRate: 0.0001}}\n  \
          queue: {}\n",
         origin.address, QUEUE.1
@@ -286,7 +288,8 @@ fn while_the_answer_is_awaited() {
     assert_eq!(count(&gateway, "ratelimiter_responses_total{status=\"499\"}"), 4);
 }
 
-/// A client that has sent more than is read ahead once could leave unseen: its place stayed taken until the upstream answered.
+/// A client that has sent more than is read ahead once could leave unseen: its place stayed taken until the upstream
+/// answered.
 #[test]
 fn while_the_answer_is_awaited_with_much_behind_the_request() {
     let origin = Origin::new();
@@ -338,83 +341,6 @@ fn while_the_upstream_is_asked_whether_to_continue() {
         assert_taken(gateway);
         client.close();
         assert_eq!(visit.read_to_end(), b"", "the upstream is told");
-    });
-}
-
-#[test]
-fn in_the_middle_of_its_body() {
-    let origin = Origin::new();
-    let gateway = gateway(origin.address, &[], "");
-    for framing in ["Content-Length: 100\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
-        rounds(&origin, &gateway, |gateway, origin| {
-            let mut client = Client::connect(gateway.address);
-            client.send(format!("POST /a HTTP/1.1\r\nHost: a\r\n{framing}"));
-            let mut visit = origin.accept();
-            visit.head();
-            let begun = if framing.contains("chunked") { &b"5\r\nhello\r\n"[..] } else { b"hello" };
-            assert_eq!(visit.read(begun.len()), begun);
-            assert_taken(gateway);
-            client.close();
-            assert_eq!(visit.read_to_end(), b"", "half a body must not seem whole");
-        });
-    }
-}
-
-#[test]
-fn in_the_middle_of_its_body_while_the_upstream_takes_none() {
-    let origin = Origin::new();
-    let gateway = gateway(origin.address, &[], "");
-    rounds(&origin, &gateway, |gateway, origin| {
-        let mut client = Client::connect(gateway.address);
-        client.stream.get_ref().set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
-        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
-        let mut visit = origin.accept();
-        visit.head();
-        client.try_send(vec![b'x'; 20_000_000]);
-        assert_taken(gateway);
-        client.close();
-        // It reads what is on its way, and then the end.
-        assert!(visit.read_to_end().len() < 100_000_000);
-    });
-}
-
-#[test]
-fn in_the_middle_of_the_answers_body() {
-    let origin = Origin::new();
-    let gateway = gateway(origin.address, &[], "");
-    for head in [
-        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-        "HTTP/1.1 200 OK\r\n\r\nhello",
-    ] {
-        rounds(&origin, &gateway, |gateway, origin| {
-            let mut client = send_get(gateway);
-            let mut visit = origin.accept();
-            visit.head();
-            visit.send(head);
-            read_until(&mut client, b"hello");
-            assert_taken(gateway);
-            client.close();
-            assert_eq!(visit.read_to_end(), b"", "the upstream is told");
-        });
-    }
-}
-
-#[test]
-fn in_the_middle_of_an_answer_that_it_does_not_read() {
-    let origin = Origin::new();
-    let gateway = gateway(origin.address, &[], "");
-    rounds(&origin, &gateway, |gateway, origin| {
-        let client = send_get(gateway);
-        let mut visit = origin.accept();
-        visit.head();
-        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
-        let flood = std::thread::spawn(move || (visit.flood(100_000_000), visit));
-        wait_until("bytes wait for it", || client.stream.get_ref().peek(&mut [0]).is_ok());
-        assert_taken(gateway);
-        client.close();
-        let (sent, _visit): (usize, Visit) = flood.join().expect("no panic");
-        assert!(sent < 100_000_000, "the upstream is told");
     });
 }
 

@@ -125,7 +125,8 @@ fn is_token(byte: u8) -> bool {
 
 #[test]
 fn the_judge_is_strict() {
-    let good = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\nGE";
+    let good = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\n\
+                 GET /b HTTP/1.1\r\nHost: x\r\n\r\nGE";
     let carried = read(good).expect("it is well-formed");
     assert_eq!((carried.requests.len(), carried.unfinished), (2, true));
     assert_eq!(carried.requests[0].body, b"hi");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::framing::judge;
 use crate::framing::origin::Origin;
-use tidegate_testkit::{Answer, Client, Directory, Gateway, OK, Upstream, text, wait_until};
+use tidegate_testkit::{Answer, Client, Directory, Gateway, OK, Upstream, pause, text, wait_until};
 
 fn with_connections(upstream: std::net::SocketAddr, settings: &str) -> Gateway {
     Gateway::start(&format!(
@@ -44,12 +44,12 @@ fn a_head_that_comes_byte_by_byte_ends_the_connection() {
     // On a connection that has been used before, too.
     assert_eq!(client.request("GET", "/", &[], b"").text(), "OK");
     client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
-    let pause = Duration::from_millis(20);
+    let between = Duration::from_millis(20);
     let mut sent = 0;
     while client.try_send("x") {
         sent += 1;
-        assert!(pause * sent < SOON, "each byte buys time");
-        thread::sleep(pause);
+        assert!(between * sent < SOON, "each byte buys time");
+        pause(between);
     }
     assert_eq!(upstream.count(), 1);
 }
@@ -101,7 +101,7 @@ fn a_body_that_moves_may_take_longer_than_a_pause() {
     let mut client = Client::connect(gateway.address);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n");
     for _ in 0..12 {
-        thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
         client.send("x");
     }
     assert_eq!(client.answer().text(), "OK");
@@ -130,9 +130,9 @@ fn a_request_under_way_is_not_idle() {
     let mut visit = origin.accept();
     visit.head();
     assert_eq!(visit.read(2), b"hi");
-    thread::sleep(Duration::from_millis(500));
+    pause(Duration::from_millis(500));
     visit.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl");
-    thread::sleep(Duration::from_millis(500));
+    pause(Duration::from_millis(500));
     visit.send("ow");
     assert_eq!(client.answer().text(), "slow");
 }
@@ -171,7 +171,7 @@ fn a_client_that_reads_slowly_gets_its_answer() {
             break;
         }
         read += count;
-        thread::sleep(Duration::from_millis(10));
+        pause(Duration::from_millis(10));
     }
     assert!(read > 8_000_000, "only {read} bytes came");
 }
@@ -329,7 +329,7 @@ fn a_silent_tunnel_is_ended() {
     assert_eq!(client.answer().status, 101);
     // Bytes either way keep it open for longer than a pause may last.
     for number in 0..6 {
-        thread::sleep(Duration::from_millis(200));
+        pause(Duration::from_millis(200));
         if number % 2 == 0 {
             client.send("ping");
             assert_eq!(visit.read(4), b"ping");
@@ -348,7 +348,8 @@ fn a_silent_tunnel_is_ended() {
 fn the_admin_listener_answers_while_clients_hold_all_connections() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
-        "listeners: [{{address: \"127.0.0.1:0\"}}]\nadmin: {{listen: \"127.0.0.1:0\"}}\nupstreams: {{app: {{url: \"http://{}\"}}}}\n\
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\nadmin: {{listen: \"127.0.0.1:0\"}}\n\
+         upstreams: {{app: {{url: \"http://{}\"}}}}\n\
          connections: {{max: 3}}\nworkers: 1\n",
         upstream.address
     ));
@@ -395,7 +396,7 @@ fn a_connection_rests_as_long_after_an_unread_body_as_after_any() {
     assert_eq!(client.answer().status, 429);
     client.send("hello");
     // Several times the head's time: too early an end shows itself, a late look hides nothing.
-    thread::sleep(Duration::from_millis(500));
+    pause(Duration::from_millis(500));
     assert_eq!(client.request("GET", "/", &[], b"").status, 429);
 }
 
@@ -416,7 +417,8 @@ fn an_unreadable_head_has_an_id_and_a_line() {
     assert!(line.contains("\"status\":400"), "{line}");
 }
 
-/// With room for one client the others wait in the kernel's queue. It had 128 places; whoever came then had to knock again a second later.
+/// With room for one client the others wait in the kernel's queue. It had 128 places; whoever came then had to knock
+/// again a second later.
 #[test]
 fn a_burst_of_clients_finds_room_in_the_queue() {
     const CLIENTS: usize = 400;

@@ -18,7 +18,8 @@ fn ask(address: SocketAddr, line: &str) -> Answer {
     client.answer()
 }
 
-/// CONNECT was rejected and the connection kept. Whoever sends it may send what is meant for the tunnel at once: it was read as requests.
+/// CONNECT was rejected and the connection kept. Whoever sends it may send what is meant for the tunnel at once: it was
+/// read as requests.
 #[test]
 fn nothing_behind_a_connect_is_read_as_a_request() {
     let upstream = Upstream::answering(echo);
@@ -64,8 +65,8 @@ fn a_url_without_a_path_gets_one() {
     }
 }
 
-/// RFC 9110 §7.4. A URL of any scheme was passed on as if it were `http`, so that a client could have an answer in clear text for what its
-/// site serves over TLS alone.
+/// RFC 9110 §7.4. A URL of any scheme was passed on as if it were `http`, so that a client could have a response in
+/// clear text for what its site serves over TLS alone.
 #[test]
 fn a_url_is_served_only_over_a_connection_that_fits_its_scheme() {
     let upstream = Upstream::answering(echo);
@@ -100,7 +101,8 @@ fn a_client_can_not_choose_the_upstreams_proxy() {
     let gateway = gateway(&upstream, "trusted_proxies: [127.0.0.1]\n");
     let mut client = Client::connect(gateway.address);
     client.send(
-        "POST / HTTP/1.1\r\nHost: a\r\nProxy: http://evil.example\r\npROXY: http://evil.example\r\nProxying: 1\r\nX-Proxy: 2\r\n\
+        "POST / HTTP/1.1\r\nHost: a\r\nProxy: http://evil.example\r\npROXY: http://evil.example\r\nProxying: 1\r\n\
+         X-Proxy: 2\r\n\
          Transfer-Encoding: chunked\r\n\r\n0\r\nProxy: http://evil.example\r\nX-Last: 3\r\n\r\n",
     );
     assert_eq!(client.answer().status, 200);

@@ -84,7 +84,7 @@ fn the_answer_is_read_in_spite_of_a_large_body() {
             sender.write_all((head + &body + after).as_bytes()).is_ok()
         });
         assert_eq!(client.answer().status, 429);
-        // Nobody reads that much for a request that was refused.
+        // Nobody reads that much for a request that was rejected.
         assert!(client.try_answer_to("GET").is_none());
         drop(client);
         let _sent = sending.join().expect("no panic");
@@ -105,7 +105,8 @@ fn whoever_waits_to_be_told_to_continue_is_not_when_refused() {
         client.send(head);
         let answer = client.answer();
         assert_eq!((answer.status, answer.header("connection")), (429, Some("close")), "the first answer is the last");
-        // RFC 9110 §10.1.1: it may send the body nevertheless. Or another request, which the gateway can't tell from a body.
+        // RFC 9110 §10.1.1: it may send the body nevertheless. Or another request, which the gateway can't tell from a
+        // body.
         client.try_send(&body);
         client.try_send("GET /after HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.try_answer_to("GET").is_none());
@@ -114,8 +115,8 @@ fn whoever_waits_to_be_told_to_continue_is_not_when_refused() {
     assert!(upstream.received().iter().all(|received| !received.line.contains("/after")));
 }
 
-/// RFC 9110 §10.1.1: a client need not wait. What it has sent before it could hear anything is the body, so its connection goes on,
-/// whether the body was wanted or not.
+/// RFC 9110 §10.1.1: a client need not wait. What it has sent before it could hear anything is the body, so its
+/// connection goes on, whether the body was wanted or not.
 #[test]
 fn whoever_waits_to_be_told_to_continue_and_sends_at_once_is_understood() {
     let upstream = Upstream::answering(echo);

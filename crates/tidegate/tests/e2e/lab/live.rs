@@ -45,8 +45,8 @@ fn live_command(file: &str, directory: &Directory) -> Command {
     command
 }
 
-/// Runs a scenario with limits in this store, which has faults; what happened in its only run. What is expected in time is judged where times
-/// are.
+/// Runs a scenario with limits in this store, which has faults; what happened in its only run. What is expected in time
+/// is judged where times are.
 fn with_store(store: &str, scenario: &str, timed: &str) -> String {
     let directory = Directory::new();
     let timed = if are_judged() { timed } else { "" };
@@ -208,7 +208,8 @@ fn ctrl_c_ends_it_and_still_writes_the_report() {
 #[test]
 fn a_missing_redis_is_told_plainly() {
     let directory = Directory::new();
-    let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\ntarget: {workers: 2}\n\
+    let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\n\
+                    target: {workers: 2}\n\
         load: {profile: {type: constant, params: {rps: 5}}}\n";
     let file = text(&directory.file("redis.yaml", scenario));
     let mut command = live_command(&file, &directory);

@@ -40,14 +40,15 @@ fn all_scenarios_are_told_as_tables_as_json_and_as_a_page() {
     assert!(json(&directory) == json(&again), "the same seed, the same report");
 }
 
-/// While Redis is away and the gateway is told to let everything pass, more is admitted than the limit says, and nothing is over-admitted:
-/// which seconds that concerns is told wherever the figures are.
+/// While Redis is away and the gateway is told to let everything pass, more is admitted than the limit says, and
+/// nothing is over-admitted: which seconds that concerns is told wherever the figures are.
 #[test]
 fn seconds_that_are_not_scored_are_told() {
     let directory = Directory::new();
     let outcome = lab(&["simulate", "outage", "--algorithm", "token", "--out", &text(&directory.0)]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
-    let told = "    Not scored: 6.0 s to 10.5 s. Redis was unavailable and on_failure is open, so no limit was enforced; 1,800 requests were admitted then.";
+    let told = "    Not scored: 6.0 s to 10.5 s. Redis was unavailable and on_failure is open, so no limit was \
+                enforced; 1,800 requests were admitted then.";
     assert!(outcome.out.lines().any(|line| line == told), "{}", outcome.out);
     let report = report(&directory.0);
     let run = &report["scenarios"][0]["runs"][0];
@@ -149,7 +150,8 @@ fn what_can_not_be_used_is_told() {
         (
             &["simulate", &unknown],
             2,
-            "duraton: is unknown; there are: title, about, seed, duration, limit, target, load, store, on_failure, algorithms, adaptation, baseline,",
+            "duraton: is unknown; there are: title, about, seed, duration, limit, target, load, store, on_failure, \
+             algorithms, adaptation, baseline,",
         ),
         (&["simulate", &number], 2, "target.service_time: is 10; a text with a unit is allowed, such as 10ms"),
         (&["simulate", &empty], 2, "empty.yaml: is empty; `limit`, `target` and `load` are needed"),

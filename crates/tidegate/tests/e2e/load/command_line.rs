@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use tidegate_testkit::load_run::{Running, constant, run, with};
-use tidegate_testkit::{Directory, Upstream, request, tidegate, wait_until};
+use tidegate_testkit::{Directory, Upstream, pause, request, tidegate, wait_until};
 
 fn url(target: &Upstream) -> String {
     format!("http://{}/", target.address)
@@ -29,8 +29,8 @@ fn thresholds_decide_the_exit_code() {
     assert_eq!((added.code, added.result["thresholds"].as_array().map(Vec::len)), (99, Some(3)));
 }
 
-/// A gateway that rejected nearly everything passed `p50<300ms`, though what it let through took longer: rejections are quick, and were counted
-/// like responses of the service.
+/// A gateway that rejected nearly everything passed `p50<300ms`, though what it let through took longer: rejections are
+/// quick, and were counted like responses of the service.
 #[test]
 fn a_threshold_may_be_of_responses_of_one_class() {
     let served = std::sync::atomic::AtomicUsize::new(0);
@@ -38,7 +38,7 @@ fn a_threshold_may_be_of_responses_of_one_class() {
         // One of ten is served, slowly.
         let is_served = served.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(10);
         if is_served {
-            std::thread::sleep(Duration::from_millis(400));
+            pause(Duration::from_millis(400));
         }
         let status = if is_served { "200 OK" } else { "429 Too Many Requests" };
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
@@ -129,7 +129,7 @@ fn who_stops_a_run_still_gets_its_report() {
 #[test]
 fn requests_under_way_at_a_stop_are_unfinished() {
     let silent = Upstream::behaving(|_, _| {
-        std::thread::sleep(Duration::from_secs(30));
+        pause(Duration::from_secs(30));
         false
     });
     let running = Running::start(&constant(url(&silent), 100, 600.0), |_| {});

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::load::target::Target;
 use tidegate_testkit::load_run::{Running, constant, with};
-use tidegate_testkit::{signal, wait_until};
+use tidegate_testkit::{pause, signal, wait_until};
 
 const RATE: u32 = 400;
 const SECONDS: f64 = 3.0;
@@ -25,8 +25,9 @@ fn at_least(result: &Value, seconds: f64) -> u64 {
     pairs.map(pair).filter(|(micros, _)| *micros >= (seconds * 1e6) as u64).map(|(_, count)| count).sum()
 }
 
-/// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`; one more or less, since
-/// the freeze may begin and end between two. A generator that waits for answers before it sends would show a handful.
+/// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`;
+/// one more or less, since the freeze may begin and end between two. A generator that waits for answers before it sends
+/// would show a handful.
 #[test]
 fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
     let target = Target::start();
@@ -36,7 +37,7 @@ fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
     signal(target.pid(), "STOP");
     wait_until("it is frozen", || is_stopped(target.pid()));
     let frozen = Instant::now();
-    std::thread::sleep(FREEZE);
+    pause(FREEZE);
     let length = frozen.elapsed().as_secs_f64();
     signal(target.pid(), "CONT");
     let ran = running.ended();

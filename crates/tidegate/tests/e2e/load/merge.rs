@@ -9,7 +9,7 @@ use tidegate_load::{Class, End, Ended, Plan, Record, Report, Sample};
 use tidegate_testkit::command::{Outcome, finish, run};
 use tidegate_testkit::{Directory, tidegate};
 
-/// What an instance would have written: so many requests, each with this lag and an answer after 2 ms.
+/// What an instance would have written: so many requests, each with this lag and a response after 2 ms.
 fn result(part: Option<&str>, count: u64, lag: Duration, status: u16) -> String {
     let plan = json!({
         "limiterUrl": "http://127.0.0.1:8082/api/test", "duration": 10, "part": part,

@@ -8,7 +8,7 @@ use crate::load::http2_peer::{Manner, Peer};
 use crate::load::service::Service;
 use tidegate_testkit::authority::Authority;
 use tidegate_testkit::load_run::{Ran, Running, constant, with};
-use tidegate_testkit::{Directory, Gateway, Upstream, text};
+use tidegate_testkit::{Directory, Gateway, Upstream, pause, text};
 
 struct Secured {
     gateway: Gateway,
@@ -160,7 +160,7 @@ fn a_time_out_over_http2_ends_its_request_alone() {
     let upstream = Upstream::behaving(|request, stream| {
         use std::io::Write as _;
         if request.header("x-who") == Some("slow") {
-            std::thread::sleep(std::time::Duration::from_secs(5));
+            pause(std::time::Duration::from_secs(5));
             return false;
         }
         stream.write_all(tidegate_testkit::OK).is_ok()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use tidegate_testkit::load_run::{Ran, Running, constant, run, with};
-use tidegate_testkit::{OK, Upstream};
+use tidegate_testkit::{OK, Upstream, pause};
 
 fn url(address: SocketAddr) -> String {
     format!("http://{address}/api/test")
@@ -45,7 +45,8 @@ fn everything_that_the_plan_says_of_a_request_is_sent() {
     let target = Upstream::start();
     let mut plan = constant(format!("http://{}/a?b=c", target.address), 20, 0.5);
     plan["requestOptions"] = json!({
-        "method": "PUT", "query": { "d": "e f" }, "headers": { "X-A": "1" }, "body": { "k": [1] }, "auth": { "token": "t" },
+        "method": "PUT", "query": { "d": "e f" }, "headers": { "X-A": "1" }, "body": { "k": [1] },
+            "auth": { "token": "t" },
     });
     plan["clients"] = json!([{ "count": 1000, "apiKey": "key-{n}", "tier": "pro", "forwardedFor": "10.0.0.0" }]);
     let ran = run(&plan);
@@ -148,7 +149,7 @@ fn failures_are_told_by_their_cause() {
 #[test]
 fn what_takes_too_long_is_given_up() {
     let silent = Upstream::behaving(|_, _| {
-        std::thread::sleep(Duration::from_secs(3));
+        pause(Duration::from_secs(3));
         false
     });
     let plan = with(constant(url(silent.address), 50, 0.4), "requestOptions", json!({ "timeout": 0.2 }));
@@ -157,7 +158,7 @@ fn what_takes_too_long_is_given_up() {
     assert!(ran.result["latencySeconds"]["p50"].as_f64().expect("a time") >= 0.2, "{}", ran.result["latencySeconds"]);
 }
 
-/// An answer in chunks, one without a length, one that closes, one to HEAD: all of them end where they end.
+/// A response in chunks, one without a length, one that closes, one to HEAD: all of them end where they end.
 #[test]
 fn answers_of_every_framing_are_read_to_their_end() {
     for (answer, method) in [
@@ -197,7 +198,8 @@ fn large_bodies_go_both_ways() {
     assert!(target.received().iter().all(|request| request.body.len() == 2_000_000));
 }
 
-/// Answers without end, as fast as they can be sent: they time out, and everyone else is served as if they were not there.
+/// Answers without end, as fast as they can be sent: they time out, and everyone else is served as if they were not
+/// there.
 #[test]
 fn an_endless_answer_keeps_nobody_else_waiting() {
     let target = Upstream::behaving(|request, stream| {
@@ -228,7 +230,7 @@ fn never_more_are_in_flight_than_the_plan_allows_and_the_rest_is_missed() {
     let (inside, seen) = (Arc::clone(&now), Arc::clone(&most));
     let slow = Upstream::behaving(move |_, stream| {
         seen.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
         inside.fetch_sub(1, Ordering::SeqCst);
         stream.write_all(OK).is_ok()
     });
@@ -248,7 +250,8 @@ fn never_more_are_in_flight_than_the_plan_allows_and_the_rest_is_missed() {
     assert_eq!(ran.code, 0, "the target was full, the instrument was not");
 }
 
-/// Frozen itself, it sends what is less than `maxLag` late at once, counts the rest as missed, and says that the result is worth nothing.
+/// Frozen itself, it sends what is less than `maxLag` late at once, counts the rest as missed, and says that the result
+/// is worth nothing.
 #[test]
 fn a_generator_that_stood_still_says_so() {
     let target = Upstream::start();
@@ -257,7 +260,7 @@ fn a_generator_that_stood_still_says_so() {
     let running = Running::start(&plan, |_| {});
     tidegate_testkit::wait_until("it sends", || target.count() > 20);
     running.signal("STOP");
-    std::thread::sleep(Duration::from_millis(700));
+    pause(Duration::from_millis(700));
     running.signal("CONT");
     let ran = running.ended();
     assert_eq!(ran.requests("sent") + ran.missed("tooLate"), 400, "{}", ran.result["requests"]);
@@ -338,7 +341,7 @@ fn a_start_in_the_past_is_refused() {
 /// Whoever is polite comes back when it was told to; all of that is extra.
 #[test]
 fn polite_clients_come_back_when_they_are_told_to() {
-    // Each client is refused twice, then served.
+    // Each client is rejected twice, then served.
     let refused: Mutex<BTreeMap<String, u32>> = Mutex::default();
     let strict = Upstream::answering(move |request| {
         let mut refused = refused.lock().expect("no panic");

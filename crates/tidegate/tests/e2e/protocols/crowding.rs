@@ -19,7 +19,8 @@ const IDLE: &str = "tidegate_connections_closed_total{reason=\"idle_timeout\"}";
 fn with_connections(upstream: SocketAddr, settings: &str) -> Gateway {
     Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nadmin: {{listen: \"127.0.0.1:0\"}}\nworkers: 2\n\
-         upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n\
+         upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, \
+         window: 60}}}}\n\
          connections: {{head_timeout: 10m, idle_timeout: 10m, {settings}}}\n"
     ))
 }
@@ -85,8 +86,8 @@ impl Idler {
     }
 }
 
-/// `connections: {max: 300}`, and 300 sockets that said nothing, or had asked once and kept quiet: of 120 clients that came then, none was
-/// served for as long as the sockets were held. nginx closes the longest idle ones.
+/// `connections: {max: 300}`, and 300 sockets that said nothing, or had asked once and kept quiet: of 120 clients that
+/// came then, none was served for as long as the sockets were held. nginx closes the longest idle ones.
 #[test]
 fn idle_connections_make_room_for_new_clients() {
     let upstream = Upstream::start();
@@ -197,7 +198,8 @@ fn an_idle_http2_connection_gets_a_goaway_before_it_makes_room() {
     wait_until("it is counted", || gateway.metric(EVICTED) == Some(1.0));
 }
 
-/// Responses that HTTP/2 has in hand and may not send yet (RFC 9113 §5.2) are under way, though nothing is left to be read of them.
+/// Responses that HTTP/2 has in hand and may not send yet (RFC 9113 §5.2) are under way, though nothing is left to be
+/// read of them.
 #[test]
 fn a_response_that_waits_for_the_clients_window_is_not_idle() {
     let body = vec![b'x'; 5_000];

@@ -1,7 +1,8 @@
 //! An upstream for bodies of any length, plain or with TLS: it makes, checks and echoes them piece by piece.
 //!
-//! `POST /upload` answers how much came and whether it was right; `GET /download/{length|chunked|close}/N` answers N bytes;
-//! `POST /echo` answers what it reads, while it reads; `POST /hold` is an upload that is not read before [`Depot::release`].
+//! `POST /upload` answers how much came and whether it was right; `GET /download/{length|chunked|close}/N` answers N
+//! bytes; `POST /echo` answers what it reads, while it reads; `POST /hold` is an upload that is not read before
+//! [`Depot::release`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -59,7 +60,7 @@ impl Depot {
         depot
     }
 
-    /// Bytes of answers' bodies that the kernel has taken so far.
+    /// Bytes of responses' bodies that the kernel has taken so far.
     pub(crate) fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
     }

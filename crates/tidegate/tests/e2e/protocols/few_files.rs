@@ -44,8 +44,8 @@ fn launch(files: usize, config: &str) -> Gateway {
     Gateway::launch(command, config, directory)
 }
 
-/// With `ulimit -n 256` and a thousand clients, a quarter of the requests got 502: clients were accepted until no descriptor was left for the
-/// connection to the upstream.
+/// With `ulimit -n 256` and a thousand clients, a quarter of the requests got 502: clients were accepted until no
+/// descriptor was left for the connection to the upstream.
 #[test]
 fn a_thousand_clients_are_served_with_256_files() {
     raise_open_files(4_000);
@@ -71,7 +71,8 @@ fn a_thousand_clients_are_served_with_256_files() {
     assert_eq!(gateway.metric("ratelimiter_responses_total{status=\"502\"}"), Some(0.0));
 }
 
-/// HTTP/2 has many requests on a connection, so that descriptors can run out all the same. They wait then, and idle connections make room.
+/// HTTP/2 has many requests on a connection, so that descriptors can run out all the same. They wait then, and idle
+/// connections make room.
 #[test]
 fn more_requests_than_files_wait_for_each_other() {
     raise_open_files(4_000);
@@ -132,7 +133,8 @@ fn received(upstream: &Upstream) -> f64 {
     f64::from(u32::try_from(upstream.count()).expect("not so many"))
 }
 
-/// Requests over HTTP/2 took every descriptor: the admin listener could accept nobody, and Redis could not be reached anew.
+/// Requests over HTTP/2 took every descriptor: the admin listener could accept nobody, and Redis could not be reached
+/// anew.
 #[test]
 fn requests_leave_the_descriptors_of_redis_and_the_admin_listener() {
     raise_open_files(4_000);

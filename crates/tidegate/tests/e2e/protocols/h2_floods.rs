@@ -1,5 +1,5 @@
-//! Clients over HTTP/2 that send much of what brings no request forward. hyper answers most of it for as long as it comes; on two connections
-//! 46 million PINGs took five seconds of a core in six.
+//! Clients over HTTP/2 that send much of what brings no request forward. hyper answers most of it for as long as it
+//! comes; on two connections 46 million PINGs took five seconds of a core in six.
 
 use tidegate_testkit::frames::{
     ACK, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS, INITIAL_WINDOW_SIZE, Outcome, PING,
@@ -77,8 +77,8 @@ fn a_flood_of_data_on_a_reset_stream_ends_with_enhance_your_calm() {
     siege.holds();
 }
 
-/// A block that names a large header of the table again and again, and becomes a list between one and four times as large as allowed. hyper
-/// rejects each by itself, and ended the connection after a thousand of them.
+/// A block that names a large header of the table again and again, and becomes a list between one and four times as
+/// large as allowed. hyper rejects each by itself, and ended the connection after a thousand of them.
 fn bombs(count: usize) -> Vec<Frame> {
     let mut first = block(&request(&[]));
     first.push(0x40);
@@ -131,7 +131,8 @@ fn a_flood_of_header_blocks_on_a_reset_stream_ends_with_enhance_your_calm() {
     siege.holds();
 }
 
-/// Small blocks that become hundreds of headers each: every request gets its response, 431, and there was no end to them.
+/// Small blocks that become hundreds of headers each: every request gets its response, 431, and there was no end to
+/// them.
 #[test]
 fn a_flood_of_requests_that_are_rejected_ends_with_enhance_your_calm() {
     const AT_ONCE: usize = 50;

@@ -1,4 +1,5 @@
-//! Requests over HTTP/2 that are malformed (RFC 9113 §8) though they can be read: none of them goes on, and their neighbours do.
+//! Requests over HTTP/2 that are malformed (RFC 9113 §8) though they can be read: none of them goes on, and their
+//! neighbours do.
 
 use http::StatusCode;
 use tidegate_testkit::frames::{
@@ -240,7 +241,8 @@ fn a_request_without_an_authority_and_a_host_is_rejected() {
     siege.holds();
 }
 
-/// RFC 9110 §7.4: an https resource is not served in clear text, unless a trusted proxy has ended the TLS; other schemes are not served.
+/// RFC 9110 §7.4: an https resource is not served in clear text, unless a trusted proxy has ended the TLS; other
+/// schemes are not served.
 #[test]
 fn a_scheme_must_fit_the_connection() {
     let siege = Siege::begin();

@@ -19,7 +19,8 @@ fn ten_thousand_idle_connections_are_held() {
     }
     let upstream = Upstream::start();
     let mut gateway = Gateway::start(&format!(
-        "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n\
+        "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, window: \
+         60}}}}\n\
          connections: {{head_timeout: 10m, idle_timeout: 10m}}\n",
         upstream.address
     ));

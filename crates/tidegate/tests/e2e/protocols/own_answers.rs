@@ -1,4 +1,4 @@
-//! The gateway's own answers over HTTP/2.
+//! The gateway's own responses over HTTP/2.
 
 use http_body_util::BodyExt;
 
@@ -49,7 +49,8 @@ fn what_can_not_be_expected_is_refused_here_too() {
     });
 }
 
-/// RFC 9113 lets a server reset what it does not want to read, behind its whole answer; but there are clients that lose the answer then.
+/// RFC 9113 lets a server reset what it does not want to read, behind its whole response; but there are clients that
+/// lose the response then.
 #[test]
 fn an_upload_that_is_refused_is_read_and_not_reset() {
     let upstream = Upstream::start();
@@ -69,7 +70,7 @@ fn an_upload_that_is_refused_is_read_and_not_reset() {
         assert_ne!(frame.kind, RST_STREAM, "the stream was reset");
         ended = frame.stream == 1 && matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
     }
-    // The rest of it comes when the answer is there.
+    // The rest of it comes when the response is there.
     wire.send(&[Frame::new(DATA, 0, 1, [7; 10_000]), Frame::new(DATA, END_STREAM, 1, [7; 10_000])]);
     wire.send(&[Frame::request(3, &[(":method", b"GET"), fields[1], fields[2], (":path", b"/actuator/health")])]);
     loop {

@@ -95,7 +95,7 @@ pub(crate) fn for_http1(mut request: Request<RequestBody>) -> Request<RequestBod
     request
 }
 
-/// An answer that has come as a whole.
+/// A response that has come as a whole.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) status: StatusCode,
@@ -125,7 +125,7 @@ impl Whole {
     }
 }
 
-/// Sends a request and waits for its whole answer.
+/// Sends a request and waits for its whole response.
 pub(crate) async fn ask(session: &mut Http2, request: Request<RequestBody>) -> Whole {
     session.ready().await.expect("it takes requests");
     Whole::of(session.send_request(request).await.expect("an answer")).await

@@ -13,7 +13,7 @@ use crate::protocols::session::{Whole, ask, get, h2c, run};
 use crate::protocols::transfer::{
     Length, download, download_h2, head, read_answer, read_answer_h2, send_body, upload, upload_h2,
 };
-use tidegate_testkit::{Client, Gateway, PATIENCE, wait_until};
+use tidegate_testkit::{Client, Gateway, PATIENCE, pause, wait_until};
 
 /// From nothing over a byte and a buffer's length to what fits in none.
 const LENGTHS: [u64; 4] = [0, 1, 64 << 10, 10 << 20];
@@ -182,7 +182,7 @@ fn settled(count: impl Fn() -> u64) -> u64 {
     let until = Instant::now() + PATIENCE;
     while last == 0 || since.elapsed() < Duration::from_millis(300) {
         assert!(Instant::now() < until, "it goes on and on, at {last}");
-        std::thread::sleep(Duration::from_millis(10));
+        pause(Duration::from_millis(10));
         let now = count();
         if now != last {
             (last, since) = (now, Instant::now());
@@ -273,7 +273,7 @@ fn a_slow_upstream_holds_a_client_of_http_2_back() {
     });
 }
 
-/// "The longest a client may take no byte of an answer."
+/// "The longest a client may take no byte of a response."
 #[test]
 fn a_reader_that_takes_nothing_is_cut_off() {
     let depot = Depot::start();

@@ -164,7 +164,8 @@ fn bodies_of_all_sizes_pass_over_tls() {
     before.assert_growth_below(20);
 }
 
-/// An attacker on the way to the upstream can end a connection, but can not say `close_notify`: what has come so far must not look whole.
+/// An attacker on the way to the upstream can end a connection, but can not say `close_notify`: what has come so far
+/// must not look whole.
 #[test]
 fn an_answer_that_was_cut_off_is_not_taken_for_a_whole_one() {
     let authority = Authority::new();
@@ -230,7 +231,7 @@ fn closing(config: Arc<ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
             while body.read(&mut stream, &mut piece).is_ok_and(|count| count > 0) {}
             counting.fetch_add(1, Ordering::Relaxed);
             let stream = stream.get_mut();
-            // The answer and the end in one go: whoever has the one can see the other.
+            // The response and the end in one go: whoever has the one can see the other.
             stream.conn.writer().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").expect("it takes them");
             stream.conn.send_close_notify();
             let _sent = stream.conn.write_tls(&mut stream.sock);

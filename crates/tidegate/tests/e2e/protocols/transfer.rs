@@ -27,7 +27,7 @@ pub(crate) fn download(address: SocketAddr, path: &str) -> (u64, bool) {
     read_answer(&mut client)
 }
 
-/// Reads an answer piece by piece.
+/// Reads a response piece by piece.
 pub(crate) fn read_answer(client: &mut Client) -> (u64, bool) {
     let (line, headers) = read_head(&mut client.stream).expect("a head");
     assert!(line.starts_with("HTTP/1.1 200"), "{line}");
@@ -86,7 +86,7 @@ pub(crate) async fn download_h2(session: &mut Http2, path: &str) -> (u64, bool) 
     read_answer_h2(answer.into_body()).await
 }
 
-/// Reads an answer frame by frame.
+/// Reads a response frame by frame.
 pub(crate) async fn read_answer_h2(mut body: Incoming) -> (u64, bool) {
     let (mut pattern, mut right) = (Pattern::default(), true);
     while let Some(frame) = body.frame().await {

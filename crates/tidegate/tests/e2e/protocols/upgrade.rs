@@ -10,7 +10,7 @@ use crate::protocols::footprint::Footprint;
 use crate::protocols::pattern::Pattern;
 use crate::protocols::session;
 use tidegate_testkit::authority::Authority;
-use tidegate_testkit::{Answer, Client, Directory, Gateway, OK, PATIENCE, Received, Upstream, text, wait_until};
+use tidegate_testkit::{Answer, Client, Directory, Gateway, OK, PATIENCE, Received, Upstream, pause, text, wait_until};
 
 const PLENTY: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
 
@@ -26,7 +26,8 @@ fn before(upstream: SocketAddr, limit: &str, more: &str) -> Gateway {
     ))
 }
 
-/// An upstream that goes over and then does what `then` says with the connection. Other requests are answered with `OK`.
+/// An upstream that goes over and then does what `then` says with the connection. Other requests are answered with
+/// `OK`.
 fn switching(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
     Upstream::behaving(move |received, stream| {
         if received.header("upgrade").is_none() {
@@ -73,7 +74,7 @@ fn take(receiver: &Receiver<TcpStream>) -> TcpStream {
     stream
 }
 
-/// Asks to go over, and reads the head of the answer.
+/// Asks to go over, and reads the head of the response.
 fn upgrade(gateway: &Gateway) -> (Client, Answer) {
     let mut client = Client::connect(gateway.address);
     client.send(ASK);
@@ -113,7 +114,7 @@ fn the_gateway_goes_over_with_its_upstream_and_carries_bytes_both_ways() {
 
 #[test]
 fn the_upstream_may_speak_first() {
-    // Its first bytes come with the head of its answer.
+    // Its first bytes come with the head of its response.
     let upstream = Upstream::behaving(|_, stream| {
         stream.write_all(&[SWITCHING, b"welcome"].concat()).expect("it takes them");
         echoing(stream.try_clone().expect("a handle"));
@@ -315,7 +316,7 @@ fn a_tunnel_in_use_outlives_the_timeout() {
     while started.elapsed() < Duration::from_millis(2_500) {
         client.send("x");
         assert_eq!(read_exactly(&mut client.stream, 1), b"x");
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
     }
 }
 
@@ -332,12 +333,12 @@ fn a_tunnel_used_one_way_outlives_the_timeout() {
         assert_eq!(read_exactly(&mut up, 1), b"u");
         down.write_all(b"d").expect("it takes them");
         assert_eq!(read_exactly(&mut downwards.stream, 1), b"d");
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
     }
 }
 
-/// "An upgraded connection without a byte either way": a client that takes nothing while the upstream sends moves none, once all
-/// buffers are full. Nor does an upstream that takes nothing.
+/// "An upgraded connection without a byte either way": a client that takes nothing while the upstream sends moves none,
+/// once all buffers are full. Nor does an upstream that takes nothing.
 #[test]
 fn a_tunnel_whose_client_takes_nothing_ends_in_time() {
     let (upstream, receiver) = handed_over();

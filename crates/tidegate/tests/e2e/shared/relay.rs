@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::shared::holding::Door;
+use tidegate_testkit::pause;
 use tidegate_testkit::redis_server::Server;
 
 /// Carries bytes between gateways and a server. What the server says arrives later, if it is told so.
@@ -106,7 +107,7 @@ fn join(gateway: TcpStream, server: TcpStream, state: &Arc<State>) {
     let arrived = Arc::clone(state);
     std::thread::spawn(move || {
         for (at, bytes) in arriving {
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            pause(at.saturating_duration_since(Instant::now()));
             arrived.door.pass();
             if to_gateway.write_all(&bytes).is_err() {
                 break;

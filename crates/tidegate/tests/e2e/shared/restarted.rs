@@ -94,8 +94,8 @@ fn survives_a_restart(mode: &str, state: &str, count: usize) {
     assert_eq!(gateways.iter().map(|gateway| admitted(gateway, "/", 10)).sum::<usize>(), 9, "{what}");
 }
 
-/// Redis was restarted without persistence, and every gateway returned to its file's numbers without a warning: the operator's change was
-/// gone, in every failure mode, for exact and leased limits, with one gateway and with two.
+/// Redis was restarted without persistence, and every gateway returned to its file's numbers without a warning: the
+/// operator's change was gone, in every failure mode, for exact and leased limits, with one gateway and with two.
 #[test]
 fn what_an_operator_has_set_survives_a_restart_of_redis() {
     let kinds = [("exact", 1), ("exact", 2), ("leased", 1), ("leased", 2)];
@@ -255,8 +255,8 @@ fn an_empty_document_or_a_delete_returns_to_the_file_and_that_survives_too() {
     }
 }
 
-/// It counts over what was set before, and so it must have the next version: a gateway that starts later would give its first change a lower
-/// one than others have in force.
+/// It counts over what was set before, and so it must have the next version: a gateway that starts later would give its
+/// first change a lower one than others have in force.
 #[test]
 fn a_document_written_by_hand_without_a_version_gets_the_next_one_and_survives() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -278,8 +278,8 @@ fn a_document_written_by_hand_without_a_version_gets_the_next_one_and_survives()
     assert_eq!(limits(&gateway)["version"], last);
 }
 
-/// Versions were counted. A gateway that had been cut off while Redis was emptied had counted further than the newcomer, and its old
-/// numbers replaced the new ones.
+/// Versions were counted. A gateway that had been cut off while Redis was emptied had counted further than the
+/// newcomer, and its old numbers replaced the new ones.
 #[test]
 fn the_later_change_wins_over_a_gateway_that_missed_it_and_knows_more_changes() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -396,8 +396,8 @@ fn a_gateway_that_may_not_write_the_document_says_so_once_and_keeps_its_numbers(
     assert_eq!(document(&server).map(|now| now["limit"].clone()), Some(json!(9)));
 }
 
-/// The version of a document written by hand could not be written: that was never said nor tried again, and the document stayed without
-/// one. A change through a newly started gateway got a lower version, and was reverted.
+/// The version of a document written by hand could not be written: that was never said nor tried again, and the
+/// document stayed without one. A change through a newly started gateway got a lower version, and was reverted.
 #[test]
 fn a_version_that_could_not_be_written_is_written_later_and_a_newcomers_change_survives() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -423,8 +423,8 @@ fn a_version_that_could_not_be_written_is_written_later_and_a_newcomers_change_s
     assert_eq!(document(&server).map(|now| (version(&now), now["limit"].clone())), Some((newer, json!(12))));
 }
 
-/// A leased limit that was used up when Redis died was refused with 429 for as long as its window lasts: in open mode too, and also after
-/// Redis was back, empty.
+/// A leased limit that was used up when Redis died was rejected with 429 for as long as its window lasts: in open mode
+/// too, and also after Redis was back, empty.
 #[test]
 fn a_leased_limit_that_was_used_up_follows_the_mode_and_works_anew_when_redis_is_back() {
     for (mode, status, passing) in [("open", 200, 20), ("closed", 503, 0), ("local", 429, 5)] {

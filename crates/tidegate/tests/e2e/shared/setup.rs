@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Client, Gateway};
 
-/// Redis' settings for tests that count exactly: a slow machine must not look like an outage, and an outage must not pass unseen.
+/// Redis' settings for tests that count exactly: a slow machine must not look like an outage, and an outage must not
+/// pass unseen.
 pub(crate) const STRICT: &str = "budget: 10s, on_failure: closed";
 
 /// Five requests in a window that no test outlives.
 pub(crate) const FIVE: &str = "{algorithm: fixed, limit: 5, window: 30d}";
 
-/// How many requests were refused by a limit, as a metric.
+/// How many requests were rejected by a limit, as a metric.
 pub(crate) const REJECTED: &str = "ratelimiter_requests_total{decision=\"rejected\"}";
 /// How many were not.
 pub(crate) const FORWARDED: &str = "ratelimiter_requests_total{decision=\"forwarded\"}";
@@ -29,7 +30,7 @@ pub(crate) fn without_limits(upstream: SocketAddr, redis_url: &str, redis: &str)
     format!("upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nredis: {{url: \"{redis_url}\", {redis}}}\n")
 }
 
-/// How many of so many requests, one after the other, are admitted. The others must have been refused by a limit.
+/// How many of so many requests, one after the other, are admitted. The others must have been rejected by a limit.
 pub(crate) fn admitted(gateway: &Gateway, path: &str, requests: usize) -> usize {
     let mut client = Client::connect(gateway.address);
     let mut is_admitted = || match client.request("GET", path, &[], b"") {
@@ -53,7 +54,7 @@ pub(crate) fn counted(gateways: &[Gateway], name: &str) -> usize {
     gateways.iter().map(|gateway| gateway.metric(name).expect("it is counted") as usize).sum()
 }
 
-/// How many places in flight are taken, by Redis' own books: asking for one would take it.
+/// How many slots are taken, by Redis' own books: asking for one would take it.
 pub(crate) fn places_taken(server: &Server) -> usize {
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*:concurrency:*:log").query(&mut connection).expect("keys");

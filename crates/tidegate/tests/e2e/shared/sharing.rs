@@ -72,7 +72,7 @@ fn four_gateways_share_a_limit_exactly() {
     share_exactly(4, &sixty("token"));
 }
 
-/// The shaper's queue is one queue: who comes when five wait is refused, wherever the five are.
+/// The shaper's queue is one queue: who comes when five wait is rejected, wherever the five are.
 #[test]
 fn two_gateways_share_a_leaky_bucket_exactly() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -112,7 +112,8 @@ fn share_places(count: usize) {
     assert_eq!(tally.answers, [(200, PLACES), (429, 2 * PLACES)].into());
     assert_eq!(upstream.count(), PLACES);
 
-    // A place comes back when its answer has ended, and Redis is told behind it. Then all can be taken again, by one gateway alone.
+    // A place comes back when its response has ended, and Redis is told behind it. Then all can be taken again, by one
+    // gateway alone.
     wait_until("every place is free", || places_taken(&server) == 0);
     upstream.hold();
     let held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateways[0].address)).collect();

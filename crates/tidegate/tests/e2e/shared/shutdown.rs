@@ -1,6 +1,8 @@
 //! The order to stop: what is under way ends well, nothing new begins, and there is an end to it.
 
-use std::io::{BufRead, ErrorKind, Read, Write};
+mod tunnels;
+
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +13,14 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::shared::crowd::Crowd;
-use crate::shared::holding::{Door, Holding, leave};
+use crate::shared::holding::{Door, Holding};
 use crate::shared::relay::Relay;
 use crate::shared::setup::{PLENTY, STRICT, config, places_taken};
 use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Client, Directory, Gateway, OK, PATIENCE, Upstream, text, wait_until};
 
 const STOPPING: &str = "stopping: requests under way may end";
+
 const CUT_OFF: &str = "cut off when the time to drain was up";
 
 fn file(upstream: SocketAddr, more: &str) -> String {
@@ -29,7 +32,8 @@ fn stop(gateway: &Gateway, signal: &str) {
     gateway.wait_for_line(STOPPING);
 }
 
-/// Whether it ended well, and by itself: the time to drain is half a minute unless a test says otherwise, and nobody waits here for so long.
+/// Whether it ended well, and by itself: the time to drain is half a minute unless a test says otherwise, and nobody
+/// waits here for so long.
 fn ends_well(gateway: &mut Gateway) -> bool {
     gateway.wait_for_end()
 }
@@ -71,8 +75,8 @@ fn after_ctrl_c_requests_under_way_end_well_and_every_line_is_written() {
     requests_under_way_end_well("INT");
 }
 
-/// Whoever tries the next gateway instead must learn at once that this one takes nobody: a connection that is neither refused nor served
-/// hangs until the process ends.
+/// Whoever tries the next gateway instead must learn at once that this one takes nobody: a connection that is neither
+/// refused nor served hangs until the process ends.
 #[test]
 fn new_connections_are_refused_while_others_end() {
     let upstream = Holding::start();
@@ -138,8 +142,8 @@ fn order_and_continue(gateway: &Gateway) {
     gateway.wait_for_line(STOPPING);
 }
 
-/// Whoever has sent a request before the order came must not lose it: neither on a connection that is kept, nor on one that waits to be
-/// accepted. Once the order was looked at first, and most of them were reset.
+/// Whoever has sent a request before the order came must not lose it: neither on a connection that is kept, nor on one
+/// that waits to be accepted. Once the order was looked at first, and most of them were reset.
 #[test]
 fn requests_that_are_there_when_the_order_comes_are_answered() {
     const CLIENTS: usize = 100;
@@ -257,8 +261,8 @@ fn the_drain_deadline_cuts_off_what_never_ends_and_says_so() {
     assert_eq!(lines.lines().filter(|line| line.contains("/held")).count(), 3, "they are logged all the same: {lines}");
 }
 
-/// Once whoever waited for a place kept the gateway from looking at its deadline, and from closing what was idle: overload is when that
-/// happens, and when one would like to restart.
+/// Once whoever waited for a place kept the gateway from looking at its deadline, and from closing what was idle:
+/// overload is when that happens, and when one would like to restart.
 #[test]
 fn with_all_places_taken_idle_connections_do_not_delay_the_end() {
     let upstream = Upstream::start();
@@ -309,8 +313,8 @@ fn a_gateway_without_anything_under_way_stops_at_once() {
     }
 }
 
-/// Whoever waits for the ready line may rely on it: from there on an order to stop is obeyed, never a sudden death. Several start at
-/// once, so that some are interrupted at a bad moment.
+/// Whoever waits for the ready line may rely on it: from there on an order to stop is obeyed, never a sudden death.
+/// Several start at once, so that some are interrupted at a bad moment.
 #[test]
 fn an_order_to_stop_right_after_the_ready_line_is_obeyed() {
     let upstream = Upstream::start();
@@ -343,72 +347,10 @@ fn the_admin_listener_says_that_it_is_not_ready_while_requests_end() {
     assert!(ends_well(&mut gateway));
 }
 
-/// An upstream that talks WebSocket, or something like it: it says everything again.
-fn echo() -> Upstream {
-    Upstream::behaving(|_, stream| {
-        let switched =
-            stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-        let mut buffer = [0; 1024];
-        while let (true, Ok(count @ 1..)) = (switched.is_ok(), stream.read(&mut buffer)) {
-            if stream.write_all(&buffer[..count]).is_err() {
-                break;
-            }
-        }
-        false
-    })
-}
-
-fn tunnel(gateway: SocketAddr) -> Client {
-    let mut client = Client::connect(gateway);
-    client.send("GET /ws HTTP/1.1\r\nHost: test.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 101);
-    assert!(says_again(&mut client, b"hello"));
-    client
-}
-
-fn says_again(client: &mut Client, bytes: &[u8]) -> bool {
-    let mut heard = vec![0; bytes.len()];
-    client.try_send(bytes) && client.stream.read_exact(&mut heard).is_ok() && heard == bytes
-}
-
-/// Whether the other side says nothing for so long, and does not go either.
-fn is_silent(client: &mut Client, span: Duration) -> bool {
-    client.stream.get_ref().set_read_timeout(Some(span)).expect("a timeout");
-    let heard = client.stream.fill_buf().map(<[u8]>::len);
-    client.stream.get_ref().set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
-}
-
-/// A request that has become a tunnel is under way as long as the tunnel is, and has the same time to end.
-#[test]
-fn a_tunnel_lives_on_after_the_order_to_stop_until_it_ends() {
-    let upstream = echo();
-    let mut gateway = Gateway::start(&file(upstream.address, ""));
-    let mut client = tunnel(gateway.address);
-    stop(&gateway, "TERM");
-    assert!(is_silent(&mut client, Duration::from_millis(500)), "cut off");
-    assert!(says_again(&mut client, b"still here?"), "cut off");
-    leave(&client);
-    assert!(ends_well(&mut gateway));
-    assert!(!gateway.lines().iter().any(|line| line.contains(CUT_OFF)), "{:#?}", gateway.lines());
-}
-
-#[test]
-fn a_tunnel_that_never_ends_is_cut_off_by_the_drain_deadline() {
-    let upstream = echo();
-    let mut gateway = Gateway::start(&file(upstream.address, "connections: {drain_timeout: 300ms}\n"));
-    let mut client = tunnel(gateway.address);
-    let start = Instant::now();
-    stop(&gateway, "TERM");
-    assert!(ends_well(&mut gateway));
-    assert!(start.elapsed() >= Duration::from_millis(300), "it had its time: {:?}", start.elapsed());
-    gateway.wait_for_line(CUT_OFF);
-    assert!(client.is_closed());
-}
-
 const TWO_PLACES: &str = "{algorithm: concurrency, limit: 2}";
 
-/// A place that the process takes with it is lost to all others for as long as a request may hold one: an hour, by default.
+/// A place that the process takes with it is lost to all others for as long as a request may hold one: an hour, by
+/// default.
 #[test]
 fn the_last_request_gives_its_place_in_flight_back_before_the_end() {
     let (server, upstream) = (Server::start(), Holding::start());
@@ -433,18 +375,6 @@ fn a_request_that_is_cut_off_gives_its_place_in_flight_back() {
     let text = config(upstream.address(), &server.url(), STRICT, TWO_PLACES);
     let mut gateway = Gateway::start(&(text + "connections: {drain_timeout: 100ms}\n"));
     let _held = [0, 1].map(|_| upstream.visit(gateway.address));
-    assert_eq!(places_taken(&server), 2);
-    stop(&gateway, "TERM");
-    assert!(ends_well(&mut gateway));
-    assert_eq!(places_taken(&server), 0);
-}
-
-#[test]
-fn a_tunnel_that_is_cut_off_gives_its_place_in_flight_back() {
-    let (server, upstream) = (Server::start(), echo());
-    let text = config(upstream.address, &server.url(), STRICT, TWO_PLACES);
-    let mut gateway = Gateway::start(&(text + "connections: {drain_timeout: 100ms}\n"));
-    let _tunnels = [0, 1].map(|_| tunnel(gateway.address));
     assert_eq!(places_taken(&server), 2);
     stop(&gateway, "TERM");
     assert!(ends_well(&mut gateway));
@@ -486,7 +416,7 @@ fn a_gateway_that_stops_while_redis_is_away_still_gives_places_back_if_redis_ret
     assert_eq!(places_taken(&server), 0);
 }
 
-/// Whoever was told by its last answer that the connection stays may just be sending the next request.
+/// Whoever was told by its last response that the connection stays may just be sending the next request.
 #[test]
 fn a_kept_connection_may_ask_once_more() {
     let upstream = Upstream::start();

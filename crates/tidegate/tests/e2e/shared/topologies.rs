@@ -7,7 +7,8 @@ use crate::shared::setup::{STRICT, config};
 use tidegate_testkit::redis_server::{Sentinel, Server, eventually};
 use tidegate_testkit::{Gateway, Upstream, wait_until};
 
-/// Two gateways share a limit exactly, one follows what is set at the other, and what is set survives a server that forgets it.
+/// Two gateways share a limit exactly, one follows what is set at the other, and what is set survives a server that
+/// forgets it.
 fn share_exactly(url: &str, server: &Server) {
     let upstream = Upstream::start();
     let limit = "{algorithm: gcra, capacity: 60, fill_rate: 0.001}";

@@ -99,7 +99,8 @@ fn no_request_fails_while_several_change_and_reload_at_once() {
     all_passed(&crowd.stop(), &upstream);
 }
 
-/// A change counts from one request to the next: what is refused is refused because somebody said so, and by nothing else.
+/// A change counts from one request to the next: what is rejected is rejected because somebody said so, and by nothing
+/// else.
 #[test]
 fn a_small_limit_refuses_under_load_and_a_large_one_admits_again() {
     let upstream = Upstream::start();
@@ -113,7 +114,7 @@ fn a_small_limit_refuses_under_load_and_a_large_one_admits_again() {
         wait_until("many are refused", || count(REJECTED) >= refused + 200);
         let large = r#"{"algorithm": "fixed", "limit": 1000000000, "window": 2592000}"#;
         assert_eq!(gateway.post("/config/limits", large).status, 200);
-        // Requests under way end by the old numbers; then not one is refused.
+        // Requests under way end by the old numbers; then not one is rejected.
         crowd.wait_for(20);
         let (refused, passed) = (count(REJECTED), count(FORWARDED));
         wait_until("many pass", || count(FORWARDED) >= passed + 200);
@@ -125,7 +126,7 @@ fn a_small_limit_refuses_under_load_and_a_large_one_admits_again() {
     assert_eq!(upstream.count(), tally.of(200));
 }
 
-/// A request that was judged while the algorithm changed must not keep a place in flight that it never returns.
+/// A request that was judged while the algorithm changed must not keep a slot that it never returns.
 #[test]
 fn places_in_flight_are_all_free_after_changes_under_load() {
     const PLACES: usize = 64;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::target::setting::{asking, faults, standing, switch, target, wait_for_standing};
-use tidegate_testkit::{Gateway, timing, wait_until};
+use tidegate_testkit::{Gateway, pause, pause_async, timing, wait_until};
 
 #[test]
 fn beyond_the_queue_requests_are_refused_at_once_and_then_it_is_as_before() {
@@ -58,7 +58,7 @@ fn who_waits_is_served_in_the_order_of_coming() {
 /// 4 workers, 50 ms: 80 requests a second.
 const CAPACITY: u64 = 80;
 const OPTIONS: [&str; 6] = ["--workers", "4", "--queue", "16", "--service-time", "50ms"];
-/// Twenty of them are served or wait; the others are refused a hundred times a second each.
+/// Twenty of them are served or wait; the others are rejected a hundred times a second each.
 const CLIENTS: u64 = 60;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -94,7 +94,7 @@ fn ten_times_its_capacity_is_borne_and_leaves_no_trace() {
         let (busy, waiting) = standing(&target);
         assert!(busy <= 4.0 && waiting <= 16.0, "{busy} {waiting}");
         most_memory = most_memory.max(target.resident_bytes());
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
     }
     over.store(true, Relaxed);
     load.join().expect("no panic");
@@ -102,7 +102,8 @@ fn ten_times_its_capacity_is_borne_and_leaves_no_trace() {
     let after = back_to(&target, normal, ended);
     let [ok, refused, other] = [&seen.ok, &seen.refused, &seen.other].map(|count| count.load(Relaxed));
     eprintln!(
-        "overload: {} s, {ok} served, {refused} refused, {other} otherwise, {healthy} times healthy; normal {normal:?}, \
+        "overload: {} s, {ok} served, {refused} refused, {other} otherwise, {healthy} times healthy; normal \
+         {normal:?}, \
          {after:?} after the end back; memory {} KiB before, {} KiB at most, {} KiB after",
         length.as_secs(),
         memory_before / 1024,
@@ -162,7 +163,7 @@ fn drive(address: SocketAddr, seen: &Arc<Seen>, over: &Arc<AtomicBool>) {
                     };
                     count.fetch_add(1, Relaxed);
                     if status != 200 {
-                        tokio::time::sleep(PAUSE).await;
+                        pause_async(PAUSE).await;
                     }
                 }
             })

@@ -2,7 +2,8 @@
 
 use tidegate_testkit::{Answer, Client, Directory, Gateway, request, tidegate, wait_until};
 
-/// Starts a target on a free port. (The harness is the gateway's; of what it knows, a target has all that is used here.)
+/// Starts a target on a free port. (The harness is the gateway's; of what it knows, a target has all that is used
+/// here.)
 pub(crate) fn target(arguments: &[&str]) -> Gateway {
     let mut command = tidegate();
     command.args(["target", "--listen", "127.0.0.1:0"]).args(arguments);
@@ -21,7 +22,7 @@ pub(crate) fn switch(target: &Gateway, body: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// Asks for something and does not wait for the answer.
+/// Asks for something and does not wait for the response.
 pub(crate) fn asking(target: &Gateway) -> Client {
     let mut client = Client::connect(target.address);
     client.send("GET /api/test HTTP/1.1\r\nhost: x\r\n\r\n");

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::target::setting::{asking, switch, target, wait_for_standing};
-use tidegate_testkit::{Client, PATIENCE, signal, tidegate, wait_until};
+use tidegate_testkit::{Client, PATIENCE, signal, tidegate, wait_for_exit, wait_until};
 
 #[test]
 fn requests_under_way_end_and_new_ones_find_nobody() {
@@ -48,14 +48,7 @@ fn a_second_signal_stops_at_once_and_shows_in_the_exit_code() {
     signal(child.id(), "TERM");
     wait_until("it stops", || std::net::TcpStream::connect(address).is_err());
     signal(child.id(), "INT");
-    let until = std::time::Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("it can be asked") {
-            break status;
-        }
-        assert!(std::time::Instant::now() < until, "it does not end");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    };
+    let status = wait_for_exit(&mut child, PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(130));
     assert!(lines.map_while(Result::ok).any(|line| line.contains("WARN Target - stopping at once")));
 }

@@ -1,4 +1,5 @@
-//! The same over HTTP/2, where a client leaves one request by a reset: its connection goes on, and only what that request held is free.
+//! The same over HTTP/2, where a client leaves one request by a reset: its connection goes on, and only what that
+//! request held is free.
 
 use super::{
     Descriptors, Gateway, Origin, QUEUE, Server, Silent, SocketAddr, Upstream, admitted, assert_taken, in_flight,

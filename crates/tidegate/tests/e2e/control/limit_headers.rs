@@ -1,12 +1,12 @@
-//! What an answer says about limits, in both families of headers.
+//! The headers of a response that are about limits, in both families.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::control::structured_fields::{Item, list};
 use tidegate_testkit::Answer;
 
-/// What an answer says about limits.
-pub(crate) struct Told {
+/// What the headers of a response say about limits.
+pub(crate) struct LimitHeaders {
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
     /// Seconds from now.
@@ -36,12 +36,12 @@ pub(crate) fn number(answer: &Answer, name: &str) -> u64 {
     text.parse().expect("a number")
 }
 
-/// Reads all of them, and checks what is true of every answer (SPEC G4, G4a; draft-ietf-httpapi-ratelimit-headers).
-pub(crate) fn told(answer: &Answer) -> Told {
+/// Reads all of them, and checks what is true of every response (draft-ietf-httpapi-ratelimit-headers).
+pub(crate) fn limit_headers(answer: &Answer) -> LimitHeaders {
     let read = |name: &str| list(only(answer, name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
     let (states, policies) = (read("ratelimit"), read("ratelimit-policy"));
     let names = |items: &[Item]| items.iter().map(|item| item.name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&states), names(&policies), "both tell of the same limits");
+    assert_eq!(names(&states), names(&policies), "both name the same limits");
     for (state, policy) in states.iter().zip(&policies) {
         let (quota, left) = (policy.integer("q").expect("q is required"), state.integer("r").expect("r is required"));
         assert!(0 <= left && left <= quota, "{left} of {quota} are left");
@@ -56,7 +56,7 @@ pub(crate) fn told(answer: &Answer) -> Told {
     let now = unix_now();
     // It is rounded up, and a little time has passed since.
     assert!(reset + 5 >= now, "X-RateLimit-Reset is a time that has passed: {reset}, now {now}");
-    Told {
+    LimitHeaders {
         limit: number(answer, "x-ratelimit-limit"),
         remaining: number(answer, "x-ratelimit-remaining"),
         reset_in: reset.saturating_sub(now),
@@ -67,7 +67,7 @@ pub(crate) fn told(answer: &Answer) -> Told {
 
 /// What is left of a limit by `RateLimit`.
 pub(crate) fn left(answer: &Answer, limit: &str) -> i64 {
-    let told = told(answer);
-    let state = told.states.iter().find(|state| state.name == limit);
+    let headers = limit_headers(answer);
+    let state = headers.states.iter().find(|state| state.name == limit);
     state.and_then(|state| state.integer("r")).unwrap_or_else(|| panic!("nothing of {limit} in {:?}", answer.headers))
 }

@@ -1,0 +1,78 @@
+//! Modules and crates depend one way, and only as ARCHITECTURE.md says. The rule is in `src/graph.rs`.
+//!
+//! To see every edge of a cycle: `TIDY=all cargo test -p tidegate-tidy --test graph -- --nocapture`.
+
+use std::path::Path;
+
+use tidegate_tidy::graph::{cycles, unnamed_edges};
+use tidegate_tidy::{ModuleTree, Repository, architecture, manifest};
+
+/// Crates whose modules still form cycles, and how many modules are in them at most. The list may only shrink: a crate
+/// without cycles must leave it.
+const TANGLED: [(&str, usize); 3] = [("tidegate-gateway", 36), ("tidegate-lab", 12), ("tidegate-store", 12)];
+
+/// Whether ARCHITECTURE.md has the table of the gateway's layers.
+const HAS_LAYERS: bool = false;
+
+fn repository() -> Repository {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Repository::read(&root).expect("the repository can be read")
+}
+
+fn architecture(repository: &Repository) -> &str {
+    &repository.files["ARCHITECTURE.md"].text
+}
+
+#[test]
+fn modules_of_each_crate_depend_one_way() {
+    let repository = repository();
+    let shows_edges = std::env::var("TIDY").is_ok_and(|shown| shown == "all");
+    let mut wrong = Vec::new();
+    for name in repository.crates() {
+        let trees = ModuleTree::of_crate(&repository, &name).expect("every module has a file");
+        let found: Vec<_> = trees.iter().flat_map(cycles).collect();
+        let tangled: usize = found.iter().map(|cycle| cycle.modules.len()).sum();
+        let top_level: usize =
+            found.iter().filter(|cycle| cycle.level == "crate").map(|cycle| cycle.modules.len()).sum();
+        let all: usize = trees.iter().map(ModuleTree::top_level).sum();
+        eprintln!("{name}: {tangled} modules in cycles; of {all} top-level modules {top_level}");
+        if shows_edges {
+            found.iter().for_each(|cycle| eprintln!("  {cycle}\n    {}", cycle.edges().join("\n    ")));
+        }
+        let known = TANGLED.iter().find(|(tangled, _)| *tangled == name).map(|(_, most)| *most);
+        if tangled > known.unwrap_or(0) {
+            let cycles: Vec<String> = found.iter().map(|cycle| format!("  {cycle}")).collect();
+            wrong.push(format!("{name}: {tangled} modules in cycles\n{}", cycles.join("\n")));
+        } else if tangled == 0 && known.is_some() {
+            wrong.push(format!("{name}: no cycle is left. Take it off the list in tests/graph.rs."));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\nTIDY=all and --nocapture show every edge.\n", wrong.join("\n"));
+}
+
+/// Cargo itself forbids cycles among crates; which edges there are is for us to say.
+#[test]
+fn crates_depend_only_on_what_architecture_names() {
+    let repository = repository();
+    let crates = repository.crates();
+    let named = architecture::crate_table(architecture(&repository), &crates).expect("there is a table of crates");
+    let wrong: Vec<String> = manifest::edges(&repository)
+        .into_iter()
+        .filter(|((user, used), _)| !named.permits(user, used))
+        .map(|((user, used), line)| format!("crates/{user}/Cargo.toml:{line}: {user} uses {used}"))
+        .collect();
+    assert!(wrong.is_empty(), "\nnot in the table of crates in ARCHITECTURE.md:\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn layers_of_the_gateway_depend_only_on_what_architecture_names() {
+    let repository = repository();
+    let Some(layers) = architecture::layer_table(architecture(&repository)) else {
+        assert!(!HAS_LAYERS, "ARCHITECTURE.md has no table whose first column is `layer`");
+        return;
+    };
+    assert!(HAS_LAYERS, "ARCHITECTURE.md has a table of layers now: set HAS_LAYERS");
+    let trees = ModuleTree::of_crate(&repository, "tidegate-gateway").expect("every module has a file");
+    let wrong: Vec<String> = trees.iter().flat_map(|tree| unnamed_edges(tree, &layers)).collect();
+    assert!(wrong.is_empty(), "\nnot in the table of layers in ARCHITECTURE.md:\n{}\n", wrong.join("\n"));
+}
