@@ -112,6 +112,12 @@ adapt: setup ## run adaptation live: spikes of 5 s every 20 s, with and without 
 demo: ## run all services in one process, four scenarios in two minutes: demo-report/report.html
 	cargo run --profile demo -p tidegate -- demo
 
+.PHONY: reference
+reference: ## write docs/configuration.md, the page of all settings, from the code
+	@mkdir -p target
+	cargo run --quiet -p tidegate -- check --reference > target/configuration.md
+	mv target/configuration.md docs/configuration.md
+
 .PHONY: forecast-table
 forecast-table: ## print how good forecasts are, as a Markdown table; DATA=DIR adds CSV files with 5-minute steps
 	cargo run --quiet --release -p tidegate-forecast --example table -- "$(DATA)"

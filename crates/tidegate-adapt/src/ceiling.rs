@@ -66,9 +66,14 @@ pub struct Thresholds {
     pub errors: f64,
 }
 
+impl Thresholds {
+    /// Those of an operator who sets none.
+    pub const DEFAULT: Self = Self { latency: None, errors: 0.05 };
+}
+
 impl Default for Thresholds {
     fn default() -> Self {
-        Self { latency: None, errors: 0.05 }
+        Self::DEFAULT
     }
 }
 

@@ -22,10 +22,20 @@ pub struct Rails {
     pub algorithm_dwell: Duration,
 }
 
+impl Rails {
+    /// Those of an operator who sets none.
+    pub const DEFAULT: Self = Self {
+        ceiling: None,
+        floor: 5.0,
+        step: 3.0,
+        dwell: Duration::from_secs(1),
+        algorithm_dwell: Duration::from_secs(300),
+    };
+}
+
 impl Default for Rails {
     fn default() -> Self {
-        let (dwell, algorithm_dwell) = (Duration::from_secs(1), Duration::from_secs(300));
-        Self { ceiling: None, floor: 5.0, step: 3.0, dwell, algorithm_dwell }
+        Self::DEFAULT
     }
 }
 

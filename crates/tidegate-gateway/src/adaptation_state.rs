@@ -11,8 +11,8 @@ use tidegate_policy::Timestamp;
 use tidegate_serve::Exposition;
 use tokio::sync::Notify;
 
-use crate::config::AdaptiveSettings;
 use crate::config::model::AdaptiveMode;
+use crate::settings::AdaptiveSettings;
 use gauges::Gauges;
 use history::History;
 pub(crate) use history::as_received;

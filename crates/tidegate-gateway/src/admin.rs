@@ -12,11 +12,11 @@ use subtle::ConstantTimeEq;
 use tidegate_http::headers::bearer;
 use tidegate_http::request::RequestHead;
 use tidegate_serve::Exposition;
+use tidegate_store::FailureMode;
 use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::client::Client;
-use crate::config::model::OnFailure;
 use crate::control::{NotChanged, describe};
 use crate::gateway::Gateway;
 use crate::origin;
@@ -31,11 +31,6 @@ use crate::stored::numbers_of;
 /// The largest body a change may have.
 const LARGEST_BODY: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Whether a path is one of the gateway's own.
-pub(crate) fn is_local(path: &str) -> bool {
-    path.starts_with("/config/") || path.starts_with("/actuator/") || path == "/reload"
-}
 
 /// Answers a request for one of the gateway's own paths.
 pub(crate) async fn answer(
@@ -252,11 +247,11 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
 /// How the gateway, its store and its upstreams stand. It is not ready while it drains, or while it must refuse everything.
 fn health(gateway: &Gateway, always_up: bool) -> Reply {
     let store = gateway.store_state();
-    let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == OnFailure::Closed);
+    let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == FailureMode::Closed);
     let is_ready = !gateway.is_draining() && !refuses;
     let store = store.map_or_else(
         || json!({ "type": "memory", "status": "UP" }),
-        |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode }),
+        |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode.name() }),
     );
     let plan = gateway.plan();
     let upstreams = plan.site.upstreams.iter().map(|upstream| {

@@ -1,22 +1,21 @@
-//! Configuration: what is written ([`model`]), and what it means ([`Settings`]): read once, checked once, never again.
+//! Configuration as it is written: the [`model`] of a file, how it is read, its schema and its reference page. What it
+//! means, once checked, is in [`settings`](crate::settings). Nothing here knows the rest of the gateway.
 
-mod check;
-mod doubts;
 pub mod model;
 pub mod numbers;
+pub(crate) mod own_paths;
 mod reference;
 pub mod secret;
+pub(crate) mod section;
 pub mod span;
 pub(crate) mod syntax;
+mod words;
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-pub use check::{
-    AdaptiveSettings, Forecaster, LimitSettings, ListenerSettings, RedisSettings, RouteSettings, Settings,
-    UpstreamSettings, default_limit, upstream_at,
-};
+pub use model::default_limit;
 pub use reference::{reference, schema};
 pub use tidegate_input::Problem;
 
@@ -26,9 +25,9 @@ use syntax::FieldPath;
 /// Why a configuration can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidConfig {
-    /// It can't be read: why the file can't, or the first syntax error, with its line. It repeats nothing of what stands there.
+    /// It can't be read: why not, or the first syntax error with its line. It repeats nothing of the file.
     Syntax(String),
-    /// It can be read but makes no sense: everything that is wrong.
+    /// It can be read but not used: everything that is wrong.
     Meaning(Vec<Problem>),
 }
 
@@ -61,7 +60,7 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     parse_any(text).map_err(InvalidConfig::Syntax)
 }
 
-/// The same for any other file of that kind. An error says where, and repeats nothing of what stands there.
+/// The same for any other file of that kind. An error says where, and repeats nothing of the file.
 pub fn parse_any<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.trim_start().starts_with('{') {
         // First for names that stand twice, then with the places of all other mistakes.
@@ -70,12 +69,12 @@ pub fn parse_any<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String
         return read.map_err(|error| syntax::json(error.inner(), &FieldPath::of(error.path())));
     }
     let options = serde_saphyr::options! { with_snippet: false };
-    let mut place = FieldPath::default();
+    let mut at = FieldPath::default();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
         serde_path_to_error::deserialize(yaml).map_err(|error| {
-            place = FieldPath::of(error.path());
+            at = FieldPath::of(error.path());
             error.into_inner()
         })
     });
-    read.map_err(|error| syntax::yaml(&error, &place))
+    read.map_err(|error| syntax::yaml(&error, &at))
 }

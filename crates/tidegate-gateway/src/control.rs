@@ -16,11 +16,12 @@ use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers, checked, values, written};
-use crate::config::{InvalidConfig, LimitSettings, Problem, Settings};
+use crate::config::{InvalidConfig, Problem};
 use crate::gateway::Gateway;
 use crate::limits::{Limit, SetBy};
 use crate::listener::Listener;
 use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
+use crate::settings::{LimitSettings, Settings};
 use crate::stored::{Stored, next_version, put};
 use fixed::Fixed;
 use look::Look;
@@ -213,13 +214,13 @@ impl Control {
         settings.workers = state.workers;
         let Look { judged, seen, held, fault } = state.look(&settings.limits, gateway.store(), &gateway.log).await;
         let base = settings.limits.clone();
-        let doubts = std::mem::take(&mut settings.doubts);
+        let lints = std::mem::take(&mut settings.lints);
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
         let plan = Plan::build(settings, &judged.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
         judged.report(&gateway.log, LAST_INSTEAD);
         state.note(seen, fault, gateway.store(), &gateway.log, LAST_INSTEAD);
-        tell_doubts(&gateway.log, &doubts);
+        report_lints(&gateway.log, &lints);
         if state.fixed.has_renewed_files(&fixed) {
             let told =
                 "redis: its certificates or keys have been renewed; those read at the start stay until a restart";
@@ -299,10 +300,10 @@ impl Control {
     }
 }
 
-/// Reports what in a configuration is probably not meant.
-pub(crate) fn tell_doubts(log: &Log, doubts: &[Problem]) {
-    for doubt in doubts {
-        log.warn("ConfigController", format_args!("{doubt}"));
+/// Reports the warnings about a valid configuration.
+pub(crate) fn report_lints(log: &Log, lints: &[Problem]) {
+    for lint in lints {
+        log.warn("ConfigController", format_args!("{lint}"));
     }
 }
 

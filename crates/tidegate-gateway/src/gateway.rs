@@ -10,13 +10,12 @@ use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
 use tidegate_serve::{Aggregate, Log};
-use tidegate_store::{Store, StoreEvent};
+use tidegate_store::{FailureMode, Store, StoreEvent};
 use tidegate_wait::Clock;
 use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
-use crate::config::model::OnFailure;
 use crate::control::Control;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
@@ -29,7 +28,7 @@ pub(crate) struct Gateway {
     plan: ArcSwap<Plan>,
     pub(crate) clock: Clock,
     store: Option<Store>,
-    store_mode: OnFailure,
+    store_mode: FailureMode,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Log,
     access_log: Option<AccessLog>,
@@ -61,7 +60,7 @@ impl Gateway {
         plan: Plan,
         clock: Clock,
         store: Option<Store>,
-        store_mode: OnFailure,
+        store_mode: FailureMode,
         metrics: Arc<Metrics>,
         log: Log,
         access_log: Option<AccessLog>,
@@ -281,11 +280,16 @@ fn tell_places_lost(log: &Log, count: u64, more: &str) {
 }
 
 /// Records in the log and the metrics what happens between us and Redis at `address`.
-pub(crate) fn observer(metrics: Arc<Metrics>, log: Log, mode: OnFailure, address: String) -> tidegate_store::Observer {
+pub(crate) fn observer(
+    metrics: Arc<Metrics>,
+    log: Log,
+    mode: FailureMode,
+    address: String,
+) -> tidegate_store::Observer {
     let mode = match mode {
-        OnFailure::Open => "fail-open mode",
-        OnFailure::Closed => "fail-closed mode",
-        OnFailure::Local => "local mode",
+        FailureMode::Open => "fail-open mode",
+        FailureMode::Closed => "fail-closed mode",
+        FailureMode::Local => "local mode",
     };
     Arc::new(move |event| {
         metrics.store_event(event);

@@ -8,6 +8,7 @@ use tidegate_http::request::RequestHead;
 
 use crate::attempt::{Outbound, attempt};
 use crate::client::Client;
+use crate::config::own_paths::is_local;
 use crate::limits::{Admissions, Denied, admit};
 use crate::passage::Passage;
 use crate::rejection::{self, rejected};
@@ -47,7 +48,7 @@ impl Passage<'_> {
             Ok(host) => host,
             Err(fault) => return self.reject_head(&request, &fault),
         };
-        if self.client.is_admin || !site.admin_apart && admin::is_local(request.uri.path()) {
+        if self.client.is_admin || !site.admin_apart && is_local(request.uri.path()) {
             self.record(&request, host.whole(), peer);
             self.settlement.is_local = true;
             let gateway = &self.worker.gateway;

@@ -41,7 +41,7 @@ pub(crate) struct Caller {
     pub(crate) api_key: Option<Box<str>>,
 }
 
-/// Why a caller who claims to be someone is not believed. Answered with 401; the text is safe to tell.
+/// Why a caller who claims to be someone is not believed. Rejected with 401; the text is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unidentified {
     /// Nobody has this API key.
@@ -76,16 +76,19 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Checks the configuration and reads its key files. If anything is wrong, the result must not be used.
+    /// Checks the configuration and reads its key files. If there is a problem, the result must not be used.
     pub(crate) fn build(model: &IdentityModel, problems: &Problems) -> Self {
-        let default_tier = model.default_tier.as_deref().unwrap_or("anonymous");
-        check_name(default_tier, "identity.default_tier", problems);
+        let default_tier = model.default_tier();
+        check_name(&default_tier, "identity.default_tier", problems);
         let api_keys = model.api_keys.as_ref().and_then(|model| KeyTable::build(model, problems));
         let proxy_headers = model.trusted_headers.as_ref().map(|model| ProxyHeaders::build(model, problems));
         if let (Some(table), Some(trusted)) = (&api_keys, &proxy_headers)
             && trusted.names().any(|name| name == table.header())
         {
-            let message = format!("{} is one of the trusted_headers, which clients can't send", table.header());
+            let message = format!(
+                "must not be one of `identity.trusted_headers`, which clients can't send, got {}",
+                table.header()
+            );
             problems.add("identity.api_keys.header", message);
         }
         Self {
@@ -168,7 +171,8 @@ fn is_name(text: &str) -> bool {
 
 fn check_name(text: &str, path: &str, problems: &Problems) {
     if !is_name(text) {
-        let message = format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters");
+        let message =
+            format!("must be 1 to {MAX_NAME_BYTES} bytes without control characters, got {} bytes", text.len());
         problems.add(path, message);
     }
 }
@@ -191,8 +195,8 @@ const TAKEN: [HeaderName; 10] = [
 fn header_name(text: &str, path: &str, problems: &Problems) -> Option<HeaderName> {
     let message = match HeaderName::try_from(text) {
         Ok(name) if !TAKEN.contains(&name) => return Some(name),
-        Ok(name) => format!("{name} has a meaning of its own: use another header, such as x-auth-user"),
-        Err(_) => format!("{text:?} is not a header name: letters, digits and - are allowed"),
+        Ok(name) => format!("must be another header, such as x-auth-user: {name} has a meaning of its own"),
+        Err(_) => format!("must be a header name of letters, digits and `-`, got {text:?}"),
     };
     problems.add(path, message);
     None

@@ -60,8 +60,8 @@ impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no key; write `global`, or one or several (joined by `+`) of ip, user, apiKey, clientId, tier, endpoint, \
-             resource, provider, method, host, header:NAME",
+            "must be `global`, or one or several (joined by `+`) of ip, user, apiKey, clientId, tier, endpoint, resource, \
+             provider, method, host, header:NAME, got {:?}",
             self.0
         )
     }

@@ -1,6 +1,6 @@
 //! The gateway: a reverse proxy that limits.
 //!
-//! This crate's public face is small: [read](config::parse) a configuration, [check](config::Settings::check) it,
+//! This crate's public face is small: [read](config::parse) a configuration, [check](settings::Settings::check) it,
 //! [bind](Server::bind) and [run](Server::run). The path of a request is `handler.rs`; ARCHITECTURE.md has the map.
 
 mod access_log;
@@ -38,6 +38,7 @@ mod returns;
 mod room;
 mod routes;
 mod server;
+pub mod settings;
 mod settlement;
 mod stages;
 mod stored;

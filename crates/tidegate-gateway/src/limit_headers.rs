@@ -8,9 +8,9 @@ use http::StatusCode;
 use tidegate_http::header_lines::HeaderLines;
 use tidegate_policy::Algorithm;
 
-use crate::config::LimitSettings;
 use crate::limits::{Asked, Limit, whole_seconds};
 use crate::plan::Plan;
+use crate::settings::LimitSettings;
 
 /// How long a client is asked to wait for a slot: nobody knows when one becomes free.
 pub(crate) const SLOT_PATIENCE: Duration = Duration::from_secs(1);

@@ -9,7 +9,6 @@ use tidegate_serve::{Counter, Shard};
 use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
 use tidegate_wait::Clock;
 
-use crate::config::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::key::Account;
@@ -17,6 +16,7 @@ use crate::limit_headers::LimitTexts;
 use crate::plan::{Plan, RouteLimits};
 use crate::resolve::Resolved;
 use crate::returns::Returns;
+use crate::settings::LimitSettings;
 use crate::stages::Side;
 
 /// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.

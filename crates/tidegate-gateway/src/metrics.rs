@@ -10,10 +10,9 @@ use tidegate_policy::Algorithm;
 use tidegate_serve::{
     Aggregate, Buckets, Counter, Exposition, Histogram, HistogramSnapshot, Kind, Process, Shard, Sink,
 };
-use tidegate_store::StoreEvent;
+use tidegate_store::{FailureMode, StoreEvent};
 
 use crate::adaptation_state::Adaptation;
-use crate::config::model::OnFailure;
 use crate::config::numbers::figure;
 use crate::h2::Flood;
 use crate::plan::Plan;
@@ -189,8 +188,8 @@ impl Metrics {
         let mut mode = page.family("ratelimiter_mode", "1 for the mode that is in force.", Kind::Gauge);
         let failing = store.filter(|store| store.is_down).map(|store| store.mode);
         mode.sample(&[("type", "normal")], failing.is_none());
-        for on_failure in [OnFailure::Open, OnFailure::Closed, OnFailure::Local] {
-            mode.sample(&[("type", &format!("fail{}", on_failure.word()))], failing == Some(on_failure));
+        for on_failure in FailureMode::ALL {
+            mode.sample(&[("type", &format!("fail{}", on_failure.name()))], failing == Some(on_failure));
         }
         write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
@@ -310,7 +309,7 @@ impl Metrics {
 pub(crate) struct StoreState {
     pub(crate) is_down: bool,
     /// What happens to requests while it is away.
-    pub(crate) mode: OnFailure,
+    pub(crate) mode: FailureMode,
 }
 
 /// The seed's gauges mean the limit named `default`.

@@ -18,10 +18,10 @@ use tidegate_store::Store;
 
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
-use crate::config::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, UpstreamSettings};
 use crate::identity::Identity;
 use crate::limits::{Counts, Limit, LimitStats, SetBy};
 use crate::routes::{Matcher, readings};
+use crate::settings::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, UpstreamSettings};
 use crate::upstream::{Upstream, UpstreamStats};
 
 /// Everything a request is judged by.

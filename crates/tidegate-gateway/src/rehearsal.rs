@@ -12,13 +12,13 @@ use tidegate_http::headers::Headers;
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
-use crate::admin;
 use crate::config::numbers::LimitNumbers;
-use crate::config::{LimitSettings, Settings};
+use crate::config::own_paths::is_local;
 use crate::identity::Caller;
 use crate::limits::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
 use crate::plan::{Kept, Over, Plan};
 use crate::resolve::{Asking, resolve};
+use crate::settings::{LimitSettings, Settings};
 use crate::stages::{Side, Stages, Step};
 use crate::validation::Host;
 
@@ -327,7 +327,7 @@ impl<T> Rehearsal<T> {
     /// Which route a request takes, and which limits are asked about it on whose account.
     fn route(&self, past: &Past<'_>) -> Result<Routed, Verdict> {
         let site = &self.plan.site;
-        if !site.admin_apart && admin::is_local(past.path) {
+        if !site.admin_apart && is_local(past.path) {
             return Err(Verdict::Local);
         }
         let host = Host::read(past.host.as_bytes()).ok_or(Verdict::NoRoute)?;

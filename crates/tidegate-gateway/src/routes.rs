@@ -52,27 +52,24 @@ impl Matcher {
         let host = match host {
             None => Host::Any,
             Some(host) if host.contains(['/', ':']) || host.is_empty() => {
-                return Err((
-                    "host",
-                    format!("{host:?} is no host; write api.example.com or *.example.com, without port"),
-                ));
+                return Err(("host", format!("must be api.example.com or *.example.com, without port, got {host:?}")));
             }
             Some(host) if host.rfind('*').is_some_and(|place| place > 0) => {
-                return Err(("host", "a `*` stands for whole names before a dot: *.example.com".to_owned()));
+                return Err(("host", "must have `*` only as the first name: *.example.com".to_owned()));
             }
             Some(host) => match host.strip_prefix('*') {
                 None => Host::Exact(host.into()),
                 Some(rest) if rest.starts_with('.') && rest.len() > 1 => Host::Below(rest.into()),
-                Some(_) => return Err(("host", "a `*` stands for whole names before a dot: *.example.com".to_owned())),
+                Some(_) => return Err(("host", "must have `*` only as the first name: *.example.com".to_owned())),
             },
         };
         let given = [&route.path, &route.prefix, &route.pattern];
         if given.iter().filter(|path| path.is_some()).count() > 1 {
-            return Err(("path", "stands beside `prefix` or `pattern`; one of them is allowed".to_owned()));
+            return Err(("path", "can't be combined with `prefix` or `pattern`".to_owned()));
         }
         for (field, path) in ["path", "prefix", "pattern"].into_iter().zip(given) {
             if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-                return Err((field, "must begin with a slash".to_owned()));
+                return Err((field, format!("must begin with a slash, got {:?}", path.as_deref().unwrap_or_default())));
             }
         }
         let path = match (&route.path, &route.prefix, &route.pattern) {
@@ -82,9 +79,9 @@ impl Matcher {
             _ => PathMatcher::Any,
         };
         let mut methods = Vec::new();
-        for method in &route.methods {
-            let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes());
-            let method = method.map_err(|_| ("methods", "are not all HTTP methods".to_owned()))?;
+        for written in &route.methods {
+            let method = Method::from_bytes(written.to_ascii_uppercase().as_bytes());
+            let method = method.map_err(|_| ("methods", format!("must be HTTP methods, got {written:?}")))?;
             if method == Method::GET {
                 // Whoever answers one does the work of the other.
                 methods.push(Method::HEAD);
@@ -119,7 +116,7 @@ fn parse_pattern(pattern: &str) -> Result<PathMatcher, (&'static str, String)> {
             _ if word.contains(['*', '{', '}']) => {
                 return Err((
                     "pattern",
-                    format!("{word:?} is no segment; `*` or `{{name}}` stand for a whole one, `**` for the rest"),
+                    format!("must have `*` or `{{name}}` as a whole segment and `**` only at the end, got {word:?}"),
                 ));
             }
             _ => Segment::Text(word.into()),

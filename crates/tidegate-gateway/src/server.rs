@@ -25,14 +25,14 @@ use crate::access_log::AccessLog;
 use crate::adapt;
 use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
-use crate::config::{RedisSettings, Settings};
-use crate::control::{self, Control, Source, tell_doubts};
+use crate::control::{self, Control, Source, report_lints};
 use crate::file_budget::{FileBudget, FileNeeds};
 use crate::gateway::{Gateway, observer};
 use crate::listener::{Listener, Socket};
 use crate::metrics::Metrics;
 use crate::reload::{reload, reopen_logs};
 use crate::room::Room;
+use crate::settings::{RedisSettings, Settings};
 use crate::worker::Worker;
 
 /// How long what is given back to Redis is waited for at the end.
@@ -108,9 +108,9 @@ fn bind(
 async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Result<Store, NotStarted> {
     let on_failure = redis.model.on_failure;
     let config = StoreConfig {
-        budget: redis.model.budget.get(),
-        on_failure: on_failure.into(),
-        lease: LeaseTerms { tokens: redis.model.lease_tokens, span: redis.model.lease_span.get() },
+        budget: redis.model.budget().get(),
+        on_failure,
+        lease: LeaseTerms { tokens: redis.model.lease_tokens(), span: redis.model.lease_span().get() },
         observer: observer(Arc::clone(metrics), log.clone(), on_failure, redis.topology.address()),
         ..StoreConfig::new(redis.topology.clone(), redis.namespace.clone())
     };
@@ -132,7 +132,7 @@ impl Server {
             .map(|settings| AccessLog::open(settings, &log))
             .transpose()
             .map_err(NotStarted::AccessLog)?;
-        tell_doubts(&log, &settings.doubts);
+        report_lints(&log, &settings.lints);
         let (workers, connections) = (settings.workers, settings.connections.clone());
         let metrics = Arc::new(Metrics::new(workers + 1, log.sink().cloned()));
         let store = match &settings.redis {
@@ -183,7 +183,7 @@ impl Server {
         let upstreams: Vec<String> = plan.site.upstreams.iter().map(upstream).collect();
         let state = match self.gateway.store_state() {
             None => "memory".to_owned(),
-            Some(store) => format!("redis, fail-{}", store.mode.word()),
+            Some(store) => format!("redis, fail-{}", store.mode.name()),
         };
         let adaptation = plan.site.adaptive.as_ref().map_or_else(String::new, |adaptive| {
             let (limit, mode, seconds) = (&adaptive.limit, adaptive.mode.word(), adaptive.interval.as_secs_f64());

@@ -4,8 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::config::model::Numbers;
 use crate::config::numbers::{LimitNumbers, checked, written};
-use crate::config::{LimitSettings, syntax};
+use crate::config::syntax;
 use crate::plan::Overrides;
+use crate::settings::LimitSettings;
 
 /// The limit whose numbers stand at the top, where the seed had its only ones.
 const DEFAULT: &str = "default";

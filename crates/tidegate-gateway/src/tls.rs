@@ -28,8 +28,8 @@ pub(crate) fn server(files: &ServerTls) -> Result<Arc<ServerConfig>, Wrong> {
 
 /// How an upstream's certificate is checked: by the authorities in `ca`, or the system's.
 pub(crate) fn client(ca: Option<&Path>, system: &SystemRoots, name: &str) -> Result<ClientTls, Wrong> {
-    let name = ServerName::try_from(name.to_owned());
-    let name = name.map_err(|_| ("server_name", "is neither a host name nor an address".to_owned()))?;
+    let wrong = |_| ("server_name", format!("must be a host name or an address, got {name:?}"));
+    let name = ServerName::try_from(name.to_owned()).map_err(wrong)?;
     let roots = system.or_in(ca).map_err(|error| ("ca", error))?;
     let config = client_config(Arc::clone(&roots), &["http/1.1"]).map_err(|error| ("ca", error.to_string()))?;
     Ok(ClientTls { config: Arc::new(config), name, roots })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tidegate_http::client::{Endpoint, Pools, Trouble};
 
-use crate::config::UpstreamSettings;
+use crate::settings::UpstreamSettings;
 use crate::upstream_metrics::UpstreamMetrics;
 
 /// A service behind the gateway, and what all workers know of it.

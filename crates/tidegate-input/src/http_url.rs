@@ -18,7 +18,7 @@ pub struct HttpUrl {
 impl HttpUrl {
     /// Reads one, or says what is wrong with it: `{url} {reason}` is a sentence.
     pub fn read(url: &str) -> Result<Self, &'static str> {
-        let uri: Uri = url.parse().map_err(|_| "is no URL")?;
+        let uri: Uri = url.parse().map_err(|_| "is not a URL")?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn what_can_not_is_refused_with_its_reason() {
         for (url, reason) in [
-            ("", "is no URL"),
-            ("http://", "is no URL"),
-            ("http://a b", "is no URL"),
-            ("localhost:80/", "is no URL"),
+            ("", "is not a URL"),
+            ("http://", "is not a URL"),
+            ("http://a b", "is not a URL"),
+            ("localhost:80/", "is not a URL"),
             ("/path", "has no scheme"),
             ("ftp://a", "has a scheme other than http and https"),
             ("http://u:p@a", "carries a user"),

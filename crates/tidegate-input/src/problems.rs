@@ -2,9 +2,6 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::time::Duration;
-
-use crate::duration;
 
 /// The most problems of a request that are reported: a million mistakes must not become a million messages.
 const MOST_REPORTED: usize = 50;
@@ -60,23 +57,6 @@ impl Problems {
         result.map_err(|error| self.add(path, error.to_string())).ok()
     }
 
-    /// The value, with a problem at `path` if it is outside of these bounds.
-    pub fn within<T: PartialOrd + fmt::Display + Copy>(&self, path: &str, value: T, least: T, most: T) -> T {
-        if value < least || value > most {
-            self.add(path, format!("is {value}; from {least} to {most} is allowed"));
-        }
-        value
-    }
-
-    /// As [`within`](Self::within), for a length of time.
-    pub fn span(&self, path: &str, span: impl Into<Duration>, least: Duration, most: Duration) -> Duration {
-        let span = span.into();
-        if !(least..=most).contains(&span) {
-            self.add(path, format!("is {}; from {least:?} to {most:?} is allowed", duration::text(span)));
-        }
-        span
-    }
-
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.found.borrow().is_empty()
@@ -119,26 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_their_bounds_are_reported_with_them() {
+    fn a_value_that_is_not_there_is_reported_with_its_reason() {
         let problems = Problems::default();
-        for value in [1, 5, 6] {
-            assert_eq!(problems.within("a", value, 1, 5), value);
-        }
-        let [millisecond, hour] = [Duration::from_millis(1), Duration::from_secs(3_600)];
-        for span in [millisecond, hour, Duration::from_micros(500), hour * 2] {
-            assert_eq!(problems.span("b", span, millisecond, hour), span);
-        }
         assert_eq!(problems.ok("c", "7".parse::<u8>()), Some(7));
         assert_eq!(problems.ok("c", "".parse::<u8>()), None);
         let found: Vec<String> = problems.all().iter().map(Problem::to_string).collect();
-        assert_eq!(
-            found,
-            [
-                "a: is 6; from 1 to 5 is allowed",
-                "b: is 0.0005s; from 1ms to 3600s is allowed",
-                "b: is 7200s; from 1ms to 3600s is allowed",
-                "c: cannot parse integer from empty string",
-            ]
-        );
+        assert_eq!(found, ["c: cannot parse integer from empty string"]);
     }
 }

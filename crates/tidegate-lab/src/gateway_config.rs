@@ -6,7 +6,7 @@ use serde_json::json;
 use tidegate_gateway::config::numbers::written;
 
 use crate::run::Variant;
-use crate::scenario::{OnFailure, Scenario};
+use crate::scenario::Scenario;
 
 /// The name of the limit under test.
 pub(crate) const LIMIT: &str = "default";
@@ -37,11 +37,7 @@ pub(crate) fn config_text(scenario: &Scenario, variant: Variant, addresses: &Add
         "trusted_proxies": ["127.0.0.1"],
     });
     if let Some(redis) = addresses.redis {
-        let on_failure = match scenario.on_failure {
-            OnFailure::Open => "open",
-            OnFailure::Closed => "closed",
-            OnFailure::Local => "local",
-        };
+        let on_failure = scenario.on_failure.name();
         config["redis"] = json!({ "url": format!("redis://{redis}"), "on_failure": on_failure });
     }
     if let (Some(forecaster), Some(adaptation)) = (addresses.forecaster, scenario.adaptation) {

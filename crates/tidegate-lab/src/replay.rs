@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_gateway::config::Settings;
 use tidegate_gateway::config::model::Config;
+use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
 use tidegate_policy::Timestamp;
 use tidegate_policy::numbers::LimitNumbers;

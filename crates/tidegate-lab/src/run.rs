@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tidegate_input::grouped;
 use tidegate_policy::Algorithm;
+use tidegate_store::FailureMode;
 
 use crate::observation::Observation;
 use crate::oracle::Judged;
-use crate::scenario::{OnFailure, Scenario};
+use crate::scenario::Scenario;
 
 /// Which of a scenario's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,11 +255,11 @@ pub enum Instead {
 
 impl Instead {
     /// What a gateway that is told so does while Redis is away; none if it goes on limiting.
-    pub fn of(on_failure: OnFailure) -> Option<Self> {
+    pub fn of(on_failure: FailureMode) -> Option<Self> {
         match on_failure {
-            OnFailure::Open => Some(Self::AdmitsAll),
-            OnFailure::Closed => Some(Self::RefusesAll),
-            OnFailure::Local => None,
+            FailureMode::Open => Some(Self::AdmitsAll),
+            FailureMode::Closed => Some(Self::RefusesAll),
+            FailureMode::Local => None,
         }
     }
 

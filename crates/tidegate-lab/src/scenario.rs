@@ -16,6 +16,7 @@ use tidegate_input::object::{Allowed, Object, shown};
 use tidegate_input::{Problem, Problems};
 use tidegate_load::Plan;
 use tidegate_policy::Algorithm;
+use tidegate_store::FailureMode;
 
 use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};
@@ -44,7 +45,7 @@ pub struct Scenario {
     /// Where counts are kept.
     pub store: StoreKind,
     /// What happens to limits when Redis is away.
-    pub on_failure: OnFailure,
+    pub on_failure: FailureMode,
     /// Algorithms that are compared.
     pub algorithms: Vec<Algorithm>,
     /// How limits adapt, where they do; without it they never do.
@@ -107,17 +108,6 @@ impl StoreKind {
     pub fn is_shared(self) -> bool {
         self != Self::Memory
     }
-}
-
-/// What happens to limits when Redis is away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
-    /// Requests pass.
-    Open,
-    /// Requests are refused.
-    Closed,
-    /// Requests are limited in memory.
-    Local,
 }
 
 /// How limits adapt.
@@ -267,7 +257,7 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let load = load(&mut object, duration, seed);
     let stores = [StoreKind::Memory, StoreKind::Redis, StoreKind::StandIn].map(|kind| (kind.name(), kind));
     let store = word(&mut object, "store", &stores);
-    let modes = [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
+    let modes = FailureMode::ALL.map(|mode| (mode.name(), mode));
     let on_failure = word(&mut object, "on_failure", &modes);
     let algorithms = algorithms(&mut object);
     let adaptation = adaptation(&mut object);

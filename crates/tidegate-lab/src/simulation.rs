@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tidegate_gateway::config::{self, Settings};
+use tidegate_gateway::config;
+use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{Past, Rehearsal, Verdict};
 use tidegate_load::{Assignment, Cause, End, Sample};
 use tidegate_policy::Timestamp;

@@ -26,6 +26,19 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    /// Its name, as configurations and the command line have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// How much a line matters; a log says what matters as much as its own level, and more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
@@ -38,6 +51,21 @@ pub enum LogLevel {
     Warn,
     /// Something has failed.
     Error,
+}
+
+impl LogLevel {
+    /// All of them, from the least.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warn, Self::Error];
+
+    /// Its name, as configurations have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
 }
 
 impl Log {

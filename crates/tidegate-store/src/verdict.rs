@@ -15,6 +15,20 @@ pub enum FailureMode {
     Local,
 }
 
+impl FailureMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Local];
+
+    /// Its name, as configurations and metrics have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {

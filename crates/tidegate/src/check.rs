@@ -5,14 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use tidegate_gateway::config::{self, InvalidConfig, Settings};
+use tidegate_gateway::config::{self, InvalidConfig};
+use tidegate_gateway::settings::Settings;
 
 use crate::print;
 
 /// Check a configuration file of the gateway
 ///
-/// Prints the first syntax error with its line, or everything that makes no sense with its path. Exit code 2 if something is wrong.
-/// What can be used but is probably not meant, such as a route that is never reached, is a warning.
+/// Prints the first syntax error with its line, or every invalid setting with its path. Exit code 2 if something is
+/// wrong. What is valid but probably not meant, such as a route that is never reached, is a warning.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The file, YAML or JSON
@@ -37,10 +38,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let checked = config::read(path).and_then(|config| Settings::check(&config));
     let path = path.display();
-    let (told, code) = match checked {
+    let (report, code) = match checked {
         Ok(settings) => {
             let (routes, limits, upstreams) = (settings.routes.len(), settings.limits.len(), settings.upstreams.len());
-            let warnings = settings.doubts.iter().map(|doubt| format!("{path}: warning: {doubt}\n"));
+            let warnings = settings.lints.iter().map(|lint| format!("{path}: warning: {lint}\n"));
             let ok = format!("{path}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)\n");
             let lines: Vec<String> = warnings.chain([ok]).collect();
             (lines.concat(), ExitCode::SUCCESS)
@@ -51,6 +52,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             (lines.concat(), ExitCode::from(2))
         }
     };
-    print(told.as_bytes())?;
+    print(report.as_bytes())?;
     Ok(code)
 }

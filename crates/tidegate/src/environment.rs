@@ -1,11 +1,12 @@
-//! The environment's word: over the file's, under the flags'.
+//! Settings from the environment: they override the file, flags override them.
 
 use std::env;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
-use tidegate_gateway::config::default_limit;
-use tidegate_gateway::config::model::{AdaptiveMode, Config, Listener, Numbers, Redis};
+use tidegate_gateway::config::model::{
+    AdaptiveMode, Config, DEFAULT_LISTENER, Listener, Numbers, Redis, Upstream, default_limit,
+};
 use tidegate_gateway::config::numbers::{of_limit_under, written};
 use tidegate_gateway::config::secret::Secret;
 use tidegate_gateway::config::span::Span;
@@ -21,8 +22,7 @@ fn variable(name: &str) -> Result<Option<String>> {
 }
 
 fn number<T: std::str::FromStr>(name: &str, allowed: &str) -> Result<Option<T>> {
-    let parse =
-        |value: String| value.parse().ok().with_context(|| format!("{name} is {value:?}; {allowed} is allowed"));
+    let parse = |value: String| value.parse().ok().with_context(|| format!("{name}: must be {allowed}, got {value:?}"));
     variable(name)?.map(parse).transpose()
 }
 
@@ -37,13 +37,13 @@ pub(crate) fn port() -> Result<Option<u16>> {
 
 const A_PORT: &str = "a port from 0 to 65535";
 
-/// The port of Redis. Beside a service named `redis` Kubernetes sets it to `tcp://10.0.0.1:6379` in every pod, whether that wants a Redis
-/// or not: of such a value the port counts, and only for who names a host.
+/// The port of Redis. Beside a service named `redis` Kubernetes sets it to `tcp://10.0.0.1:6379` in every pod, whether
+/// that wants a Redis or not: of such a value the port counts, and only for who names a host.
 fn redis_port(has_host: bool) -> Result<Option<u16>> {
     let Some(text) = variable("REDIS_PORT")? else { return Ok(None) };
     let link = text.strip_prefix("tcp://").and_then(|address| address.rsplit_once(':'));
     let digits = link.map_or(text.as_str(), |(_, port)| port);
-    let port = digits.parse().ok().with_context(|| format!("REDIS_PORT is {text:?}; {A_PORT} is allowed"))?;
+    let port = digits.parse().ok().with_context(|| format!("REDIS_PORT: must be {A_PORT}, got {text:?}"))?;
     Ok(Some(port).filter(|_| link.is_none() || has_host))
 }
 
@@ -53,12 +53,12 @@ fn switch(name: &str) -> Result<Option<bool>> {
         None => Ok(None),
         Some("false" | "0" | "no") => Ok(Some(false)),
         Some("true" | "1" | "yes") => Ok(Some(true)),
-        Some(other) => bail!("{name} is {other:?}; true or false is allowed"),
+        Some(other) => bail!("{name}: must be true or false, got {other:?}"),
     }
 }
 
-/// Puts what the environment says over what the file says. What can't be applied is refused, never ignored. `redis_flag` is the URL of the
-/// command line, if it has one.
+/// Puts what the environment says over what the file says. What can't be applied is refused, never ignored.
+/// `redis_flag` is the URL of the command line, if it has one.
 pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<()> {
     if let Some(port) = port()? {
         set_port(config, port)?;
@@ -74,8 +74,8 @@ pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<(
     limit(config)
 }
 
-/// Redis as the flag says, or else as the environment and below it the file do. A password is none of the address: it goes with a flag,
-/// too, unless that has one.
+/// Redis as the flag says, or else as the environment and below it the file do. A password is none of the address: it
+/// goes with a flag, too, unless that has one.
 fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
     let (port, password) = (redis_port(host.is_some())?, variable("REDIS_PASSWORD")?);
@@ -93,14 +93,14 @@ fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
                 (ca.is_some(), "REDIS_CA"),
             ];
             if let Some((_, lonely)) = set.iter().find(|(is_set, _)| *is_set) {
-                bail!("{lonely} is set, but no Redis is: set REDIS_HOST too, or `redis.url` in the file");
+                bail!("{lonely}: needs REDIS_HOST, or `redis.url` in the file");
             }
             return Ok(());
         }
     };
     if !is_flag && (host.is_some() || port.is_some()) {
         if url.scheme.contains('+') {
-            bail!("REDIS_HOST and REDIS_PORT are for one server; `redis.url` in the file names several");
+            bail!("REDIS_HOST, REDIS_PORT: must not be set if `redis.url` in the file names several servers");
         }
         url.set_address(host.as_deref(), port);
     }
@@ -111,7 +111,7 @@ fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
         let before = url.scheme.clone();
         url.set_tls(tls);
         if is_flag && url.scheme != before {
-            bail!("REDIS_TLS is {tls}, but --redis says {before}://; leave one of them out, or let them agree");
+            bail!("REDIS_TLS: must agree with --redis ({before}://), got {tls}");
         }
     }
     let redis = set_redis(config, url.join());
@@ -129,8 +129,8 @@ fn host_in_url(host: &str) -> Result<String> {
     }
     if host.contains(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))) {
         // A user comes with a password.
-        let host = if host.contains('@') { ":".to_owned() } else { format!(" is {host:?};") };
-        bail!("REDIS_HOST{host} a host name or an address is allowed, the port is REDIS_PORT");
+        let found = if host.contains('@') { "a URL".to_owned() } else { format!("{host:?}") };
+        bail!("REDIS_HOST: must be a host name or an address (the port is REDIS_PORT), got {found}");
     }
     Ok(host.to_owned())
 }
@@ -204,34 +204,36 @@ fn adaptive(config: &mut Config) -> Result<()> {
         Some("true" | "1" | "yes" | "on") => Some(AdaptiveMode::On),
         Some("false" | "0" | "no" | "off") => Some(AdaptiveMode::Off),
         Some("shadow") => Some(AdaptiveMode::Shadow),
-        Some(other) => bail!("ADAPTIVE_MODE is {other:?}; true, false or shadow is allowed"),
+        Some(other) => bail!("ADAPTIVE_MODE: must be true, false or shadow, got {other:?}"),
     };
     adaptive.mode = mode.or(adaptive.mode);
     if let Some(seconds) = number::<f64>("ADAPTIVE_UPDATE_INTERVAL", "a number of seconds")? {
         let interval = Span::seconds(seconds).filter(|_| seconds > 0.0);
-        let allowed = "a number of seconds above 0 is allowed";
+        let expected = "must be a number of seconds above 0";
         adaptive.interval =
-            Some(interval.with_context(|| format!("ADAPTIVE_UPDATE_INTERVAL is {seconds}; {allowed}"))?);
+            Some(interval.with_context(|| format!("ADAPTIVE_UPDATE_INTERVAL: {expected}, got {seconds}"))?);
     }
     Ok(())
 }
 
-/// The port of the first listener, whose address stays as the file has it; without one it is the loopback's, which nobody outside reaches.
+/// The port of the first listener, whose address stays as the file has it; without one it is the loopback's, which
+/// nobody outside reaches.
 fn set_port(config: &mut Config, port: u16) -> Result<()> {
     match config.listeners.first_mut() {
-        None => config.listeners.push(listener(format!("127.0.0.1:{port}"))),
-        Some(first) => {
-            let mut address: SocketAddr =
-                first.address.parse().with_context(|| format!("listeners[0].address: {:?}", first.address))?;
-            address.set_port(port);
-            first.address = address.to_string();
-        }
+        None => config.listeners.push(listener(with_port(DEFAULT_LISTENER, port)?)),
+        Some(first) => first.address = with_port(&first.address, port)?,
     }
     Ok(())
+}
+
+fn with_port(address: &str, port: u16) -> Result<String> {
+    let mut address: SocketAddr = address.parse().with_context(|| format!("listeners[0].address: {address:?}"))?;
+    address.set_port(port);
+    Ok(address.to_string())
 }
 
 fn listener(address: String) -> Listener {
-    Listener { address, tls: None, h2c: false }
+    Listener { address, ..Listener::default() }
 }
 
 /// One listener at this address, with the TLS of the file's first.
@@ -250,10 +252,10 @@ pub(crate) fn set_target(config: &mut Config, url: &str) -> Result<()> {
     let mut upstreams = config.upstreams.values_mut();
     match (upstreams.next(), upstreams.next()) {
         (None, _) => {
-            config.upstreams.insert("default".to_owned(), tidegate_gateway::config::upstream_at(url));
+            config.upstreams.insert("default".to_owned(), Upstream::at(url));
         }
         (Some(only), None) => url.clone_into(&mut only.url),
-        _ => bail!("a target URL is for one upstream; the file has {}", config.upstreams.len()),
+        _ => bail!("a target URL needs a file with one upstream, got {}", config.upstreams.len()),
     }
     Ok(())
 }
@@ -282,7 +284,7 @@ fn limit(config: &mut Config) -> Result<()> {
     let with_redis = config.redis.is_some();
     let is_there = config.limits.as_ref().is_some_and(|limits| limits.contains_key("default"));
     if !is_there && config.common_limits.as_ref().is_some_and(|common| !common.iter().any(|name| name == "default")) {
-        bail!("RATE_LIMIT_*: are for the limit `default`, which the file neither has nor names in `common_limits`");
+        bail!("RATE_LIMIT_*: must have a limit `default` in the file or in its `common_limits`");
     }
     let limits = config.limits.get_or_insert_default();
     let default = limits.entry("default".to_owned()).or_insert_with(default_limit);
@@ -292,7 +294,7 @@ fn limit(config: &mut Config) -> Result<()> {
     default.fill_rate = fill_rate.or(default.fill_rate);
     if let Some(algorithm) = algorithm {
         // With numbers that come closest, where it needs some that nobody has set; as a change while it runs has them.
-        // What is wrong where there are none is told with all the rest.
+        // What is wrong where there are none is reported with all the rest.
         let closest = of_limit_under(default, &algorithm, with_redis);
         if let Some(Numbers { limit, window, capacity, fill_rate, .. }) = closest.as_ref().map(written) {
             (default.limit, default.window, default.capacity, default.fill_rate) = (limit, window, capacity, fill_rate);
@@ -303,7 +305,7 @@ fn limit(config: &mut Config) -> Result<()> {
     let lonely = [(capacity.is_some(), "RATE_LIMIT_CAPACITY"), (fill_rate.is_some(), "RATE_LIMIT_FILL_RATE")];
     if let Some((_, name)) = lonely.iter().find(|(is_set, _)| *is_set && !is_bucket) {
         let algorithm = &default.algorithm;
-        bail!("{name} is for token, gcra and leaky, and the limit is `{algorithm}`: set RATE_LIMIT_ALGORITHM too");
+        bail!("{name}: needs an algorithm of token, gcra and leaky, got `{algorithm}`: set RATE_LIMIT_ALGORITHM too");
     }
     Ok(())
 }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use tidegate_gateway::config::model::Config;
-use tidegate_gateway::config::{self, InvalidConfig, Settings, model};
+use tidegate_gateway::config::{self, InvalidConfig};
+use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{Handle, Server};
-use tidegate_serve::{Log, LogFormat, LogLevel, ShutdownHandle, Sink};
+use tidegate_serve::{Log, LogFormat, ShutdownHandle, Sink};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::environment;
 use crate::orders::{CUT_OFF, Orders};
-use crate::service::{Format, raise_files};
+use crate::service::{log_format, raise_files};
 
 /// Run the gateway: a reverse proxy that limits
 ///
@@ -49,8 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// How events are written to standard output [default: text]
-    #[arg(long, value_enum)]
-    log_format: Option<Format>,
+    #[arg(long, value_name = "LOG_FORMAT", value_parser = log_format())]
+    log_format: Option<LogFormat>,
 }
 
 impl Arguments {
@@ -71,11 +72,7 @@ impl Arguments {
             config.adaptive.forecaster = Some(url.clone());
         }
         config.workers = self.workers.or(config.workers);
-        config.log.format = match self.log_format {
-            None => config.log.format,
-            Some(Format::Text) => model::LogFormat::Text,
-            Some(Format::Json) => model::LogFormat::Json,
-        };
+        config.log.format = self.log_format.unwrap_or(config.log.format);
         Ok(config)
     }
 }
@@ -99,29 +96,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         Err(error) => return Err(error),
     };
     let sink = Sink::stdout(EVENT_LINES + access_lines(&settings)).context("standard output")?;
-    let log = Log::new(sink.clone(), log_format(settings.log.format), log_level(settings.log.level));
+    let log = Log::new(sink.clone(), settings.log.format, settings.log.level);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
     // Not by dropping it, which waits for a name server that does not answer, or for a file that is being read anew and may never end.
     runtime.shutdown_background();
     sink.flush_and_close(Duration::from_secs(2));
     served
-}
-
-fn log_format(format: model::LogFormat) -> LogFormat {
-    match format {
-        model::LogFormat::Text => LogFormat::Text,
-        model::LogFormat::Json => LogFormat::Json,
-    }
-}
-
-fn log_level(level: model::LogLevel) -> LogLevel {
-    match level {
-        model::LogLevel::Debug => LogLevel::Debug,
-        model::LogLevel::Info => LogLevel::Info,
-        model::LogLevel::Warn => LogLevel::Warn,
-        model::LogLevel::Error => LogLevel::Error,
-    }
 }
 
 /// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tidegate_serve::{Log, LogFormat, LogLevel, Shutdown, ShutdownHandle, Sink, raise_open_files};
 use tokio::net::TcpListener;
 
@@ -25,27 +26,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
     /// How events are written
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    log_format: Format,
+    #[arg(long, value_name = "LOG_FORMAT", value_parser = log_format(), default_value = LogFormat::Text.name())]
+    log_format: LogFormat,
     /// Write events to this file, too; at 10 MB it becomes FILE.1, and five such are kept
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
 }
 
-/// How events are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Text,
-    Json,
-}
-
-impl From<Format> for LogFormat {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Text => Self::Text,
-            Format::Json => Self::Json,
-        }
-    }
+/// Reads the format of a log by its name.
+pub(crate) fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    let named = |name: String| LogFormat::ALL.into_iter().find(|format| format.name() == name).unwrap_or_default();
+    PossibleValuesParser::new(LogFormat::ALL.map(LogFormat::name)).map(named)
 }
 
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
@@ -93,7 +84,7 @@ where
     let port = environment::port()?.unwrap_or(service.port);
     let address = arguments.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let sink = Sink::stdout(LOG_LINES).context("standard output")?;
-    let mut log = Log::new(sink.clone(), arguments.log_format.into(), service.log_level);
+    let mut log = Log::new(sink.clone(), arguments.log_format, service.log_level);
     let file = arguments.log_file.as_deref().map(log_file).transpose()?;
     if let Some(file) = &file {
         log = log.and_file(file.clone());

@@ -10,6 +10,7 @@ use tidegate_adapt::{
 };
 use tidegate_policy::Timestamp;
 use tidegate_policy::numbers::LimitNumbers;
+use tidegate_store::FailureMode;
 use tidegate_store::election::{ElectionFault, Standing};
 use tokio::task::JoinSet;
 
@@ -18,13 +19,13 @@ use super::forecaster_client::ask;
 use super::membership::{Leadership, Membership, PATIENCE};
 use super::reporting::{self, Beside, COMPONENT, because};
 use crate::adaptation_state::as_received;
-use crate::config::AdaptiveSettings;
-use crate::config::model::{AdaptiveMode, OnFailure};
+use crate::config::model::AdaptiveMode;
 use crate::config::numbers::figure;
 use crate::control::NotAdapted;
 use crate::gateway::Gateway;
 use crate::limits::{Counts, Limit};
 use crate::plan::{Overlay, Plan, Site};
+use crate::settings::AdaptiveSettings;
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -203,7 +204,7 @@ impl Driver {
         let Some(limit) = self.limit(plan) else { return };
         // Rejected by no limit: what was offered is not known.
         let is_blind = counting(gateway, limit) == Counting::Nowhere
-            && gateway.store_state().is_some_and(|store| store.mode == OnFailure::Closed);
+            && gateway.store_state().is_some_and(|store| store.mode == FailureMode::Closed);
         let mut seconds = self.sampler.look(now, totals(limit, plan));
         for second in &mut seconds {
             second.is_whole &= !is_blind;
@@ -446,7 +447,7 @@ fn border_after(now: Timestamp) -> Timestamp {
 fn counting(gateway: &Gateway, limit: &Limit) -> Counting {
     match gateway.store_state().filter(|store| store.is_down && matches!(limit.counts, Counts::Shared(_))) {
         None => Counting::AsMeant,
-        Some(store) if store.mode == OnFailure::Local => Counting::Apart,
+        Some(store) if store.mode == FailureMode::Local => Counting::Apart,
         Some(_) => Counting::Nowhere,
     }
 }

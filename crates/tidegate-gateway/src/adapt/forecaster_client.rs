@@ -17,7 +17,7 @@ use tidegate_http::client::{Trouble, cause, connect_to};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout_at};
 
-use crate::config::Forecaster;
+use crate::settings::Forecaster;
 
 /// The largest response.
 const LARGEST_RESPONSE: usize = 256 * 1024;

@@ -1,11 +1,11 @@
-//! The configuration's schema, and the reference page made from it.
-
-use std::fmt::Write as _;
+//! The configuration's JSON Schema, and the reference page made from it.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use super::model::Config;
+use super::section::Ranged as _;
+use super::span::Span;
 
 /// The JSON Schema of a configuration file.
 pub fn schema() -> Value {
@@ -13,12 +13,20 @@ pub fn schema() -> Value {
     schema.to_value()
 }
 
+/// How wide a line of the page is.
+const WIDTH: usize = 120;
+
+const OPENING: &str = "# Configuration reference
+
+<!-- Made from the code by `make reference`; a test fails if it differs. -->
+
+`tidegate check FILE` checks a file against this page. `tidegate check --schema` prints it as JSON Schema, for editors.
+";
+
 /// Every setting, as a page in Markdown.
 pub fn reference() -> String {
     let schema = schema();
-    let mut page = String::from(
-        "# Configuration reference\n\n<!-- Made from the code by `tidegate check --reference`; a test keeps it true. -->\n\n",
-    );
+    let mut page = String::from(OPENING);
     section(&mut page, &schema, "The file", &schema);
     for (name, definition) in schema["$defs"].as_object().into_iter().flatten() {
         if definition["properties"].is_object() {
@@ -29,21 +37,84 @@ pub fn reference() -> String {
 }
 
 fn section(page: &mut String, schema: &Value, name: &str, definition: &Value) {
-    // Writing to memory can't fail, here and below.
-    let _written = write!(page, "## {name}\n\n{}\n\n| setting | type | what |\n|---|---|---|\n", one_line(definition));
+    page.extend(["\n## ", name, "\n\n"]);
+    wrap(page, "", &description(definition));
+    page.push('\n');
     let empty = Map::new();
+    let required = definition["required"].as_array().map_or(&[][..], Vec::as_slice);
     for (field, property) in definition["properties"].as_object().unwrap_or(&empty) {
-        let kind = kind(schema, property);
-        let _written = writeln!(page, "| `{field}` | {kind} | {} |", one_line(property));
+        let is_required = required.iter().any(|name| name == field);
+        let facts = facts(schema, property, is_required);
+        wrap(page, "- ", &format!("`{field}` ({facts}): {}", description(property)));
     }
+}
+
+/// A paragraph or an entry of a list, in lines that are not too long.
+fn wrap(page: &mut String, mark: &str, text: &str) {
+    let mut line = mark.to_owned();
+    let indent = " ".repeat(mark.len());
+    for word in text.split(' ') {
+        let is_first = line.len() == mark.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            page.push_str(&line);
+            page.push('\n');
+            line.clone_from(&indent);
+        } else if !is_first {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    page.push_str(&line);
     page.push('\n');
 }
 
-fn one_line(value: &Value) -> String {
-    value["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
+fn description(property: &Value) -> String {
+    property["description"].as_str().unwrap_or_default().replace('\n', " ")
 }
 
-/// A type as a reader understands it, with a link where it has a section of its own.
+/// Type, range and default of a setting.
+fn facts(schema: &Value, property: &Value, is_required: bool) -> String {
+    let kind = kind(schema, property);
+    let show = |value: &Value| shown(&kind, value);
+    let mut facts = vec![kind.clone()];
+    if let (Some(least), Some(most)) = (property.get("minimum"), property.get("maximum")) {
+        facts.push(format!("{} to {}", show(least), show(most)));
+    }
+    match (property["minLength"].as_u64(), property["maxLength"].as_u64()) {
+        (Some(least), Some(most)) => facts.push(format!("{least} to {most} characters")),
+        (Some(least), None) => facts.push(format!("at least {least} characters")),
+        (None, _) => {}
+    }
+    match &property["default"] {
+        _ if is_required => facts.push("required".to_owned()),
+        default @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            facts.push(format!("default: {}", show(default)));
+        }
+        // A section, a list, or nothing: the description says what that means.
+        Value::Null | Value::Array(_) | Value::Object(_) => {}
+    }
+    facts.join("; ")
+}
+
+const TIME: &str = "time";
+
+/// A value as a file has it.
+fn shown(kind: &str, value: &Value) -> String {
+    match value {
+        Value::Number(number) if kind == TIME => {
+            let span = number.as_f64().and_then(Span::seconds);
+            span.map_or_else(|| number.to_string(), |span| span.written())
+        }
+        Value::Number(number) => {
+            // Whole numbers of a fractional setting, such as 5.0.
+            number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), |number| number.to_string())
+        }
+        Value::String(text) => format!("`{text}`"),
+        other => other.to_string(),
+    }
+}
+
+/// The type of a setting in words.
 fn kind(schema: &Value, property: &Value) -> String {
     if let Some(reference) = property["$ref"].as_str() {
         return named(schema, reference.trim_start_matches("#/$defs/"));
@@ -51,6 +122,9 @@ fn kind(schema: &Value, property: &Value) -> String {
     if let Some(options) = property["anyOf"].as_array() {
         let kinds = options.iter().filter(|option| option["type"] != "null").map(|option| kind(schema, option));
         return kinds.collect::<Vec<_>>().join(" or ");
+    }
+    if let Some(words) = words(property) {
+        return words;
     }
     let types: Vec<&str> = match &property["type"] {
         Value::String(one) => vec![one],
@@ -68,20 +142,22 @@ fn kind(schema: &Value, property: &Value) -> String {
     }
 }
 
+/// The words that a value may be, if it is one of a few.
+fn words(definition: &Value) -> Option<String> {
+    let words = definition["enum"].as_array().or_else(|| definition["oneOf"].as_array())?;
+    let word = |value: &Value| value.as_str().or_else(|| value["const"].as_str()).map(|word| format!("`{word}`"));
+    Some(words.iter().filter_map(word).collect::<Vec<_>>().join(", "))
+}
+
 fn named(schema: &Value, name: &str) -> String {
     let definition = &schema["$defs"][name];
     if definition["properties"].is_object() {
         return format!("[{name}](#{})", name.to_ascii_lowercase());
     }
-    let words = definition["enum"].as_array().or_else(|| definition["oneOf"].as_array());
-    if let Some(words) = words {
-        let word = |value: &Value| value.as_str().or_else(|| value["const"].as_str()).map(|word| format!("`{word}`"));
-        return words.iter().filter_map(word).collect::<Vec<_>>().join(", ");
-    }
-    match name {
-        "Span" => "time".to_owned(),
+    words(definition).unwrap_or_else(|| match name {
+        "Span" => TIME.to_owned(),
         "Soft" => "number or `true`".to_owned(),
         "TierNumbers" => "[Numbers](#numbers) or `unlimited`".to_owned(),
         _ => name.to_owned(),
-    }
+    })
 }

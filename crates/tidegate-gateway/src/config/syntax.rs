@@ -1,5 +1,5 @@
-//! What is wrong with a text that can't be read: where and why, but never what stands there. A file holds secrets, and what is said of it
-//! goes to logs and over HTTP.
+//! What is wrong with a text that can't be read: where and why, but never what stands there. A file holds secrets, and
+//! what is said of it goes to logs and over HTTP.
 
 use std::fmt;
 
@@ -18,8 +18,8 @@ impl FieldPath {
             // What does not look like a name may be a secret that slipped into its place.
             Segment::Map { .. } | Segment::Enum { .. } | Segment::Unknown => None,
         };
-        let place: String = path.iter().map_while(piece).collect();
-        Self(place.trim_start_matches('.').to_owned())
+        let text: String = path.iter().map_while(piece).collect();
+        Self(text.trim_start_matches('.').to_owned())
     }
 }
 
@@ -30,12 +30,12 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// A mistake in YAML: line, column, place, reason.
-pub(super) fn yaml(error: &YamlError, place: &FieldPath) -> String {
+/// A mistake in YAML: line, column, path, reason.
+pub(super) fn yaml(error: &YamlError, path: &FieldPath) -> String {
     let reason = yaml_reason(error);
     match error.location() {
-        Some(at) if at.line() > 0 => format!("line {}, column {}: {place}{reason}", at.line(), at.column()),
-        _ => format!("{place}{reason}"),
+        Some(at) if at.line() > 0 => format!("line {}, column {}: {path}{reason}", at.line(), at.column()),
+        _ => format!("{path}{reason}"),
     }
 }
 
@@ -60,11 +60,11 @@ fn yaml_reason(error: &YamlError) -> String {
     }
 }
 
-/// A mistake in JSON: line, column, place, reason.
-pub(super) fn json(error: &serde_json::Error, place: &FieldPath) -> String {
-    let (line, column, told) = (error.line(), error.column(), error.to_string());
-    let reason = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
-    format!("line {line}, column {column}: {place}{}", without_values(reason))
+/// A mistake in JSON: line, column, path, reason.
+pub(super) fn json(error: &serde_json::Error, path: &FieldPath) -> String {
+    let (line, column, text) = (error.line(), error.column(), error.to_string());
+    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    format!("line {line}, column {column}: {path}{}", without_values(reason))
 }
 
 /// A mistake in a value of JSON that came in a request or from Redis: the reason alone.

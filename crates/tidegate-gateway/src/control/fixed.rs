@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidegate_store::Topology;
 
-use crate::config::{Settings, model};
+use crate::config::model;
+use crate::settings::{ListenerSettings, Settings};
 
 /// What only a restart changes.
 pub(super) struct Fixed {
@@ -22,8 +23,7 @@ pub(super) struct Fixed {
 
 impl Fixed {
     pub(super) fn of(settings: &Settings) -> Self {
-        let listener =
-            |listener: &crate::config::ListenerSettings| (listener.address, listener.tls.is_some(), listener.h2c);
+        let listener = |listener: &ListenerSettings| (listener.address, listener.tls.is_some(), listener.h2c);
         Self {
             listeners: settings.listeners.iter().map(listener).collect(),
             workers: settings.workers_written,

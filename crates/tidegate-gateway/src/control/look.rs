@@ -7,9 +7,9 @@ use tidegate_store::Store;
 
 use super::write_back::{Fault, Held, Retry, Settled, settle};
 use super::{State, report_unusable};
-use crate::config::LimitSettings;
 use crate::config::numbers::LimitNumbers;
 use crate::plan::{Overrides, Plan};
+use crate::settings::LimitSettings;
 use crate::stored::Stored;
 
 /// What was found in Redis.

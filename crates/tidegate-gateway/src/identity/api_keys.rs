@@ -21,20 +21,20 @@ pub(super) struct KeyTable {
 impl KeyTable {
     /// `None` only if there is no header to read the key from, which is an error.
     pub(super) fn build(model: &ApiKeys, problems: &Problems) -> Option<Self> {
-        let header = header_name(&model.header, "identity.api_keys.header", problems);
+        let header = header_name(&model.header(), "identity.api_keys.header", problems);
         let mut callers = HashMap::with_capacity(model.keys.len());
-        let mut places = HashMap::with_capacity(model.keys.len());
-        for (place, key) in model.keys.iter().enumerate() {
-            let path = format!("identity.api_keys.keys[{place}]");
+        let mut indexes = HashMap::with_capacity(model.keys.len());
+        for (index, key) in model.keys.iter().enumerate() {
+            let path = format!("identity.api_keys.keys[{index}]");
             check_owner(key, &path, problems);
             let Some(digest) = digest_of(key, &path, problems) else { continue };
-            match places.entry(digest) {
+            match indexes.entry(digest) {
                 Entry::Occupied(first) => {
-                    let message = format!("is the same key as keys[{}]: a key has one owner", first.get());
+                    let message = format!("must differ from keys[{}]: a key has one owner", first.get());
                     problems.add(path, message);
                 }
                 Entry::Vacant(free) => {
-                    free.insert(place);
+                    free.insert(index);
                     callers.insert(digest, Arc::new(owner_of(key, &digest)));
                 }
             }
@@ -95,8 +95,8 @@ fn digest_of(key: &ApiKey, path: &str, problems: &Problems) -> Option<Digest> {
             format!("{path}.key"),
             "must be printable ASCII, not empty, without spaces at its ends: a header can carry no other",
         ),
-        (Some(_), Some(_)) => (path.to_owned(), "has both sha256 and key: give one of them"),
-        (None, None) => (path.to_owned(), "needs sha256 (hex of the key's SHA-256) or key"),
+        (Some(_), Some(_)) => (path.to_owned(), "must have `sha256` or `key`, got both"),
+        (None, None) => (path.to_owned(), "must have `sha256` (hex of the key's SHA-256) or `key`, got neither"),
     };
     problems.add(path, message);
     None

@@ -12,7 +12,6 @@ mod signature;
 mod verified;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -21,7 +20,6 @@ use tidegate_http::headers::{Headers, bearer};
 use tidegate_input::Problems;
 
 use crate::config::model::Jwt;
-use crate::config::span::Span;
 
 use self::claims::ClaimNames;
 use self::keys::KeySet;
@@ -31,9 +29,6 @@ use super::{Caller, Unidentified, only};
 
 /// Longer tokens are refused unread.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
-const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
-/// More than this is no difference of clocks: it would make `exp` meaningless.
-const MAX_LEEWAY: Duration = Duration::from_mins(10);
 
 pub(super) struct Tokens {
     keys: KeySet,
@@ -46,13 +41,10 @@ impl Tokens {
     /// `None` only if there is no key, which is an error.
     pub(super) fn build(model: &Jwt, problems: &Problems) -> Option<Self> {
         signature::use_ring();
-        let leeway = model.leeway.map_or(DEFAULT_LEEWAY, Span::get);
-        if leeway > MAX_LEEWAY {
-            problems.add("identity.jwt.leeway", "must be 0 to 10m");
-        }
+        model.check_ranges("identity.jwt", problems);
         let names = ClaimNames::build(model, problems);
         let keys = KeySet::load(model, problems)?;
-        Some(Self { keys, names, leeway_seconds: leeway.as_secs(), verified: VerifiedTokens::default() })
+        Some(Self { keys, names, leeway_seconds: model.leeway().get().as_secs(), verified: VerifiedTokens::default() })
     }
 
     /// Whose token this is; `None` if none is presented. Schemes other than `Bearer` are for the upstream.

@@ -15,21 +15,18 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tidegate_http::headers::Headers;
-use tidegate_input::Problems;
+use tidegate_input::{Problem, Problems};
 
 use super::{Caller, Identity, Unidentified};
 
 /// Every test's present, in Unix seconds.
 const NOW: u64 = 1_800_000_000;
 
-/// What is wrong with a configuration: where, and what is allowed there.
-type Errors = Vec<(String, String)>;
-
-fn built(model: Value) -> (Identity, Errors) {
+fn built(model: Value) -> (Identity, Vec<Problem>) {
     let model = serde_json::from_value(model).expect("the model's shape");
     let problems = Problems::unbounded();
     let identity = Identity::build(&model, &problems);
-    (identity, problems.all().into_iter().map(|problem| (problem.path, problem.message)).collect())
+    (identity, problems.all())
 }
 
 fn identity(model: Value) -> Identity {

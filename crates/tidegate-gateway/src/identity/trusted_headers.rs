@@ -21,7 +21,7 @@ impl ProxyHeaders {
             let path = format!("identity.trusted_headers.{setting}");
             let name = header_name(text.as_deref()?, &path, problems)?;
             if seen.contains(&name) {
-                problems.add(path, format!("{name} has another meaning already: each needs its own header"));
+                problems.add(path, format!("must be a header of its own, got {name} again"));
             }
             seen.push(name.clone());
             Some(name)
@@ -32,7 +32,7 @@ impl ProxyHeaders {
             client_id: name("client_id", &model.client_id),
         };
         if model.user.is_none() && model.tier.is_none() && model.client_id.is_none() {
-            let message = "needs at least one of user, tier and client_id";
+            let message = "must have at least one of `user`, `tier` and `client_id`";
             problems.add("identity.trusted_headers", message);
         }
         headers

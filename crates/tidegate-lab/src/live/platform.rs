@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use tidegate_forecast::Policy;
 use tidegate_forecast::service::{Service as Forecasts, Settings as ForecastSettings};
 use tidegate_gateway::Server;
-use tidegate_gateway::config::{self, Settings};
+use tidegate_gateway::config;
+use tidegate_gateway::settings::Settings;
 use tidegate_serve::Log;
 use tokio::net::TcpListener;
 

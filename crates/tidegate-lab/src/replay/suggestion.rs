@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
+use tidegate_gateway::config::default_limit;
 use tidegate_gateway::config::model::{Config, Limit, Numbers, TierNumbers};
 use tidegate_gateway::config::numbers::written;
 use tidegate_gateway::config::span::Span;
-use tidegate_gateway::config::{Settings, default_limit};
+use tidegate_gateway::settings::Settings;
 use tidegate_gateway::{LimitFacts, Rehearsal};
 use tidegate_input::grouped;
 use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers};

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use super::outcome::{BAD_INPUT, is_same, tell};
 use super::progress::Display;
 use crate::orders::{CUT_OFF, Orders};
-use crate::service::{self, Format};
+use crate::service;
 
 /// Send load by a plan, and say what became of it
 ///
@@ -78,8 +78,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// How events are written to it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    log_format: Format,
+    #[arg(long, value_name = "LOG_FORMAT", value_parser = service::log_format(), default_value = LogFormat::Text.name())]
+    log_format: LogFormat,
     /// Say nothing before the end
     #[arg(long, short)]
     quiet: bool,
@@ -140,7 +140,7 @@ fn log(arguments: &Arguments) -> Result<Log> {
         None => Ok(Log::discard()),
         Some(path) => {
             let sink = service::log_file(path)?;
-            Ok(Log::new(sink, LogFormat::from(arguments.log_format), LogLevel::Info))
+            Ok(Log::new(sink, arguments.log_format, LogLevel::Info))
         }
     }
 }

@@ -22,19 +22,19 @@ pub(super) struct ClaimNames {
 
 impl ClaimNames {
     pub(super) fn build(model: &Jwt, problems: &Problems) -> Self {
-        let name = |setting: &str, name: &Option<String>| {
-            if name.as_deref() == Some("") {
-                problems.add(format!("identity.jwt.{setting}"), "must not be empty: the name of a claim");
+        let check = |setting: &str, name: Option<&str>| {
+            if name == Some("") {
+                problems.add(format!("identity.jwt.{setting}"), "must be the name of a claim, got \"\"");
             }
-            name.as_deref().map(Box::from)
         };
+        check("user_claim", model.user_claim.as_deref());
+        check("tier_claim", model.tier_claim.as_deref());
+        check("client_id_claim", model.client_id_claim.as_deref());
+        let client_id = model.client_id_claim.as_deref();
         Self {
-            user: name("user_claim", &model.user_claim).unwrap_or_else(|| "sub".into()),
-            tier: name("tier_claim", &model.tier_claim).unwrap_or_else(|| "tier".into()),
-            client_id: match name("client_id_claim", &model.client_id_claim) {
-                Some(name) => vec![name],
-                None => vec!["client_id".into(), "azp".into()],
-            },
+            user: model.user_claim().into(),
+            tier: model.tier_claim().into(),
+            client_id: client_id.map_or_else(|| vec!["client_id".into(), "azp".into()], |name| vec![name.into()]),
         }
     }
 

@@ -10,7 +10,7 @@ const MIN_SECRET_BYTES: usize = 32;
 pub(super) fn algorithms_for(key: &DecodingKey) -> Result<Vec<Algorithm>, &'static str> {
     match (key.family(), key.kind()) {
         (AlgorithmFamily::Hmac, DecodingKeyKind::SecretOrDer(secret)) if secret.len() < MIN_SECRET_BYTES => {
-            Err("must have 32 characters at least")
+            Err("must have at least 32 bytes")
         }
         (AlgorithmFamily::Rsa, kind) if !has_fitting_size(kind) => Err("must be an RSA key of 2048 to 8192 bits"),
         (AlgorithmFamily::Ec, DecodingKeyKind::SecretOrDer(point)) => match point.len() {

@@ -32,10 +32,10 @@ impl KeySet {
                 return None;
             }
         };
-        for (place, algorithm) in &allowed {
+        for (index, algorithm) in &allowed {
             if !candidates.iter().any(|key| key.algorithms.contains(algorithm)) {
-                let message = format!("{algorithm:?} fits no key: allowed are {}", fitting(&candidates));
-                problems.add(format!("identity.jwt.algorithms[{place}]"), message);
+                let message = format!("must fit a key ({}), got {algorithm:?}", fitting(&candidates));
+                problems.add(format!("identity.jwt.algorithms[{index}]"), message);
             }
         }
         if !model.algorithms.is_empty() {
@@ -98,17 +98,17 @@ impl Key {
     }
 }
 
-const KNOWN: &str = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA";
+const KNOWN: &str = "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
 
-/// Each with its place in the list.
+/// Each with its index in the list.
 fn allowed_algorithms(names: &[String], problems: &Problems) -> Vec<(usize, Algorithm)> {
     let mut allowed = Vec::with_capacity(names.len());
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         if let Ok(algorithm) = name.parse() {
-            allowed.push((place, algorithm));
+            allowed.push((index, algorithm));
         } else {
-            let message = format!("{name:?} is unknown: allowed are {KNOWN}");
-            problems.add(format!("identity.jwt.algorithms[{place}]"), message);
+            let message = format!("must be one of {KNOWN}, got {name:?}");
+            problems.add(format!("identity.jwt.algorithms[{index}]"), message);
         }
     }
     allowed

@@ -1,6 +1,7 @@
 //! Callers with API keys.
 
 use serde_json::json;
+use tidegate_input::Problem;
 
 use super::{Caller, Unidentified, ask, built, headers, identity};
 
@@ -75,7 +76,7 @@ fn the_tiers_known_beforehand_are_those_of_the_table_and_the_default() {
 #[test]
 fn a_wrong_table_is_refused_with_the_place_and_what_is_allowed() {
     let table = [
-        (json!({"user": "u"}), "identity.api_keys.keys[1]", "needs sha256"),
+        (json!({"user": "u"}), "identity.api_keys.keys[1]", "must have `sha256`"),
         (json!({"key": "k", "sha256": OPEN_SESAME, "user": "u"}), "identity.api_keys.keys[1]", "both"),
         (json!({"sha256": "abc", "user": "u"}), "identity.api_keys.keys[1].sha256", "64 hex digits"),
         (json!({"sha256": "g".repeat(64), "user": "u"}), "identity.api_keys.keys[1].sha256", "64 hex digits"),
@@ -84,16 +85,16 @@ fn a_wrong_table_is_refused_with_the_place_and_what_is_allowed() {
         (json!({"key": "", "user": "u"}), "identity.api_keys.keys[1].key", "not empty"),
         (json!({"key": " k", "user": "u"}), "identity.api_keys.keys[1].key", "without spaces"),
         (json!({"key": "k\n", "user": "u"}), "identity.api_keys.keys[1].key", "printable"),
-        (json!({"key": "first", "user": "u"}), "identity.api_keys.keys[1]", "same key as keys[0]"),
-        (json!({"key": "k", "user": ""}), "identity.api_keys.keys[1].user", "1 to 256 bytes"),
-        (json!({"key": "k", "user": "u".repeat(257)}), "identity.api_keys.keys[1].user", "1 to 256 bytes"),
-        (json!({"key": "k", "user": "u", "tier": ""}), "identity.api_keys.keys[1].tier", "1 to 256 bytes"),
+        (json!({"key": "first", "user": "u"}), "identity.api_keys.keys[1]", "must differ from keys[0]"),
+        (json!({"key": "k", "user": ""}), "identity.api_keys.keys[1].user", "must be 1 to 256 bytes"),
+        (json!({"key": "k", "user": "u".repeat(257)}), "identity.api_keys.keys[1].user", "must be 1 to 256 bytes"),
+        (json!({"key": "k", "user": "u", "tier": ""}), "identity.api_keys.keys[1].tier", "must be 1 to 256 bytes"),
         (json!({"key": "k", "user": "u", "client_id": "a\tb"}), "identity.api_keys.keys[1].client_id", "control"),
     ];
     for (key, path, message) in table {
         let model = json!({"api_keys": {"keys": [{"key": "first", "user": "f"}, key]}});
         let (_, errors) = built(model);
-        let [(at, told)] = &errors[..] else { panic!("one error for {key}: {errors:?}") };
+        let [Problem { path: at, message: told }] = &errors[..] else { panic!("one error for {key}: {errors:?}") };
         assert_eq!(at, path);
         assert!(told.contains(message), "{told:?} of {key}");
     }
@@ -106,5 +107,5 @@ fn the_same_key_as_text_and_as_hash_is_one_key() {
         {"sha256": OPEN_SESAME, "user": "b"},
     ]}}));
     assert_eq!(errors.len(), 1);
-    assert_eq!(errors[0].0, "identity.api_keys.keys[1]");
+    assert_eq!(errors[0].path, "identity.api_keys.keys[1]");
 }

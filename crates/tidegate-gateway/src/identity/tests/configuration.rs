@@ -1,6 +1,7 @@
-//! Settings that are refused, with the place and what is allowed.
+//! Settings that are rejected, with the path and what is expected.
 
 use serde_json::{Value, json};
+use tidegate_input::Problem;
 
 use super::issuer::{Issuer, KeyFile, SECRET, claims, pem, rsa_private_pem, unhex};
 use super::{ask_token, built, identity, user};
@@ -8,7 +9,7 @@ use super::{ask_token, built, identity, user};
 fn check(model: Value, path: &str, message: &str) {
     let told = model.to_string();
     let (_, errors) = built(model);
-    let [(at, error)] = &errors[..] else { panic!("one error for {told}: {errors:?}") };
+    let [Problem { path: at, message: error }] = &errors[..] else { panic!("one error for {told}: {errors:?}") };
     assert_eq!(at, path, "{told}");
     assert!(error.contains(message), "{error:?} should say {message:?}");
     assert!(!error.contains("only for tests"), "a secret is not repeated: {error}");
@@ -25,20 +26,36 @@ fn there_is_exactly_one_source_of_keys() {
 #[test]
 fn settings_of_tokens_are_checked() {
     let jwt = |setting: &str, value: Value| json!({"jwt": {"secret": SECRET, setting: value}});
-    check(jwt("algorithms", json!(["HS256", "none"])), "identity.jwt.algorithms[1]", "allowed are HS256");
-    check(jwt("algorithms", json!(["HS256", "RS256"])), "identity.jwt.algorithms[1]", "RS256 fits no key");
-    check(jwt("leeway", json!("11m")), "identity.jwt.leeway", "0 to 10m");
-    check(jwt("user_claim", json!("")), "identity.jwt.user_claim", "not be empty");
-    check(jwt("tier_claim", json!("")), "identity.jwt.tier_claim", "not be empty");
-    check(jwt("client_id_claim", json!("")), "identity.jwt.client_id_claim", "not be empty");
-    check(json!({"jwt": {"secret": "short"}}), "identity.jwt.secret", "32 characters");
+    check(
+        jwt("algorithms", json!(["HS256", "none"])),
+        "identity.jwt.algorithms[1]",
+        "must be one of HS256, HS384, HS512",
+    );
+    check(
+        jwt("algorithms", json!(["HS256", "RS256"])),
+        "identity.jwt.algorithms[1]",
+        "must fit a key (HS256, HS384, HS512), got RS256",
+    );
+    check(jwt("leeway", json!("11m")), "identity.jwt.leeway", "must be between 0s and 10m, got \"11m\"");
+    check(jwt("user_claim", json!("")), "identity.jwt.user_claim", "must be the name of a claim, got \"\"");
+    check(jwt("tier_claim", json!("")), "identity.jwt.tier_claim", "must be the name of a claim, got \"\"");
+    check(jwt("client_id_claim", json!("")), "identity.jwt.client_id_claim", "must be the name of a claim, got \"\"");
+    check(json!({"jwt": {"secret": "short"}}), "identity.jwt.secret", "at least 32 bytes");
 }
 
 #[test]
 fn the_rest_is_checked() {
-    check(json!({"default_tier": ""}), "identity.default_tier", "1 to 256 bytes");
+    check(
+        json!({"default_tier": ""}),
+        "identity.default_tier",
+        "must be 1 to 256 bytes without control characters, got 0 bytes",
+    );
     let keys = |header: &str| json!({"header": header, "keys": []});
-    check(json!({"api_keys": keys("a b")}), "identity.api_keys.header", "not a header name");
+    check(
+        json!({"api_keys": keys("a b")}),
+        "identity.api_keys.header",
+        "must be a header name of letters, digits and `-`, got \"a b\"",
+    );
     check(json!({"api_keys": keys("Authorization")}), "identity.api_keys.header", "another header");
     let both = json!({"api_keys": keys("X-Same"), "trusted_headers": {"user": "x-same"}});
     check(both, "identity.api_keys.header", "trusted_headers");
@@ -98,5 +115,5 @@ fn the_newline_at_the_end_of_a_file_is_no_part_of_the_secret() {
         assert_eq!(user(ask_token(&identity, &token)).as_deref(), Some("ann"));
     }
     let short = KeyFile::new(format!("short{}", "\n".repeat(40)));
-    check(json!({"jwt": {"secret_file": short.path()}}), "identity.jwt.secret_file", "32 characters");
+    check(json!({"jwt": {"secret_file": short.path()}}), "identity.jwt.secret_file", "at least 32 bytes");
 }

@@ -1,16 +1,17 @@
 //! Several keys in a JSON Web Key Set.
 
 use serde_json::{Value, json};
+use tidegate_input::Problem;
 
 use super::issuer::{Issuer, KeyFile, changed, claims};
-use super::{Errors, Identity, Unidentified, ask_token, built, identity, user};
+use super::{Identity, Unidentified, ask_token, built, identity, user};
 
 fn with_keys(keys: &[Value]) -> Identity {
     let file = KeyFile::new(json!({"keys": keys}).to_string());
     identity(json!({"jwt": {"jwks": file.path()}}))
 }
 
-fn errors_of(keys: &[Value]) -> Errors {
+fn errors_of(keys: &[Value]) -> Vec<Problem> {
     let file = KeyFile::new(json!({"keys": keys}).to_string());
     built(json!({"jwt": {"jwks": file.path()}})).1
 }
@@ -117,12 +118,12 @@ fn a_set_that_could_not_be_used_is_refused() {
         (vec![changed(rsa.jwk("a"), &json!({"n": "AQAB"}))], "2048 to 8192 bits"),
         (vec![changed(rsa.jwk("a"), &json!({"n": ""}))], "2048 to 8192 bits"),
         (vec![changed(rsa.jwk("a"), &json!({"e": ""}))], "2048 to 8192 bits"),
-        (vec![json!({"kty": "oct", "k": "c2hvcnQ"})], "32 characters"),
+        (vec![json!({"kty": "oct", "k": "c2hvcnQ"})], "at least 32 bytes"),
         (vec![json!({"kty": "OKP", "crv": "Ed25519", "x": "AAAA"})], "Ed25519 key"),
     ];
     for (keys, message) in table {
         let errors = errors_of(&keys);
-        let [(path, told)] = &errors[..] else { panic!("one error for {keys:?}: {errors:?}") };
+        let [Problem { path, message: told }] = &errors[..] else { panic!("one error for {keys:?}: {errors:?}") };
         assert_eq!(path, "identity.jwt.jwks");
         assert!(told.contains(message), "{told:?} should say {message:?}");
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate_http::headers::Headers;
+use tidegate_input::Problem;
 
 use super::{Caller, NOW, Unidentified, built, headers, identity};
 
@@ -65,15 +66,15 @@ fn guarded_headers_are_all_that_the_proxy_may_set() {
 fn wrong_names_are_refused() {
     let table = [
         (json!({}), "identity.trusted_headers", "at least one"),
-        (json!({"user": "x auth"}), "identity.trusted_headers.user", "not a header name"),
-        (json!({"user": ""}), "identity.trusted_headers.user", "not a header name"),
+        (json!({"user": "x auth"}), "identity.trusted_headers.user", "must be a header name"),
+        (json!({"user": ""}), "identity.trusted_headers.user", "must be a header name"),
         (json!({"tier": "Host"}), "identity.trusted_headers.tier", "another header"),
         (json!({"client_id": "authorization"}), "identity.trusted_headers.client_id", "another header"),
-        (json!({"user": "x-a", "tier": "X-A"}), "identity.trusted_headers.tier", "its own header"),
+        (json!({"user": "x-a", "tier": "X-A"}), "identity.trusted_headers.tier", "a header of its own, got x-a again"),
     ];
     for (trusted, path, message) in table {
         let (_, errors) = built(json!({"trusted_headers": trusted}));
-        let [(at, told)] = &errors[..] else { panic!("one error for {trusted}: {errors:?}") };
+        let [Problem { path: at, message: told }] = &errors[..] else { panic!("one error for {trusted}: {errors:?}") };
         assert_eq!(at, path);
         assert!(told.contains(message), "{told:?} of {trusted}");
     }

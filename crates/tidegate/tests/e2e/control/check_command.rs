@@ -80,13 +80,13 @@ fn a_value_of_the_wrong_kind_is_told_with_its_field() {
 fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
     let limit = |rest: &str| format!("limits: {{default: {{algorithm: fixed, limit: 5, window: 1, {rest}}}}}\n");
     for (config, path, told) in [
-        (limit("cost: 6"), "limits.default.cost", "every request is refused"),
-        (limit("key: user"), "limits.default.key", "all requests share one account"),
+        (limit("cost: 6"), "limits.default.cost", "every request is rejected"),
+        (limit("key: user"), "limits.default.key", "all requests share one key"),
         (limit("key: user, missing: ip"), "limits.default.key", "counted by their address"),
         (limit("key: ip+apiKey, missing: skip"), "limits.default.key", "applies to no request"),
-        (limit("key: clientId, missing: refuse"), "limits.default.key", "every request is refused"),
-        (limit("key: \"header:x-client\""), "limits.default.key", "whoever is refused takes another"),
-        (limit("key: endpoint+method"), "limits.default.key", "whoever is refused takes another"),
+        (limit("key: clientId, missing: refuse"), "limits.default.key", "every request is rejected"),
+        (limit("key: \"header:x-client\""), "limits.default.key", "a rejected client can evade it"),
+        (limit("key: endpoint+method"), "limits.default.key", "a rejected client can evade it"),
         (limit("tiers: {pro: unlimited}"), "limits.default.tiers.pro", "no identity source gives this tier"),
         (
             "upstreams: {a: {url: \"http://h\"}, b: {url: \"http://h\"}}\nroutes: [{upstream: a}]\n".to_owned(),
@@ -94,9 +94,13 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
             "is used by no route",
         ),
         ("routes: [{prefix: /config/x}]\n".to_owned(), "routes[0].prefix", "never reached without `admin.listen`"),
-        ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "queries are no part of it"),
+        ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "it has no query"),
         ("routes: [{prefix: \"/a*\"}]\n".to_owned(), "routes[0].prefix", "`*` is for `pattern`"),
-        ("identity: {trusted_headers: {user: x-user}}\n".to_owned(), "identity.trusted_headers", "there are none"),
+        (
+            "identity: {trusted_headers: {user: x-user}}\n".to_owned(),
+            "identity.trusted_headers",
+            "`trusted_proxies` is empty",
+        ),
         ("routes: [{prefix: /}, {path: /a}]\n".to_owned(), "routes[1]", "routes[0] takes every request"),
         ("admin: {listen: \"0.0.0.0:0\"}\n".to_owned(), "admin.listen", "can change limits"),
         ("admin: {token: \"${TOKEN_FROM_SOMEWHERE}\"}\n".to_owned(), "admin.token", "variables are not replaced"),
@@ -246,7 +250,8 @@ fn too_many_limits_of_a_route_or_an_upstream_are_told() {
         (format!("routes: [{{limits: [{names}]}}]\n"), "routes[0].limits"),
     ] {
         let outcome = check(&format!("limits: {{{limits}}}\n{rest}"));
-        assert!(outcome.code == 2 && outcome.out.contains(&format!("{path}: are 17")), "{outcome:?}");
+        let found = outcome.out.contains(&format!("{path}: must be at most 16")) && outcome.out.contains("got 17");
+        assert!(outcome.code == 2 && found, "{outcome:?}");
     }
 }
 
@@ -423,7 +428,10 @@ common_limits: [plan, plan.pro]
     let limits = format!("limits: {{a: {{{}}}, a.b: {{{}}}}}\ncommon_limits: [a, a.b]\n", tier("b.c"), tier("c"));
     let outcome = check(&limits);
     assert_eq!(outcome.code, 2, "{outcome:?}");
-    assert!(outcome.out.contains("limits.a.b.tiers.c: is known as `a.b.c`"), "{outcome:?}");
+    assert!(
+        outcome.out.contains("limits.a.b.tiers.c: must not be named like another limit, got `a.b.c`"),
+        "{outcome:?}"
+    );
 }
 
 /// They come later; a file that names them would not get what it asks for.
@@ -603,17 +611,31 @@ fn the_reference_is_the_page_in_docs_and_names_every_setting() {
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let written = std::fs::read_to_string(&page).expect("docs/configuration.md");
-    let hint = "run: tidegate check --reference > docs/configuration.md";
+    let hint = "run `make reference`";
     assert!(written == outcome.out, "docs/configuration.md is not what the code says; {hint}");
     let schema: Value = serde_json::from_str(&run(&["check", "--schema"], &[]).out).expect("JSON");
     for definition in schema["$defs"].as_object().expect("definitions").values().chain([&schema]) {
         for field in definition["properties"].as_object().into_iter().flatten().map(|(field, _)| field) {
-            assert!(written.contains(&format!("| `{field}` | ")), "{field}");
+            assert!(written.contains(&format!("\n- `{field}` (")), "{field}");
         }
     }
-    for row in written.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        assert!(cells.len() >= 3 && cells.iter().all(|cell| !cell.is_empty()), "an empty cell: {row}");
-        assert_ne!(cells[1], "any", "a type that nobody told: {row}");
+    for entry in written.lines().filter(|line| line.starts_with("- `")) {
+        let facts = entry.split_once(" (").map_or("", |(_, facts)| facts);
+        assert!(!facts.starts_with("any") && !facts.starts_with(';'), "a setting without a type: {entry}");
+        assert!(!entry.ends_with("): "), "a setting without a description: {entry}");
+    }
+    // Range and default come from the declaration of the setting.
+    for entry in [
+        "- `workers` (number; 1 to 256): ",
+        "- `max` (number; 1 to 10000000; default: 20000): ",
+        "- `head_timeout` (time; 20ms to 1d; default: 10s): ",
+        "- `max_idle` (number; 0 to 100000; default: 64): ",
+        "- `budget` (time; 1ms to 1m; default: 20ms): ",
+        "- `step` (number; 1.01 to 1000; default: 3): ",
+        "- `on_failure` (`open`, `closed`, `local`; default: `open`): ",
+        "- `token` (string; at least 16 characters): ",
+        "- `url` (string; required): ",
+    ] {
+        assert!(written.contains(entry), "{entry}");
     }
 }

@@ -376,7 +376,7 @@ fn values_that_make_no_sense_are_refused_by_name() {
     let file =
         directory.file("gateway.yaml", "limits: {a: {algorithm: fixed, limit: 1, window: 1}}\ncommon_limits: [a]\n");
     let other = run(&["gateway", "--config", &text(&file)], &[("PORT", "0"), ("RATE_LIMIT_LIMIT", "7")]);
-    assert!(other.code != 0 && other.err.contains("RATE_LIMIT_*: are for the limit `default`"), "{other:?}");
+    assert!(other.code != 0 && other.err.contains("RATE_LIMIT_*: must have a limit `default`"), "{other:?}");
     for value in ["NaN", "inf", "0", "-1"] {
         let environment = [
             ("PORT", "0"),

@@ -41,6 +41,7 @@ fn faults(schema: &Value, rule: &Value, value: &Value, path: &str) -> Vec<String
             "const" => wanted == value,
             "minimum" => number.is_none_or(|number| Some(number) >= wanted.as_f64()),
             "maximum" => number.is_none_or(|number| Some(number) <= wanted.as_f64()),
+            "maxLength" => value.as_str().is_none_or(|text| Some(text.chars().count() as u64) <= wanted.as_u64()),
             "minLength" => value.as_str().is_none_or(|text| Some(text.chars().count() as u64) >= wanted.as_u64()),
             "pattern" => value.as_str().is_none_or(|text| is_time(wanted, text)),
             "required" => {
@@ -126,6 +127,12 @@ fn good() -> Vec<Value> {
         upstream("max_idle", &json!(0)),
         upstream("max_connections", &json!(1_000_000)),
         upstream("max_head_bytes", &json!(1024)),
+        upstream("connect_timeout", &json!(0.02)),
+        upstream("idle_timeout", &json!(86_400)),
+        json!({ "connections": { "drain_timeout": 0 } }),
+        json!({ "adaptive": { "errors": 1, "step": 1.01, "dwell": 0, "latency": 0.0001, "source": "a" } }),
+        json!({ "identity": { "jwt": { "secret": "a secret of thirty-two characters", "leeway": 600 } } }),
+        json!({ "redis": { "url": "redis://127.0.0.1", "budget": 60, "namespace": null } }),
     ];
     for numbers in [
         json!({ "limit": 6, "window": "1m" }),
@@ -164,6 +171,12 @@ fn bad() -> Vec<Value> {
         json!({ "access_log": { "buffer": 0 } }),
         json!({ "redis": { "url": "redis://127.0.0.1", "lease_tokens": 0 } }),
         json!({ "redis": {} }),
+        json!({ "redis": { "url": "redis://127.0.0.1", "budget": 61 } }),
+        json!({ "adaptive": { "errors": 1.5 } }),
+        json!({ "adaptive": { "step": 1 } }),
+        json!({ "adaptive": { "dwell": 3_601 } }),
+        json!({ "adaptive": { "source": "" } }),
+        json!({ "identity": { "jwt": { "secret": "a secret of thirty-two characters", "leeway": 601 } } }),
         limit(&json!({ "limit": 5, "window": 60 })),
         limit(&json!({ "algorithm": "magic", "limit": 5, "window": 60 })),
         limit(&json!({ "algorithm": "token", "capacity": 5, "burst": 5, "fill_rate": 1 })),
@@ -182,6 +195,8 @@ fn bad() -> Vec<Value> {
         upstream("max_idle", &json!(100_001)),
         upstream("max_connections", &json!(0)),
         upstream("max_head_bytes", &json!(1023)),
+        upstream("connect_timeout", &json!(0)),
+        upstream("idle_timeout", &json!(86_401)),
         upstream("colour", &json!("blue")),
         json!({ "upstreams": { "app": {} } }),
         json!({ "routes": [{ "methods": "GET" }] }),
@@ -206,6 +221,8 @@ fn bad() -> Vec<Value> {
         ("head_timeout", json!("5 weeks")),
         ("head_timeout", json!("1.2.3")),
         ("head_timeout", json!(-1)),
+        ("head_timeout", json!(0.019)),
+        ("drain_timeout", json!(3_601)),
         ("head_timeout", json!(true)),
     ] {
         files.push(json!({ "connections": { field: value } }));

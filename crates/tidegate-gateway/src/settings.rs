@@ -1,39 +1,37 @@
-//! From what is written to what it means. Everything that is wrong is collected, with its path.
+//! The configuration as checked: what the [`model`] means. Everything that is wrong is reported at once, each with its
+//! path.
 
 mod adaptive;
 mod limits;
+mod lints;
 mod routes;
 mod upstreams;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use ipnet::IpNet;
 use tidegate_http::client::EndpointSettings;
-use tidegate_http::server::MOST_HEADERS;
 use tidegate_input::Problems;
 use tidegate_policy::Cost;
-use tidegate_store::{LeaseTerms, Name, StoreConfig, TlsFiles, Topology};
+use tidegate_store::{Name, TlsFiles, Topology};
 
-use super::doubts::doubts;
-use super::model::{self, Config, Missing, State};
-use super::numbers::LimitNumbers;
-use super::{InvalidConfig, Problem};
+use crate::config::model::{self, Config, DEFAULT_LISTENER, Missing, SHORTEST_TOKEN, State, WORKERS};
+use crate::config::numbers::LimitNumbers;
+use crate::config::{InvalidConfig, Problem};
 use crate::identity::Identity;
 use crate::key::KeyParts;
 use crate::routes::Matcher;
 use crate::tls;
 use adaptive::check_adaptive;
-use limits::{Places, check_limits};
+use limits::{LimitIndexes, check_limits};
+use lints::lints;
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
 pub use adaptive::{AdaptiveSettings, Forecaster};
-pub use limits::default_limit;
-pub use upstreams::upstream_at;
 
 /// A configuration that has been checked.
 pub struct Settings {
@@ -45,7 +43,7 @@ pub struct Settings {
     pub workers_written: Option<usize>,
     /// Bounds of client connections.
     pub connections: model::Connections,
-    /// Whose headers are believed.
+    /// Whose headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// An own listener for changes and metrics.
     pub admin_listen: Option<SocketAddr>,
@@ -71,8 +69,8 @@ pub struct Settings {
     pub upstreams: Vec<UpstreamSettings>,
     /// All routes, the first match counts.
     pub routes: Vec<RouteSettings>,
-    /// What is probably not meant.
-    pub doubts: Vec<Problem>,
+    /// Warnings: what is valid, but probably not meant.
+    pub lints: Vec<Problem>,
 }
 
 /// Where clients connect.
@@ -91,7 +89,7 @@ pub struct RedisSettings {
     pub topology: Topology,
     /// What gateways that share have in common.
     pub namespace: Name,
-    /// The rest, as written.
+    /// The rest, as written or by default.
     pub model: model::Redis,
 }
 
@@ -106,19 +104,19 @@ pub struct LimitSettings {
     pub soft: u64,
     /// Who shares it.
     pub(crate) key: KeyParts,
-    /// When that can't be told.
+    /// What happens to a request that lacks what the key needs.
     pub missing: Missing,
-    /// Which limit other tiers have instead, by its place; none is no limit.
+    /// The index of the limit that a tier has instead; none is no limit.
     pub tiers: Vec<(Box<str>, Option<usize>)>,
     /// What a request takes.
     pub cost: Cost,
-    /// How a refusal is answered.
+    /// Status of a rejection.
     pub status: StatusCode,
-    /// Whether it only watches.
+    /// Whether it is a dry run.
     pub dry_run: bool,
     /// Where counts are.
     pub state: State,
-    /// How many accounts are kept in memory.
+    /// How many keys are kept in memory.
     pub max_keys: std::num::NonZeroUsize,
 }
 
@@ -134,7 +132,7 @@ pub struct UpstreamSettings {
     pub authority: http::HeaderValue,
     /// Whether it is sent the client's `Host`.
     pub preserve_host: bool,
-    /// Limits on what reaches it, by their places.
+    /// Indexes of the limits on what reaches it.
     pub limits: Vec<usize>,
 }
 
@@ -144,54 +142,48 @@ pub struct RouteSettings {
     pub name: Box<str>,
     /// Which requests.
     pub(crate) matcher: Matcher,
-    /// Where to, by its place.
+    /// The index of its upstream.
     pub upstream: usize,
-    /// Limits of clients, by their places.
+    /// Indexes of its client limits.
     pub limits: Vec<usize>,
 }
-
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(86_400);
 
 impl Settings {
     /// Checks a configuration. On failure: everything that is wrong.
     pub fn check(config: &Config) -> Result<Self, InvalidConfig> {
-        let mut problems = Problems::unbounded();
-        let settings = Self::build(config, &mut problems);
-        match settings {
-            Some(settings) if problems.is_empty() => Ok(settings),
-            _ => Err(InvalidConfig::Meaning(problems.all())),
-        }
+        let problems = Problems::unbounded();
+        let settings = Self::build(config, &problems);
+        let problems = problems.all();
+        settings.filter(|_| problems.is_empty()).ok_or(InvalidConfig::Meaning(problems))
     }
 
-    fn build(config: &Config, problems: &mut Problems) -> Option<Self> {
+    fn build(config: &Config, problems: &Problems) -> Option<Self> {
         let listeners = listeners(&config.listeners, problems);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = problems.within("workers", config.workers.unwrap_or(cores), 1, 256);
-        check_connections(&config.connections, problems);
+        config.check_ranges("", problems);
+        config.connections.check_ranges("connections", problems);
         let trusted_proxies = trusted(&config.trusted_proxies, problems);
         let admin_token = admin_token(&config.admin, problems);
         let admin_listen = config.admin.listen.as_deref().and_then(|text| address("admin.listen", text, problems));
         if let Some(log) = &config.access_log {
-            problems.within("access_log.buffer", log.buffer, 1, 1 << 20);
+            log.check_ranges("access_log", problems);
         }
-        check_places(&listeners, admin_listen, config.access_log.as_ref(), problems);
+        check_start(&listeners, admin_listen, config.access_log.as_ref(), problems);
         let redis = config.redis.as_ref().and_then(|redis| check_redis(redis, problems));
         let identity = Identity::build(&config.identity, problems);
         let default_tier = identity.default_tier().to_owned();
         problems.ok("identity.default_tier", Name::new(&default_tier));
 
-        let (limits, places) = check_limits(config, problems);
-        let places = Places { good: places, written: config.limits.as_ref() };
-        let upstreams = check_upstreams(config, &places, problems);
-        let routes = check_routes(config, &upstreams, &places, problems);
+        let (limits, indexes) = check_limits(config, problems);
+        let indexes = LimitIndexes { good: indexes, written: config.limits.as_ref() };
+        let upstreams = check_upstreams(config, &indexes, problems);
+        let routes = check_routes(config, &upstreams, &indexes, problems);
         let limits = with_statuses(limits, &upstreams, config);
-        check_use(config, &limits, &places, problems);
+        check_use(config, &limits, &indexes, problems);
         let adaptive = check_adaptive(config, &limits, problems);
-        let doubts = doubts(config, &limits, &routes, &identity.tiers(), admin_listen);
+        let lints = lints(config, &limits, &routes, &identity.tiers(), admin_listen);
         Some(Self {
             listeners,
-            workers,
+            workers: config.workers.unwrap_or_else(cores),
             workers_written: config.workers,
             connections: config.connections.clone(),
             trusted_proxies,
@@ -207,93 +199,74 @@ impl Settings {
             limits,
             upstreams,
             routes,
-            doubts,
+            lints,
         })
     }
 }
 
-fn address(path: &str, text: &str, problems: &mut Problems) -> Option<SocketAddr> {
-    let parsed = text.parse::<SocketAddr>();
-    parsed
-        .map_err(|_| problems.add(path, format!("{text:?} is no address; write IP:PORT, such as 127.0.0.1:8082")))
-        .ok()
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(*WORKERS.end())
 }
 
-fn listeners(listeners: &[model::Listener], problems: &mut Problems) -> Vec<ListenerSettings> {
-    if listeners.is_empty() {
-        return vec![ListenerSettings { address: SocketAddr::from(([127, 0, 0, 1], 8082)), tls: None, h2c: false }];
-    }
+fn address(path: &str, text: &str, problems: &Problems) -> Option<SocketAddr> {
+    let parsed = text.parse::<SocketAddr>();
+    let message = || format!("must be IP:PORT, such as 127.0.0.1:8082, got {text:?}");
+    parsed.map_err(|_| problems.add(path, message())).ok()
+}
+
+fn listeners(listeners: &[model::Listener], problems: &Problems) -> Vec<ListenerSettings> {
+    let usual = [model::Listener { address: DEFAULT_LISTENER.to_owned(), ..model::Listener::default() }];
+    let listeners = if listeners.is_empty() { &usual[..] } else { listeners };
     let mut checked = Vec::new();
-    for (place, listener) in listeners.iter().enumerate() {
-        let path = format!("listeners[{place}]");
+    for (index, listener) in listeners.iter().enumerate() {
+        let path = format!("listeners[{index}]");
         let address = address(&format!("{path}.address"), &listener.address, problems);
-        let tls = listener.tls.as_ref().map(|files| tls::server(files));
-        let tls = match tls {
-            None => None,
-            Some(Ok(tls)) => Some(tls),
-            Some(Err((field, error))) => {
-                problems.add(format!("{path}.tls.{field}"), error);
-                None
-            }
-        };
+        let tls = listener.tls.as_ref().and_then(|files| {
+            let tls = tls::server(files);
+            tls.map_err(|(field, error)| problems.add(format!("{path}.tls.{field}"), error)).ok()
+        });
         if listener.h2c && listener.tls.is_some() {
-            problems.add(format!("{path}.h2c"), "is for listeners without `tls`; with TLS, HTTP/2 is chosen by ALPN");
+            problems.add(format!("{path}.h2c"), "can't be combined with `tls`: with TLS, HTTP/2 is chosen by ALPN");
         }
         checked.extend(address.map(|address| ListenerSettings { address, tls, h2c: listener.h2c }));
     }
     checked
 }
 
-/// What would only show at the start: an address that is listened on twice, a log that has nowhere to be.
-fn check_places(
+/// What would only show at the start: an address that is listened on twice, a log file whose directory does not exist.
+fn check_start(
     listeners: &[ListenerSettings],
     admin: Option<SocketAddr>,
     access_log: Option<&model::AccessLog>,
-    problems: &mut Problems,
+    problems: &Problems,
 ) {
     let is_taken = |address: SocketAddr, by: &[ListenerSettings]| {
         address.port() != 0 && by.iter().any(|other| other.address == address)
     };
-    for (place, listener) in listeners.iter().enumerate() {
-        if is_taken(listener.address, &listeners[..place]) {
-            problems.add(format!("listeners[{place}].address"), "is that of an earlier listener");
+    for (index, listener) in listeners.iter().enumerate() {
+        if is_taken(listener.address, &listeners[..index]) {
+            let message = format!("must differ from earlier listeners, got {}", listener.address);
+            problems.add(format!("listeners[{index}].address"), message);
         }
     }
-    if admin.is_some_and(|address| is_taken(address, listeners)) {
-        problems.add("admin.listen", "is the address of a listener for clients; an own one is needed");
+    if let Some(admin) = admin.filter(|address| is_taken(*address, listeners)) {
+        problems.add("admin.listen", format!("must differ from the listeners for clients, got {admin}"));
     }
     let directory = access_log.and_then(|log| log.file.as_deref()).and_then(std::path::Path::parent);
     if let Some(directory) = directory.filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir()) {
-        problems.add("access_log.file", format!("{} is no directory", directory.display()));
+        problems.add("access_log.file", format!("must be in an existing directory, got {}", directory.display()));
     }
 }
 
-fn check_connections(connections: &model::Connections, problems: &mut Problems) {
-    problems.within("connections.max", connections.max, 1, 10_000_000);
-    problems.within("connections.max_head_bytes", connections.max_head_bytes, 8_192, 1 << 20);
-    problems.within("connections.max_headers", connections.max_headers, 8, MOST_HEADERS);
-    problems.within("connections.max_streams", connections.max_streams, 1, 10_000);
-    for (field, span) in [
-        ("head_timeout", connections.head_timeout),
-        ("body_timeout", connections.body_timeout),
-        ("write_timeout", connections.write_timeout),
-        ("idle_timeout", connections.idle_timeout),
-        ("upgrade_timeout", connections.upgrade_timeout),
-    ] {
-        problems.span(&format!("connections.{field}"), span, Duration::from_millis(20), DAY);
-    }
-    problems.span("connections.drain_timeout", connections.drain_timeout, Duration::ZERO, HOUR);
-}
-
-fn trusted(texts: &[String], problems: &mut Problems) -> Vec<IpNet> {
+fn trusted(texts: &[String], problems: &Problems) -> Vec<IpNet> {
     let parse = |text: &String| text.parse::<IpNet>().or_else(|_| text.parse().map(|ip: std::net::IpAddr| ip.into()));
     let mut nets = Vec::new();
-    for (place, text) in texts.iter().enumerate() {
+    for (index, text) in texts.iter().enumerate() {
         match parse(text) {
             Ok(net) => nets.push(net),
             Err(_) => problems.add(
-                format!("trusted_proxies[{place}]"),
-                format!("{text:?} is no network; write 10.0.0.0/8, fd00::/8 or an address"),
+                format!("trusted_proxies[{index}]"),
+                format!("must be a network (10.0.0.0/8, fd00::/8) or an address, got {text:?}"),
             ),
         }
     }
@@ -302,11 +275,11 @@ fn trusted(texts: &[String], problems: &mut Problems) -> Vec<IpNet> {
 
 /// The outer `None` is a problem, the inner one no token.
 #[expect(clippy::option_option, reason = "a problem is not the absence of a token")]
-fn admin_token(admin: &model::Admin, problems: &mut Problems) -> Option<Option<String>> {
+fn admin_token(admin: &model::Admin, problems: &Problems) -> Option<Option<String>> {
     let (path, token) = match (&admin.token, &admin.token_file) {
         (None, None) => return Some(None),
         (Some(_), Some(_)) => {
-            problems.add("admin.token_file", "stands beside `admin.token`; one of them is allowed");
+            problems.add("admin.token_file", "can't be combined with `admin.token`");
             return None;
         }
         (Some(token), None) => ("admin.token", token.expose().to_owned()),
@@ -315,23 +288,21 @@ fn admin_token(admin: &model::Admin, problems: &mut Problems) -> Option<Option<S
             ("admin.token_file", problems.ok("admin.token_file", text)?.trim().to_owned())
         }
     };
-    if token.len() < 16 || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        problems.add(path, "must be 16 characters at least, all of them visible ASCII");
+    if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        // Not what was found: it is a secret.
+        problems.add(path, format!("must be at least {SHORTEST_TOKEN} characters of visible ASCII"));
         return None;
     }
     Some(Some(token))
 }
 
-fn check_redis(redis: &model::Redis, problems: &mut Problems) -> Option<RedisSettings> {
+fn check_redis(redis: &model::Redis, problems: &Problems) -> Option<RedisSettings> {
     let files = TlsFiles { ca: redis.ca.clone(), certificate: redis.certificate.clone(), key: redis.key.clone() };
     let topology = problems.ok("redis.url", redis.url.expose().parse::<Topology>()).and_then(|topology| {
         let topology = topology.with_tls(&files);
         topology.map_err(|error| problems.add(format!("redis.{}", error.field), error.reason)).ok()
     });
-    let namespace = problems.ok("redis.namespace", Name::new(&redis.namespace));
-    let (budget, span, tokens) = (StoreConfig::BUDGET, LeaseTerms::SPAN, LeaseTerms::TOKENS);
-    problems.span("redis.budget", redis.budget, *budget.start(), *budget.end());
-    problems.within("redis.lease_tokens", redis.lease_tokens, *tokens.start(), *tokens.end());
-    problems.span("redis.lease_span", redis.lease_span, *span.start(), *span.end());
-    Some(RedisSettings { topology: topology?, namespace: namespace?, model: redis.clone() })
+    let namespace = problems.ok("redis.namespace", Name::new(&redis.namespace()));
+    redis.check_ranges("redis", problems);
+    Some(RedisSettings { topology: topology?, namespace: namespace?, model: redis.clone().with_defaults() })
 }

@@ -1,0 +1,79 @@
+//! Settings that are one of a few words, whose types belong to other crates.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serializer};
+use tidegate_serve::{LogFormat, LogLevel};
+use tidegate_store::FailureMode;
+
+/// A type whose values are words.
+pub(super) trait Word: Copy + 'static {
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// As it is written.
+    fn word(self) -> &'static str;
+}
+
+macro_rules! words {
+    ($($type:ty)*) => {
+        $(
+            impl Word for $type {
+                const ALL: &'static [Self] = &<$type>::ALL;
+
+                fn word(self) -> &'static str {
+                    self.name()
+                }
+            }
+        )*
+    };
+}
+
+words!(FailureMode LogFormat LogLevel);
+
+fn all<T: Word>() -> Vec<&'static str> {
+    T::ALL.iter().map(|value| value.word()).collect()
+}
+
+/// A value as it stands in a file.
+struct Written<T>(T);
+
+impl<'de, T: Word> Deserialize<'de> for Written<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(WordVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct WordVisitor<T>(PhantomData<T>);
+
+impl<T: Word> Visitor<'_> for WordVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = all::<T>().iter().map(|word| format!("`{word}`")).collect();
+        write!(f, "one of {}", words.join(", "))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        let found = T::ALL.iter().copied().find(|value| value.word() == text);
+        found.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}
+
+/// For `deserialize_with`.
+pub(super) fn read<'de, T: Word, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Written::deserialize(deserializer).map(|Written(value)| value)
+}
+
+/// For `serialize_with`.
+pub(super) fn write<T: Word, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value.word())
+}
+
+/// For `schema_with`.
+pub(super) fn schema<T: Word>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": all::<T>() })
+}

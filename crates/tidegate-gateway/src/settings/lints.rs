@@ -1,0 +1,173 @@
+//! Warnings about a valid configuration: settings that have no effect, or an effect that is hardly meant. They are
+//! reported, and used as they are.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
+
+use super::{LimitSettings, RouteSettings};
+use crate::config::Problem;
+use crate::config::model::{self, AdaptiveMode, Config, Missing, Route};
+use crate::config::own_paths::is_local;
+use crate::config::secret::Secret;
+use crate::routes::{Hidden, Matcher, hidden};
+
+/// All warnings about a configuration that has been found valid. `known_tiers`: those of API keys, and the default one.
+pub(super) fn lints(
+    config: &Config,
+    limits: &[LimitSettings],
+    routes: &[RouteSettings],
+    known_tiers: &BTreeSet<&str>,
+    admin_listen: Option<SocketAddr>,
+) -> Vec<Problem> {
+    let mut lints = Vec::new();
+    for limit in limits {
+        lint_limit(limit, config, &mut lints);
+    }
+    lint_tiers(config, known_tiers, &mut lints);
+    lint_routes(config, &mut lints);
+    lint_adaptation(config, &mut lints);
+    if config.identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
+        add(&mut lints, "identity.trusted_headers", "have no effect: `trusted_proxies` is empty");
+    }
+    lint_hidden_routes(routes, &mut lints);
+    let has_token = config.admin.token.is_some() || config.admin.token_file.is_some();
+    if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && !has_token && !config.admin.open {
+        let message = "is not on the loopback and has no token: everyone who can connect can change limits";
+        add(&mut lints, "admin.listen", message);
+    }
+    for (path, secret) in secrets(config) {
+        if secret.expose().starts_with("${") {
+            let message = "begins with `${`: variables are not replaced in this file, the text is used as it is";
+            add(&mut lints, path, message);
+        }
+    }
+    lints
+}
+
+fn add(lints: &mut Vec<Problem>, path: impl Into<String>, message: impl Into<String>) {
+    lints.push(Problem { path: path.into(), message: message.into() });
+}
+
+fn lint_limit(limit: &LimitSettings, config: &Config, lints: &mut Vec<Problem>) {
+    let name = limit.name.as_str();
+    if never_admits(limit) {
+        add(lints, format!("limits.{name}.cost"), "is more than the limit ever holds: every request is rejected");
+    }
+    if limit.key.is_up_to_clients() {
+        let message =
+            "uses only client-controlled values, so a rejected client can evade it; join it with `ip` or `user`";
+        add(lints, format!("limits.{name}.key"), message);
+    }
+    let identity = &config.identity;
+    let knows_callers = identity.api_keys.is_some() || identity.jwt.is_some() || identity.trusted_headers.is_some();
+    let is_of_tier = config.limits.as_ref().is_some_and(|written| !written.contains_key(name));
+    if limit.key.needs_caller() && !knows_callers && !is_of_tier {
+        let effect = match limit.missing {
+            Missing::Share => "all requests share one key",
+            Missing::Ip => "requests are counted by their address",
+            Missing::Refuse => "every request is rejected",
+            Missing::Skip => "the limit applies to no request",
+        };
+        let message = format!("needs a caller, but `identity` has no source of callers: {effect}");
+        add(lints, format!("limits.{name}.key"), message);
+    }
+}
+
+fn lint_tiers(config: &Config, known_tiers: &BTreeSet<&str>, lints: &mut Vec<Problem>) {
+    for (name, limit) in config.limits.iter().flatten() {
+        for tier in limit.tiers.keys().filter(|tier| !may_occur(tier, config, known_tiers)) {
+            let known: Vec<&str> = known_tiers.iter().copied().collect();
+            let message = format!("no identity source gives this tier; known tiers: {}", known.join(", "));
+            add(lints, format!("limits.{name}.tiers.{tier}"), message);
+        }
+    }
+}
+
+fn lint_routes(config: &Config, lints: &mut Vec<Problem>) {
+    for name in config.upstreams.keys() {
+        let is_used = |route: &Route| route.upstream.as_ref().is_none_or(|used| used == name);
+        if !config.routes.is_empty() && !config.routes.iter().any(is_used) {
+            add(lints, format!("upstreams.{name}"), "is used by no route");
+        }
+    }
+    for (index, route) in config.routes.iter().enumerate() {
+        if route.methods.iter().any(|method| method.eq_ignore_ascii_case("CONNECT")) {
+            let message = "CONNECT requests never reach a route: the gateway rejects them with 501";
+            add(lints, format!("routes[{index}].methods"), message);
+        }
+        for (field, path) in [("path", &route.path), ("prefix", &route.prefix), ("pattern", &route.pattern)] {
+            let Some(path) = path else { continue };
+            if config.admin.listen.is_none() && is_local(path) {
+                let message = "is one of the gateway's own paths: the route is never reached without `admin.listen`";
+                add(lints, format!("routes[{index}].{field}"), message);
+            }
+            if path.contains(['?', '#']) || field != "pattern" && path.contains('*') {
+                let message =
+                    "has a character that no path has as it is matched: it has no query, and `*` is for `pattern`";
+                add(lints, format!("routes[{index}].{field}"), message);
+            }
+        }
+    }
+}
+
+fn lint_adaptation(config: &Config, lints: &mut Vec<Problem>) {
+    let is_on = match config.adaptive.mode {
+        Some(AdaptiveMode::On | AdaptiveMode::Shadow) => true,
+        Some(AdaptiveMode::Off) | None => false,
+    };
+    if config.adaptive.forecaster.is_none() && is_on {
+        add(lints, "adaptive.mode", "has no effect without `adaptive.forecaster`: nothing is adapted");
+    }
+}
+
+fn lint_hidden_routes(routes: &[RouteSettings], lints: &mut Vec<Problem>) {
+    let matchers: Vec<&Matcher> = routes.iter().map(|route| &route.matcher).collect();
+    for Hidden { route, by } in hidden(&matchers) {
+        // Two routes of which each hides the other match the same.
+        let is_same = |other: &usize| !hidden(&[matchers[route], matchers[*other]]).is_empty();
+        add(lints, format!("routes[{route}]"), never_reached(&by, by.iter().any(is_same)));
+    }
+}
+
+/// Whether not even the first request passes.
+fn never_admits(limit: &LimitSettings) -> bool {
+    let Ok(rule) = limit.numbers.rule(limit.soft) else { return false };
+    let unused = <Rule as tidegate_policy::Limiter>::State::default();
+    matches!(rule.decide(&unused, limit.cost, Timestamp::default()), Decision::Reject { retry_after: None, .. })
+}
+
+/// Whether a caller can have this tier. Tokens and proxies may name any.
+fn may_occur(tier: &str, config: &Config, known_tiers: &BTreeSet<&str>) -> bool {
+    let identity = &config.identity;
+    let has_tier_header = identity.trusted_headers.as_ref().is_some_and(|headers| headers.tier.is_some());
+    let names_any = identity.jwt.is_some() || has_tier_header && !config.trusted_proxies.is_empty();
+    names_any || known_tiers.contains(tier)
+}
+
+/// Why a route is never reached, and what to do about it. `is_same`: the earlier route matches nothing else.
+fn never_reached(by: &[usize], is_same: bool) -> String {
+    let names: Vec<String> = by.iter().map(|index| format!("routes[{index}]")).collect();
+    match &names[..] {
+        [] => "is never reached: paths are matched in their normal form, without empty, `.` and `..` segments, \
+               parameters (`;`) and backslashes"
+            .to_owned(),
+        [one] if is_same => format!("is never reached: {one} matches the same requests; remove one of them"),
+        [one] => format!("is never reached: {one} takes every request that it matches; put the narrower route first"),
+        [most @ .., last] => format!(
+            "is never reached: {} and {last} together take every request that it matches; put the narrower route first",
+            most.join(", ")
+        ),
+    }
+}
+
+fn secrets(config: &Config) -> Vec<(String, &Secret)> {
+    let keys = config.identity.api_keys.iter().flat_map(|table| table.keys.iter().enumerate());
+    let keys = keys.filter_map(|(index, key): (usize, &model::ApiKey)| {
+        key.key.as_ref().map(|secret| (format!("identity.api_keys.keys[{index}].key"), secret))
+    });
+    let token = config.admin.token.as_ref().map(|token| ("admin.token".to_owned(), token));
+    let jwt = config.identity.jwt.as_ref().and_then(|jwt| jwt.secret.as_ref());
+    token.into_iter().chain(jwt.map(|secret| ("identity.jwt.secret".to_owned(), secret))).chain(keys).collect()
+}
