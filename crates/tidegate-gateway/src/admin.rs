@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::client::Client;
-use crate::control::{NotChanged, describe};
+use crate::control::{Control, NotChanged, describe};
 use crate::gateway::Gateway;
 use crate::origin;
 use crate::plan::Site;
@@ -27,14 +27,15 @@ use crate::reply::Reply;
 use crate::request_body::RequestBody;
 use crate::routes::decode;
 use crate::stored::numbers_of;
+use crate::worker::Worker;
 
 /// The largest body a change may have.
 const LARGEST_BODY: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Answers a request for one of the gateway's own paths.
-pub(crate) async fn answer(
-    gateway: &Arc<Gateway>,
+/// Responds to a request for one of the gateway's own paths.
+pub(crate) async fn respond(
+    Worker { gateway, control, .. }: &Worker,
     client: &Client,
     request: &RequestHead,
     body: RequestBody,
@@ -55,7 +56,7 @@ pub(crate) async fn answer(
         Ok(body) => body,
         Err((status, detail)) => return rejected(status, "bad_body", detail, request_id),
     };
-    let result = config(gateway, path, request, &body).await;
+    let result = config(gateway, control, path, request, &body).await;
     result.unwrap_or_else(|fault| {
         let mut reply = rejected(fault.status, fault.reason, &fault.detail, request_id);
         if let Some(allow) = fault.allow {
@@ -102,8 +103,13 @@ impl From<NotChanged> for Fault {
     }
 }
 
-async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body: &[u8]) -> Result<Reply, Fault> {
-    let control = &gateway.control;
+async fn config(
+    gateway: &Gateway,
+    control: &Control,
+    path: &str,
+    request: &RequestHead,
+    body: &[u8],
+) -> Result<Reply, Fault> {
     let (is_read, is_post, is_delete) =
         (is_read(&request.method), request.method == Method::POST, request.method == Method::DELETE);
     match path {
@@ -121,7 +127,7 @@ async fn config(gateway: &Arc<Gateway>, path: &str, request: &RequestHead, body:
             if name == "default" { Ok(json(&all_limits(gateway))) } else { one_limit(gateway, &name) }
         }
         "/reload" if is_post => {
-            reload(gateway).await?;
+            reload(gateway, control).await?;
             Ok(json(&all_limits(gateway)))
         }
         "/config/algorithm" | "/reload" => Err(Fault::method("POST")),

@@ -13,7 +13,7 @@ use tidegate_http::client::{ResponseStream, Trouble};
 use tidegate_http::deadlines::Deadline;
 use tidegate_http::framing::is_fit_for_trailers;
 
-use crate::limits::Admissions;
+use crate::admission::Admissions;
 use crate::request_body::RequestBody;
 use crate::settlement::{Line, Settlement};
 

@@ -18,7 +18,7 @@ use crate::config::model::{Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers, checked, values, written};
 use crate::config::{InvalidConfig, Problem};
 use crate::gateway::Gateway;
-use crate::limits::{Limit, SetBy};
+use crate::limit::{Limit, SetBy};
 use crate::listener::Listener;
 use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
 use crate::settings::{LimitSettings, Settings};
@@ -462,9 +462,9 @@ pub(crate) fn describe(limit: &Limit) -> Value {
 }
 
 /// Follows Redis for ever.
-pub(crate) async fn follow(gateway: Arc<Gateway>) {
+pub(crate) async fn follow(gateway: Arc<Gateway>, control: Arc<Control>) {
     loop {
         tokio::time::sleep(FOLLOW_EVERY).await;
-        gateway.control.follow(&gateway).await;
+        control.follow(&gateway).await;
     }
 }

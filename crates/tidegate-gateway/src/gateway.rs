@@ -16,7 +16,6 @@ use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
-use crate::control::Control;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::plan::Plan;
@@ -32,7 +31,6 @@ pub(crate) struct Gateway {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Log,
     access_log: Option<AccessLog>,
-    pub(crate) control: Control,
     pub(crate) adaptation: Adaptation,
     pub(crate) returns: Arc<Returns>,
     draining: AtomicBool,
@@ -64,7 +62,6 @@ impl Gateway {
         metrics: Arc<Metrics>,
         log: Log,
         access_log: Option<AccessLog>,
-        control: Control,
         adaptation: Adaptation,
     ) -> Self {
         let now = Instant::now();
@@ -76,7 +73,6 @@ impl Gateway {
             metrics,
             log,
             access_log,
-            control,
             adaptation,
             returns: Returns::new(Handle::current()),
             draining: AtomicBool::new(false),

@@ -6,10 +6,10 @@ use http::{Method, StatusCode};
 use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
 
+use crate::admission::{Admissions, Denied, admit};
 use crate::attempt::{Outbound, attempt};
 use crate::client::Client;
 use crate::config::own_paths::is_local;
-use crate::limits::{Admissions, Denied, admit};
 use crate::passage::Passage;
 use crate::rejection::{self, rejected};
 use crate::reply::Reply;
@@ -51,8 +51,7 @@ impl Passage<'_> {
         if self.client.is_admin || !site.admin_apart && is_local(request.uri.path()) {
             self.record(&request, host.whole(), peer);
             self.settlement.is_local = true;
-            let gateway = &self.worker.gateway;
-            return Box::pin(admin::answer(gateway, self.client, &request, body, self.id.as_str())).await;
+            return Box::pin(admin::respond(self.worker, self.client, &request, body, self.id.as_str())).await;
         }
         if validation::forwards_left(&request.method, &request.headers) == Some(0) {
             self.record(&request, host.whole(), peer);

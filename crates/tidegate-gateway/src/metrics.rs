@@ -345,7 +345,7 @@ fn write_limits(plan: &Plan, page: &mut Exposition) {
         page.family("tidegate_limit_requests_total", "Requests a limit was asked about, by decision.", Kind::Counter);
     for limit in &plan.limits {
         let sum =
-            |of: &dyn Fn(&crate::limits::LimitStats) -> u64| limit.stats.iter().map(|shard| of(&shard.0)).sum::<u64>();
+            |of: &dyn Fn(&crate::limit::LimitStats) -> u64| limit.stats.iter().map(|shard| of(&shard.0)).sum::<u64>();
         let name = limit.name();
         family.sample(&[("limit", name), ("decision", "admitted")], sum(&|stats| stats.admitted.get()));
         family.sample(&[("limit", name), ("decision", "refused")], sum(&|stats| stats.refused.get()));
@@ -364,7 +364,7 @@ fn write_limits(plan: &Plan, page: &mut Exposition) {
     }
     let mut family = page.family("tidegate_limit_keys", "Accounts a limit keeps in memory.", Kind::Gauge);
     for limit in &plan.limits {
-        if let crate::limits::Counts::Memory(keyed) = &limit.counts {
+        if let crate::limit::Counts::Memory(keyed) = &limit.counts {
             family.sample(&[("limit", limit.name())], keyed.len());
         }
     }

@@ -8,8 +8,8 @@ use tidegate_http::request::RequestHead;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::Record;
+use crate::admission::Deciding;
 use crate::client::Client;
-use crate::limits::Deciding;
 use crate::plan::Plan;
 use crate::request_id::RequestId;
 use crate::resolve::Resolved;

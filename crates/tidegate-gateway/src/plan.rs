@@ -19,7 +19,7 @@ use tidegate_store::Store;
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
 use crate::identity::Identity;
-use crate::limits::{Counts, Limit, LimitStats, SetBy};
+use crate::limit::{Counts, Limit, LimitStats, SetBy};
 use crate::routes::{Matcher, readings};
 use crate::settings::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, UpstreamSettings};
 use crate::upstream::{Upstream, UpstreamStats};

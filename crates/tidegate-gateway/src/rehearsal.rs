@@ -12,10 +12,10 @@ use tidegate_http::headers::Headers;
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
+use crate::admission::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
 use crate::config::numbers::LimitNumbers;
 use crate::config::own_paths::is_local;
 use crate::identity::Caller;
-use crate::limits::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
 use crate::plan::{Kept, Over, Plan};
 use crate::resolve::{Asking, resolve};
 use crate::settings::{LimitSettings, Settings};
@@ -251,7 +251,7 @@ impl<T> Rehearsal<T> {
 
     /// All limits, by their indices.
     pub fn limits(&self) -> Vec<LimitFacts> {
-        let facts = |limit: &crate::limits::Limit| LimitFacts {
+        let facts = |limit: &crate::limit::Limit| LimitFacts {
             name: limit.name().to_owned(),
             numbers: limit.settings.numbers.clone(),
             soft: limit.settings.soft,

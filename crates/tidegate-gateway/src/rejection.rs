@@ -8,9 +8,11 @@ use http::{Method, StatusCode};
 use tidegate_http::client::Trouble;
 use tidegate_policy::Algorithm;
 
+use crate::admission::{Asked, Denied};
 use crate::body::Body;
-use crate::limit_headers::{self, PROBLEM_LINE, REDUCED_CAPACITY, SLOT_PATIENCE};
-use crate::limits::{Asked, Denied, Limit, whole_seconds};
+use crate::limit::Limit;
+use crate::limit_headers::{self, SLOT_PATIENCE};
+use crate::limit_texts::{PROBLEM_LINE, REDUCED_CAPACITY, whole_seconds};
 use crate::plan::Plan;
 use crate::reply::Reply;
 use crate::request_id::RequestId;

@@ -1,8 +1,6 @@
 //! Reading the configuration anew while the gateway runs.
 
-use std::sync::Arc;
-
-use crate::control::NotChanged;
+use crate::control::{Control, NotChanged};
 use crate::gateway::Gateway;
 
 /// Opens the access log's file anew, which has been renamed or removed.
@@ -12,11 +10,11 @@ pub(crate) fn reopen_logs(gateway: &Gateway) {
     }
 }
 
-/// Reads the configuration anew, and says so.
-pub(crate) async fn reload(gateway: &Arc<Gateway>) -> Result<(), NotChanged> {
-    // Whatever becomes of the file: whoever has moved the log away waits for it.
+/// Reads the configuration anew, and reports what came of it.
+pub(crate) async fn reload(gateway: &Gateway, control: &Control) -> Result<(), NotChanged> {
+    // Whatever becomes of the file: the log may have been moved away.
     reopen_logs(gateway);
-    let reloaded = gateway.control.reload(gateway).await;
+    let reloaded = control.reload(gateway).await;
     match &reloaded {
         Ok(()) => {
             gateway.metrics.reloads.inc();

@@ -53,6 +53,7 @@ const LOOKUP_THREADS: usize = 8;
 /// A gateway that has its sockets and is ready to serve.
 pub struct Server {
     gateway: Arc<Gateway>,
+    control: Arc<Control>,
     listeners: Vec<Arc<Listener>>,
     admin: Option<Arc<Listener>>,
     workers: usize,
@@ -147,8 +148,8 @@ impl Server {
             .map_err(NotStarted::Limit)?;
         metrics.config_version.store(plan.version, Ordering::Relaxed);
         let adaptation = Adaptation::new(series_names);
-        let gateway = Gateway::new(plan, clock, store, mode, metrics, log, access_log, control, adaptation);
-        Ok(Self { gateway: Arc::new(gateway), listeners, admin, workers, connections })
+        let gateway = Arc::new(Gateway::new(plan, clock, store, mode, metrics, log, access_log, adaptation));
+        Ok(Self { gateway, control: Arc::new(control), listeners, admin, workers, connections })
     }
 
     /// Where clients connect, as URLs.
@@ -167,13 +168,13 @@ impl Server {
 
     /// What can be asked of the gateway while it runs.
     pub fn handle(&self) -> Handle {
-        Handle { gateway: Arc::clone(&self.gateway) }
+        Handle { gateway: Arc::clone(&self.gateway), control: Arc::clone(&self.control) }
     }
 
     /// The limits in force, for people.
     pub fn summary(&self) -> String {
         let plan = self.gateway.plan();
-        let limit = |limit: &crate::limits::Limit| format!("{} ({})", limit.name(), limit.settings.numbers);
+        let limit = |limit: &crate::limit::Limit| format!("{} ({})", limit.name(), limit.settings.numbers);
         let limits: Vec<String> = plan.limits.iter().map(limit).collect();
         let upstream = |upstream: &Arc<crate::upstream::Upstream>| {
             let settings = &upstream.endpoint.settings;
@@ -204,7 +205,7 @@ impl Server {
         self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
         for (index, deadlines) in deadlines.iter().enumerate() {
-            let worker = Worker::new(index, &self.gateway, deadlines, &room, &descriptors);
+            let worker = Worker::new(index, &self.gateway, &self.control, deadlines, &room, &descriptors);
             let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
             // Taken here: an order to stop may come before the thread does anything, and clients before that.
             let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
@@ -214,17 +215,17 @@ impl Server {
             threads.push(thread.map_err(NotStarted::Thread)?);
         }
         if self.gateway.store().is_some() {
-            tokio::spawn(control::follow(Arc::clone(&self.gateway)));
+            tokio::spawn(control::follow(Arc::clone(&self.gateway), Arc::clone(&self.control)));
         }
         // With another word for the limits it may have to begin, so it is always there.
-        tokio::spawn(adapt::run(Arc::clone(&self.gateway)));
+        tokio::spawn(adapt::run(Arc::clone(&self.gateway), Arc::clone(&self.control)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
             // Its share of the metrics is the last.
             let deadlines = Deadlines::new();
             let taken = format!("all {} connections to `admin.listen` are taken", budget.admin);
             let room = Room::new(budget.admin, taken, std::slice::from_ref(&deadlines));
-            let worker = Worker::new(self.workers, &self.gateway, &deadlines, &room, &descriptors);
+            let worker = Worker::new(self.workers, &self.gateway, &self.control, &deadlines, &room, &descriptors);
             let owner = Arc::clone(&worker);
             tokio::spawn(Arc::clone(&worker.deadlines).run(move |_| owner.set_date()));
             // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
@@ -304,6 +305,7 @@ async fn summaries(gateway: Arc<Gateway>) {
 #[derive(Clone)]
 pub struct Handle {
     gateway: Arc<Gateway>,
+    control: Arc<Control>,
 }
 
 impl Handle {
@@ -319,7 +321,7 @@ impl Handle {
 
     /// Reads the configuration anew; a bad one changes nothing.
     pub async fn reload(&self) -> Result<(), String> {
-        reload(&self.gateway).await.map_err(|error| error.to_string())
+        reload(&self.gateway, &self.control).await.map_err(|error| error.to_string())
     }
 
     /// Opens the access log's file anew, which has been renamed or removed.

@@ -10,9 +10,9 @@ use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Deadline;
 
 use crate::access_log::Record;
+use crate::admission::Admissions;
 use crate::client::Client;
 use crate::h2_streams;
-use crate::limits::Admissions;
 use crate::request_id::RequestId;
 use crate::upstream::Upstream;
 use crate::worker::Worker;

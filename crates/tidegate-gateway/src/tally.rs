@@ -2,7 +2,8 @@
 
 use tidegate_policy::Decision;
 
-use crate::limits::{Asked, Denied, Limit};
+use crate::admission::{Asked, Denied};
+use crate::limit::Limit;
 use crate::passage::Passage;
 use crate::resolve::Resolved;
 

@@ -9,6 +9,7 @@ use tidegate_http::descriptors::Descriptors;
 use tidegate_input::Utc;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::control::Control;
 use crate::gateway::Gateway;
 use crate::metrics::WorkerMetrics;
 use crate::request_id::Ids;
@@ -18,6 +19,7 @@ use crate::room::Room;
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) control: Arc<Control>,
     pub(crate) deadlines: Arc<Deadlines>,
     pub(crate) ids: Ids,
     /// Connections it serves.
@@ -34,6 +36,7 @@ impl Worker {
     pub(crate) fn new(
         index: usize,
         gateway: &Arc<Gateway>,
+        control: &Arc<Control>,
         deadlines: &Arc<Deadlines>,
         room: &Arc<Room>,
         descriptors: &Arc<Descriptors>,
@@ -41,6 +44,7 @@ impl Worker {
         Arc::new(Self {
             index,
             gateway: Arc::clone(gateway),
+            control: Arc::clone(control),
             deadlines: Arc::clone(deadlines),
             ids: Ids::new(RandomState::new().hash_one(index)),
             open: AtomicUsize::new(0),

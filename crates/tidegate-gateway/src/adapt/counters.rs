@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_adapt::Totals;
 use tidegate_serve::HistogramSnapshot;
 
-use crate::limits::Limit;
+use crate::limit::Limit;
 use crate::plan::Plan;
 use crate::upstream::Upstream;
 

@@ -21,16 +21,16 @@ use super::reporting::{self, Beside, COMPONENT, because};
 use crate::adaptation_state::as_received;
 use crate::config::model::AdaptiveMode;
 use crate::config::numbers::figure;
-use crate::control::NotAdapted;
+use crate::control::{Control, NotAdapted};
 use crate::gateway::Gateway;
-use crate::limits::{Counts, Limit};
+use crate::limit::{Counts, Limit};
 use crate::plan::{Overlay, Plan, Site};
 use crate::settings::AdaptiveSettings;
 
 const NANOS: u64 = 1_000_000_000;
 
 /// Adapts for ever, as far as the plan in force wants it.
-pub(crate) async fn run(gateway: Arc<Gateway>) {
+pub(crate) async fn run(gateway: Arc<Gateway>, control: Arc<Control>) {
     let mut driver: Option<Driver> = None;
     loop {
         if gateway.is_draining() {
@@ -43,7 +43,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>) {
         driver = Driver::of_plan(driver, &gateway, &plan);
         match &mut driver {
             None => gateway.adaptation.replanned.notified().await,
-            Some(driver) => driver.turn(&gateway, &plan).await,
+            Some(driver) => driver.turn(&gateway, &control, &plan).await,
         }
     }
 }
@@ -157,7 +157,7 @@ impl Driver {
     }
 
     /// Until something happens, and what is done then.
-    async fn turn(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
+    async fn turn(&mut self, gateway: &Arc<Gateway>, control: &Control, plan: &Arc<Plan>) {
         let now = gateway.now();
         let next = self.pilot.wakes_at(now).filter(|_| self.is_leader());
         let next = next.map_or(self.next_second, |at| at.min(self.next_second));
@@ -177,7 +177,7 @@ impl Driver {
             self.sample(gateway, plan, now);
             self.ask_if_due(gateway, plan, now);
         }
-        self.put_in_force(gateway, plan).await;
+        self.put_in_force(gateway, control, plan).await;
         self.publish(plan);
     }
 
@@ -392,7 +392,7 @@ impl Driver {
     }
 
     /// Does what is due, and puts the numbers in force that are to be.
-    async fn put_in_force(&mut self, gateway: &Arc<Gateway>, plan: &Arc<Plan>) {
+    async fn put_in_force(&mut self, gateway: &Gateway, control: &Control, plan: &Plan) {
         let Some(limit) = self.limit(plan) else { return };
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
         let (now, counting) = (gateway.now(), counting(gateway, limit));
@@ -409,7 +409,7 @@ impl Driver {
         }
         let overlay = Overlay { limit: limit.name().to_owned(), numbers: wanted.clone() };
         let overlay = (!is_same(limit.operators_numbers())).then_some(overlay);
-        match gateway.control.adapt(gateway, overlay, self.generation).await {
+        match control.adapt(gateway, overlay, self.generation).await {
             Ok(()) => {
                 self.unfit = None;
                 let standing = self.pilot.standing();

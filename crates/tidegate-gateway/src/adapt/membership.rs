@@ -9,7 +9,7 @@ use tidegate_store::Store;
 use tidegate_store::election::{Election, ElectionFault, Lifetimes, Overlay, Publication, Standing};
 use tokio::task::JoinSet;
 
-use crate::limits::{Counts, Limit};
+use crate::limit::{Counts, Limit};
 
 const NANOS: u64 = 1_000_000_000;
 

@@ -1,94 +1,20 @@
-//! Limits at work: a request is asked about at all of them together, and holds what it was given until it is settled.
+//! Admission: a request is checked against all its limits together, and holds what it took until it is settled.
 
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_policy::{Decision, Keyed, Level, MAX_LEVELS, NotAdmitted, Rule, Ticket, Timestamp, check_all};
-use tidegate_serve::{Counter, Shard};
-use tidegate_store::{Charged, FailureMode, Key, SharedLevel, SharedLimit, Source, Store};
+use tidegate_policy::{Decision, Level, MAX_LEVELS, NotAdmitted, Rule, Ticket, Timestamp, check_all};
+use tidegate_store::{Charged, FailureMode, Key, SharedLevel, Source, Store};
 use tidegate_wait::Clock;
 
-use crate::config::numbers::LimitNumbers;
 use crate::facts::Facts;
 use crate::key::Account;
-use crate::limit_headers::LimitTexts;
+use crate::limit::{Counts, Limit};
 use crate::plan::{Plan, RouteLimits};
 use crate::resolve::Resolved;
 use crate::returns::Returns;
-use crate::settings::LimitSettings;
 use crate::stages::Side;
-
-/// A limit as it stands in one [`Plan`]. A change makes a new one, over the same counts.
-#[derive(Clone)]
-pub(crate) struct Limit {
-    pub(crate) settings: LimitSettings,
-    /// Whose numbers it has.
-    pub(crate) set_by: SetBy,
-    pub(crate) counts: Counts,
-    pub(crate) stats: Arc<[Shard<LimitStats>]>,
-    /// What responses report of it.
-    pub(crate) texts: Arc<LimitTexts>,
-}
-
-/// Whose numbers a limit has.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum SetBy {
-    File,
-    /// They were set while running.
-    Api,
-    /// They were adapted; these are the operator's.
-    Adaptive(LimitNumbers),
-}
-
-/// Where what was used is kept, from one configuration to the next.
-#[derive(Clone)]
-pub(crate) enum Counts {
-    Memory(Arc<Keyed<Key, Rule>>),
-    Shared(SharedLimit),
-}
-
-/// What a worker counted of a limit.
-#[derive(Default)]
-pub(crate) struct LimitStats {
-    pub(crate) admitted: Counter,
-    pub(crate) refused: Counter,
-    /// Rejected by a limit on a dry run.
-    pub(crate) would_refuse: Counter,
-}
-
-impl Limit {
-    pub(crate) fn new(settings: LimitSettings, set_by: SetBy, counts: Counts, stats: Arc<[Shard<LimitStats>]>) -> Self {
-        let texts = Arc::new(LimitTexts::new(&settings));
-        Self { settings, set_by, counts, stats, texts }
-    }
-
-    /// The operator's numbers, whatever is in force.
-    pub(crate) fn operators_numbers(&self) -> &LimitNumbers {
-        match &self.set_by {
-            SetBy::Adaptive(base) => base,
-            SetBy::File | SetBy::Api => &self.settings.numbers,
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.settings.name.as_str()
-    }
-
-    /// What a client has left: the soft excess is none of its business.
-    pub(crate) fn left(&self, decision: &Decision) -> u64 {
-        decision.remaining().saturating_sub(self.settings.soft)
-    }
-
-    fn is_degraded(&self, decision: &Decision) -> bool {
-        !self.settings.dry_run && self.settings.soft > 0 && decision.remaining() < self.settings.soft
-    }
-}
-
-/// Rounded up: a client must not come back early.
-pub(crate) fn whole_seconds(span: Duration) -> u64 {
-    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
-}
 
 /// One of the limits of a request.
 pub(crate) struct Asked {
