@@ -14,7 +14,6 @@ use tidegate_http::request::RequestHead;
 
 use crate::access_log::version_name;
 use crate::body::Body;
-use crate::limits::Admissions;
 use crate::passage::Passage;
 use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
@@ -31,13 +30,8 @@ pub(crate) struct Outbound<'a> {
 }
 
 /// Sends an admitted request to its upstream, and turns what comes back into a response.
-pub(crate) async fn attempt(
-    passage: &mut Passage<'_>,
-    upstream: &Arc<Upstream>,
-    outbound: Outbound<'_>,
-    mut admissions: Admissions,
-) -> Reply {
-    passage.record_would_refuse(&admissions);
+pub(crate) async fn attempt(passage: &mut Passage<'_>, upstream: &Arc<Upstream>, outbound: Outbound<'_>) -> Reply {
+    passage.record_would_refuse();
     passage.settlement.upstream = Some(Arc::clone(upstream));
     let (worker, connections) = (passage.worker, &passage.plan.site.connections);
     let Outbound { request, host, body, from_trusted } = outbound;
@@ -45,7 +39,7 @@ pub(crate) async fn attempt(
     let upgrade = validation::upgrade(request, &body);
     let (length, body) = validation::body(request, body);
     let (head, traits) = {
-        let degraded = admissions.degraded();
+        let degraded = passage.settlement.admissions.degraded();
         let framing = Framing { length, has_body: body.is_some(), upgrade };
         outgoing_head(passage, upstream, request, host, from_trusted, degraded, &framing)
     };
@@ -67,9 +61,9 @@ pub(crate) async fn attempt(
     };
     let started = Instant::now();
     // A client that leaves before the first byte goes out has spent nothing: the admissions are dropped unsent.
-    let response = send(&upstream.endpoint, &local, &terms, traits, head, body, || admissions.sent()).await;
-    admissions.sent();
-    passage.settlement.admissions = Some(admissions);
+    let sending = || passage.settlement.admissions.sent();
+    let response = send(&upstream.endpoint, &local, &terms, traits, head, body, sending).await;
+    passage.settlement.admissions.sent();
     match response {
         Ok(response) => {
             upstream.responded(started.elapsed(), response.status);
@@ -134,12 +128,10 @@ fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply 
     };
     let mut reply = Reply::new(status, body);
     reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
-    let mut has_limits = false;
-    if let Some(admissions) = &passage.settlement.admissions {
-        let asked = admissions.asked();
-        has_limits = limit_headers::write(passage.plan, asked, None, passage.since_1970(), &mut reply.lines);
-        limit_headers::write_dry_run(admissions.would_refuse(), &mut reply.lines);
-    }
+    let admissions = &passage.settlement.admissions;
+    let has_limits =
+        limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);
+    limit_headers::write_dry_run(admissions.would_refuse(), &mut reply.lines);
     // Where we have no limits to report, the upstream may have.
     headers.remove(
         |name| {
@@ -150,24 +142,26 @@ fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply 
         reply.lines.add("connection", "upgrade");
         reply.lines.add("upgrade", protocol);
         // The request lasts as long as the connection does: so does what it holds.
-        reply.upgrade = Some(Upgrade { connection, held: Box::new(passage.settlement.admissions.take()) });
+        reply.upgrade =
+            Some(Upgrade { connection, held: Box::new(std::mem::take(&mut passage.settlement.admissions)) });
     }
     reply.headers = Some(headers);
     reply
 }
 
 fn fail(passage: &mut Passage<'_>, upstream: &Upstream, trouble: &Trouble) -> Reply {
-    if let (true, Some(admissions)) = (trouble.is_ours(), &mut passage.settlement.admissions) {
+    if trouble.is_ours() {
         // The gateway itself rejects: what was taken comes back.
-        admissions.not_sent();
+        passage.settlement.admissions.not_sent();
     }
     if !trouble.is_clients() {
         upstream.failed(trouble);
         passage.worker.gateway.note_trouble(&upstream.name, trouble, passage.id.as_str());
     }
     let mut reply = rejection::upstream_trouble(trouble, &upstream.name, passage.id.as_str());
-    if let Some(admissions) = passage.settlement.admissions.as_ref().filter(|_| !trouble.is_ours()) {
-        limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);
+    if !trouble.is_ours() {
+        let asked = passage.settlement.admissions.asked();
+        limit_headers::write(passage.plan, asked, None, passage.since_1970(), &mut reply.lines);
     }
     reply
 }

@@ -13,6 +13,7 @@ use tidegate_http::client::{ResponseStream, Trouble};
 use tidegate_http::deadlines::Deadline;
 use tidegate_http::framing::is_fit_for_trailers;
 
+use crate::limits::Admissions;
 use crate::request_body::RequestBody;
 use crate::settlement::{Line, Settlement};
 
@@ -74,7 +75,7 @@ impl Body {
     /// Gives back the slots that the request holds.
     pub(crate) fn release(&mut self) {
         if let Some(settlement) = &mut self.settlement {
-            settlement.admissions = None;
+            settlement.admissions = Admissions::default();
         }
     }
 

@@ -66,19 +66,19 @@ impl Passage<'_> {
         if let Some(detail) = wrong_credentials {
             return self.reject_unidentified(&detail, &resolved).await;
         }
-        let admissions = match self.pass(&resolved).await {
-            Ok(admissions) => admissions,
-            Err(denied) => return self.reject(&denied, &resolved),
-        };
+        if let Err(denied) = self.pass(&resolved).await {
+            // What other limits gave comes back.
+            self.settlement.admissions = Admissions::default();
+            return self.reject(&denied, &resolved);
+        }
         tally::forwarded(self, &resolved);
         let outbound = Outbound { request: &request, host: host.whole(), body, from_trusted };
-        attempt(self, resolved.upstream(), outbound, admissions).await
+        attempt(self, resolved.upstream(), outbound).await
     }
 
-    /// Passes the stages before the attempt. If one rejects, what was taken at the others comes back: their admissions are
-    /// dropped unsent.
-    async fn pass(&self, resolved: &Resolved<'_>) -> Result<Admissions, Denied> {
-        let (mut stages, mut admissions) = (Stages::new(), Admissions::default());
+    /// Passes the stages before the attempt. What limits give is kept until the request is settled.
+    async fn pass(&mut self, resolved: &Resolved<'_>) -> Result<(), Denied> {
+        let mut stages = Stages::new();
         loop {
             match stages.next() {
                 Step::Check(Side::Upstream) if !resolved.has_upstream_limits() => {}
@@ -86,11 +86,11 @@ impl Passage<'_> {
                     let now = if side == Side::Client { self.now } else { self.worker.gateway.now() };
                     let admission = admit(self.deciding(now), resolved, side).await?;
                     stages.admitted(admission.wait());
-                    admissions.add(side, admission);
+                    self.settlement.admissions.add(side, admission);
                 }
                 // Boxed, because it is rare: otherwise every request would carry room for it.
                 Step::Wait(wait) => Box::pin(tokio::time::sleep(wait)).await,
-                Step::Attempt => return Ok(admissions),
+                Step::Attempt => return Ok(()),
             }
         }
     }

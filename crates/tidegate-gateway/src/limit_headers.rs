@@ -75,11 +75,11 @@ impl LimitTexts {
     }
 }
 
-/// Writes how a client stands with its limits. False if there is nothing to report. `rejected`: the index of the limit
-/// that rejects, and when to come back.
-pub(crate) fn write<'a>(
+/// Writes how a client stands with its limits: those of its route, then those of the upstream. False if there is nothing to
+/// report. `rejected`: the index of the limit that rejects, and when to come back.
+pub(crate) fn write(
     plan: &Plan,
-    asked: impl Iterator<Item = &'a Asked> + Clone,
+    asked: [&[Asked]; 2],
     rejected: Option<(usize, Option<u64>)>,
     now_unix: Duration,
     lines: &mut HeaderLines,
@@ -87,11 +87,11 @@ pub(crate) fn write<'a>(
     let standing = |(index, asked): (usize, &Asked)| Standing::of(&plan.limits[asked.limit], index, asked, rejected);
     let (one, several);
     // Most requests have one limit.
-    let standings: &[Standing<'_>] = if asked.clone().nth(1).is_none() {
-        one = asked.enumerate().find_map(standing);
+    let standings: &[Standing<'_>] = if let [[only], []] = asked {
+        one = standing((0, only));
         one.as_slice()
     } else {
-        several = asked.enumerate().filter_map(standing).collect::<Vec<_>>();
+        several = asked.into_iter().flatten().enumerate().filter_map(standing).collect::<Vec<_>>();
         &several
     };
     let rejecting = standings.iter().find(|standing| rejected.is_some_and(|(by, _)| by == standing.index));

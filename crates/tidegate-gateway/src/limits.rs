@@ -1,5 +1,6 @@
 //! Limits at work: a request is asked about at all of them together, and holds what it was given until it is settled.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,9 +158,10 @@ impl Admissions {
         self.client.iter().chain(self.upstream.as_deref())
     }
 
-    /// What was asked, in the order in which it was, limits on a dry run last on each side.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = &Asked> + Clone {
-        self.all().flat_map(|admission| &admission.asked)
+    /// What was asked on each side, in the order in which it was, limits on a dry run last.
+    pub(crate) fn asked(&self) -> [&[Asked]; 2] {
+        let client = self.client.as_ref().map_or(&[][..], |admission| &admission.asked);
+        [client, self.upstream.as_ref().map_or(&[], |admission| &admission.asked)]
     }
 
     /// Limits on a dry run that would have rejected.
@@ -298,10 +300,9 @@ pub(crate) async fn admit(deciding: Deciding<'_>, resolved: &Resolved<'_>, side:
 /// The limits of one side that a request is checked against, each with its key. Enforced ones in memory come first, then
 /// those in Redis, then those on a dry run. Apart: limits on a dry run that would reject because their key can't be built.
 pub(crate) fn accounts(plan: &Plan, resolved: &Resolved<'_>, side: Side) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
-    let (limits, facts) = (resolved.limits(side), resolved.facts());
-    let most = limits.clone().map(|route| route.limits.len()).sum();
-    let (mut asked, mut keyless) = (Vec::<Asked>::with_capacity(most), Vec::new());
-    for (count, RouteLimits { route, limits }) in limits.enumerate() {
+    let ((first, others), facts) = (resolved.limits(side), resolved.facts());
+    let (mut asked, mut keyless) = (Vec::<Asked>::with_capacity(first.limits.len()), Vec::new());
+    for (count, RouteLimits { route, limits }) in iter::once(first).chain(others).enumerate() {
         let facts = Facts { route, ..facts };
         for &index in limits {
             let limit = &plan.limits[index].settings;

@@ -9,7 +9,7 @@ use tidegate_policy::Timestamp;
 
 use crate::access_log::Record;
 use crate::client::Client;
-use crate::limits::{Admissions, Deciding};
+use crate::limits::Deciding;
 use crate::plan::Plan;
 use crate::request_id::RequestId;
 use crate::resolve::Resolved;
@@ -61,8 +61,9 @@ impl Passage<'_> {
     }
 
     /// Adds to the record which limits on a dry run would have rejected the request.
-    pub(crate) fn record_would_refuse(&mut self, admissions: &Admissions) {
-        if let Some(record) = &mut self.settlement.record {
+    pub(crate) fn record_would_refuse(&mut self) {
+        let Settlement { admissions, record, .. } = &mut *self.settlement;
+        if let Some(record) = record {
             record.would_refuse = admissions.would_refuse().map(|limit| limit.name().into()).collect();
         }
     }

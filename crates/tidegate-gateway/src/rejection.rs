@@ -112,7 +112,7 @@ fn limited(
     if let Some(seconds) = seconds {
         reply.lines.add_number("retry-after", seconds);
     }
-    limit_headers::write(plan, asked.iter(), Some((by, seconds)), now_unix, &mut reply.lines);
+    limit_headers::write(plan, [asked, &[]], Some((by, seconds)), now_unix, &mut reply.lines);
     reply
 }
 

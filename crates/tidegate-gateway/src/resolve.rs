@@ -1,7 +1,6 @@
 //! What a request is, as far as policy is concerned: from whom, for which route, under which limits. The handler and
 //! replay resolve their requests here.
 
-use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -90,8 +89,8 @@ impl<'a> Resolved<'a> {
         !self.upstream().limits.is_empty()
     }
 
-    /// The limits that it falls under. A path that can be read in several ways falls under those of several routes.
-    pub(crate) fn limits(&self, side: Side) -> impl Iterator<Item = RouteLimits<'_>> + Clone {
+    /// The limits that it falls under: its route's, and those of other routes if its path can be read in several ways.
+    pub(crate) fn limits(&self, side: Side) -> (RouteLimits<'_>, impl Iterator<Item = RouteLimits<'_>>) {
         let (first, others) = match side {
             Side::Client => (self.route().limits(), self.found.others()),
             Side::Upstream => {
@@ -99,6 +98,6 @@ impl<'a> Resolved<'a> {
                 (RouteLimits { route: &self.route().name, limits }, &[][..])
             }
         };
-        iter::once(first).chain(others.iter().map(|route| self.site.routes[*route].limits()))
+        (first, others.iter().map(|route| self.site.routes[*route].limits()))
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Settlement {
     /// Whether the whole response was handed over.
     pub(crate) is_whole: bool,
     /// What it took at its limits; given back by its own `Drop`.
-    pub(crate) admissions: Option<Admissions>,
+    pub(crate) admissions: Admissions,
     pub(crate) upstream: Option<Arc<Upstream>>,
     pub(crate) record: Option<Box<Record>>,
     /// What the request is known by, once there is a response.
@@ -49,7 +49,7 @@ impl Settlement {
             status: StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             bytes: 0,
             is_whole: false,
-            admissions: None,
+            admissions: Admissions::default(),
             upstream: None,
             record: None,
             id: None,

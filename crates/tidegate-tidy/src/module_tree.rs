@@ -33,7 +33,7 @@ impl ModuleTree {
     pub fn read(repository: &Repository, root: &str) -> Result<Self, String> {
         let mut reader = Reader { repository, modules: Vec::new() };
         let folder = folder_of(root).to_owned();
-        reader.read_file(("crate".to_owned(), None), root.to_owned(), &folder)?;
+        reader.read_file(("crate".to_owned(), None), root, &folder)?;
         Ok(Self { modules: reader.modules })
     }
 
@@ -90,16 +90,16 @@ type Identity = (String, Option<usize>);
 
 impl Reader<'_> {
     /// `folder` is where the files of the module's children are.
-    fn read_file(&mut self, identity: Identity, file: String, folder: &str) -> Result<usize, String> {
+    fn read_file(&mut self, identity: Identity, file: &str, folder: &str) -> Result<usize, String> {
         let repository = self.repository;
-        let tokens = &repository.files.get(&file).ok_or_else(|| format!("{file}: no such file"))?.tokens;
+        let tokens = &repository.files.get(file).ok_or_else(|| format!("{file}: no such file"))?.tokens;
         self.read_body(identity, file, folder, tokens, 0..tokens.len())
     }
 
     fn read_body(
         &mut self,
         (name, parent): Identity,
-        file: String,
+        file: &str,
         folder: &str,
         tokens: &[Token],
         range: Range<usize>,
@@ -107,7 +107,7 @@ impl Reader<'_> {
         let index = self.modules.len();
         let items = items(tokens, range.clone());
         let module =
-            Module { name, file: file.clone(), parent, items, children: BTreeMap::new(), paths: Paths::default() };
+            Module { name, file: file.to_owned(), parent, items, children: BTreeMap::new(), paths: Paths::default() };
         self.modules.push(module);
         let mut at = range.start;
         while at < range.end {
@@ -118,12 +118,12 @@ impl Reader<'_> {
                 let inner_folder = format!("{folder}/{name}");
                 let body = at + 2;
                 let child = if tokens[body].is_open('{') {
-                    self.read_body(identity, file.clone(), &inner_folder, tokens, body + 1..tokens[body].mate)?
+                    self.read_body(identity, file, &inner_folder, tokens, body + 1..tokens[body].mate)?
                 } else {
                     let beside = format!("{folder}/{name}.rs");
                     let inside = format!("{folder}/{name}/mod.rs");
                     let is_beside = self.repository.files.contains_key(&beside);
-                    self.read_file(identity, if is_beside { beside } else { inside }, &inner_folder)?
+                    self.read_file(identity, if is_beside { &beside } else { &inside }, &inner_folder)?
                 };
                 self.modules[index].children.insert(name.to_owned(), child);
                 at = tokens[body].mate + 1;

@@ -96,7 +96,9 @@ fn every_rule_is_broken_exactly_as_often_as_it_says() {
         let found = violations(rule, &repository);
         eprintln!("{}: {}", rule.name, found.len());
         if shown == "all" || shown == rule.name {
-            found.iter().for_each(|violation| eprintln!("  {violation}"));
+            for violation in &found {
+                eprintln!("  {violation}");
+            }
         }
         wrong.extend(judge(rule, &found));
     }

@@ -1,6 +1,7 @@
 //! The texts that users see.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::module_tree::product_files;
 use crate::repository::{File, Repository};
@@ -10,7 +11,7 @@ use crate::tokens::{Kind, Token};
 pub(super) struct Text {
     pub(super) path: String,
     pub(super) line: usize,
-    pub(super) text: String,
+    pub(super) content: String,
 }
 
 /// Types whose doc comments become help texts or the reference of the configuration.
@@ -24,8 +25,8 @@ pub(super) fn texts(repository: &Repository) -> Vec<Text> {
         // The kit speaks to those who write tests.
         if product.contains(path) && !path.starts_with("crates/tidegate-testkit/") {
             let found = literals(&file.tokens).into_iter().chain(shown_docs(&file.tokens));
-            texts.extend(found.map(|(line, text)| Text { path: path.clone(), line, text }));
-        } else if path.ends_with(".md") {
+            texts.extend(found.map(|(line, text)| Text { path: path.clone(), line, content: text }));
+        } else if Path::new(path).extension().is_some_and(|extension| extension == "md") {
             texts.push(markdown(path, file));
         }
     }
@@ -33,7 +34,7 @@ pub(super) fn texts(repository: &Repository) -> Vec<Text> {
 }
 
 fn markdown(path: &str, file: &File) -> Text {
-    Text { path: path.to_owned(), line: 1, text: file.text.clone() }
+    Text { path: path.to_owned(), line: 1, content: file.text.clone() }
 }
 
 /// String literals outside tests and doc comments, without what is filled in: `{name}`.

@@ -67,7 +67,7 @@ fn avoided(text: &Text) -> Vec<Violation> {
 fn one_line(text: &Text) -> (String, Vec<usize>) {
     let mut words = String::new();
     let mut lines = Vec::new();
-    for (at, line) in text.text.lines().enumerate() {
+    for (at, line) in text.content.lines().enumerate() {
         for word in line.split_whitespace() {
             words.push_str(&word.to_lowercase());
             words.push(' ');
