@@ -1,4 +1,4 @@
-//! One exchange of a request with its upstream, and the response that comes of it.
+//! One exchange of a request with its upstream, and the reply that comes of it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 use http::Version;
 use tidegate_http::client::{
-    BodyLength, ClientTerms, Local, OutgoingHead, Response, ResponseContent, Traits, Trouble, send,
+    BodyLength, ClientTerms, Failed, Local, OutgoingHead, Response, ResponseContent, Traits, Trouble, send,
 };
 use tidegate_http::forwarded::Forwarded;
 use tidegate_http::headers::Headers;
@@ -29,8 +29,13 @@ pub(crate) struct Outbound<'a> {
     pub(crate) from_trusted: bool,
 }
 
-/// Sends an admitted request to its upstream, and turns what comes back into a response.
-pub(crate) async fn attempt(passage: &mut Passage<'_>, upstream: &Arc<Upstream>, outbound: Outbound<'_>) -> Reply {
+/// Sends an admitted request to its upstream, and waits for the head of its response. A failed attempt returns the
+/// request's body, so that it can be repeated.
+pub(crate) async fn attempt(
+    passage: &mut Passage<'_>,
+    upstream: &Arc<Upstream>,
+    outbound: Outbound<'_>,
+) -> Result<Response<RequestBody>, Failed<RequestBody>> {
     passage.record_would_refuse();
     passage.settlement.upstream = Some(Arc::clone(upstream));
     let (worker, connections) = (passage.worker, &passage.plan.site.connections);
@@ -61,16 +66,18 @@ pub(crate) async fn attempt(passage: &mut Passage<'_>, upstream: &Arc<Upstream>,
     };
     let started = Instant::now();
     // A client that leaves before the first byte goes out has spent nothing: the admissions are dropped unsent.
-    let response =
-        send(&upstream.endpoint, &local, &terms, traits, head, body, || passage.settlement.admissions.sent()).await;
+    let sending = || passage.settlement.admissions.sent();
+    let response = send(&upstream.endpoint, &local, &terms, traits, head, body, sending).await;
     passage.settlement.admissions.sent();
-    match response {
-        Ok(response) => {
-            upstream.responded(started.elapsed(), response.status);
-            succeed(passage, response)
+    match &response {
+        Ok(response) => upstream.responded(started.elapsed(), response.status),
+        Err(failed) if failed.trouble.is_clients() => {}
+        Err(failed) => {
+            upstream.failed(&failed.trouble);
+            worker.gateway.note_trouble(&upstream.name, &failed.trouble, passage.id.as_str());
         }
-        Err(trouble) => fail(passage, upstream, &trouble),
     }
+    response
 }
 
 /// How the request's body goes to the upstream.
@@ -119,7 +126,8 @@ fn outgoing_head(
     (outgoing.head(), outgoing.traits())
 }
 
-fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply {
+/// The reply to a request whose attempt has brought a response.
+pub(crate) fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply {
     let Response { status, is_old, mut headers, content } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
@@ -149,14 +157,11 @@ fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply 
     reply
 }
 
-fn fail(passage: &mut Passage<'_>, upstream: &Upstream, trouble: &Trouble) -> Reply {
+/// The reply to a request that is not attempted again.
+pub(crate) fn give_up(passage: &mut Passage<'_>, upstream: &Upstream, trouble: &Trouble) -> Reply {
     if trouble.is_ours() {
         // The gateway itself rejects: what was taken comes back.
         passage.settlement.admissions.not_sent();
-    }
-    if !trouble.is_clients() {
-        upstream.failed(trouble);
-        passage.worker.gateway.note_trouble(&upstream.name, trouble, passage.id.as_str());
     }
     let mut reply = rejection::upstream_trouble(trouble, &upstream.name, passage.id.as_str());
     if !trouble.is_ours() {

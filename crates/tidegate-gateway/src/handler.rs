@@ -7,7 +7,7 @@ use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
 
 use crate::admission::{Admissions, Denied, admit};
-use crate::attempt::{Outbound, attempt};
+use crate::attempt::{Outbound, attempt, give_up, succeed};
 use crate::client::Client;
 use crate::config::own_paths::is_local;
 use crate::passage::Passage;
@@ -73,7 +73,10 @@ impl Passage<'_> {
         }
         tally::forwarded(self, &resolved);
         let outbound = Outbound { request: &request, host: host.whole(), body, from_trusted };
-        attempt(self, resolved.upstream(), outbound).await
+        match attempt(self, resolved.upstream(), outbound).await {
+            Ok(response) => succeed(self, response),
+            Err(failed) => give_up(self, resolved.upstream(), &failed.trouble),
+        }
     }
 
     /// Passes the stages before the attempt. What limits give is kept until the request is settled.

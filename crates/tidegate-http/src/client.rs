@@ -21,4 +21,4 @@ pub use opening::Local;
 pub use request_head::{BodyLength, OutgoingHead, Traits};
 pub use response::{Response, ResponseContent, ResponseStream};
 pub use send::send;
-pub use trouble::{Trouble, cause};
+pub use trouble::{Failed, Trouble, cause};

@@ -16,7 +16,7 @@ use super::endpoint::Endpoint;
 use super::opening::Local;
 use super::request_head::{BodyLength, Traits};
 use super::response_head::{ResponseHead, take_response};
-use super::trouble::Trouble;
+use super::trouble::{Failed, Trouble};
 use crate::deadlines::Deadlines;
 use crate::framing::{write_end, write_size};
 use crate::headers::Headers;
@@ -65,6 +65,25 @@ pub(super) enum Sending {
     WaitsForUpstream,
 }
 
+/// Where the request's body stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Upload {
+    /// It is held back until the upstream wants it.
+    Held,
+    /// More of it may come.
+    Open,
+    /// There is none, or all of it has been read, or the upstream takes nothing more.
+    Done,
+}
+
+/// What has been written to the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Nothing,
+    Unflushed,
+    Flushed,
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; most of their combinations occur")]
 pub(super) struct Exchange<B> {
     pub(super) connection: Connection,
@@ -76,15 +95,16 @@ pub(super) struct Exchange<B> {
     out: BytesMut,
     /// … and then this.
     data: Bytes,
+    /// Kept to the end, for another attempt.
     body: Option<B>,
+    upload: Upload,
     length: BodyLength,
     /// How much more the client may send.
     allowance: u64,
     client_timeout: Duration,
     /// Whether the client's trailers are passed on.
     takes_trailers: bool,
-    held: bool,
-    unflushed: bool,
+    written: Written,
     /// The upstream takes nothing more; it may still have responded.
     deaf: bool,
     pub(super) has_read: bool,
@@ -104,6 +124,11 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         connection: Connection,
         body: Option<B>,
     ) -> Self {
+        let upload = match &body {
+            None => Upload::Done,
+            Some(_) if traits.expects_continue => Upload::Held,
+            Some(_) => Upload::Open,
+        };
         Self {
             connection,
             endpoint: Arc::clone(endpoint),
@@ -113,12 +138,12 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             out,
             data: Bytes::new(),
             body,
+            upload,
             length: traits.body,
             allowance: terms.max_body,
             client_timeout: terms.body_timeout,
             takes_trailers: traits.takes_trailers,
-            held: traits.expects_continue,
-            unflushed: false,
+            written: Written::Nothing,
             deaf: false,
             has_read: false,
             interim: 0,
@@ -161,7 +186,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 return Poll::Pending;
             }
             match waiting {
-                Waiting::Continue => self.held = false,
+                Waiting::Continue => self.release_held(),
                 Waiting::Client => return Poll::Ready(Err(Trouble::ClientTimeout)),
                 Waiting::Taking => return Poll::Ready(Err(Trouble::BodyTimeout)),
                 Waiting::Head | Waiting::Response | Waiting::Nothing => {
@@ -190,7 +215,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             }
             if head.status == StatusCode::CONTINUE {
                 // It is we who asked for it; the client gets ours when its body is wanted.
-                self.held = false;
+                self.release_held();
             } else {
                 on_interim(head.status, &head.headers);
             }
@@ -198,14 +223,22 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Ok(None)
     }
 
+    /// The upstream wants the body, or is not waited for any longer.
+    fn release_held(&mut self) {
+        if self.upload == Upload::Held {
+            self.upload = Upload::Open;
+        }
+    }
+
     /// Sends what can be sent now.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<Sending, Trouble> {
         let mut client_waits = false;
         loop {
-            let wants_more = self.data.is_empty() && self.out.len() < GATHERED && !self.held && !client_waits;
+            let is_open = self.upload == Upload::Open && !client_waits;
+            let wants_more = is_open && self.data.is_empty() && self.out.len() < GATHERED;
             if wants_more && let Some(body) = &mut self.body {
                 if self.deaf {
-                    self.body = None;
+                    self.upload = Upload::Done;
                     continue;
                 }
                 match Pin::new(body).poll_frame(cx) {
@@ -217,7 +250,9 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             if self.deaf {
                 self.out.clear();
                 self.data.clear();
-                self.unflushed = false;
+                if self.written == Written::Unflushed {
+                    self.written = Written::Flushed;
+                }
             }
             let next: &[u8] = if self.out.is_empty() { &self.data } else { &self.out };
             if !next.is_empty() {
@@ -229,25 +264,25 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                         } else {
                             self.data.advance(count);
                         }
-                        (self.moved, self.unflushed) = (true, true);
+                        (self.moved, self.written) = (true, Written::Unflushed);
                     }
                     Poll::Ready(_) => self.deaf = true,
                     Poll::Pending => return Ok(Sending::WaitsForUpstream),
                 }
                 continue;
             }
-            if self.unflushed {
+            if self.written == Written::Unflushed {
                 match Pin::new(&mut self.connection.stream).poll_flush(cx) {
-                    Poll::Ready(Ok(())) => self.unflushed = false,
+                    Poll::Ready(Ok(())) => self.written = Written::Flushed,
                     Poll::Ready(Err(_)) => self.deaf = true,
                     Poll::Pending => return Ok(Sending::WaitsForUpstream),
                 }
                 continue;
             }
-            return Ok(match &self.body {
-                None => Sending::Done,
-                Some(_) if self.held => Sending::Held,
-                Some(_) => Sending::WaitsForClient,
+            return Ok(match self.upload {
+                Upload::Done => Sending::Done,
+                Upload::Held => Sending::Held,
+                Upload::Open => Sending::WaitsForClient,
             });
         }
     }
@@ -261,7 +296,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
                 BodyLength::Chunked => write_end(&mut self.out, None),
             }
-            self.body = None;
+            self.upload = Upload::Done;
             return Ok(());
         };
         match frame.map_err(Trouble::ClientBody)?.into_data() {
@@ -275,7 +310,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                     BodyLength::Known(0) | BodyLength::None => {}
                     BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
                 }
-                self.body = None;
+                self.upload = Upload::Done;
             }
         }
         Ok(())
@@ -325,7 +360,24 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
 
     /// Whether the request has been sent to its end.
     pub(super) fn is_sent(&self) -> bool {
-        self.body.is_none() && self.out.is_empty() && self.data.is_empty() && !self.deaf
+        self.upload == Upload::Done && self.out.is_empty() && self.data.is_empty() && !self.deaf
+    }
+
+    /// Drops a body of which nothing more will be read. What is left of it over HTTP/2 is then discarded.
+    pub(super) fn drop_read_body(&mut self) {
+        if self.upload == Upload::Done {
+            self.body = None;
+        }
+    }
+
+    /// Whether some of the request may have reached the upstream.
+    pub(super) fn was_sent(&self) -> bool {
+        self.written != Written::Nothing
+    }
+
+    /// Ends without a response.
+    pub(super) fn fail(self, trouble: Trouble) -> Failed<B> {
+        Failed { was_sent: self.was_sent(), trouble, body: self.body }
     }
 
     /// Keeps the connection for another request, if it is fit for one.

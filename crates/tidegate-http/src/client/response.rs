@@ -9,7 +9,7 @@ use http_body::{Body, Frame};
 use super::connection::Connection;
 use super::exchange::{Exchange, Sending, Waiting};
 use super::response_head::ResponseHead;
-use super::trouble::Trouble;
+use super::trouble::{Failed, Trouble};
 use crate::framing::{BodyEnd, Chunked, Piece};
 use crate::headers::Headers;
 use crate::request::BrokenBody;
@@ -38,11 +38,13 @@ pub enum ResponseContent<B> {
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
     /// The response that begins with this head. `upgrade_wanted`: whether the request asked for another protocol.
-    pub(super) fn new(mut exchange: Exchange<B>, head: ResponseHead, upgrade_wanted: bool) -> Result<Self, Trouble> {
+    pub(super) fn new(mut exchange: Exchange<B>, head: ResponseHead, upgrade_wanted: bool) -> Result<Self, Failed<B>> {
         let ResponseHead { status, headers, body_end, is_old, keep_alive, upgrade } = head;
         exchange.connection.deadline.clear();
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            let protocol = upgrade.filter(|_| upgrade_wanted).ok_or(Trouble::BadResponse("it upgrades unasked"))?;
+            let Some(protocol) = upgrade.filter(|_| upgrade_wanted) else {
+                return Err(exchange.fail(Trouble::BadResponse("it upgrades unasked")));
+            };
             let content = ResponseContent::Upgraded(Box::new(exchange.connection), protocol);
             return Ok(Self { status, is_old, headers, content });
         }
@@ -59,11 +61,15 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
             BodyEnd::Chunked => {
                 let mut chunked = Chunked::default();
                 // What came with the head is decoded at once: the client can still get an error instead.
-                first = Some(chunked.decode(&mut exchange.connection.read).map_err(Trouble::BadResponse)?);
+                match chunked.decode(&mut exchange.connection.read) {
+                    Ok(piece) => first = Some(piece),
+                    Err(reason) => return Err(exchange.fail(Trouble::BadResponse(reason))),
+                }
                 Rest::Chunked(chunked)
             }
             BodyEnd::Close => Rest::UntilClose,
         };
+        exchange.drop_read_body();
         let stream = ResponseStream { exchange: Some(exchange), rest, first, keep_alive };
         Ok(Self { status, is_old, headers, content: ResponseContent::Stream(Box::new(stream)) })
     }
@@ -110,6 +116,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
                     Ok(state) => sending = state,
                     Err(trouble) => return self.fail(trouble),
                 }
+                exchange.drop_read_body();
             }
             let read = &mut exchange.connection.read;
             let piece = match &mut self.rest {

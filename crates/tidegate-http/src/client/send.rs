@@ -11,11 +11,11 @@ use super::exchange::{ClientTerms, Exchange};
 use super::opening::{Local, open};
 use super::request_head::Traits;
 use super::response::Response;
-use super::trouble::Trouble;
+use super::trouble::{Failed, Trouble};
 use crate::request::BrokenBody;
 
 /// Sends a request, over a kept connection where there is one, and waits for the head of its response. `sending` is
-/// called when there is a connection and the first byte is about to go.
+/// called when there is a connection and the first byte is about to go. A request that fails gives its body back.
 pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
     endpoint: &Arc<Endpoint>,
     local: &Local<'_>,
@@ -24,12 +24,16 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
     mut head: BytesMut,
     mut body: Option<B>,
     mut sending: impl FnMut(),
-) -> Result<Response<B>, Trouble> {
+) -> Result<Response<B>, Failed<B>> {
+    let mut was_sent = false;
     loop {
         let connection = match endpoint.idle_connection(local.worker) {
             Some(connection) => connection,
             // Boxed, as other things that happen now and then: otherwise each request would carry their room with it.
-            None => Box::pin(open(endpoint, local)).await?,
+            None => match Box::pin(open(endpoint, local)).await {
+                Ok(connection) => connection,
+                Err(trouble) => return Err(Failed { trouble, was_sent, body }),
+            },
         };
         sending();
         // A kept connection may be closed by the other side in this very moment. What changes nothing can be sent
@@ -38,9 +42,171 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
         let copy = if again { Some(head.clone()) } else { None };
         let mut exchange = Exchange::new(endpoint, local, terms, &traits, head, connection, body.take());
         match poll_fn(|cx| exchange.poll_head(cx, terms.on_interim)).await {
-            Err(Trouble::Closed | Trouble::Broken(_)) if again && !exchange.has_read => head = copy.unwrap_or_default(),
-            Err(trouble) => return Err(trouble),
+            Err(Trouble::Closed | Trouble::Broken(_)) if again && !exchange.has_read => {
+                was_sent |= exchange.was_sent();
+                head = copy.unwrap_or_default();
+            }
+            Err(trouble) => {
+                let failed = exchange.fail(trouble);
+                return Err(Failed { was_sent: was_sent || failed.was_sent, ..failed });
+            }
             Ok(head) => return Response::new(exchange, head, traits.is_upgrade),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use http::{HeaderMap, Method, StatusCode, Uri};
+    use http_body::Frame;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::client::{BodyLength, EndpointSettings, OutgoingHead, Pools};
+    use crate::deadlines::Deadlines;
+    use crate::descriptors::Descriptors;
+    use crate::headers::Headers;
+
+    /// A body that knows how much of it was read.
+    #[derive(Debug, Default)]
+    struct Pieces {
+        read: usize,
+        all: Vec<&'static str>,
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = BrokenBody;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
+            let piece = self.all.get(self.read).copied();
+            self.read += usize::from(piece.is_some());
+            Poll::Ready(piece.map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))))
+        }
+    }
+
+    fn endpoint(port: u16, max_connections: usize) -> Arc<Endpoint> {
+        let [connect_timeout, response_timeout, body_timeout, idle_timeout] = [Duration::from_secs(20); 4];
+        let settings = EndpointSettings {
+            host: "127.0.0.1".into(),
+            port,
+            tls: None,
+            connect_timeout,
+            response_timeout,
+            body_timeout,
+            idle_timeout,
+            max_idle: 1,
+            max_connections,
+            max_head_bytes: 8_192,
+        };
+        Arc::new(Endpoint { settings, pools: Arc::new(Pools::new(1)) })
+    }
+
+    /// Sends `pieces` in chunks, or a `GET` without a body.
+    async fn sent(endpoint: &Arc<Endpoint>, pieces: Option<Pieces>) -> Result<Response<Pieces>, Failed<Pieces>> {
+        let (uri, headers) = (Uri::from_static("/"), Headers::from(&HeaderMap::new()));
+        let outgoing = OutgoingHead {
+            method: if pieces.is_some() { &Method::POST } else { &Method::GET },
+            uri: &uri,
+            headers: &headers,
+            base: "",
+            host: b"upstream",
+            asked_host: b"",
+            peer: "",
+            peer_forwarded: "",
+            forwarded: None,
+            scheme: "http",
+            version: "1.1",
+            added: &[],
+            guarded: &[],
+            body: if pieces.is_some() { BodyLength::Chunked } else { BodyLength::None },
+            expects_continue: false,
+            forwards_left: None,
+            upgrade: None,
+        };
+        let local = Local {
+            worker: 0,
+            deadlines: &Deadlines::new(),
+            descriptors: &Descriptors::new(8),
+            close_idle: &|| false,
+            free_a_file: &|| {},
+        };
+        let patience = Duration::from_secs(20);
+        let terms = ClientTerms { body_timeout: patience, max_body: 1_000, on_interim: &|_, _| {} };
+        send(endpoint, &local, &terms, outgoing.traits(), outgoing.head(), pieces, || {}).await
+    }
+
+    fn failure(sent: Result<Response<Pieces>, Failed<Pieces>>) -> (&'static str, bool, Option<usize>) {
+        let failed = sent.err().expect("no response");
+        (failed.trouble.word(), failed.was_sent, failed.body.map(|body| body.read))
+    }
+
+    fn hello() -> Pieces {
+        Pieces { read: 0, all: vec!["hello", " world"] }
+    }
+
+    /// Reads a request to its end, which is `end`.
+    async fn read(stream: &mut TcpStream, end: &[u8]) {
+        let mut all = Vec::new();
+        while !all.ends_with(end) {
+            assert!(stream.read_buf(&mut all).await.expect("a request") > 0, "it ends early");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_finds_no_connection_keeps_its_whole_body() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        assert_eq!(failure(sent(&endpoint(port, 0), Some(hello())).await), ("upstream_full", false, Some(0)));
+        drop(listener);
+        assert_eq!(failure(sent(&endpoint(port, 1), Some(hello())).await), ("connect_failed", false, Some(0)));
+        assert_eq!(failure(sent(&endpoint(port, 1), None).await), ("connect_failed", false, None));
+    }
+
+    /// Also a body that was read to its end comes back: one that keeps what was read can be sent once more.
+    #[tokio::test]
+    async fn a_request_that_gets_no_response_gives_its_body_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let endpoint = endpoint(listener.local_addr().expect("an address").port(), 1);
+        for (response, word) in [
+            ("", "closed_early"),
+            ("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "bad_answer"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", "bad_answer"),
+        ] {
+            let upstream = async {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                read(&mut stream, b"\r\n0\r\n\r\n").await;
+                stream.write_all(response.as_bytes()).await.expect("it is read");
+            };
+            let (sent, ()) = tokio::join!(sent(&endpoint, Some(hello())), upstream);
+            assert_eq!(failure(sent), (word, true, Some(2)), "{response}");
+        }
+    }
+
+    /// It was sent on the kept connection, whatever became of it there.
+    #[tokio::test]
+    async fn a_request_that_is_sent_again_was_sent_though_the_second_connection_fails() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let endpoint = endpoint(listener.local_addr().expect("an address").port(), 1);
+        let respond = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            read(&mut stream, b"\r\n\r\n").await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("it is read");
+            stream
+        };
+        let (first, mut kept) = tokio::join!(sent(&endpoint, None), respond);
+        assert_eq!(first.ok().map(|response| response.status), Some(StatusCode::OK));
+        drop(listener);
+        let close = async {
+            read(&mut kept, b"\r\n\r\n").await;
+            drop(kept);
+        };
+        let (second, ()) = tokio::join!(sent(&endpoint, None), close);
+        assert_eq!(failure(second), ("connect_failed", true, None));
     }
 }

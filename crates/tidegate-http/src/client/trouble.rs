@@ -36,6 +36,17 @@ pub enum Trouble {
     TooLarge,
 }
 
+/// A request that got no response.
+#[derive(Debug)]
+pub struct Failed<B> {
+    /// Why.
+    pub trouble: Trouble,
+    /// Whether some of it may have reached the upstream.
+    pub was_sent: bool,
+    /// Its body, if it has one. What was read of it does not come again, unless the body itself keeps it.
+    pub body: Option<B>,
+}
+
 impl Trouble {
     /// The status of the response to the client.
     pub fn status(&self) -> StatusCode {

@@ -60,7 +60,7 @@ fn a_stream_that_is_not_read_ends_without_the_others() {
     let depot = Depot::start();
     let gateway = gateway(
         &depot.address.to_string(),
-        "connections: {write_timeout: 500ms}",
+        "connections: {write_timeout: 2s}",
         "{algorithm: concurrency, limit: 200}",
     );
     let mut wire = Wire::connect_with(gateway.address, &[(INITIAL_WINDOW_SIZE, 0)]);
