@@ -220,7 +220,7 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
                 None => Shape::of(base),
             }
         }
-        base => Shape::of(base),
+        Numbers::Window { .. } | Numbers::Bucket { .. } => Shape::of(base),
     }
 }
 

@@ -174,7 +174,7 @@ impl Admission {
 pub(crate) fn wait_of(plan: &Plan, asked: &[Asked]) -> Duration {
     let wait = |asked: &Asked| match asked.decision {
         Some(Decision::Admit { wait, .. }) if !plan.limits[asked.limit].settings.dry_run => wait,
-        _ => Duration::ZERO,
+        Some(Decision::Admit { .. } | Decision::Reject { .. }) | None => Duration::ZERO,
     };
     asked.iter().map(wait).max().unwrap_or_default()
 }
@@ -390,7 +390,9 @@ async fn check_shared(
     admission.shared.append(verdict.charged);
     let refused = verdict.rejected_by.map(|refused| match verdict.source {
         Source::Failure(FailureMode::Closed) => (By::StoreAway(first + refused.level), refused.retry_after),
-        _ => (By::Limit(first + refused.level), refused.retry_after),
+        Source::Shared | Source::Failure(FailureMode::Open | FailureMode::Local) => {
+            (By::Limit(first + refused.level), refused.retry_after)
+        }
     });
     (verdict.decisions, refused)
 }

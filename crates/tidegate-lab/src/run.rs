@@ -57,7 +57,11 @@ pub(crate) fn whole(number: f64) -> f64 {
 pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::Gcra => crate::observation::count(burst),
-        _ => 0.0,
+        Algorithm::FixedWindow
+        | Algorithm::SlidingCounter
+        | Algorithm::SlidingLog
+        | Algorithm::LeakyBucket
+        | Algorithm::Concurrency => 0.0,
     }
 }
 

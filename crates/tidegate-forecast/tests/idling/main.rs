@@ -55,7 +55,7 @@ fn has_come(load: Load, seconds: &[f64]) -> f64 {
     let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let bursts: Vec<f64> = match load {
         Load::Bursts { low, high, .. } => lately().filter(|value| *value > f64::midpoint(low, high)).collect(),
-        _ => Vec::new(),
+        Load::Constant(_) | Load::Sine { .. } | Load::Step { .. } | Load::Ramp { .. } => Vec::new(),
     };
     if bursts.is_empty() { mean(lately().collect()) } else { mean(bursts) }
 }

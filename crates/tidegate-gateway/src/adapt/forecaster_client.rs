@@ -34,11 +34,20 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
     let unreachable = |error: &dyn fmt::Display| Miss::Unreachable(error.to_string());
     let addresses = addresses(forecaster).await.map_err(|error| unreachable(&error))?;
     let stream = connect_to(&addresses, forecaster.tls.as_deref(), until).await;
-    let stream = stream.map_err(|trouble| match trouble {
+    let stream = stream.map_err(|trouble| match &trouble {
         Trouble::ConnectTimeout => Miss::Timeout,
         // In words of its own: for requests it is the upstream that can't be reached.
-        Trouble::Connect(error) => Miss::Unreachable(cause(&error)),
-        trouble => unreachable(&trouble),
+        Trouble::Connect(error) => Miss::Unreachable(cause(error)),
+        Trouble::Full
+        | Trouble::OutOfFiles
+        | Trouble::Closed
+        | Trouble::Broken(_)
+        | Trouble::BadResponse(_)
+        | Trouble::ResponseTimeout
+        | Trouble::BodyTimeout
+        | Trouble::ClientTimeout
+        | Trouble::ClientBody(_)
+        | Trouble::TooLarge => unreachable(&trouble),
     })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
     let request = Request::builder()

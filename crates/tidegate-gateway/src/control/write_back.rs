@@ -241,7 +241,7 @@ mod tests {
     fn stamped(in_force: &Held, text: &str) -> Vec<u8> {
         match compare(in_force, text.as_bytes()) {
             Found::Unversioned(stamped) => stamped,
-            other => panic!("{other:?}: {text}"),
+            other @ (Found::Newest | Found::Conflicting | Found::Outdated(_)) => panic!("{other:?}: {text}"),
         }
     }
 

@@ -112,10 +112,10 @@ const ROLES: [(&str, Role); 12] = [
 /// Roles of which one takes the place of the others.
 fn is_same(one: Role, other: Role) -> bool {
     let kind = |role: Role| match role {
-        Role::StartEnvoy | Role::StartTraefik => Role::Start,
-        Role::TookMillis | Role::TookNanos => Role::Took,
-        Role::RealClient => Role::Client,
-        role => role,
+        Role::Start | Role::StartEnvoy | Role::StartTraefik => Role::Start,
+        Role::Took | Role::TookMillis | Role::TookNanos => Role::Took,
+        Role::Client | Role::RealClient => Role::Client,
+        Role::Time | Role::Method | Role::Host | Role::Target | Role::Request | Role::User | Role::Tier => role,
     };
     kind(one) == kind(other)
 }

@@ -95,7 +95,7 @@ fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<(Profile, 
                 phase.wrong("profile", "is of recorded times, which can't be a phase; `rates` can");
                 is_good = false;
             }
-            _ => is_good = false,
+            Some((_, Read::Shapes(_))) | None => is_good = false,
         }
         phase.end();
     }

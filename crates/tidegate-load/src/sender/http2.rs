@@ -112,7 +112,7 @@ impl Http2 {
     pub(super) fn watch(&self, add: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
         match &self.stage {
             Stage::Connecting(wire) => add(wire.as_fd()),
-            _ => Ok(()),
+            Stage::Greeting(_) | Stage::Open(_) | Stage::Closed => Ok(()),
         }
     }
 

@@ -91,7 +91,7 @@ impl Client {
         let part = match leaves {
             Leaves::InHead => &request[..head / 2],
             Leaves::InUpload => &request[..head + FIRST_PART],
-            _ => request,
+            Leaves::AtOnce | Leaves::WhileItWaits | Leaves::InDownload => request,
         };
         connection.send(part).await?;
         self.tally.left(kind.name);

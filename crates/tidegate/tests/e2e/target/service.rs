@@ -44,7 +44,7 @@ fn a_bad_port_in_the_environment_is_an_error() {
     for name in ["PORT", "SERVER_PORT"] {
         let (code, stderr) = failed(tidegate().arg("target").env(name, "http"));
         assert_eq!(code, Some(1));
-        assert!(stderr.contains(&format!("{name} is \"http\"; a port from 0 to 65535 is allowed")), "{stderr}");
+        assert!(stderr.contains(&format!("{name}: must be a port from 0 to 65535, got \"http\"")), "{stderr}");
     }
 }
 
