@@ -58,11 +58,8 @@ fn requests_that_are_never_finished_end_in_time() {
 #[test]
 fn a_stream_that_is_not_read_ends_without_the_others() {
     let depot = Depot::start();
-    let gateway = gateway(
-        &depot.address.to_string(),
-        "connections: {write_timeout: 2s}",
-        "{algorithm: concurrency, limit: 200}",
-    );
+    let gateway =
+        gateway(&depot.address.to_string(), "connections: {write_timeout: 2s}", "{algorithm: concurrency, limit: 200}");
     let mut wire = Wire::connect_with(gateway.address, &[(INITIAL_WINDOW_SIZE, 0)]);
     wire.send(&[open(1, &[(":path", b"/download/length/1000")]), open(3, &[(":path", b"/download/length/1000")])]);
     let mut read = 0;
