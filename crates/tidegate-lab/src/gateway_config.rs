@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 use tidegate_gateway::config::numbers::written;
 
-use crate::run::Variant;
-use crate::scenario::{OnFailure, Scenario};
+use crate::scenario::{OnFailure, Scenario, Variant};
 
 /// The name of the limit under test.
 pub(crate) const LIMIT: &str = "default";

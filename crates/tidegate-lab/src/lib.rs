@@ -10,6 +10,7 @@ mod observation;
 pub mod oracle;
 pub mod replay;
 pub mod report;
+mod rounding;
 mod run;
 pub mod scenario;
 mod scores;
@@ -18,8 +19,8 @@ pub mod target;
 
 pub use observation::{Observation, Row, Tally};
 pub use report::Report;
-pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction, Variant};
-pub use scenario::{InvalidScenario, Scenario};
+pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction};
+pub use scenario::{InvalidScenario, Scenario, Variant};
 pub use scores::{FORMULAS, Latency, Peak, Scores, peaks};
 pub use simulation::simulate;
 

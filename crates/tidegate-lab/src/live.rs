@@ -23,8 +23,9 @@ use tidegate_serve::Log;
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{Exempt, GatewayCost, Instead, Outcome, Variant, burst_of, whole};
-use crate::scenario::Scenario;
+use crate::rounding::whole;
+use crate::run::{Exempt, GatewayCost, Instead, Outcome, burst_of};
+use crate::scenario::{Scenario, Variant};
 use watch::{Found, Watch};
 
 pub use load_service::LoadService;

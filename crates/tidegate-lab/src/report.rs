@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use tidegate_load::Class;
 
 use crate::observation::{Observation, Row, count};
-use crate::run::{Exempt, Instead, Outcome, Variant};
-use crate::scenario::{Expectation, Scenario};
+use crate::rounding::rounded;
+use crate::run::{Exempt, Instead, Outcome};
+use crate::scenario::{Expectation, Scenario, Variant};
 use crate::scores::{FORMULAS, Scores, peaks};
 
 pub use page::page;
@@ -336,11 +337,6 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
         "busy": levels.busy,
         "queue": levels.queue,
     })
-}
-
-/// Figures for people: no more than six digits behind the point.
-pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
 }
 
 /// How long an experiment takes at least, if it is live.

@@ -1,4 +1,4 @@
-//! A run of a scenario, live or simulated: which variant it was, and what was seen of it.
+//! A run of a scenario, live or simulated: what was seen of it.
 
 use std::time::Duration;
 
@@ -7,49 +7,7 @@ use tidegate_policy::Algorithm;
 
 use crate::observation::Observation;
 use crate::oracle::Judged;
-use crate::scenario::{OnFailure, Scenario};
-
-/// Which of a scenario's runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// None for the baseline, without any limit.
-    pub algorithm: Option<Algorithm>,
-    /// Whether limits follow a forecast.
-    pub adaptation: bool,
-}
-
-impl Variant {
-    /// All runs of a scenario: the baseline first, then every algorithm, without and with adaptation.
-    pub fn all(scenario: &Scenario) -> Vec<Self> {
-        let baseline = scenario.has_baseline.then_some(Self { algorithm: None, adaptation: false });
-        let algorithms = scenario.algorithms.iter().flat_map(|algorithm| {
-            let algorithm = Some(*algorithm);
-            let adapted = scenario.adaptation.map(|_| Self { algorithm, adaptation: true });
-            let is_alone = scenario.adaptation.is_some_and(|adaptation| adaptation.is_alone);
-            let plain = (!is_alone).then_some(Self { algorithm, adaptation: false });
-            plain.into_iter().chain(adapted)
-        });
-        baseline.into_iter().chain(algorithms).collect()
-    }
-
-    /// The algorithm's name.
-    pub fn name(&self) -> &'static str {
-        self.algorithm.map_or("no limit", Algorithm::name)
-    }
-
-    /// `spikes/fixed/on`
-    pub fn id(&self, scenario: &str) -> String {
-        match self.algorithm {
-            None => format!("{scenario}/baseline"),
-            Some(algorithm) => format!("{scenario}/{algorithm}/{}", if self.adaptation { "on" } else { "off" }),
-        }
-    }
-}
-
-/// A number that arithmetic has left a little beside a whole one is that.
-pub(crate) fn whole(number: f64) -> f64 {
-    if (number - number.round()).abs() < 1e-6 { number.round() } else { number }
-}
+use crate::scenario::OnFailure;
 
 /// How many requests on top of its rate an algorithm is meant to let through in a window: a bucket's, which an operator has given it. A shaper's leave
 /// evenly.

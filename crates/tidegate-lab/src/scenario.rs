@@ -4,6 +4,7 @@
 mod expectation;
 mod fault;
 mod limit;
+mod variant;
 
 use std::fmt;
 use std::fs;
@@ -21,6 +22,7 @@ use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};
 pub use fault::{Fault, FaultKind};
 pub use limit::LimitSetting;
+pub use variant::Variant;
 
 /// A scenario that has been checked.
 #[derive(Clone, Debug)]

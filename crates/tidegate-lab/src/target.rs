@@ -15,10 +15,12 @@ mod faults;
 mod http_service;
 mod metrics;
 mod service_time;
+mod settings;
 mod station;
 
 pub use contention::Contention;
 pub use faults::Faults;
-pub use http_service::{Settings, Target, Work};
+pub use http_service::Target;
 pub use service_time::{InvalidServiceTime, ServiceTime};
+pub use settings::{Settings, Work};
 pub use station::{Station, Ticket};

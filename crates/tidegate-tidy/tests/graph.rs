@@ -9,7 +9,7 @@ use tidegate_tidy::{ModuleTree, Repository, architecture, manifest};
 
 /// Crates whose modules still form cycles, and how many modules are in them at most. The list may only shrink: a crate
 /// without cycles must leave it.
-const TANGLED: [(&str, usize); 3] = [("tidegate-gateway", 36), ("tidegate-lab", 12), ("tidegate-store", 12)];
+const TANGLED: [(&str, usize); 2] = [("tidegate-gateway", 36), ("tidegate-store", 12)];
 
 fn repository() -> Repository {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

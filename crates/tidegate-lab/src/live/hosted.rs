@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_serve::{Shutdown, ShutdownHandle};
+use tokio::net::TcpListener;
 
 /// How long a service may take until it listens, and until it has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,4 +66,18 @@ impl Drop for Hosted {
             let _ended = thread.join();
         }
     }
+}
+
+/// A service and its socket, if it has both. Reports the address, or why there is none.
+pub(super) async fn listening<T>(
+    service: Result<T, String>,
+    address: SocketAddr,
+    ready: &Ready,
+) -> Option<(T, TcpListener)> {
+    let bound = TcpListener::bind(address).await.map_err(|error| format!("{address}: {error}"));
+    let both = service.and_then(|service| bound.map(|listener| (service, listener)));
+    let address = both.as_ref().map_err(Clone::clone);
+    let address = address.and_then(|(_, listener)| listener.local_addr().map_err(|error| error.to_string()));
+    let _heard = ready.send(address);
+    both.ok()
 }

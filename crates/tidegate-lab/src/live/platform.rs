@@ -7,15 +7,13 @@ use tidegate_forecast::service::{Service as Forecasts, Settings as ForecastSetti
 use tidegate_gateway::Server;
 use tidegate_gateway::config::{self, Settings};
 use tidegate_serve::Log;
-use tokio::net::TcpListener;
 
-use super::hosted::{Hosted, Ready};
+use super::hosted::{Hosted, listening};
 use super::places::Places;
 use super::relay::Relay;
 use super::shared_store::SharedStore;
 use crate::gateway_config::{Addresses, config_text};
-use crate::run::Variant;
-use crate::scenario::{FaultKind, Scenario};
+use crate::scenario::{FaultKind, Scenario, Variant};
 use crate::target::{self, Target, Work};
 
 /// What serves a run. In the order in which it is to end.
@@ -156,18 +154,4 @@ fn start_forecaster(policy: Policy, address: SocketAddr, log: &Log) -> Result<Ho
             let _served = service.run(listener, log, stop).await;
         }
     })
-}
-
-/// A service and its socket, if it has both; whoever waits is told.
-pub(super) async fn listening<T>(
-    service: Result<T, String>,
-    address: SocketAddr,
-    ready: &Ready,
-) -> Option<(T, TcpListener)> {
-    let bound = TcpListener::bind(address).await.map_err(|error| format!("{address}: {error}"));
-    let both = service.and_then(|service| bound.map(|listener| (service, listener)));
-    let told = both.as_ref().map_err(Clone::clone);
-    let told = told.and_then(|(_, listener)| listener.local_addr().map_err(|error| error.to_string()));
-    let _heard = ready.send(told);
-    both.ok()
 }

@@ -2,8 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::hosted::Hosted;
-use super::platform::listening;
+use super::hosted::{Hosted, listening};
 
 /// A stand-in that is served on a thread of its own.
 pub(super) struct StandIn {

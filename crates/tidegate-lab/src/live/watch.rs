@@ -10,8 +10,8 @@ use super::asking::{get, get_json, metric};
 use super::moment::Moment;
 use super::platform::Platform;
 use crate::observation::Observation;
-use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction, Variant};
-use crate::scenario::Scenario;
+use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction};
+use crate::scenario::{Scenario, Variant};
 
 /// Between two looks.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);

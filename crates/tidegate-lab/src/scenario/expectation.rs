@@ -8,8 +8,7 @@ use tidegate_input::Problems;
 use tidegate_input::object::{Object, shown};
 use tidegate_policy::Algorithm;
 
-use super::Scenario;
-use crate::run::Variant;
+use super::{Scenario, Variant};
 
 /// Something that must hold, and for which runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,7 +120,7 @@ impl Figure {
     /// A value of it, for people.
     pub fn shown(self, value: f64) -> String {
         // As exactly as reports have it: whoever rounds that comes to the same digits.
-        let value = crate::report::rounded(value);
+        let value = crate::rounding::rounded(value);
         match self.unit() {
             Unit::Share => shown_share(value),
             Unit::Time if value < 1.0 => format!("{} ms", rounded(value * 1e3)),

@@ -46,7 +46,7 @@ impl LimitSetting {
 
     /// Requests in a window.
     pub fn quota(&self) -> f64 {
-        crate::run::whole(self.rate * self.window).floor()
+        crate::rounding::whole(self.rate * self.window).floor()
     }
 
     /// The numbers that an algorithm keeps it by.

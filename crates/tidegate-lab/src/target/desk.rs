@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::alarm::Alarm;
 use super::burner::Burner;
 use super::fault_switch::FaultSwitch;
-use super::station::Ticket;
+use super::station::{Occupancy, Ticket};
 use super::{Station, Work};
 
 /// A [`Station`] that requests come to, and the work of its workers.
@@ -31,22 +31,14 @@ pub(super) struct Visitor {
 
 enum Labour {
     Sleep(Alarm<Service>),
-    Cpu(Burner),
-}
-
-/// How a desk stands.
-pub(super) struct Standing {
-    pub(super) busy: usize,
-    pub(super) waiting: usize,
-    pub(super) workers: usize,
-    pub(super) most_waiting: usize,
+    Cpu(Burner<Service>),
 }
 
 impl Desk {
     pub(super) fn new(station: Station<Visitor>, work: Work) -> io::Result<Arc<Self>> {
         let labour = match work {
             Work::Sleep => Labour::Sleep(Alarm::new()?),
-            Work::Cpu => Labour::Cpu(Burner::start(station.workers())?),
+            Work::Cpu => Labour::Cpu(Burner::start(station.workers(), Service::end)?),
         };
         let (station, faults) = (Mutex::new(station), FaultSwitch::new());
         Ok(Arc::new(Self { station, labour, faults, visitors: AtomicU64::new(0) }))
@@ -85,14 +77,8 @@ impl Desk {
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        let station = self.station();
-        Standing {
-            busy: station.busy(),
-            waiting: station.waiting(),
-            workers: station.workers(),
-            most_waiting: station.most_waiting(),
-        }
+    pub(super) fn occupancy(&self) -> Occupancy {
+        self.station().occupancy()
     }
 
     /// A worker is free: the next who is still there has it.

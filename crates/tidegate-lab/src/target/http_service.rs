@@ -12,41 +12,15 @@ use tokio::net::TcpListener;
 
 use super::desk::Desk;
 use super::metrics::Metrics;
-use super::{Contention, Faults, ServiceTime, Station, actuator};
-
-/// What a target is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How long a request is served.
-    pub service_time: ServiceTime,
-    /// How much longer when others are.
-    pub contention: Contention,
-    /// What a worker does meanwhile.
-    pub work: Work,
-    /// How many are served at once.
-    pub workers: usize,
-    /// How many may wait.
-    pub queue: usize,
-    /// Where chances come from.
-    pub seed: u64,
-}
-
-/// What a worker does while it serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// It waits, as for a database.
-    Sleep,
-    /// It computes: the service time is CPU time of a thread of its own.
-    Cpu,
-}
+use super::{Faults, Settings, Station, actuator};
 
 /// A service to protect.
 pub struct Target(Arc<Shared>);
 
 /// What all its requests share.
-pub(super) struct Shared {
-    pub(super) desk: Arc<Desk>,
-    pub(super) metrics: Metrics,
+struct Shared {
+    desk: Arc<Desk>,
+    metrics: Metrics,
     /// Which requests fail: apart from the service times, so that faults leave those as they would have been.
     random: Mutex<Rng>,
     log: Log,
@@ -112,17 +86,13 @@ async fn answer(target: Arc<Shared>, asked: Asked, address: SocketAddr) -> Answe
         "/api/test" => Answer::only("GET, HEAD"),
         "/faults" if is_read => target.shown_faults(),
         "/faults" => asked.refusal_of_pages(address).unwrap_or_else(|| target.change_faults(&asked)),
-        _ => actuator::answer(&target, &asked),
+        _ => actuator::respond(&asked, &target.desk, &target.metrics, target.shutdown.is_wanted()),
     };
     request.answered(answer.status());
     answer
 }
 
 impl Shared {
-    pub(super) fn is_stopping(&self) -> bool {
-        self.shutdown.is_wanted()
-    }
-
     /// What it is there for.
     async fn work(&self) -> Answer {
         let Some(held) = self.desk.serve().await else {

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use tidegate_serve::{Buckets, Counter, Exposition, Histogram, Kind, Process};
 
 use super::Faults;
-use super::desk::Standing;
+use super::station::Occupancy;
 
 /// The paths that are told apart; all others are one.
 const PATHS: [&str; 6] = [
@@ -63,19 +63,19 @@ impl Metrics {
         Arc::clone(requests.entry(labels).or_insert_with(|| Arc::new(Histogram::new(&self.buckets))))
     }
 
-    pub(super) fn page(&self, standing: &Standing, faults: &Faults) -> Exposition {
+    pub(super) fn page(&self, occupancy: &Occupancy, faults: &Faults) -> Exposition {
         let mut page = Exposition::new();
         self.write_requests(&mut page);
         let name = [("name", "target")];
         let mut gauge = |metric: &str, help: &str, labels: &[(&str, &str)], value: usize| {
             page.family(metric, help, Kind::Gauge).sample(labels, value);
         };
-        gauge("executor_active_threads", "Workers that serve a request.", &name, standing.busy);
-        gauge("executor_pool_max_threads", "Workers that there are.", &name, standing.workers);
-        gauge("executor_queued_tasks", "Requests that wait for a worker.", &name, standing.waiting);
-        let remaining = standing.most_waiting.saturating_sub(standing.waiting);
+        gauge("executor_active_threads", "Workers that serve a request.", &name, occupancy.busy);
+        gauge("executor_pool_max_threads", "Workers that there are.", &name, occupancy.workers);
+        gauge("executor_queued_tasks", "Requests that wait for a worker.", &name, occupancy.waiting);
+        let remaining = occupancy.most_waiting.saturating_sub(occupancy.waiting);
         gauge("executor_queue_remaining_tasks", "Requests for which the queue still has room.", &name, remaining);
-        gauge("target_queue_limit", "Requests that may wait for a worker.", &[], standing.most_waiting);
+        gauge("target_queue_limit", "Requests that may wait for a worker.", &[], occupancy.most_waiting);
         let help = "Requests refused because the queue was full.";
         page.family("target_refused_requests_total", help, Kind::Counter).sample(&[], self.refused.get());
         let help = "Requests whose client left before the answer.";
@@ -134,8 +134,8 @@ mod tests {
             let method = Method::from_bytes(format!("M{number}").as_bytes()).expect("a method");
             metrics.begin(&format!("/{number}"), &method).answered(StatusCode::NOT_FOUND);
         }
-        let standing = Standing { busy: 1, waiting: 2, workers: 3, most_waiting: 4 };
-        let text = metrics.page(&standing, &Faults::default()).into_text();
+        let occupancy = Occupancy { busy: 1, waiting: 2, workers: 3, most_waiting: 4 };
+        let text = metrics.page(&occupancy, &Faults::default()).into_text();
         let count = "http_server_requests_seconds_count{method=\"other\",status=\"404\",uri=\"other\"} 1000";
         assert!(text.lines().any(|line| line == count), "{text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("http_server_requests_seconds_count")).count(), 1);

@@ -26,6 +26,15 @@ pub struct Station<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
+/// How busy a station is, and how busy it can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Occupancy {
+    pub(super) busy: usize,
+    pub(super) waiting: usize,
+    pub(super) workers: usize,
+    pub(super) most_waiting: usize,
+}
+
 impl<T> Station<T> {
     /// All workers free, nobody waiting. There is at least one worker.
     pub fn new(
@@ -62,9 +71,9 @@ impl<T> Station<T> {
         self.workers
     }
 
-    /// How many may wait.
-    pub fn most_waiting(&self) -> usize {
-        self.most_waiting
+    pub(super) fn occupancy(&self) -> Occupancy {
+        let Self { busy, workers, most_waiting, .. } = *self;
+        Occupancy { busy, waiting: self.waiting.len(), workers, most_waiting }
     }
 
     /// Takes a free worker, and says how long the service takes; none if there is none. ([`finish`](Self::finish) hands a worker to whoever
