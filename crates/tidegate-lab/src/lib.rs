@@ -1,8 +1,13 @@
 //! Experiments: what a limit does to a load, live and in simulated time.
 //!
-//! A [`Scenario`] says which load comes, what it meets and what goes wrong. [`simulate`] runs it on the very objects that decide in a gateway, without a clock: the same
-//! seed gives the same [`Outcome`]. An [`oracle`] judges every decision by the exact definition of the limit, [`Scores`] are the figures of it all, and a [`Report`]
-//! tells them to people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are switched at run time.
+//! A [`Scenario`] says which load comes, what it meets and what goes wrong. [`simulate`] runs it on the very objects
+//! that decide in a gateway, without a clock: the same random seed gives the same [`Outcome`]. An [`oracle`] judges
+//! every decision by the exact definition of the limit. [`Scores`] are the figures of a run, and a [`Report`] has them
+//! for people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are
+//! switched at run time.
+//!
+//! Modules depend one way, from the top: [`report`] → `scores` → [`live`] and `simulation` → `run` → [`scenario`] →
+//! [`target`].
 
 mod gateway_config;
 pub mod live;

@@ -1,4 +1,4 @@
-//! Numbers without what arithmetic adds to them.
+//! Numbers without the traces of binary arithmetic.
 
 /// A number that arithmetic has left a little beside a whole one becomes that one.
 pub(crate) fn whole(number: f64) -> f64 {

@@ -9,12 +9,16 @@ use crate::observation::Observation;
 use crate::oracle::Judged;
 use crate::scenario::OnFailure;
 
-/// How many requests on top of its rate an algorithm is meant to let through in a window: a bucket's, which an operator has given it. A shaper's leave
-/// evenly.
+/// How many requests on top of its rate an algorithm is meant to admit in a window: the burst that an operator has
+/// given a bucket. A shaper's requests leave evenly.
 pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::Gcra => crate::observation::count(burst),
-        _ => 0.0,
+        Algorithm::FixedWindow
+        | Algorithm::SlidingCounter
+        | Algorithm::SlidingLog
+        | Algorithm::LeakyBucket
+        | Algorithm::Concurrency => 0.0,
     }
 }
 
@@ -23,19 +27,19 @@ pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
 pub struct Outcome {
     /// What became of each request.
     pub observation: Observation,
-    /// What the exact definition says to the decisions; none without a limit.
+    /// What the exact definition says of the decisions; none without a limit.
     pub judged: Option<Judged>,
-    /// How things stood, second by second.
+    /// Limit, forecast and target, second by second.
     pub levels: Levels,
     /// What happened.
     pub events: Vec<Event>,
-    /// What became of requests while Redis was away; none where it never was.
+    /// What became of requests while Redis was away; none if it never was.
     pub outage: Option<Outage>,
     /// When no limit could be judged, in the order of time.
     pub exempt: Vec<Exempt>,
     /// What was expected at which second, by adaptation.
     pub predictions: Vec<Prediction>,
-    /// What the gateway itself took; only live.
+    /// What the gateway itself used; only live.
     pub gateway: Option<GatewayCost>,
 }
 
@@ -44,17 +48,17 @@ pub struct Outcome {
 pub struct Event {
     /// In seconds from the start of the load.
     pub at: f64,
-    /// What kind of thing.
+    /// Its kind.
     pub kind: EventKind,
     /// In words.
     pub text: String,
 }
 
-/// Verdicts of adaptation by which a limit becomes another one.
+/// Verdicts of adaptation that change a limit.
 pub(crate) const CHANGES: [&str; 5] = ["applied", "capped", "reverted", "lowered", "released"];
 
 impl Event {
-    /// Of a change only what it is, not why: where there is little room.
+    /// The text without the reason of a change, for where there is little room.
     pub fn short(&self) -> &str {
         let is_change = CHANGES.iter().any(|verdict| self.text.starts_with(verdict));
         self.text.split_once(" (").filter(|_| is_change).map_or(&self.text, |(before, _)| before)
@@ -86,7 +90,7 @@ impl EventKind {
     }
 }
 
-/// What was expected of a second when it was still to come: a band and its middle.
+/// What was expected of a second beforehand: a band and its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Band {
     /// One of ten is below.
@@ -97,7 +101,7 @@ pub struct Band {
     pub high: f64,
 }
 
-/// How things stood at the end of each second.
+/// Limit, forecast and target at the end of each second.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     now: Option<f64>,
@@ -134,14 +138,14 @@ impl Levels {
         self.now.is_some()
     }
 
-    /// A second is over, and the target was seen to stand so.
+    /// A second is over, with so many busy workers and waiting requests in the target.
     pub fn seen(&mut self, busy: Option<u64>, queue: Option<u64>) {
         self.limit.push(self.now);
         self.busy.push(busy);
         self.queue.push(queue);
     }
 
-    /// Of so many seconds, neither more nor fewer, in steps of so many: each as it stood at its end.
+    /// Exactly so many seconds, in steps of so many: each with the values of its end.
     #[must_use]
     pub fn finished(mut self, seconds: usize, step: usize) -> Self {
         fn folded<T: Clone>(
@@ -166,7 +170,7 @@ impl Levels {
 pub struct Outage {
     /// How many there were.
     pub offered: u64,
-    /// Of them.
+    /// How many of them were rejected.
     pub refused: u64,
     /// From Redis' return to the limit's, the longest.
     pub limiting_back: Option<Duration>,
@@ -174,9 +178,9 @@ pub struct Outage {
 
 impl Outage {
     /// One of them has ended.
-    pub fn note(&mut self, is_refused: bool) {
+    pub fn note(&mut self, is_rejected: bool) {
         self.offered += 1;
-        self.refused += u64::from(is_refused);
+        self.refused += u64::from(is_rejected);
     }
 
     /// The limit is in force again, so long after Redis' return.
@@ -185,8 +189,8 @@ impl Outage {
     }
 }
 
-/// A time in which the gateway knew that Redis was away and did what it was told to do then instead of limiting: its decisions are not held
-/// against the limit.
+/// A time in which the gateway knew that Redis was away and did what its failure mode says instead of limiting: its
+/// decisions are not held against the limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exempt {
     /// In seconds from the start of the load.
@@ -197,7 +201,7 @@ pub struct Exempt {
     pub instead: Instead,
     /// Requests that were admitted then.
     pub admitted: u64,
-    /// Requests that were refused then.
+    /// Requests that were rejected then.
     pub refused: u64,
 }
 
@@ -206,16 +210,16 @@ pub struct Exempt {
 pub enum Instead {
     /// It admits everything.
     AdmitsAll,
-    /// It refuses everything.
-    RefusesAll,
+    /// It rejects everything.
+    RejectsAll,
 }
 
 impl Instead {
-    /// What a gateway that is told so does while Redis is away; none if it goes on limiting.
+    /// What a gateway with this failure mode does while Redis is away; none if it goes on limiting.
     pub fn of(on_failure: OnFailure) -> Option<Self> {
         match on_failure {
             OnFailure::Open => Some(Self::AdmitsAll),
-            OnFailure::Closed => Some(Self::RefusesAll),
+            OnFailure::Closed => Some(Self::RejectsAll),
             OnFailure::Local => None,
         }
     }
@@ -224,27 +228,27 @@ impl Instead {
     pub fn reason(self) -> &'static str {
         match self {
             Self::AdmitsAll => "Redis was unavailable and on_failure is open, so no limit was enforced",
-            Self::RefusesAll => "Redis was unavailable and on_failure is closed, so every request was rejected",
+            Self::RejectsAll => "Redis was unavailable and on_failure is closed, so every request was rejected",
         }
     }
 }
 
 impl Exempt {
-    /// One that begins, of which nothing is known yet.
+    /// One that begins, without any requests yet.
     pub(crate) fn new(from: Duration, until: Duration, instead: Instead) -> Self {
         Self { from: from.as_secs_f64(), until: until.as_secs_f64(), instead, admitted: 0, refused: 0 }
     }
 
     /// A request of this time was decided.
-    pub(crate) fn note(&mut self, is_refused: bool) {
-        *if is_refused { &mut self.refused } else { &mut self.admitted } += 1;
+    pub(crate) fn note(&mut self, is_rejected: bool) {
+        *if is_rejected { &mut self.refused } else { &mut self.admitted } += 1;
     }
 
     /// For people.
     pub fn sentence(&self) -> String {
         let (count, done) = match self.instead {
             Instead::AdmitsAll => (self.admitted, "admitted"),
-            Instead::RefusesAll => (self.refused, "rejected"),
+            Instead::RejectsAll => (self.refused, "rejected"),
         };
         format!(
             "Not scored: {:.1} s to {:.1} s. {}; {} {} {done} then.",
@@ -279,7 +283,7 @@ impl Outcome {
 /// The highest rate that was expected within a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// When that was said, in seconds from the start.
+    /// When that was predicted, in seconds from the start.
     pub at: f64,
     /// For how long.
     pub valid_for: f64,
@@ -287,12 +291,12 @@ pub struct Prediction {
     pub highest: f64,
 }
 
-/// What the gateway itself took.
+/// What the gateway itself used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GatewayCost {
     /// User and system time, in seconds.
     pub cpu_seconds: f64,
-    /// How long 99 of 100 refusals took at most, in seconds.
+    /// How long 99 of 100 rejections took at most, in seconds.
     pub refusal_p99: Option<f64>,
 }
 

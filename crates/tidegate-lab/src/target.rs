@@ -1,8 +1,8 @@
-//! A service to protect: so many workers, a bounded queue before them, a service time of a known distribution, and faults
-//! that are switched at run time.
+//! A service to protect: so many workers, a bounded queue before them, a service time of a known distribution, and
+//! faults that are switched at run time.
 //!
 //! What it decides is free of clocks and input: [`ServiceTime`], [`Contention`], [`Station`] and [`Faults`] serve a
-//! simulation as well. [`Target`] lets them answer HTTP.
+//! simulation as well. [`Target`] serves them over HTTP.
 
 mod actuator;
 mod alarm;

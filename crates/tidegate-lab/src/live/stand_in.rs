@@ -29,14 +29,14 @@ impl StandIn {
         self.memory.forget();
     }
 
-    /// At the same address, knowing nothing.
+    /// Starts it again at the same address, without any data.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         self.hosted = Some(serve(&self.memory, self.address)?);
         Ok(())
     }
 
-    /// It answers nobody, or again.
+    /// It stops responding, or responds again.
     pub(super) fn hang(&self, begins: bool) {
         if begins { self.memory.hang() } else { self.memory.go_on() }
     }

@@ -4,7 +4,7 @@ use tidegate_policy::Algorithm;
 
 use super::Scenario;
 
-/// Which of a scenario's runs.
+/// One run of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// None for the baseline, without any limit.

@@ -36,8 +36,8 @@ impl<T: Send + 'static> Burner<T> {
         Ok(burner)
     }
 
-    /// Burns so much CPU time for a service, and ends it. Its client may leave meanwhile: the work goes on to its end, as it would in a
-    /// service that does not look whether anybody still waits.
+    /// Burns so much CPU time for a service, and ends it. If its client leaves, the work goes on to its end, as it
+    /// would in a service that does not look whether anybody still waits.
     pub(super) fn burn(&self, time: Duration, service: T) {
         self.shared.jobs().waiting.push_back((time, service));
         self.shared.work.notify_one();

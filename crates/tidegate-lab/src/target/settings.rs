@@ -5,15 +5,15 @@ use super::{Contention, ServiceTime};
 pub struct Settings {
     /// How long a request is served.
     pub service_time: ServiceTime,
-    /// How much longer when others are.
+    /// How much longer when others are served too.
     pub contention: Contention,
-    /// What a worker does meanwhile.
+    /// What a worker does during that time.
     pub work: Work,
     /// How many are served at once.
     pub workers: usize,
     /// How many may wait.
     pub queue: usize,
-    /// Where chances come from.
+    /// Where random numbers come from.
     pub seed: u64,
 }
 

@@ -22,7 +22,7 @@ fn occupancy(desk: &Desk) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn who_leaves_frees_the_worker_or_the_place_in_the_queue() {
+async fn a_client_that_leaves_frees_its_worker_or_its_slot_in_the_queue() {
     let desk = desk(1, 1, LONG);
     let mut first = Box::pin(desk.serve());
     let mut second = Box::pin(desk.serve());
@@ -41,7 +41,7 @@ async fn who_leaves_frees_the_worker_or_the_place_in_the_queue() {
 }
 
 #[tokio::test]
-async fn a_worker_goes_on_with_the_next_before_anybody_is_asked() {
+async fn a_worker_goes_on_with_the_next_before_anybody_is_polled() {
     let time = Duration::from_millis(2);
     let (desk, began) = (desk(1, 100, time), Instant::now());
     let mut visits: Vec<_> = (0..100).map(|_| Box::pin(desk.serve())).collect();
@@ -53,7 +53,7 @@ async fn a_worker_goes_on_with_the_next_before_anybody_is_asked() {
     };
     tokio::select! {
         error = desk.run() => panic!("{error}"),
-        served = timeout(LONG, all_served) => assert!(served.is_ok(), "nobody was polled meanwhile"),
+        served = timeout(LONG, all_served) => assert!(served.is_ok(), "without polling anybody"),
     }
     assert!(began.elapsed() >= time * 100);
     assert!(visits.iter_mut().all(|visit| matches!(polled(visit.as_mut()), Poll::Ready(Some(None)))));
