@@ -213,11 +213,11 @@ impl Recorded {
 
     /// Whether a part of a limit's key is recorded; if not, what the log lacks and what follows.
     fn of_part<'a>(self, part: &'a str, has_host: bool, headers: &[String]) -> (bool, &'a str, &'static str) {
-        const BY_MISSING: &str = "limits that count by them do what their `missing` says";
+        const BY_MISSING: &str = "limits that count by them follow their `missing` setting";
         match part {
             "ip" => (self.client, "addresses", "all its requests count as one client's"),
             "user" => (self.user, "users", BY_MISSING),
-            "apiKey" | "clientId" => (self.user, "users, by whom API keys and programs would be known", BY_MISSING),
+            "apiKey" | "clientId" => (self.user, "users, from which API keys and programs are derived", BY_MISSING),
             "host" => (self.host || has_host, "hosts", "`--host` sets the one to assume"),
             "resource" => (self.path, "paths", "all its requests count as for `/`"),
             _ => {

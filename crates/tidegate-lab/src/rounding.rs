@@ -1,6 +1,6 @@
 //! Numbers without the traces of binary arithmetic.
 
-/// A number that arithmetic has left a little beside a whole one becomes that one.
+/// A number that differs from a whole one only by errors of binary arithmetic becomes that one.
 pub(crate) fn whole(number: f64) -> f64 {
     if (number - number.round()).abs() < 1e-6 { number.round() } else { number }
 }

@@ -335,9 +335,9 @@ fn the_page_carries_the_report_and_nothing_of_it_can_break_out() {
 #[test]
 fn what_is_wrong_with_a_scenario_is_reported_with_its_path() {
     for (from, to, path, reason) in [
-        ("duration: 5", "duration: 0", "duration", "between 1 and 86400"),
+        ("duration: 5", "duration: 0", "duration", "1 to 86400"),
         ("duration: 5", "", "duration", "missing"),
-        ("rate: 100", "rate: -1", "limit.rate", "between 0.001 and 1e7"),
+        ("rate: 100", "rate: -1", "limit.rate", "0.001 to 1e7"),
         ("rate: 100", "rate: 0.5", "limit.rate", "at least one request"),
         ("window: 1", "window: x", "limit.window", "is \"x\""),
         ("limit: {", "limits: {", "limit", "missing"),

@@ -84,7 +84,7 @@ mod tests {
         let mut times = LogTimes::default();
         let line = columns.read("2023-11-16,18:15:46,/x", &mut times).expect("a line");
         assert_eq!((line.time, line.path()), (1_700_158_546_000_000_000, "/x"));
-        assert_eq!(columns.read("2023-11-16,,/x", &mut times), Err(BadLine::Time), "a day is no time");
+        assert_eq!(columns.read("2023-11-16,,/x", &mut times), Err(BadLine::Time), "a day is not enough");
     }
 
     #[test]

@@ -30,7 +30,7 @@ const CLOSE: f64 = 1.004;
 /// The most readings that look for numbers, and the most that see what they do together.
 const READINGS: usize = 7;
 const ROUNDS: usize = 5;
-/// How much more is given, in such a round, to limits that reject too many beside others.
+/// How much more is given, in such a round, to limits that reject too many together with others.
 const MORE: f64 = 1.03;
 /// Slots in flight that are kept; beyond that the next one comes back early.
 const MOST_ENDS: usize = 1 << 17;

@@ -28,10 +28,10 @@ impl Default for Faults {
     }
 }
 
-const SHARE: Allowed = Allowed::new(0.0..=1.0, "must be a share between 0 and 1");
-const FACTOR: Allowed = Allowed::new(1.0..=1_000.0, "must be a factor between 1 and 1000");
-const DELAY: Allowed = Allowed::new(0.0..=3_600.0, "must be between 0 and 3600 seconds");
-const SPAN: Allowed = Allowed::new(0.001..=86_400.0, "must be between 0.001 and 86400 seconds");
+const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1 is allowed");
+const FACTOR: Allowed = Allowed::new(1.0..=1_000.0, "a factor from 1 to 1000 is allowed");
+const DELAY: Allowed = Allowed::new(0.0..=3_600.0, "seconds from 0 to 3600 are allowed");
+const SPAN: Allowed = Allowed::new(0.001..=86_400.0, "seconds from 0.001 to 86400 are allowed");
 
 impl Faults {
     /// Each by its name, and whether it is on.
@@ -127,7 +127,7 @@ fn error_status(object: &mut Object<'_>) -> Option<Option<u16>> {
     let Some(value) = object.take("errorStatus") else { return Some(None) };
     let status = value.as_u64().filter(|status| (400..=599).contains(status));
     if status.is_none() {
-        object.wrong("errorStatus", format!("must be a status between 400 and 599, got {}", shown(&value)));
+        object.wrong("errorStatus", format!("must be a status from 400 to 599, got {}", shown(&value)));
     }
     Some(Some(status? as u16))
 }

@@ -107,7 +107,7 @@ fn mean(text: &str) -> Result<Duration, InvalidServiceTime> {
 
 fn read_sigma(text: &str) -> Result<f64, InvalidServiceTime> {
     let sigma = text.parse().ok().filter(|sigma| (0.0..=LARGEST_SIGMA).contains(sigma));
-    sigma.ok_or_else(|| InvalidServiceTime(format!("sigma must be between 0 and {LARGEST_SIGMA}, got {text:?}")))
+    sigma.ok_or_else(|| InvalidServiceTime(format!("sigma must be from 0 to {LARGEST_SIGMA}, got {text:?}")))
 }
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
             ("exponential:5ms:1", "a time such as"),
             ("exponential:", "got \"\""),
             ("lognormal:5ms", "sigma is missing"),
-            ("lognormal:5ms:-1", "sigma must be between 0 and 3, got \"-1\""),
+            ("lognormal:5ms:-1", "sigma must be from 0 to 3, got \"-1\""),
             ("lognormal:5ms:nan", "got \"nan\""),
             ("lognormal:5ms:3.1", "got \"3.1\""),
         ] {
