@@ -399,6 +399,10 @@ fn what_is_wrong_with_a_scenario_is_reported_with_its_path() {
         let is_it = |problem: &String| problem.starts_with(&format!("{path}: ")) && problem.contains(reason);
         assert!(error.problems.iter().any(is_it), "{to}: {error}");
     }
+}
+
+#[test]
+fn a_file_that_is_not_yaml_is_reported_with_its_line() {
     let syntax = Scenario::read("bad", "title: x\n  limit: [\n").expect_err("no YAML");
     assert!(syntax.to_string().starts_with("bad: line "), "{syntax}");
     for nothing in ["", "[]", "7"] {

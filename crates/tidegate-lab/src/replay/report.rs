@@ -52,7 +52,10 @@ impl Replay {
     fn policy(&self, index: usize) -> Value {
         let policy = &self.policies[index];
         let totals = policy.totals;
-        let route = |(name, requests, refused): &(String, u64, u64)| json!({"name": name, "requests": requests, "refused": refused});
+        let route = |route: &(String, u64, u64)| {
+            let (name, requests, refused) = route;
+            json!({"name": name, "requests": requests, "refused": refused})
+        };
         let worst = |(at, offered, refused)| json!({"at": at, "offered": offered, "refused": refused});
         json!({
             "name": policy.name,
