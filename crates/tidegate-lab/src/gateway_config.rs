@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 use tidegate_gateway::config::numbers::written;
 
-use crate::run::Variant;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Variant};
 
 /// The name of the limit under test.
 pub(crate) const LIMIT: &str = "default";

@@ -1,8 +1,13 @@
 //! Experiments: what a limit does to a load, live and in simulated time.
 //!
-//! A [`Scenario`] says which load comes, what it meets and what goes wrong. [`simulate`] runs it on the very objects that decide in a gateway, without a clock: the same
-//! seed gives the same [`Outcome`]. An [`oracle`] judges every decision by the exact definition of the limit, [`Scores`] are the figures of it all, and a [`Report`]
-//! tells them to people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are switched at run time.
+//! A [`Scenario`] says which load comes, what it meets and what goes wrong. [`simulate`] runs it on the very objects
+//! that decide in a gateway, without a clock: the same random seed gives the same [`Outcome`]. An [`oracle`] judges
+//! every decision by the exact definition of the limit. [`Scores`] are the figures of a run, and a [`Report`] has them
+//! for people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are
+//! switched at run time.
+//!
+//! Modules depend one way, from the top: [`report`] → `scores` → `run` → [`scenario`] → [`target`]. Beside `scores` are
+//! [`live`] and `simulation`, which make the outcome of a run.
 
 mod gateway_config;
 pub mod live;
@@ -10,6 +15,7 @@ mod observation;
 pub mod oracle;
 pub mod replay;
 pub mod report;
+mod rounding;
 mod run;
 pub mod scenario;
 mod scores;
@@ -18,8 +24,8 @@ pub mod target;
 
 pub use observation::{Observation, Row, Tally};
 pub use report::Report;
-pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction, Variant};
-pub use scenario::{InvalidScenario, Scenario};
+pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction};
+pub use scenario::{InvalidScenario, Scenario, Variant};
 pub use scores::{FORMULAS, Latency, Peak, Scores, peaks};
 pub use simulation::simulate;
 

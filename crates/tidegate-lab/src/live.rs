@@ -1,10 +1,10 @@
 //! A run with real sockets: load, gateway, target, and where the scenario asks for it Redis and a forecaster.
 
-mod asking;
 mod hosted;
+mod http_client;
+mod listen_addresses;
 mod load_service;
 mod moment;
-mod places;
 mod platform;
 mod redis;
 mod relay;
@@ -23,13 +23,14 @@ use tidegate_serve::Log;
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{Exempt, GatewayCost, Instead, Outcome, Variant, burst_of, whole};
-use crate::scenario::Scenario;
+use crate::rounding::whole;
+use crate::run::{Exempt, GatewayCost, Instead, Outcome, burst_of};
+use crate::scenario::{Scenario, Variant};
 use watch::{Found, Watch};
 
+pub use listen_addresses::ListenAddresses;
 pub use load_service::LoadService;
 pub use moment::Moment;
-pub use places::Places;
 pub use platform::Platform;
 
 /// From the start of a run to its first request: everything has started by then, and windows begin with it.
@@ -38,10 +39,10 @@ const LEAD: Duration = Duration::from_millis(300);
 /// How long a run may wait for a window to begin, in seconds.
 const LONGEST_WAIT: f64 = 60.0;
 
-/// When a gateway decides is known to about so much: a request is on its way, and on a busy machine it waits.
+/// How exactly the time of a gateway's decision is known: a request is on its way, and on a busy machine it waits.
 const TOLERANCE: Duration = Duration::from_millis(5);
 
-/// What came of a live run.
+/// The result of a live run.
 pub struct Live {
     /// What was seen.
     pub outcome: Outcome,
@@ -49,17 +50,17 @@ pub struct Live {
     pub fault: Option<String>,
 }
 
-/// Runs a scenario live, its services at these places. `is_stopped` ends it before its time; `progress` hears again and again how things stand. An error says why it
-/// could not be run.
+/// Runs a scenario live, with its services at these addresses. `is_stopped` ends it before its time; `progress` is
+/// called again and again with the state of the run. An error says why it could not be run.
 pub fn run(
     scenario: &Scenario,
     variant: Variant,
-    places: &Places,
+    addresses: &ListenAddresses,
     log: &Log,
     is_stopped: &AtomicBool,
     progress: &mut dyn FnMut(&Moment<'_>),
 ) -> Result<Live, String> {
-    let mut platform = Platform::start(scenario, variant, places, log)?;
+    let mut platform = Platform::start(scenario, variant, addresses, log)?;
     let url = format!("http://{}/api/test", platform.entrance());
     let start = window_after(LEAD, scenario.limit.window);
     let plan = scenario.plan_to(&url, &json!({ "startAt": start.as_secs_f64() }));
@@ -80,7 +81,7 @@ pub fn run(
             load.stop();
         }
         if let Err(reason) = watch.look(&mut platform, begin) {
-            // Or it would go on sending, to whoever has the port next.
+            // Or it would go on sending, to the next process that has the port.
             load.stop();
             let _ended = report.join();
             return Err(reason);
@@ -106,8 +107,8 @@ pub fn run(
     })
 }
 
-/// A moment on which a second begins, so long ahead at least, and a window too, if it does not have to be waited for too long: runs in simulated
-/// time begin so.
+/// A moment at least so far ahead at which a second begins, and also a window if the wait for it is not too long. Runs
+/// in simulated time begin so.
 fn window_after(lead: Duration, window: f64) -> Duration {
     let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
     let seconds = if (1.0..=LONGEST_WAIT).contains(&window) && window.fract() == 0.0 { window as u64 } else { 1 };
@@ -118,7 +119,7 @@ fn until(start: Duration) -> Duration {
     start.saturating_sub(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// What the load generator says of itself.
+/// Why the load generator's own figures are invalid, if they are.
 fn is_invalid(report: &Report) -> Option<String> {
     let verdict = report.verdict();
     (!verdict.is_valid()).then(|| format!("the load generator itself failed: {}", verdict.reasons.join("; ")))
@@ -132,8 +133,8 @@ fn outcome(
     cpu_seconds: Option<f64>,
 ) -> Outcome {
     let mut observation = Observation::new(scenario.duration(), &scenario.plan.clients);
-    let mut refusals = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are allowed");
-    // As the gateway has decided, which is about when they were sent.
+    let mut rejections = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are allowed");
+    // In the order of the gateway's decisions, which is about that of sending.
     ended.sort_by_key(|(sample, _)| sample.sent);
     let mut oracle = Oracle::new(scenario.limit.window).with_tolerance(TOLERANCE);
     // A shaper's requests are seen when they come, not when they leave.
@@ -146,38 +147,38 @@ fn outcome(
     let open = found.open.iter().filter_map(|span| Some(Exempt::new(span.start, span.end, instead?)));
     let mut exempt: Vec<Exempt> = open.collect();
     for (sample, client) in &mut ended {
-        let place = found.open.iter().position(|span| span.contains(&sample.sent));
-        let exempt = place.and_then(|place| exempt.get_mut(place));
-        if instead == Some(Instead::RefusesAll) && exempt.is_some() && sample.end == End::Answered(503) {
-            // The gateway's own word, for want of Redis.
+        let index = found.open.iter().position(|span| span.contains(&sample.sent));
+        let exempt = index.and_then(|index| exempt.get_mut(index));
+        if instead == Some(Instead::RejectsAll) && exempt.is_some() && sample.end == End::Answered(503) {
+            // The gateway's own response while Redis is away.
             sample.end = End::Answered(429);
         }
         observation.note(sample, *client);
-        let is_refused = sample.end == End::Answered(429);
-        if is_refused {
+        let is_rejected = sample.end == End::Answered(429);
+        if is_rejected {
             let micros = sample.finished.saturating_sub(sample.sent).as_micros() as u64;
-            refusals.record(micros.max(1)).expect("histograms grow by themselves");
+            rejections.record(micros.max(1)).expect("histograms grow by themselves");
         }
         if let Some(outage) =
             found.outage.as_mut().filter(|_| found.spans.iter().any(|span| span.contains(&sample.intended)))
         {
-            outage.note(is_refused);
+            outage.note(is_rejected);
         }
         if let Some(exempt) = exempt {
-            exempt.note(is_refused);
+            exempt.note(is_rejected);
         } else if variant.algorithm.is_some() {
             let (rate, changed) = found.allowed(sample.sent, scenario);
             let key = if scenario.limit.is_per_client { (sample.group as u64) << 40 | *client } else { 0 };
             let (came, quota) = (nanos(sample.sent), whole(rate * scenario.limit.window));
-            if is_refused {
-                oracle.refused(key, came, quota);
+            if is_rejected {
+                oracle.rejected(key, came, quota);
             } else {
                 oracle.admitted(key, came, came, quota, burst.max(changed));
             }
         }
     }
     let (seconds, step) = (observation.seconds(), observation.step as usize);
-    let refusal_p99 = (!refusals.is_empty()).then(|| crate::observation::seconds(refusals.value_at_quantile(0.99)));
+    let refusal_p99 = (!rejections.is_empty()).then(|| crate::observation::seconds(rejections.value_at_quantile(0.99)));
     Outcome {
         observation,
         judged: variant.algorithm.map(|_| oracle.found),
@@ -198,11 +199,14 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Three times the limit all the time, every request admitted; the gateway knows from second 2 to 3 that Redis is away.
+    /// Three times the limit all the time, every request admitted. The gateway knows from second 2 to 3 that Redis is
+    /// away.
     fn outcome_with(on_failure: &str) -> Outcome {
         let text = format!(
-            "duration: 5\nstore: redis\non_failure: {on_failure}\nlimit: {{rate: 100, window: 1}}\ntarget: {{service_time: 1ms}}\n\
-             load: {{profile: {{type: constant, params: {{rps: 300}}}}}}\nfaults: [{{at: 2, for: 1, what: redis_killed}}]\n"
+            "duration: 5\nstore: redis\non_failure: {on_failure}\n\
+             limit: {{rate: 100, window: 1}}\ntarget: {{service_time: 1ms}}\n\
+             load: {{profile: {{type: constant, params: {{rps: 300}}}}}}\n\
+             faults: [{{at: 2, for: 1, what: redis_killed}}]\n"
         );
         let scenario = Scenario::read("away", &text).unwrap_or_else(|error| panic!("{error}"));
         let variant = Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: false };
@@ -225,11 +229,12 @@ mod tests {
             [Exempt { from: 2.0, until: 3.0, instead: Instead::AdmitsAll, admitted: 300, refused: 0 }]
         );
         assert_eq!(judged.admitted, 1_200);
-        // Of the six hundred before it and of those after it only the first hundred were not too many, and a few for times that are measured.
+        // Of the six hundred before it and of those after it only the first hundred were not too many. The tolerance of
+        // measured times forgives a few more.
         assert!((990..=1_000).contains(&judged.over), "{judged:?}");
     }
 
-    /// What slips through while everything is rejected is not admitted for want of a limit.
+    /// What slips through while everything is rejected is not admitted for lack of a limit.
     #[test]
     fn nothing_is_unlimited_while_everything_is_rejected() {
         let (open, closed) = (outcome_with("open"), outcome_with("closed"));
@@ -238,7 +243,7 @@ mod tests {
 
     /// Limits that are kept in memory while Redis is away are limits.
     #[test]
-    fn what_is_limited_in_memory_meanwhile_is_scored() {
+    fn limits_in_memory_are_scored_while_redis_is_away() {
         let local = outcome_with("local");
         let judged = local.judged.expect("a limit");
         assert_eq!((local.exempt.len(), judged.admitted), (0, 1_500));

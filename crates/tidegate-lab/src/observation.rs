@@ -7,7 +7,7 @@ use tidegate_load::{Cause, Class, End, Group, Sample};
 
 /// The most steps that a run is divided into; those of a longer one are longer than a second.
 const MOST_STEPS: u64 = 3_600;
-/// The most clients of a group whose shares are told apart.
+/// The most clients of a group whose shares are counted apart.
 const MOST_CLIENTS: u64 = 10_000;
 
 /// What was seen of a run.
@@ -20,7 +20,7 @@ pub struct Observation {
     classes: Vec<Class>,
     /// By when requests were due.
     pub rows: Vec<Row>,
-    /// How long good answers took, in microseconds from when they were due.
+    /// How long good responses took, in microseconds from when they were due.
     pub latency: Histogram<u64>,
     /// By group and client.
     clients: Vec<Vec<Share>>,
@@ -29,9 +29,9 @@ pub struct Observation {
 /// What became of the requests of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Of honest clients and of attackers.
+    /// Of honest clients.
     pub honest: Tally,
-    /// The same of those that the service is to be protected from.
+    /// Of attackers, from whom the service is to be protected.
     pub attackers: Tally,
     latency: Option<Histogram<u32>>,
 }
@@ -41,13 +41,13 @@ pub struct Row {
 pub struct Tally {
     /// All that were due and sent.
     pub offered: u64,
-    /// By the gateway, for a limit's sake.
+    /// Rejected by a limit of the gateway.
     pub refused: u64,
-    /// Answered well.
+    /// Responses of 2xx.
     pub good: u64,
-    /// Answered with a status of 5xx.
+    /// Responses of 5xx.
     pub target_errors: u64,
-    /// Timed out, cut off, or answered with anything else.
+    /// Timed out, cut off, or any other response.
     pub errors: u64,
 }
 
@@ -92,7 +92,7 @@ impl Row {
         self.honest.and(&self.attackers)
     }
 
-    /// How long so many of a hundred good answers took at most, in seconds. None without one.
+    /// A percentile of the duration of good responses, in seconds. None without a good response.
     pub fn latency(&self, percent: f64) -> Option<f64> {
         self.latency.as_ref().map(|latency| seconds(latency.value_at_quantile(percent / 100.0)))
     }
@@ -155,8 +155,8 @@ impl Observation {
     }
 
     /// How many seconds of load a step has: the last one may be short.
-    pub(crate) fn seconds_of(&self, place: usize) -> f64 {
-        let begins = count(place as u64 * self.step);
+    pub(crate) fn seconds_of(&self, index: usize) -> f64 {
+        let begins = count(index as u64 * self.step);
         (self.length.as_secs_f64() - begins).clamp(0.0, count(self.step))
     }
 
@@ -166,7 +166,7 @@ impl Observation {
         &self.rows[..whole.min(self.rows.len())]
     }
 
-    /// What a limit that each client has for itself lets in at most, of what each of them offered.
+    /// The most that a limit for each client admits of what each of them offered.
     pub(crate) fn allowed_each(&self, rate: f64) -> f64 {
         let most = rate * self.length.as_secs_f64();
         self.clients.iter().flatten().map(|share| count(share.offered).min(most)).sum()
@@ -178,7 +178,8 @@ impl Observation {
         Row { honest: sum(|row| &row.honest), attackers: sum(|row| &row.attackers), latency: None }
     }
 
-    /// Jain's index of the shares of honest clients' requests that were admitted: 1 if all have the same, 1/n if one of n has everything.
+    /// Jain's index of the shares of honest clients' requests that were admitted: 1 if all have the same, 1/n if one of
+    /// n has everything.
     pub fn fairness(&self) -> Option<f64> {
         let honest = self.clients.iter().zip(&self.classes).filter(|(_, class)| **class == Class::Honest);
         let shares = honest.flat_map(|(shares, _)| shares).filter(|share| share.offered > 0);
@@ -188,7 +189,7 @@ impl Observation {
     }
 }
 
-/// Whether how long it took is how long the target lets clients wait: refusals are quick and would hide it.
+/// Whether its duration shows how long the target lets clients wait. Rejections are quick and would hide that.
 fn has_waited(end: End) -> bool {
     matches!(end, End::Answered(200..300) | End::Failed(Cause::TimedOut))
 }

@@ -1,4 +1,5 @@
-//! The exact definition of a limit, against which every algorithm is held: at most so many in any window, wherever it begins.
+//! The exact definition of a limit, by which every algorithm is judged: at most so many in any window, wherever it
+//! begins.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,13 +7,14 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-/// Judges decisions by what was admitted before them, and nothing else: whoever admits one too many is judged by that from then on.
+/// Judges decisions by what was admitted before them, and nothing else: one request too many counts in every window
+/// that holds it.
 ///
 /// Decisions come in the order of their times, in nanoseconds. A shaper's request counts when it leaves.
 #[derive(Debug)]
 pub struct Oracle {
     window: u64,
-    /// How far the times may be off: nobody is blamed for less.
+    /// How far the times may be off.
     tolerance: u64,
     /// When each key's requests left, in order.
     keys: HashMap<u64, VecDeque<u64>, FixedState>,
@@ -27,7 +29,7 @@ pub struct Judged {
     pub admitted: u64,
     /// Admitted though the window was full.
     pub over: u64,
-    /// Refused though there was room in the window.
+    /// Rejected though there was room in the window.
     pub under: u64,
     /// The most that was admitted in any window, as a multiple of what may be.
     pub worst: f64,
@@ -40,40 +42,41 @@ impl Oracle {
         Self { window, tolerance: 0, keys: HashMap::default(), found: Judged::default() }
     }
 
-    /// Where times are measured they are off by some milliseconds: windows are taken for so much shorter where too many are counted, and for so
-    /// much longer where too few are.
+    /// Measured times are off by some milliseconds. So windows are shorter by this much where too many are counted, and
+    /// longer where too few are.
     #[must_use]
     pub fn with_tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = u64::try_from(tolerance.as_nanos()).unwrap_or(u64::MAX).min(self.window / 2);
         self
     }
 
-    /// A request came at this time and left at that one. `quota` is how many a window may have now, `burst` how many on top are meant to be.
+    /// A request came at this time and left at that one. `quota` is how many a window may have now, `burst` how many
+    /// more the algorithm is meant to admit.
     pub fn admitted(&mut self, key: u64, came: u64, left: u64, quota: f64, burst: f64) {
         let window = self.window - self.tolerance;
         let past = self.past(key, came);
         let is_before = |at: &u64| at.saturating_add(window) <= left;
-        // Mostly what is before the window was let go just now.
+        // What is before the window has mostly been dropped just now.
         let before = if past.front().is_some_and(is_before) { past.partition_point(is_before) } else { 0 };
         let earlier = past.len() - before;
-        // A shaper that is told to be quicker lets the next one go before others that it keeps.
-        let place = if past.back().is_some_and(|last| *last > left) {
+        // A shaper whose rate is raised lets the next request leave before others that it keeps.
+        let index = if past.back().is_some_and(|last| *last > left) {
             past.partition_point(|at| *at <= left)
         } else {
             past.len()
         };
-        past.insert(place, left);
+        past.insert(index, left);
         self.found.admitted += 1;
         let in_window = count(earlier) + 1.0;
-        // What arithmetic leaves of a whole number is none too many.
+        // Binary arithmetic may leave a little on top of a whole number.
         if in_window > quota + burst + 1e-6 {
             self.found.over += 1;
         }
         self.found.worst = self.found.worst.max(in_window / quota.max(1.0));
     }
 
-    /// A request came at this time and was refused.
-    pub fn refused(&mut self, key: u64, came: u64, quota: f64) {
+    /// A request came at this time and was rejected.
+    pub fn rejected(&mut self, key: u64, came: u64, quota: f64) {
         let past = self.past(key, came);
         // Those a shaper still keeps have not left.
         let has_kept = past.back().is_some_and(|left| *left > came);
@@ -120,8 +123,8 @@ mod tests {
     fn a_window_is_as_long_as_it_says() {
         let mut oracle = Oracle::new(1.0);
         oracle.admitted(0, 0, 0, 1.0, 0.0);
-        oracle.refused(0, SECOND - 1, 1.0);
-        oracle.refused(0, SECOND, 1.0);
+        oracle.rejected(0, SECOND - 1, 1.0);
+        oracle.rejected(0, SECOND, 1.0);
         oracle.admitted(0, SECOND, SECOND, 1.0, 0.0);
         assert_eq!(oracle.found, Judged { admitted: 2, over: 0, under: 1, worst: 1.0 });
         oracle.admitted(0, 2 * SECOND - 1, 2 * SECOND - 1, 1.0, 0.0);
@@ -133,7 +136,7 @@ mod tests {
         let mut oracle = Oracle::new(1.0).with_tolerance(Duration::from_millis(5));
         oracle.admitted(0, 0, 0, 1.0, 0.0);
         oracle.admitted(0, SECOND - 4_000_000, SECOND - 4_000_000, 1.0, 0.0);
-        oracle.refused(0, 2 * SECOND, 1.0);
+        oracle.rejected(0, 2 * SECOND, 1.0);
         assert_eq!(oracle.found, Judged { admitted: 2, over: 0, under: 0, worst: 1.0 });
         oracle.admitted(0, 2 * SECOND - 20_000_000, 2 * SECOND - 20_000_000, 1.0, 0.0);
         assert_eq!(oracle.found.over, 1);
@@ -155,9 +158,9 @@ mod tests {
             oracle.admitted(0, 0, number * SECOND / 10, 10.0, 0.0);
         }
         assert_eq!((oracle.found.over, oracle.found.worst), (0, 1.0));
-        oracle.refused(0, 0, 10.0);
+        oracle.rejected(0, 0, 10.0);
         assert_eq!(oracle.found.under, 1, "only one has left by then");
-        oracle.refused(0, SECOND, 10.0);
+        oracle.rejected(0, SECOND, 10.0);
         assert_eq!(oracle.found.under, 1);
     }
 
@@ -192,7 +195,7 @@ mod tests {
                 } else {
                     let has_left = |at: &&u64| is_known(**at) && **at <= now;
                     expected.under += u64::from(count(left.iter().filter(has_left).count()) + 1.0 <= 5.0);
-                    oracle.refused(0, now, 5.0);
+                    oracle.rejected(0, now, 5.0);
                 }
             }
             assert_eq!(oracle.found, expected);
@@ -214,7 +217,7 @@ mod tests {
                 let _receipt = limiter.take(&mut state, Cost::ONE, at);
                 oracle.admitted(0, now, now, 7.0, 0.0);
             } else {
-                oracle.refused(0, now, 7.0);
+                oracle.rejected(0, now, 7.0);
             }
         }
         assert_eq!((oracle.found.over, oracle.found.under, oracle.found.worst), (0, 0, 1.0));

@@ -1,5 +1,5 @@
-//! Recorded traffic through a policy, in simulated time: who would have been refused, when, and by which limit. What judges is the gateway's own
-//! [`Rehearsal`].
+//! Recorded traffic through a policy, in simulated time: which requests would have been rejected, when, and by which
+//! limit. The gateway's own [`Rehearsal`] judges them.
 
 mod clients;
 mod combined;
@@ -9,13 +9,13 @@ mod fields;
 mod json;
 mod limits_yaml;
 mod line;
+mod line_fields;
 mod log;
 mod order;
 mod pipe;
 mod report;
 mod rows;
 mod suggestion;
-mod told;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
@@ -53,14 +53,14 @@ pub struct Policy {
 pub struct Recording {
     /// Where from.
     pub log: Log,
-    /// The host of requests of which no other is told.
+    /// The host to assume for requests without one.
     pub host: Option<String>,
     /// Clients and users, as they are written, whose requests are left out.
     pub without: Vec<String>,
 }
 
 impl Recording {
-    /// By which of the names it is left out.
+    /// The index of the name by which it is left out.
     fn left_out(&self, line: &Line<'_>) -> Option<usize> {
         self.without.iter().position(|name| name == line.client || Some(name.as_str()) == line.user)
     }
@@ -72,19 +72,19 @@ pub struct Replay {
     pub read: ReadSoFar,
     /// Requests that were judged.
     pub requests: u64,
-    /// Of them, such as came too late to be put in order.
+    /// How many of them came too late to be put in order.
     pub late: u64,
-    /// Left out besides, for their times fit none around them.
+    /// Requests left out because their times fit none around them.
     pub odd: u64,
-    /// Left out besides, as somebody wished: of whom, and how many.
+    /// Requests left out on demand: whose, and how many.
     pub without: Vec<(String, u64)>,
     /// When the first and the last of them came, in nanoseconds since 1970.
     pub span: Option<(u64, u64)>,
     /// Whether their times were whole seconds, over which they were spread.
     pub is_spread: bool,
-    /// What no request told.
+    /// What no request recorded.
     pub lacks: Vec<&'static str>,
-    /// Counts over time: offered, then of each policy refused and refused by each limit.
+    /// Counts over time: offered, then of each policy rejected and rejected by each limit.
     pub rows: Rows,
     /// Who they were.
     pub clients: Clients,
@@ -102,9 +102,9 @@ pub struct Replayed {
     pub limits: Vec<LimitFacts>,
     /// How often each limit was asked.
     pub asked: Vec<u64>,
-    /// How often each refused, or would have if it did more than watch.
+    /// How often each rejected, or would have without its dry run.
     pub refused_by: Vec<u64>,
-    /// Names of routes, requests that took them, and those refused.
+    /// Names of routes, requests that took them, and those rejected.
     pub routes: Vec<(String, u64, u64)>,
     /// All together.
     pub totals: Totals,
@@ -121,11 +121,11 @@ pub struct Totals {
     pub admitted: u64,
     /// By a limit.
     pub refused: u64,
-    /// Refused by limits that only watch, and so admitted.
+    /// Rejected by limits in a dry run, and so admitted.
     pub watched: u64,
     /// No route is for them.
     pub no_route: u64,
-    /// Refused because a limit's key could not be built.
+    /// Rejected because a limit's key could not be built.
     pub lacking: u64,
     /// For the gateway itself.
     pub local: u64,
@@ -151,7 +151,7 @@ fn replay_with(
     let mut reading = Reading::default();
     let read = reading.all(recording, is_stopped, &mut |request, past| judges.judge(request, past))?;
     judges.finish();
-    let lacks = reading.told.lacks(recording.host.is_some());
+    let lacks = reading.recorded.lacks(recording.host.is_some());
     let mut replay = Replay {
         read,
         requests: reading.requests,
@@ -168,33 +168,33 @@ fn replay_with(
     };
     let headers: Vec<String> = recording.log.names.headers().map(|name| format!("header:{name}")).collect();
     for policy in &mut replay.policies {
-        policy.note(reading.told, recording.host.is_some(), &headers);
+        policy.note(reading.recorded, recording.host.is_some(), &headers);
     }
     Ok(replay)
 }
 
 impl Replay {
-    /// All that are left out as somebody wished.
+    /// All that are left out on demand.
     pub fn left_out(&self) -> u64 {
         self.without.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// Requests on their way from a log to whoever judges them.
+/// Requests on their way from a log to the judges.
 #[derive(Default)]
 struct Reading {
     order: Order,
     requests: u64,
-    /// By the places of the names.
+    /// By the index of the name.
     left_out: Vec<u64>,
     span: Option<(u64, u64)>,
-    told: ToldAtAll,
+    recorded: Recorded,
 }
 
-/// What at least one request told.
+/// What at least one request recorded.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
-struct ToldAtAll {
+struct Recorded {
     client: bool,
     host: bool,
     path: bool,
@@ -202,7 +202,7 @@ struct ToldAtAll {
     took: bool,
 }
 
-impl ToldAtAll {
+impl Recorded {
     fn note(&mut self, line: &Line<'_>) {
         self.client |= !line.client.is_empty();
         self.host |= !line.host().is_empty();
@@ -211,18 +211,18 @@ impl ToldAtAll {
         self.took |= line.took.is_some();
     }
 
-    /// Whether a part of a limit's key is told; if not, what the log lacks and what follows.
+    /// Whether a part of a limit's key is recorded; if not, what the log lacks and what follows.
     fn of_part<'a>(self, part: &'a str, has_host: bool, headers: &[String]) -> (bool, &'a str, &'static str) {
-        const BY_MISSING: &str = "limits that count by them do what their `missing` says";
+        const BY_MISSING: &str = "limits that count by them follow their `missing` setting";
         match part {
             "ip" => (self.client, "addresses", "all its requests count as one client's"),
             "user" => (self.user, "users", BY_MISSING),
-            "apiKey" | "clientId" => (self.user, "users, by whom API keys and programs would be known", BY_MISSING),
-            "host" => (self.host || has_host, "hosts", "`--host` can say which one was meant"),
+            "apiKey" | "clientId" => (self.user, "users, from which API keys and programs are derived", BY_MISSING),
+            "host" => (self.host || has_host, "hosts", "`--host` sets the one to assume"),
             "resource" => (self.path, "paths", "all its requests count as for `/`"),
             _ => {
-                let is_told = !part.starts_with("header:") || headers.iter().any(|it| it == part);
-                (is_told, part, "`--field` can say where it stands")
+                let is_recorded = !part.starts_with("header:") || headers.iter().any(|it| it == part);
+                (is_recorded, part, "`--field` declares the field that holds it")
             }
         }
     }
@@ -235,7 +235,7 @@ impl ToldAtAll {
             (self.user, "user"),
             (self.took, "duration"),
         ];
-        all.into_iter().filter(|(told, _)| !told).map(|(_, what)| what).collect()
+        all.into_iter().filter(|(is_recorded, _)| !is_recorded).map(|(_, what)| what).collect()
     }
 }
 
@@ -275,14 +275,14 @@ impl Reading {
                 },
             );
         };
-        let (order, told, left_out) = (&mut self.order, &mut self.told, &mut self.left_out);
+        let (order, recorded, left_out) = (&mut self.order, &mut self.recorded, &mut self.left_out);
         *left_out = vec![0; recording.without.len()];
         let read = recording.log.read(is_stopped, |line| {
-            if let Some(place) = recording.left_out(line) {
-                left_out[place] += 1;
+            if let Some(index) = recording.left_out(line) {
+                left_out[index] += 1;
                 return;
             }
-            told.note(line);
+            recorded.note(line);
             order.push(line, &mut each);
         })?;
         order.finish(&mut each);
@@ -291,7 +291,7 @@ impl Reading {
     }
 }
 
-/// All policies, and what they say.
+/// All policies, and what they decide.
 struct Judges {
     trials: Vec<Trial>,
     counts: Counts,
@@ -309,7 +309,7 @@ struct Counts {
 struct Trial {
     rehearsal: Rehearsal<u64>,
     found: Replayed,
-    /// Requests that a shaper keeps, by their numbers: when they came, and whose they are.
+    /// Requests that a shaper delays, by their numbers: when they came, and from which client.
     waiting: HashMap<u64, (u64, Box<str>)>,
 }
 
@@ -332,17 +332,17 @@ impl Judges {
         let Self { trials, counts, .. } = self;
         counts.rows.add(request.at / 1_000_000_000, 0);
         counts.clients.came(client);
-        for (place, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
-            let mut is_told = false;
+        for (index, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
+            let mut is_judged = false;
             rehearsal.judge(past, number, |which, judgement| {
                 if which == number {
-                    is_told = true;
-                    counts.tell(found, place, which, &judgement, (request.at, client));
+                    is_judged = true;
+                    counts.record(found, index, which, &judgement, (request.at, client));
                 } else if let Some((at, client)) = waiting.remove(&which) {
-                    counts.tell(found, place, which, &judgement, (at, &client));
+                    counts.record(found, index, which, &judgement, (at, &client));
                 }
             });
-            if !is_told {
+            if !is_judged {
                 waiting.insert(number, (request.at, client.into()));
             }
         }
@@ -350,10 +350,10 @@ impl Judges {
 
     fn finish(&mut self) {
         let Self { trials, counts, .. } = self;
-        for (place, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
+        for (index, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
             rehearsal.finish(|which, judgement| {
                 if let Some((at, client)) = waiting.remove(&which) {
-                    counts.tell(found, place, which, &judgement, (at, &client));
+                    counts.record(found, index, which, &judgement, (at, &client));
                 }
             });
         }
@@ -361,20 +361,20 @@ impl Judges {
 }
 
 impl Counts {
-    /// What a policy says of a request, by its number.
-    fn tell(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, whose: (u64, &str)) {
-        let is_refused = found.tell(judgement, policy, whose, &mut self.rows, &mut self.clients);
+    /// Records a policy's judgement of a request, by its number.
+    fn record(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, whose: (u64, &str)) {
+        let is_rejected = found.record(judgement, policy, whose, &mut self.rows, &mut self.clients);
         if let Some(comparison) = &mut self.comparison {
-            comparison.note(which, policy, is_refused);
+            comparison.note(which, policy, is_rejected);
         }
     }
 }
 
 impl Trial {
     fn new(policy: &Policy, numbers: &BTreeMap<String, LimitNumbers>, column: usize) -> Result<Self, String> {
-        let told = |error: String| format!("{}: {error}", policy.name);
-        let settings = Settings::check(&policy.config).map_err(|error| told(error.to_string()))?;
-        let rehearsal = Rehearsal::new(settings, numbers).map_err(told)?;
+        let named = |error: String| format!("{}: {error}", policy.name);
+        let settings = Settings::check(&policy.config).map_err(|error| named(error.to_string()))?;
+        let rehearsal = Rehearsal::new(settings, numbers).map_err(named)?;
         let (limits, routes) = (rehearsal.limits(), rehearsal.routes());
         let found = Replayed {
             name: policy.name.clone(),
@@ -401,8 +401,8 @@ impl Trial {
 }
 
 impl Replayed {
-    /// Counts a judgement; whether the request is refused.
-    fn tell(
+    /// Counts a judgement. Whether the request is rejected.
+    fn record(
         &mut self,
         judgement: &Judgement,
         policy: usize,
@@ -415,7 +415,7 @@ impl Replayed {
             self.refused_by[*limit] += 1;
             rows.add(second, self.column + 1 + limit);
         }
-        let refused = match judgement.verdict {
+        let rejected_by = match judgement.verdict {
             Verdict::Admitted { wait } => {
                 self.totals.admitted += 1;
                 self.totals.watched += u64::from(!judgement.would_refuse.is_empty());
@@ -440,43 +440,42 @@ impl Replayed {
                 None
             }
         };
-        if let Some((_, requests, refusals)) = judgement.route.and_then(|route| self.routes.get_mut(route)) {
+        if let Some((_, requests, rejections)) = judgement.route.and_then(|route| self.routes.get_mut(route)) {
             *requests += 1;
-            *refusals += u64::from(refused.is_some());
+            *rejections += u64::from(rejected_by.is_some());
         }
-        if let Some(limit) = refused {
+        if let Some(limit) = rejected_by {
             self.refused_by[limit] += 1;
             rows.add(second, self.column);
             rows.add(second, self.column + 1 + limit);
             clients.refused(client, policy, limit, at);
         }
-        refused.is_some()
+        rejected_by.is_some()
     }
 
-    /// What a log does not tell and a limit wants to know.
-    fn note(&mut self, told: ToldAtAll, has_host: bool, headers: &[String]) {
+    /// Notes what a limit needs and the log does not record.
+    fn note(&mut self, recorded: Recorded, has_host: bool, headers: &[String]) {
         let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for limit in &self.limits {
             for part in limit.key.split('+') {
-                let (is_told, what, then) = told.of_part(part, has_host, headers);
-                if !is_told {
-                    lacking.entry(format!("The log tells no {what}: {then}")).or_default().push(&limit.name);
+                let (is_recorded, what, then) = recorded.of_part(part, has_host, headers);
+                if !is_recorded {
+                    lacking.entry(format!("The log has no {what}: {then}")).or_default().push(&limit.name);
                 }
             }
         }
         self.notes.extend(lacking.into_iter().map(|(what, limits)| format!("{what} ({}).", limits.join(", "))));
         let in_flight = |limit: &&LimitFacts| limit.numbers.shape().is_none();
         let names: Vec<&str> = self.limits.iter().filter(in_flight).map(|limit| limit.name.as_str()).collect();
-        if !told.took && !names.is_empty() {
+        if !recorded.took && !names.is_empty() {
             self.notes.push(format!(
-                "The log does not tell how long requests took: limits of requests in flight refuse nobody ({}).",
+                "The log does not record how long requests took: limits of requests in flight reject none ({}).",
                 names.join(", ")
             ));
         }
-        if self.totals.no_route > 0 && !told.host && !has_host {
+        if self.totals.no_route > 0 && !recorded.host && !has_host {
             self.notes.push(
-                "Some requests have no route. The log tells no hosts; if routes want one, `--host` says which was meant."
-                    .to_owned(),
+                "Some requests have no route. The log has no hosts; if routes need one, `--host` sets it.".to_owned(),
             );
         }
     }

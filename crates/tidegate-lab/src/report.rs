@@ -1,4 +1,4 @@
-//! What an experiment came to, for machines (JSON) and people (a page that needs nothing else).
+//! The results of an experiment, for machines (JSON) and people (a page that needs nothing else).
 
 mod load;
 mod page;
@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use tidegate_load::Class;
 
 use crate::observation::{Observation, Row, count};
-use crate::run::{Exempt, Instead, Outcome, Variant};
-use crate::scenario::{Expectation, Scenario};
+use crate::rounding::rounded;
+use crate::run::{Exempt, Instead, Outcome};
+use crate::scenario::{Expectation, Scenario, Variant};
 use crate::scores::{FORMULAS, Scores, peaks};
 
 pub use page::page;
@@ -42,8 +43,8 @@ impl Kind {
 pub struct Report {
     kind: Kind,
     seed: Option<u64>,
-    scenarios: Vec<Told>,
-    /// Where and when, but for simulated time, which depends on neither.
+    scenarios: Vec<ScenarioReport>,
+    /// Where and when it was made. Simulated time depends on neither.
     setting: Option<Setting>,
     is_interrupted: bool,
 }
@@ -59,21 +60,21 @@ pub struct Setting {
     pub system: String,
 }
 
-/// A scenario and what came of its runs.
+/// A scenario and the results of its runs.
 #[derive(Debug)]
-struct Told {
+struct ScenarioReport {
     scenario: Scenario,
     runs: Vec<Run>,
 }
 
-/// A run and what came of it.
+/// A run and its results.
 #[derive(Debug)]
 pub struct Run {
     /// Which one.
     pub variant: Variant,
     /// Its figures; none if it was not made.
     pub scores: Option<Scores>,
-    /// What was expected, and whether it holds.
+    /// What was expected, and what was found.
     pub expectations: Vec<Checked>,
     /// What is wrong with the run itself, so that its figures prove nothing.
     pub fault: Option<String>,
@@ -82,12 +83,12 @@ pub struct Run {
     value: Value,
 }
 
-/// An expectation and what came.
+/// An expectation and what was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// What was expected.
     pub expectation: Expectation,
-    /// What came; none where that can't be told.
+    /// The figure that was found; none where the run has no such figure.
     pub value: Option<f64>,
 }
 
@@ -99,7 +100,7 @@ impl Checked {
 }
 
 impl Run {
-    /// Of what was seen.
+    /// A run by what was seen of it.
     pub fn of(scenario: &Scenario, variant: Variant, outcome: &Outcome, kind: Kind, fault: Option<String>) -> Self {
         let scores = Scores::of(scenario, outcome);
         let is_live = kind != Kind::Simulated;
@@ -156,20 +157,20 @@ impl Report {
 
     /// With the runs of another scenario.
     pub fn push(&mut self, scenario: Scenario, runs: Vec<Run>) {
-        self.scenarios.push(Told { scenario, runs });
+        self.scenarios.push(ScenarioReport { scenario, runs });
     }
 
-    /// It was ended before its time.
+    /// Marks it as ended before its time.
     pub fn interrupt(&mut self) {
         self.is_interrupted = true;
     }
 
     /// All runs.
     pub fn runs(&self) -> impl Iterator<Item = (&Scenario, &Run)> {
-        self.scenarios.iter().flat_map(|told| told.runs.iter().map(|run| (&told.scenario, run)))
+        self.scenarios.iter().flat_map(|report| report.runs.iter().map(|run| (&report.scenario, run)))
     }
 
-    /// Whether everything was run, and everything that was expected came.
+    /// Whether everything was run, and every expectation holds.
     pub fn is_passed(&self) -> bool {
         !self.is_interrupted && self.runs().all(|(_, run)| run.status() == "passed")
     }
@@ -184,7 +185,7 @@ impl Report {
             "version": env!("CARGO_PKG_VERSION"),
             "kind": self.kind.name(),
             "createdAt": setting.map(|setting| &setting.created_at),
-            "seed": self.seed.or_else(|| self.scenarios.first().map(|told| told.scenario.seed)),
+            "seed": self.seed.or_else(|| self.scenarios.first().map(|report| report.scenario.seed)),
             "environment": setting.map(|setting| json!({ "cpus": setting.cpus, "system": setting.system })),
             "verdict": {
                 "passed": self.is_passed(),
@@ -196,12 +197,12 @@ impl Report {
                 "interrupted": self.is_interrupted,
             },
             "formulas": FORMULAS.iter().map(formula).collect::<Vec<_>>(),
-            "scenarios": self.scenarios.iter().map(Told::to_json).collect::<Vec<_>>(),
+            "scenarios": self.scenarios.iter().map(ScenarioReport::to_json).collect::<Vec<_>>(),
         })
     }
 }
 
-impl Told {
+impl ScenarioReport {
     fn to_json(&self) -> Value {
         let scenario = &self.scenario;
         let weights: f64 = scenario.plan.clients.iter().map(|group| group.weight).sum();
@@ -229,7 +230,10 @@ impl Told {
             "load": load::in_words(scenario),
             "clients": scenario.plan.clients.iter().map(client).collect::<Vec<_>>(),
             "target": format!(
-                "{} workers, {} ms each, {} may wait", target.workers, rounded(target.service_time.mean().as_secs_f64() * 1e3), target.queue
+                "{} workers, {} ms each, {} may wait",
+                target.workers,
+                rounded(target.service_time.mean().as_secs_f64() * 1e3),
+                target.queue,
             ),
             "store": scenario.store.name(),
             "faults": scenario.faults.iter().map(fault).collect::<Vec<_>>(),
@@ -248,14 +252,18 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
     let peak = |peak: &crate::scores::Peak| {
         json!({
             "at": peak.at, "until": peak.until, "offered": peak.offered, "action": peak.action(scenario.limit.rate),
-            "limitBefore": peak.limit_before, "limitDuring": peak.limit_during, "predicted": peak.predicted.map(rounded),
-            "actual": peak.offered, "targetP95": peak.target_p95, "targetErrors": peak.target_errors,
+            "limitBefore": peak.limit_before, "limitDuring": peak.limit_during,
+            "predicted": peak.predicted.map(rounded), "actual": peak.offered,
+            "targetP95": peak.target_p95, "targetErrors": peak.target_errors,
         })
     };
     let event =
         |event: &crate::run::Event| json!({ "at": rounded(event.at), "kind": event.kind.name(), "text": event.text });
     let latency = scores.latency.map(|it| {
-        json!({ "mean": it.mean, "p50": it.p50, "p90": it.p90, "p95": it.p95, "p99": it.p99, "p999": it.p999, "max": it.max })
+        json!({
+            "mean": it.mean, "p50": it.p50, "p90": it.p90, "p95": it.p95, "p99": it.p99, "p999": it.p999,
+            "max": it.max,
+        })
     });
     json!({
         "numbers": numbers(scenario, variant),
@@ -268,13 +276,16 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
             "worstWindow": scores.worst_window.map(rounded), "overAdmitted": scores.over_admitted.map(rounded),
             "underAdmitted": scores.under_admitted.map(rounded), "fairness": scores.fairness.map(rounded),
             "refusedShare": rounded(scores.refused), "refusedHonest": scores.refused_honest.map(rounded),
-            "refusedAttackers": scores.refused_attackers.map(rounded), "targetErrorShare": rounded(scores.target_errors),
+            "refusedAttackers": scores.refused_attackers.map(rounded),
+            "targetErrorShare": rounded(scores.target_errors),
             "recoverySeconds": scores.recovery.map(rounded), "peakStability": scores.peak_stability.map(rounded),
-            "refusedInOutage": scores.refused_in_outage.map(rounded), "limitingBackSeconds": scores.limiting_back.map(rounded),
-            "latency": latency,
+            "refusedInOutage": scores.refused_in_outage.map(rounded),
+            "limitingBackSeconds": scores.limiting_back.map(rounded), "latency": latency,
         },
         "gateway": outcome.gateway.map(|gateway| json!({
-            "cpuSeconds": rounded(gateway.cpu_seconds), "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)), "refusalP99": gateway.refusal_p99,
+            "cpuSeconds": rounded(gateway.cpu_seconds),
+            "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)),
+            "refusalP99": gateway.refusal_p99,
         })),
         "series": series(&outcome.observation, outcome),
         "exempt": outcome.exempt.iter().map(exempt).collect::<Vec<_>>(),
@@ -288,18 +299,18 @@ fn exempt(exempt: &Exempt) -> Value {
         "from": rounded(exempt.from), "until": rounded(exempt.until), "reason": exempt.instead.reason(),
         "label": match exempt.instead {
             Instead::AdmitsAll => "no limit, not scored",
-            Instead::RefusesAll => "all rejected, not scored",
+            Instead::RejectsAll => "all rejected, not scored",
         },
         "admitted": exempt.admitted, "refused": exempt.refused,
     })
 }
 
-/// The limit by step; none where any of a step was without one, for more may have been admitted in it.
+/// The limit by step; none where part of a step had no limit, because more may have been admitted in it.
 fn limits(observation: &Observation, outcome: &Outcome) -> Vec<Option<f64>> {
     let limits = outcome.levels.limit.iter().enumerate();
-    let limits = limits.map(|(place, limit)| {
-        let begins = count(place as u64 * observation.step);
-        limit.filter(|_| outcome.unlimited_share(begins, begins + observation.seconds_of(place)) <= 0.0)
+    let limits = limits.map(|(index, limit)| {
+        let begins = count(index as u64 * observation.step);
+        limit.filter(|_| outcome.unlimited_share(begins, begins + observation.seconds_of(index)) <= 0.0)
     });
     limits.collect()
 }
@@ -314,8 +325,8 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
     let levels = &outcome.levels;
     let has_forecast = levels.forecast.iter().any(Option::is_some);
     let forecast = |of: fn(&crate::run::Band) -> f64| {
-        let told = levels.forecast.iter().map(|band| band.as_ref().map(|band| rounded(of(band))));
-        has_forecast.then(|| told.collect::<Vec<_>>())
+        let values = levels.forecast.iter().map(|band| band.as_ref().map(|band| rounded(of(band))));
+        has_forecast.then(|| values.collect::<Vec<_>>())
     };
     let attackers = observation.rows.iter().any(|row| row.of_class(Class::Attacker).offered > 0);
     json!({
@@ -336,11 +347,6 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
         "busy": levels.busy,
         "queue": levels.queue,
     })
-}
-
-/// Figures for people: no more than six digits behind the point.
-pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
 }
 
 /// How long an experiment takes at least, if it is live.

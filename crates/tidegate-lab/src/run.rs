@@ -1,4 +1,4 @@
-//! A run of a scenario, live or simulated: which variant it was, and what was seen of it.
+//! A run of a scenario, live or simulated: what was seen of it.
 
 use std::time::Duration;
 
@@ -8,52 +8,9 @@ use tidegate_store::FailureMode;
 
 use crate::observation::Observation;
 use crate::oracle::Judged;
-use crate::scenario::Scenario;
 
-/// Which of a scenario's runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// None for the baseline, without any limit.
-    pub algorithm: Option<Algorithm>,
-    /// Whether limits follow a forecast.
-    pub adaptation: bool,
-}
-
-impl Variant {
-    /// All runs of a scenario: the baseline first, then every algorithm, without and with adaptation.
-    pub fn all(scenario: &Scenario) -> Vec<Self> {
-        let baseline = scenario.has_baseline.then_some(Self { algorithm: None, adaptation: false });
-        let algorithms = scenario.algorithms.iter().flat_map(|algorithm| {
-            let algorithm = Some(*algorithm);
-            let adapted = scenario.adaptation.map(|_| Self { algorithm, adaptation: true });
-            let is_alone = scenario.adaptation.is_some_and(|adaptation| adaptation.is_alone);
-            let plain = (!is_alone).then_some(Self { algorithm, adaptation: false });
-            plain.into_iter().chain(adapted)
-        });
-        baseline.into_iter().chain(algorithms).collect()
-    }
-
-    /// The algorithm's name.
-    pub fn name(&self) -> &'static str {
-        self.algorithm.map_or("no limit", Algorithm::name)
-    }
-
-    /// `spikes/fixed/on`
-    pub fn id(&self, scenario: &str) -> String {
-        match self.algorithm {
-            None => format!("{scenario}/baseline"),
-            Some(algorithm) => format!("{scenario}/{algorithm}/{}", if self.adaptation { "on" } else { "off" }),
-        }
-    }
-}
-
-/// A number that arithmetic has left a little beside a whole one is that.
-pub(crate) fn whole(number: f64) -> f64 {
-    if (number - number.round()).abs() < 1e-6 { number.round() } else { number }
-}
-
-/// How many requests on top of its rate an algorithm is meant to let through in a window: a bucket's, which an operator has given it. A shaper's leave
-/// evenly.
+/// How many requests on top of its rate an algorithm is meant to admit in a window: the burst that an operator has
+/// given a bucket. A shaper's requests leave evenly.
 pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::Gcra => crate::observation::count(burst),
@@ -70,19 +27,19 @@ pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
 pub struct Outcome {
     /// What became of each request.
     pub observation: Observation,
-    /// What the exact definition says to the decisions; none without a limit.
+    /// What the exact definition says of the decisions; none without a limit.
     pub judged: Option<Judged>,
-    /// How things stood, second by second.
+    /// Limit, forecast and target, second by second.
     pub levels: Levels,
     /// What happened.
     pub events: Vec<Event>,
-    /// What became of requests while Redis was away; none where it never was.
+    /// What became of requests while Redis was away; none if it never was.
     pub outage: Option<Outage>,
     /// When no limit could be judged, in the order of time.
     pub exempt: Vec<Exempt>,
     /// What was expected at which second, by adaptation.
     pub predictions: Vec<Prediction>,
-    /// What the gateway itself took; only live.
+    /// What the gateway itself used; only live.
     pub gateway: Option<GatewayCost>,
 }
 
@@ -91,17 +48,17 @@ pub struct Outcome {
 pub struct Event {
     /// In seconds from the start of the load.
     pub at: f64,
-    /// What kind of thing.
+    /// Its kind.
     pub kind: EventKind,
     /// In words.
     pub text: String,
 }
 
-/// Verdicts of adaptation by which a limit becomes another one.
+/// Verdicts of adaptation that change a limit.
 pub(crate) const CHANGES: [&str; 5] = ["applied", "capped", "reverted", "lowered", "released"];
 
 impl Event {
-    /// Of a change only what it is, not why: where there is little room.
+    /// The text without the reason of a change, for where there is little room.
     pub fn short(&self) -> &str {
         let is_change = CHANGES.iter().any(|verdict| self.text.starts_with(verdict));
         self.text.split_once(" (").filter(|_| is_change).map_or(&self.text, |(before, _)| before)
@@ -133,7 +90,7 @@ impl EventKind {
     }
 }
 
-/// What was expected of a second when it was still to come: a band and its middle.
+/// What was expected of a second beforehand: a band and its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Band {
     /// One of ten is below.
@@ -144,7 +101,7 @@ pub struct Band {
     pub high: f64,
 }
 
-/// How things stood at the end of each second.
+/// Limit, forecast and target at the end of each second.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     now: Option<f64>,
@@ -181,14 +138,14 @@ impl Levels {
         self.now.is_some()
     }
 
-    /// A second is over, and the target was seen to stand so.
+    /// A second is over, with so many busy workers and waiting requests in the target.
     pub fn seen(&mut self, busy: Option<u64>, queue: Option<u64>) {
         self.limit.push(self.now);
         self.busy.push(busy);
         self.queue.push(queue);
     }
 
-    /// Of so many seconds, neither more nor fewer, in steps of so many: each as it stood at its end.
+    /// Exactly so many seconds, in steps of so many: each with the values of its end.
     #[must_use]
     pub fn finished(mut self, seconds: usize, step: usize) -> Self {
         fn folded<T: Clone>(
@@ -213,7 +170,7 @@ impl Levels {
 pub struct Outage {
     /// How many there were.
     pub offered: u64,
-    /// Of them.
+    /// How many of them were rejected.
     pub refused: u64,
     /// From Redis' return to the limit's, the longest.
     pub limiting_back: Option<Duration>,
@@ -221,9 +178,9 @@ pub struct Outage {
 
 impl Outage {
     /// One of them has ended.
-    pub fn note(&mut self, is_refused: bool) {
+    pub fn note(&mut self, is_rejected: bool) {
         self.offered += 1;
-        self.refused += u64::from(is_refused);
+        self.refused += u64::from(is_rejected);
     }
 
     /// The limit is in force again, so long after Redis' return.
@@ -232,8 +189,8 @@ impl Outage {
     }
 }
 
-/// A time in which the gateway knew that Redis was away and did what it was told to do then instead of limiting: its decisions are not held
-/// against the limit.
+/// A time in which the gateway knew that Redis was away and did what its failure mode says instead of limiting: its
+/// decisions are not held against the limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exempt {
     /// In seconds from the start of the load.
@@ -244,7 +201,7 @@ pub struct Exempt {
     pub instead: Instead,
     /// Requests that were admitted then.
     pub admitted: u64,
-    /// Requests that were refused then.
+    /// Requests that were rejected then.
     pub refused: u64,
 }
 
@@ -253,16 +210,16 @@ pub struct Exempt {
 pub enum Instead {
     /// It admits everything.
     AdmitsAll,
-    /// It refuses everything.
-    RefusesAll,
+    /// It rejects everything.
+    RejectsAll,
 }
 
 impl Instead {
-    /// What a gateway that is told so does while Redis is away; none if it goes on limiting.
+    /// What a gateway with this failure mode does while Redis is away; none if it goes on limiting.
     pub fn of(on_failure: FailureMode) -> Option<Self> {
         match on_failure {
             FailureMode::Open => Some(Self::AdmitsAll),
-            FailureMode::Closed => Some(Self::RefusesAll),
+            FailureMode::Closed => Some(Self::RejectsAll),
             FailureMode::Local => None,
         }
     }
@@ -271,27 +228,27 @@ impl Instead {
     pub fn reason(self) -> &'static str {
         match self {
             Self::AdmitsAll => "Redis was unavailable and on_failure is open, so no limit was enforced",
-            Self::RefusesAll => "Redis was unavailable and on_failure is closed, so every request was rejected",
+            Self::RejectsAll => "Redis was unavailable and on_failure is closed, so every request was rejected",
         }
     }
 }
 
 impl Exempt {
-    /// One that begins, of which nothing is known yet.
+    /// One that begins, without any requests yet.
     pub(crate) fn new(from: Duration, until: Duration, instead: Instead) -> Self {
         Self { from: from.as_secs_f64(), until: until.as_secs_f64(), instead, admitted: 0, refused: 0 }
     }
 
     /// A request of this time was decided.
-    pub(crate) fn note(&mut self, is_refused: bool) {
-        *if is_refused { &mut self.refused } else { &mut self.admitted } += 1;
+    pub(crate) fn note(&mut self, is_rejected: bool) {
+        *if is_rejected { &mut self.refused } else { &mut self.admitted } += 1;
     }
 
     /// For people.
     pub fn sentence(&self) -> String {
         let (count, done) = match self.instead {
             Instead::AdmitsAll => (self.admitted, "admitted"),
-            Instead::RefusesAll => (self.refused, "rejected"),
+            Instead::RejectsAll => (self.refused, "rejected"),
         };
         format!(
             "Not scored: {:.1} s to {:.1} s. {}; {} {} {done} then.",
@@ -326,7 +283,7 @@ impl Outcome {
 /// The highest rate that was expected within a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// When that was said, in seconds from the start.
+    /// When that was predicted, in seconds from the start.
     pub at: f64,
     /// For how long.
     pub valid_for: f64,
@@ -334,12 +291,12 @@ pub struct Prediction {
     pub highest: f64,
 }
 
-/// What the gateway itself took.
+/// What the gateway itself used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GatewayCost {
     /// User and system time, in seconds.
     pub cpu_seconds: f64,
-    /// How long 99 of 100 refusals took at most, in seconds.
+    /// How long 99 of 100 rejections took at most, in seconds.
     pub refusal_p99: Option<f64>,
 }
 

@@ -1,9 +1,10 @@
-//! A scenario: which load comes, what it meets, what goes wrong on the way, and what is expected of it. A file each, in YAML or JSON; the same
-//! file is run live and in simulated time.
+//! A scenario: which load comes, what it meets, what goes wrong on the way, and what is expected of it. Each is a file
+//! in YAML or JSON, which is run live and in simulated time.
 
 mod expectation;
 mod fault;
 mod limit;
+mod variant;
 
 use std::fmt;
 use std::fs;
@@ -22,6 +23,7 @@ use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};
 pub use fault::{Fault, FaultKind};
 pub use limit::LimitSetting;
+pub use variant::Variant;
 
 /// A scenario that has been checked.
 #[derive(Clone, Debug)]
@@ -34,13 +36,13 @@ pub struct Scenario {
     pub about: String,
     /// Everything random comes from this.
     pub seed: u64,
-    /// What every algorithm is told to keep, each in its own numbers.
+    /// The limit that every algorithm enforces, each in its own numbers.
     pub limit: LimitSetting,
     /// What is protected.
     pub target: TargetModel,
-    /// What comes, as a plan has it, but for where to.
+    /// The load, as in a plan, but without a URL.
     load: Value,
-    /// The same, read; sent nowhere.
+    /// The same, read; its URL leads nowhere.
     pub plan: Plan,
     /// Where counts are kept.
     pub store: StoreKind,
@@ -50,13 +52,13 @@ pub struct Scenario {
     pub algorithms: Vec<Algorithm>,
     /// How limits adapt, where they do; without it they never do.
     pub adaptation: Option<Adaptation>,
-    /// Whether a run without any limit stands beside the others.
+    /// Whether there is also a run without any limit.
     pub has_baseline: bool,
     /// What goes wrong, and when.
     pub faults: Vec<Fault>,
-    /// An answer that takes longer is of no use.
+    /// A response that takes longer is of no use.
     pub objective: Duration,
-    /// What must come of it.
+    /// What must hold of its figures.
     pub expectations: Vec<Expectation>,
 }
 
@@ -74,7 +76,7 @@ pub struct TargetModel {
 }
 
 impl TargetModel {
-    /// Requests a second that it can answer.
+    /// Requests a second that it can serve.
     pub fn capacity(&self) -> f64 {
         let time = self.contention.slowed(self.service_time.mean(), self.workers, self.workers);
         #[expect(clippy::cast_precision_loss, reason = "nobody has so many workers")]
@@ -104,7 +106,7 @@ impl StoreKind {
         }
     }
 
-    /// Whether limits are kept outside of the gateway, by whoever speaks as Redis does.
+    /// Whether limits are kept outside of the gateway, in Redis or its stand-in.
     pub fn is_shared(self) -> bool {
         self != Self::Memory
     }
@@ -117,9 +119,9 @@ pub struct Adaptation {
     pub interval: Duration,
     /// Requests a second that the limit is never raised above.
     pub ceiling: f64,
-    /// How far ahead the forecaster looks, in seconds: so long what it advised holds without it.
+    /// How far ahead the forecaster looks, in seconds, and how long its advice holds after it is gone.
     pub horizon: usize,
-    /// Without runs beside it in which limits do not adapt.
+    /// Whether the runs without adaptation are left out.
     pub is_alone: bool,
 }
 
@@ -149,7 +151,7 @@ const CEILING: Allowed = Allowed::new(0.001..=1e9, "requests a second from 0.001
 const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number from 0 to 1000 is allowed");
 /// The largest file.
 const MOST_BYTES: u64 = 1 << 20;
-/// Where a plan is sent that is sent nowhere.
+/// The URL of a plan that is only read.
 const NOWHERE: &str = "http://127.0.0.1:1/api/test";
 
 /// Algorithms that are compared unless a scenario says otherwise: all that limit a rate.
@@ -163,13 +165,13 @@ pub const RATE_ALGORITHMS: [Algorithm; 6] = [
 ];
 
 impl Scenario {
-    /// Reads the scenario in a file; it is called as the file is.
+    /// Reads the scenario in a file, which is named after it.
     pub fn open(path: &Path) -> Result<Self, InvalidScenario> {
         let name = path.display().to_string();
         let wrong = |problem: String| InvalidScenario { name: name.clone(), problems: vec![problem] };
         let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > MOST_BYTES {
-            return Err(wrong(format!("has {length} bytes; at most {MOST_BYTES} are allowed")));
+            return Err(wrong(format!("must have at most {MOST_BYTES} bytes, got {length}")));
         }
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -181,7 +183,7 @@ impl Scenario {
         let wrong = |problems| InvalidScenario { name: name.to_owned(), problems };
         let value: Value = tidegate_gateway::config::parse_any(text).map_err(|error| wrong(vec![error]))?;
         if value.is_null() {
-            return Err(wrong(vec!["is empty; `limit`, `target` and `load` are needed".to_owned()]));
+            return Err(wrong(vec!["is empty; must have `limit`, `target` and `load`".to_owned()]));
         }
         let problems = Problems::default();
         let read = Object::new("", value, &problems).and_then(|object| build(name, object));
@@ -189,11 +191,10 @@ impl Scenario {
             expectation::check(scenario, &problems);
         }
         let problems = problems.all();
-        let told = |problem: &Problem| problem.to_string();
-        read.filter(|_| problems.is_empty()).ok_or_else(|| wrong(problems.iter().map(told).collect()))
+        read.filter(|_| problems.is_empty()).ok_or_else(|| wrong(problems.iter().map(Problem::to_string).collect()))
     }
 
-    /// How the forecaster advises, where there is one: it knows what the target bears.
+    /// How the forecaster advises, if there is one: it knows the target's capacity.
     pub fn policy(&self) -> Option<Policy> {
         let capacity = Some(self.target.capacity());
         self.adaptation.map(|adaptation| Policy { capacity, horizon: adaptation.horizon, ..Policy::default() })
@@ -204,7 +205,7 @@ impl Scenario {
         self.plan.duration
     }
 
-    /// What is sent to this URL, which is the load of every run: the same requests at the same times.
+    /// The plan that sends this load to a URL: the same requests at the same times in every run.
     pub fn plan_to(&self, url: &str, more: &Value) -> Result<Plan, tidegate_load::InvalidPlan> {
         let mut plan = with_addresses(self.load.clone());
         plan["limiterUrl"] = url.into();
@@ -229,7 +230,7 @@ impl Scenario {
     pub fn with_algorithms(mut self, names: &[String]) -> Result<Self, String> {
         if let Some(unknown) = names.iter().find(|name| !RATE_ALGORITHMS.iter().any(|known| known.name() == *name)) {
             return Err(format!(
-                "there is no algorithm {unknown:?}; there are: {}",
+                "unknown algorithm {unknown:?}; known algorithms: {}",
                 RATE_ALGORITHMS.map(Algorithm::name).join(", ")
             ));
         }
@@ -250,7 +251,7 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let has_phases = object.peek("load").is_some_and(|load| load.get("phases").is_some());
     let duration = if has_phases { None } else { object.number("duration", &SECONDS) };
     if has_phases && object.take("duration").is_some() {
-        object.wrong("duration", "can't stand beside `load.phases`: each of them has its own");
+        object.wrong("duration", "can't be set together with `load.phases`: each phase has its own");
     }
     let limit = limit::read(&mut object);
     let target = target(&mut object);
@@ -267,12 +268,12 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let expectations = expectation::read(&mut object);
     let store = store?;
     if !store.is_shared() && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
-        object.wrong("faults", "concern Redis; that needs `store: redis` or `store: stand_in`");
+        object.wrong("faults", "faults of Redis need `store: redis` or `store: stand_in`");
     }
-    // What some algorithm can't have is told now, not in the middle of a run.
+    // What an algorithm can't have is reported now, not in the middle of a run.
     for (algorithm, setting) in algorithms.iter().flatten().zip(limit.iter().cycle()) {
         if let Err(error) = setting.numbers(*algorithm) {
-            object.wrong("limit", format!("can't be kept by `{algorithm}`: {error}"));
+            object.wrong("limit", format!("can't be enforced by `{algorithm}`: {error}"));
         }
     }
     if limit.is_some_and(|limit| limit.is_per_client) && adaptation.is_some_and(|adaptation| adaptation.is_some()) {
@@ -300,19 +301,19 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     })
 }
 
-/// What comes, as a plan has it.
+/// The load, as in a plan.
 fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Option<(Value, Plan)> {
     let Some(mut load) = object.take("load") else {
-        object.wrong("load", "is missing; what a plan has: `profile`, `clients`, `arrivals`, …");
+        object.wrong("load", "is missing; must have settings of a plan: `profile`, `clients`, `arrivals`, …");
         return None;
     };
-    let Some(fields) = load.as_object_mut() else {
-        object.wrong("load", format!("is {}; what a plan has is allowed", shown(&load)));
+    let Some(settings) = load.as_object_mut() else {
+        object.wrong("load", format!("must be an object with settings of a plan, got {}", shown(&load)));
         return None;
     };
-    for field in ["limiterUrl", "url", "duration", "seed", "startAt", "part", "thresholds"] {
-        if fields.contains_key(field) {
-            object.wrong(&format!("load.{field}"), "is the lab's to say");
+    for name in ["limiterUrl", "url", "duration", "seed", "startAt", "part", "thresholds"] {
+        if settings.contains_key(name) {
+            object.wrong(&format!("load.{name}"), "can't be set: it is the lab's");
         }
     }
     let mut plan = load.clone();
@@ -320,11 +321,11 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
     if plan.get("phases").is_none() {
         plan["duration"] = duration?.into();
     }
-    for (place, group) in plan["clients"].as_array().into_iter().flatten().enumerate() {
+    for (index, group) in plan["clients"].as_array().into_iter().flatten().enumerate() {
         if group.get("polite").is_some_and(|polite| *polite != Value::Bool(false)) {
             object.wrong(
-                &format!("load.clients[{place}].polite"),
-                "is not possible here: what is sent again is in no schedule",
+                &format!("load.clients[{index}].polite"),
+                "is not supported here: requests that are sent again are in no schedule",
             );
         }
     }
@@ -341,7 +342,7 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
 
 fn target(object: &mut Object<'_>) -> Option<TargetModel> {
     let Some(mut target) = object.object("target") else {
-        object.wrong("target", "is missing; `service_time`, `workers` and `queue` are allowed, or nothing: `{}`");
+        object.wrong("target", "is missing; may have `service_time`, `workers` and `queue`, or nothing: `{}`");
         return None;
     };
     let service_time = service_time(&mut target);
@@ -362,7 +363,7 @@ fn service_time(target: &mut Object<'_>) -> Option<ServiceTime> {
         None => "5ms".parse(),
         Some(Value::String(text)) => text.parse(),
         Some(other) => {
-            let reason = format!("is {}; a text with a unit is allowed, such as 10ms", shown(&other));
+            let reason = format!("must be a text with a unit, such as 10ms, got {}", shown(&other));
             target.wrong("service_time", reason);
             return None;
         }
@@ -377,12 +378,12 @@ fn word<T: Copy>(object: &mut Object<'_>, field: &'static str, words: &[(&str, T
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, found)| *found);
     if found.is_none() {
         let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        object.wrong(field, format!("is {text:?}; one of {} is allowed", allowed.join(", ")));
+        object.wrong(field, format!("must be one of {}, got {text:?}", allowed.join(", ")));
     }
     found
 }
 
-/// A plan whose clients have addresses of their own: the gateway tells clients apart by their addresses.
+/// A plan whose clients have their own addresses, by which the gateway distinguishes them.
 fn with_addresses(mut plan: Value) -> Value {
     for (index, group) in plan["clients"].as_array_mut().into_iter().flatten().enumerate() {
         if let Some(group) = group.as_object_mut() {
@@ -396,11 +397,11 @@ fn with_addresses(mut plan: Value) -> Value {
 fn algorithms(object: &mut Object<'_>) -> Option<Vec<Algorithm>> {
     let Some(names) = object.list("algorithms", RATE_ALGORITHMS.len()) else { return Some(RATE_ALGORITHMS.to_vec()) };
     let mut found = Vec::new();
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         let known = name.as_str().and_then(|name| RATE_ALGORITHMS.into_iter().find(|known| known.name() == name));
         if known.is_none() {
             let allowed = RATE_ALGORITHMS.map(Algorithm::name).join(", ");
-            object.wrong(&format!("algorithms[{place}]"), format!("is {}; one of {allowed} is allowed", shown(name)));
+            object.wrong(&format!("algorithms[{index}]"), format!("must be one of {allowed}, got {}", shown(name)));
         }
         found.extend(known);
     }

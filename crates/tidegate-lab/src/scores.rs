@@ -1,4 +1,4 @@
-//! What a run came to, in figures. Every formula stands in [`FORMULAS`], which reports repeat.
+//! The figures of a run. Every formula stands in [`FORMULAS`], which reports repeat.
 
 use std::time::Duration;
 
@@ -6,55 +6,61 @@ use crate::observation::{Row, count, ratio, seconds};
 use crate::run::{Outcome, Prediction};
 use crate::scenario::{Fault, Figure, Scenario};
 
-/// How figures are computed, for whoever reads a report.
+/// How figures are computed, for readers of a report.
 pub const FORMULAS: [(&str, &str); 13] = [
     (
         "protection",
-        "100 × (1 − target errors) × (1 − over-admitted) × in time × use. In time: admitted requests that were answered well within the scenario's objective, as a \
-                    share of those that were answered well. Use: the sum over all seconds of good answers, divided by what could have been let in: \
-                    the sum of the least of offered, limit in force and capacity, or what the exact definition would have let in (admitted − over-admitted + under-admitted) if that \
-                    is less; at most 1.",
+        "100 × (1 − target errors) × (1 − over-admitted) × in time × use. In time: good responses within the \
+         scenario's objective, as a share of all good responses. Use: the sum over all seconds of good responses, \
+         divided by what could have been admitted: the sum of the least of offered, limit in force and capacity, or \
+         what the exact definition would have admitted (admitted − over-admitted + under-admitted) if that is less; \
+         at most 1.",
     ),
-    ("goodput", "good answers ÷ the sum over all seconds of min(offered, capacity), at most 1"),
+    ("goodput", "good responses ÷ the sum over all seconds of min(offered, capacity), at most 1"),
     (
         "worst window",
-        "the most requests admitted in any window of the limit's length, wherever it begins, ÷ what the limit in force allows in it. 1 is exact, 2 is \
-                      a fixed window used up twice around its edge. A shaper's requests count when they leave.",
+        "the most requests admitted in any window of the limit's length, wherever it begins, ÷ what the limit in force \
+         allows in it. 1 is exact, 2 is a fixed window used up twice around its edge. A shaper's requests count when \
+         they leave.",
     ),
     (
         "over-admitted",
-        "requests admitted although the window before them was full by the exact definition, or beyond the burst that a bucket may have on top ÷ admitted",
+        "requests admitted although the window before them was full by the exact definition, or beyond the burst that \
+         a bucket may have on top ÷ admitted",
     ),
     (
         "not scored",
-        "while the gateway knows that Redis is unavailable, on_failure open admits and closed rejects every request, by design. Such a time is listed with its run, and marked in \
-                    its charts. Its requests count neither as over- nor as under-admitted, and in no window; without a limit the use counts them up to the capacity. What \
-                    comes before and after is scored, and with on_failure local everything is.",
+        "while the gateway knows that Redis is unavailable, on_failure open admits and closed rejects every request, \
+         by design. Such a time is listed with its run, and marked in its charts. Its requests count neither as over- \
+         nor as under-admitted, and in no window; without a limit the use counts them up to the capacity. What comes \
+         before and after is scored, and with on_failure local everything is.",
     ),
-    ("under-admitted", "requests refused although the window before them had room by the exact definition ÷ offered"),
-    ("refused", "answers of 429 ÷ offered; by honest clients and attackers apart"),
-    ("target errors", "answers of 5xx ÷ requests that were sent on to the target"),
+    ("under-admitted", "requests rejected although the window before them had room by the exact definition ÷ offered"),
+    ("refused", "responses of 429 ÷ offered; honest clients and attackers apart"),
+    ("target errors", "responses of 5xx ÷ requests that were sent on to the target"),
     (
         "a limit for each client",
-        "use counts what each client offered up to its own limit; peaks are not told, for no sum tells them",
+        "use counts what each client offered up to its own limit; peaks are not listed, because a sum over clients \
+         shows no peak of one of them",
     ),
     (
         "fairness",
         "Jain's index over honest clients of the share of their requests that was admitted: 1 if all have the same",
     ),
-    ("latency", "of good answers and time-outs, from when a request was due"),
+    ("latency", "of good responses and timeouts, from when a request was due"),
     (
         "recovery",
-        "the longest time from the end of a peak or a fault to the first second without target errors and with a p95 of at most twice the usual one (the median over \
-                  seconds that are neither), or the objective if that is more",
+        "the longest time from the end of a peak or a fault to the first second without target errors and with a p95 \
+         of at most twice the usual one (the median over seconds that are neither), or the objective if that is more",
     ),
     (
         "stability at the peak",
-        "1 − standard deviation ÷ mean of good answers a second, over the seconds in which more than 1.2 times the operator's limit was offered; at least 0",
+        "1 − standard deviation ÷ mean of good responses a second, over the seconds in which more than 1.2 times the \
+         operator's limit was offered; at least 0",
     ),
 ];
 
-/// The figures of a run; none where there is nothing to tell.
+/// The figures of a run; none where they make no sense.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     /// 0 to 100.
@@ -91,7 +97,7 @@ pub struct Scores {
     pub latency: Option<Latency>,
 }
 
-/// How long good answers took, in seconds.
+/// How long good responses took, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
     /// The mean.
@@ -145,19 +151,19 @@ impl Peak {
 }
 
 impl Scores {
-    /// Of a run.
+    /// The figures of a run.
     pub fn of(scenario: &Scenario, outcome: &Outcome) -> Self {
         let observation = &outcome.observation;
         let total = observation.total();
         let all = total.all();
         let target_errors = ratio(all.target_errors, all.admitted());
         let (mut could, mut allowed) = (0.0, 0.0);
-        for (place, row) in observation.rows.iter().enumerate() {
-            let (offered, seconds) = (count(row.all().offered), observation.seconds_of(place));
-            let limit = outcome.levels.limit.get(place).copied().flatten().unwrap_or(f64::INFINITY);
+        for (index, row) in observation.rows.iter().enumerate() {
+            let (offered, seconds) = (count(row.all().offered), observation.seconds_of(index));
+            let limit = outcome.levels.limit.get(index).copied().flatten().unwrap_or(f64::INFINITY);
             let capacity = scenario.target.capacity();
             could += offered.min(capacity * seconds);
-            let begins = count(place as u64 * observation.step);
+            let begins = count(index as u64 * observation.step);
             let unlimited = outcome.unlimited_share(begins, begins + seconds);
             let rate = capacity.min(limit) * (1.0 - unlimited) + capacity * unlimited;
             allowed += offered.min(rate * seconds);
@@ -165,7 +171,7 @@ impl Scores {
         if scenario.limit.is_per_client && outcome.judged.is_some() {
             allowed = allowed.min(observation.allowed_each(scenario.limit.rate));
         }
-        // A second is a fixed window's idea of a limit: where an exact one lets less in, that is what could have been let in.
+        // A second is a fixed window's idea of a limit. What an exact limit admits, if less, is what could be admitted.
         if let Some(judged) = outcome.judged.filter(|judged| judged.admitted > 0) {
             let exact = count(judged.admitted - judged.over + judged.under) / count(judged.admitted);
             let unlimited = outcome.admitted_unlimited().min(all.admitted());
@@ -240,7 +246,7 @@ fn latency(outcome: &Outcome) -> Option<Latency> {
     })
 }
 
-/// The share of good answers that came within the objective.
+/// The share of good responses that came within the objective.
 fn in_time(outcome: &Outcome, objective: Duration) -> Option<f64> {
     let spread = &outcome.observation.latency;
     let micros = u64::try_from(objective.as_micros()).unwrap_or(u64::MAX);
@@ -250,7 +256,7 @@ fn in_time(outcome: &Outcome, objective: Duration) -> Option<f64> {
 /// A little more than the limit is chance.
 const PEAK: f64 = 1.2;
 
-/// Seconds in which more is offered than the operator lets in. Where each client has a limit of its own, no sum tells.
+/// Whether more is offered in a second than the operator's limit. Where each client has its own limit, no sum shows it.
 fn is_peak(scenario: &Scenario, row: &Row, step: u64) -> bool {
     scenario.limit.shared_rate().is_some_and(|rate| count(row.all().offered) > PEAK * rate * count(step))
 }
@@ -259,14 +265,14 @@ fn is_peak(scenario: &Scenario, row: &Row, step: u64) -> bool {
 pub fn peaks(scenario: &Scenario, outcome: &Outcome) -> Vec<Peak> {
     let (rows, step) = (outcome.observation.whole_rows(), outcome.observation.step);
     let mut peaks: Vec<Peak> = Vec::new();
-    let mut place = 0;
-    while place < rows.len() {
-        let length = rows[place..].iter().take_while(|row| is_peak(scenario, row, step)).count();
+    let mut index = 0;
+    while index < rows.len() {
+        let length = rows[index..].iter().take_while(|row| is_peak(scenario, row, step)).count();
         if length == 0 {
-            place += 1;
+            index += 1;
             continue;
         }
-        let (at, until) = (place, place + length);
+        let (at, until) = (index, index + length);
         let span = &rows[at..until];
         let limit = |second: usize| outcome.levels.limit.get(second).copied().flatten();
         let most = |figures: &mut dyn Iterator<Item = f64>| figures.reduce(f64::max);
@@ -280,12 +286,12 @@ pub fn peaks(scenario: &Scenario, outcome: &Outcome) -> Vec<Peak> {
             target_p95: most(&mut span.iter().filter_map(|row| row.latency(95.0))),
             target_errors: span.iter().map(|row| row.all().target_errors).sum(),
         });
-        place = until;
+        index = until;
     }
     peaks
 }
 
-/// What was expected of this second, by whoever spoke last before it.
+/// The last prediction before this second, if it covers it.
 fn predicted(predictions: &[Prediction], second: f64) -> Option<f64> {
     let before = predictions.iter().rev().find(|prediction| prediction.at < second)?;
     (second <= before.at + before.valid_for).then_some(before.highest)
@@ -294,27 +300,27 @@ fn predicted(predictions: &[Prediction], second: f64) -> Option<f64> {
 /// From the end of each peak and fault to an ordinary second, the longest.
 fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
     let (rows, step) = (outcome.observation.whole_rows(), outcome.observation.step);
-    let is_quiet = |place: usize| {
-        let (begins, ends) = (count(place as u64 * step), count((place as u64 + 1) * step));
+    let is_quiet = |index: usize| {
+        let (begins, ends) = (count(index as u64 * step), count((index as u64 + 1) * step));
         let is_faulty = |fault: &Fault| fault.at.as_secs_f64() < ends && fault.until.as_secs_f64() > begins;
-        !is_peak(scenario, &rows[place], step) && !scenario.faults.iter().any(is_faulty)
+        !is_peak(scenario, &rows[index], step) && !scenario.faults.iter().any(is_faulty)
     };
     let mut usual: Vec<f64> =
-        (0..rows.len()).filter(|place| is_quiet(*place)).filter_map(|place| rows[place].latency(95.0)).collect();
+        (0..rows.len()).filter(|index| is_quiet(*index)).filter_map(|index| rows[index].latency(95.0)).collect();
     usual.sort_by(f64::total_cmp);
     let usual = usual.get(usual.len() / 2).copied().unwrap_or(0.0);
     let bound = (2.0 * usual).max(scenario.objective.as_secs_f64());
     let is_well = |row: &Row| row.all().target_errors == 0 && row.latency(95.0).is_none_or(|p95| p95 <= bound);
-    let ends = (1..rows.len()).filter(|place| is_quiet(*place) && !is_quiet(*place - 1));
+    let ends = (1..rows.len()).filter(|index| is_quiet(*index) && !is_quiet(*index - 1));
     let took = ends.map(|end| {
-        // Until it is well, or the next peak or fault comes: so long at least it was not.
-        let quiet = (end..rows.len()).take_while(|place| is_quiet(*place));
-        count(quiet.take_while(|place| !is_well(&rows[*place])).count() as u64 * step)
+        // Until it is well, or the next peak or fault begins: it was not well for at least so long.
+        let quiet = (end..rows.len()).take_while(|index| is_quiet(*index));
+        count(quiet.take_while(|index| !is_well(&rows[*index])).count() as u64 * step)
     });
     took.reduce(f64::max)
 }
 
-/// How steady good answers come while more is offered than is let in.
+/// How steady the rate of good responses is while more is offered than the limit.
 fn stability(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
     let step = outcome.observation.step;
     let rows = outcome.observation.whole_rows().iter().filter(|row| is_peak(scenario, row, step));

@@ -1,4 +1,4 @@
-//! A run in simulated time: the load's own schedule, the gateway's own limits, the target's own station, and no clock.
+//! A run in simulated time: the load generator's schedule, the gateway's limits, the target's station, and no clock.
 
 mod events;
 mod outage;
@@ -17,14 +17,15 @@ use tidegate_policy::Timestamp;
 use crate::gateway_config::{Addresses, LIMIT, config_text};
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::run::{Event, EventKind, Instead, Levels, Outcome, Variant, burst_of, whole};
-use crate::scenario::{FaultKind, Scenario};
+use crate::rounding::whole;
+use crate::run::{Event, EventKind, Instead, Levels, Outcome, burst_of};
+use crate::scenario::{FaultKind, Scenario, Variant};
 use crate::target::{Faults, Station};
-use events::{Events, What};
+use events::{Events, Occurrence};
 use outage::Outages;
 use pilot::{Pilot, Steered};
 
-/// The moment at which every simulated run begins: the start of a day, so that windows of any usual length begin with it.
+/// When every simulated run begins: at the start of a day, so that windows of any usual length begin with it.
 pub(crate) const START: u64 = 1_699_920_000 * SECOND;
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
@@ -66,24 +67,24 @@ struct Simulation<'a> {
     observation: Observation,
     oracle: Oracle,
     levels: Levels,
-    told: Vec<Event>,
-    /// Of those that hang.
+    recorded: Vec<Event>,
+    /// Requests that hang.
     stuck: Vec<Job>,
     next_second: u64,
-    /// When adaptation wants to be asked again.
+    /// When adaptation is to be run again.
     wakes_at: Option<u64>,
 }
 
-/// The limit under test: the gateway's own way to a decision, with the configuration that a live run would have.
+/// The limit under test: the gateway's own decisions, with the configuration that a live run would have.
 struct Limit {
     gateway: Rehearsal<()>,
-    /// What clients ask for.
+    /// What clients request.
     path: String,
     is_per_client: bool,
-    /// How many the exact definition would let in, in one of its windows.
+    /// How many the exact definition admits in one of its windows.
     quota: f64,
     window: f64,
-    /// How many on top are meant to be.
+    /// How many more the algorithm is meant to admit.
     burst: f64,
     /// What was allowed before, and until when that may still be seen in a window.
     before: (f64, u64),
@@ -92,7 +93,7 @@ struct Limit {
 impl Limit {
     fn new(scenario: &Scenario, variant: Variant) -> Option<Self> {
         let (setting, algorithm) = (&scenario.limit, variant.algorithm?);
-        // Nobody connects to anybody here.
+        // Nothing connects here.
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let addresses = Addresses { gateway: nowhere, target: nowhere, redis: None, forecaster: None };
         let config = config::parse(&config_text(scenario, variant, &addresses).ok()?).ok()?;
@@ -112,13 +113,13 @@ impl Limit {
         let past = Past { at, ip, method: "GET", host: "", path, user: None, tier: None, headers: &[], took: None };
         let mut wait = None;
         self.gateway.judge(&past, (), |(), judgement| match judgement.verdict {
-            Verdict::Admitted { wait: so_long } => wait = Some(so_long),
+            Verdict::Admitted { wait: delay } => wait = Some(delay),
             Verdict::Refused { .. } | Verdict::Lacking { .. } | Verdict::NoRoute | Verdict::Local => {}
         });
         wait
     }
 
-    /// Other numbers, over what was used.
+    /// Changes the numbers and keeps the counts.
     fn change(&mut self, steered: Steered, now: u64) {
         let algorithm = steered.numbers.algorithm();
         let set = self.gateway.set_numbers(LIMIT, steered.numbers, Timestamp::from_nanos(START + now));
@@ -128,13 +129,13 @@ impl Limit {
         self.burst = burst_of(algorithm, steered.quota);
     }
 
-    /// What a window that ends now may have: what was let in before a limit was lowered was not too many.
+    /// What a window that ends now may have: what was admitted before a limit was lowered was not too many.
     fn allowed(&self, now: u64) -> f64 {
         let (before, until) = self.before;
         if now < until { self.quota.max(before) } else { self.quota }
     }
 
-    /// Nothing is known any more of what was used.
+    /// Forgets the counts.
     fn forget(&mut self, now: u64) {
         self.gateway.forget(Timestamp::from_nanos(START + now)).expect("the numbers in force make a rule");
     }
@@ -147,9 +148,9 @@ impl<'a> Simulation<'a> {
         let pilot =
             variant.algorithm.filter(|_| variant.adaptation).and_then(|algorithm| Pilot::new(scenario, algorithm));
         let mut events = Events::default();
-        for (place, fault) in scenario.faults.iter().enumerate() {
-            events.push(nanos(fault.at), What::FaultBegins(place));
-            events.push(nanos(fault.until), What::FaultEnds(place));
+        for (index, fault) in scenario.faults.iter().enumerate() {
+            events.push(nanos(fault.at), Occurrence::FaultBegins(index));
+            events.push(nanos(fault.until), Occurrence::FaultEnds(index));
         }
         Self {
             scenario,
@@ -163,7 +164,7 @@ impl<'a> Simulation<'a> {
             observation: Observation::new(scenario.duration(), &scenario.plan.clients),
             oracle: Oracle::new(scenario.limit.window),
             levels: Levels::new(limit.as_ref().and_then(|_| scenario.limit.shared_rate())),
-            told: Vec::new(),
+            recorded: Vec::new(),
             stuck: Vec::new(),
             next_second: SECOND,
             wakes_at: None,
@@ -171,7 +172,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Lets everything happen that happens until then.
+    /// Plays everything that happens until then.
     fn advance(&mut self, until: u64) {
         loop {
             let next = self.events.next_at().unwrap_or(u64::MAX).min(self.next_second);
@@ -187,25 +188,25 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn happen(&mut self, now: u64, what: What) {
+    fn happen(&mut self, now: u64, what: Occurrence) {
         match what {
-            What::Leaves(job) => self.reach_target(now, job),
-            What::Served(job) => self.served(now, job),
-            What::GivesUp => self.give_up(now),
-            What::FaultBegins(place) => self.fault(now, place, true),
-            What::FaultEnds(place) => self.fault(now, place, false),
-            What::RedisIsAway => {
+            Occurrence::Leaves(job) => self.reach_target(now, job),
+            Occurrence::Served(job) => self.served(now, job),
+            Occurrence::GivesUp => self.give_up(now),
+            Occurrence::FaultBegins(index) => self.fault(now, index, true),
+            Occurrence::FaultEnds(index) => self.fault(now, index, false),
+            Occurrence::RedisIsAway => {
                 self.outages.begin(now);
-                self.tell(now, EventKind::FailOpen, "Redis connection lost".to_owned());
+                self.record(now, EventKind::FailOpen, "Redis connection lost".to_owned());
             }
-            What::RedisIsBack { forgets } => {
+            Occurrence::RedisIsBack { forgets } => {
                 self.outages.end(now);
                 if let Some(limit) = self.limit.as_mut().filter(|_| forgets) {
                     limit.forget(now);
                 }
-                self.tell(now, EventKind::FailOpen, "Redis reconnected".to_owned());
+                self.record(now, EventKind::FailOpen, "Redis reconnected".to_owned());
             }
-            What::Pilot => self.steer(now),
+            Occurrence::Pilot => self.steer(now),
         }
     }
 
@@ -218,18 +219,18 @@ impl<'a> Simulation<'a> {
         }
         match decision {
             Some(0) => self.reach_target(now, job),
-            Some(wait) => self.events.push(now + wait, What::Leaves(job)),
+            Some(wait) => self.events.push(now + wait, Occurrence::Leaves(job)),
             None => self.end(now, &job, End::Answered(429)),
         }
     }
 
-    /// How long it waits before it is sent on; none if it is refused.
+    /// How long the request waits before it is sent on; none if it is rejected.
     fn decide(&mut self, now: u64, who: (usize, u64)) -> Option<u64> {
         let Some(limit) = &mut self.limit else { return Some(0) };
         let (key, quota) = (limit.key(who), limit.allowed(now));
         match self.outages.instead() {
             Some(Instead::AdmitsAll) => return Some(0),
-            Some(Instead::RefusesAll) => return None,
+            Some(Instead::RejectsAll) => return None,
             None => {}
         }
         // Clients without addresses of their own connect from here, as in live runs.
@@ -237,7 +238,7 @@ impl<'a> Simulation<'a> {
         let wait = limit.check(ip, now).map(nanos);
         match wait {
             Some(wait) => self.oracle.admitted(key, now, now + wait, quota, limit.burst),
-            None => self.oracle.refused(key, now, quota),
+            None => self.oracle.rejected(key, now, quota),
         }
         wait
     }
@@ -247,17 +248,17 @@ impl<'a> Simulation<'a> {
         if let Some(time) = self.station.begin() {
             self.serve(now, job, time);
         } else if self.station.wait(job).is_none() {
-            self.answer_or_hang(now, Job { fails: Some(503), ..job });
+            self.respond_or_hang(now, Job { fails: Some(503), ..job });
         }
     }
 
     fn serve(&mut self, now: u64, job: Job, time: Duration) {
-        self.events.push(now + nanos(self.faults.slowed(time)), What::Served(Job { is_served: true, ..job }));
+        self.events.push(now + nanos(self.faults.slowed(time)), Occurrence::Served(Job { is_served: true, ..job }));
     }
 
-    /// A service is over. What hangs, hangs with its worker.
+    /// A service is over. A request that hangs keeps its worker.
     fn served(&mut self, now: u64, job: Job) {
-        if self.answer_or_hang(now, job) {
+        if self.respond_or_hang(now, job) {
             self.finish_service(now);
         }
     }
@@ -269,27 +270,27 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What hung is over.
+    /// A request that hung ends.
     fn served_late(&mut self, now: u64, job: &Job) {
-        self.answer(now, job);
+        self.respond(now, job);
         if job.is_served {
             self.finish_service(now);
         }
     }
 
-    /// Whether there was an answer.
-    fn answer_or_hang(&mut self, now: u64, job: Job) -> bool {
+    /// Whether there was a response.
+    fn respond_or_hang(&mut self, now: u64, job: Job) -> bool {
         if self.faults.hang {
             let gives_up = job.intended + nanos(self.scenario.plan.request.timeout);
-            self.events.push(gives_up.max(now), What::GivesUp);
+            self.events.push(gives_up.max(now), Occurrence::GivesUp);
             self.stuck.push(job);
         } else {
-            self.answer(now, &job);
+            self.respond(now, &job);
         }
         !self.faults.hang
     }
 
-    /// Clients that have waited for too long go, and with them what hangs for their sake.
+    /// Clients that have waited for too long leave, and their requests no longer hang.
     fn give_up(&mut self, now: u64) {
         let timeout = nanos(self.scenario.plan.request.timeout);
         let (gone, stuck) = std::mem::take(&mut self.stuck).into_iter().partition(|job| job.intended + timeout <= now);
@@ -303,16 +304,16 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The target has answered.
-    fn answer(&mut self, now: u64, job: &Job) {
+    /// The target has responded.
+    fn respond(&mut self, now: u64, job: &Job) {
         let status = job.fails.unwrap_or(200);
         if let Some(pilot) = &mut self.pilot {
-            pilot.answered(now - job.intended, status >= 500);
+            pilot.responded(now - job.intended, status >= 500);
         }
         self.end(now, job, End::Answered(status));
     }
 
-    /// The gateway sends an answer, which may be held up on its way. Who has waited for too long does not wait for it.
+    /// The gateway sends a response, which may be delayed on its way. A client that has waited for too long is gone.
     fn end(&mut self, now: u64, job: &Job, end: End) {
         let timeout = nanos(self.scenario.plan.request.timeout);
         let took = (now + self.gateway_delay).saturating_sub(job.intended);
@@ -320,12 +321,12 @@ impl<'a> Simulation<'a> {
         let intended = Duration::from_nanos(job.intended);
         let finished = intended + Duration::from_nanos(took.min(timeout));
         self.observation.note(&Sample { group: job.group, intended, sent: intended, finished, end }, job.client);
-        let is_refused = end == End::Answered(429);
-        self.outages.note(job.intended, is_refused);
+        let is_rejected = end == End::Answered(429);
+        self.outages.note(job.intended, is_rejected);
     }
 
-    fn fault(&mut self, now: u64, place: usize, begins: bool) {
-        let fault = &self.scenario.faults[place];
+    fn fault(&mut self, now: u64, index: usize, begins: bool) {
+        let fault = &self.scenario.faults[index];
         match fault.kind {
             FaultKind::RedisKilled | FaultKind::RedisSlow(_) | FaultKind::RedisHangs => {
                 self.outages.fault(now, fault, begins, &mut self.events);
@@ -338,7 +339,7 @@ impl<'a> Simulation<'a> {
             FaultKind::Target(faults) => {
                 self.faults = if begins { faults } else { Faults::default() };
                 if !begins {
-                    // Whoever hung is answered at last.
+                    // Requests that hung get their responses at last.
                     for job in std::mem::take(&mut self.stuck) {
                         self.served_late(now, &job);
                     }
@@ -346,7 +347,7 @@ impl<'a> Simulation<'a> {
             }
             FaultKind::GatewaySlow(delay) => self.gateway_delay = if begins { nanos(delay) } else { 0 },
         }
-        self.tell(now, EventKind::Fault, fault.kind.event(begins));
+        self.record(now, EventKind::Fault, fault.kind.event(begins));
     }
 
     /// A second is over.
@@ -354,7 +355,7 @@ impl<'a> Simulation<'a> {
         if let Some(pilot) = &mut self.pilot {
             self.levels.forecast(pilot.second(now));
         }
-        // What is decided now is of the next second.
+        // What is decided now belongs to the next second.
         self.levels.seen(Some(self.station.busy() as u64), Some(self.station.waiting() as u64));
         self.steer(now);
     }
@@ -367,25 +368,25 @@ impl<'a> Simulation<'a> {
             self.levels.limit(numbers.rate);
             limit.change(numbers, now);
         }
-        self.told.extend(steered.events);
+        self.recorded.extend(steered.events);
         let wakes_at = steered.wakes_at.filter(|at| *at > now && Some(*at) != self.wakes_at);
         if let Some(at) = wakes_at {
             self.wakes_at = Some(at);
-            self.events.push(at, What::Pilot);
+            self.events.push(at, Occurrence::Pilot);
         }
     }
 
-    fn tell(&mut self, now: u64, kind: EventKind, text: String) {
-        self.told.push(Event { at: Duration::from_nanos(now).as_secs_f64(), kind, text });
+    fn record(&mut self, now: u64, kind: EventKind, text: String) {
+        self.recorded.push(Event { at: Duration::from_nanos(now).as_secs_f64(), kind, text });
     }
 
     fn finish(mut self) -> Outcome {
         let end = nanos(self.scenario.duration());
         self.advance(end);
         let length = self.observation.seconds();
-        // What is under way ends after the load; its seconds are told no more.
+        // What is under way ends after the load, in seconds that are not reported.
         while let Some((at, what)) = self.events.pop() {
-            if matches!(what, What::Leaves(_) | What::Served(_) | What::GivesUp) {
+            if matches!(what, Occurrence::Leaves(_) | Occurrence::Served(_) | Occurrence::GivesUp) {
                 self.happen(at, what);
             }
         }
@@ -396,7 +397,7 @@ impl<'a> Simulation<'a> {
             observation: self.observation,
             judged: self.limit.map(|_| self.oracle.found),
             levels,
-            events: self.told,
+            events: self.recorded,
             outage,
             exempt,
             predictions,

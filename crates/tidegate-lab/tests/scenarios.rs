@@ -39,7 +39,7 @@ fn report_of(scenarios: &[(&str, &str)], seed: Option<u64>) -> Report {
 }
 
 #[test]
-fn everything_that_the_scenarios_expect_comes_in_simulated_time() {
+fn every_expectation_of_the_scenarios_holds_in_simulated_time() {
     for report in [report(None), report_of(&DEMO, None)] {
         for (scenario, run) in report.runs() {
             let id = run.variant.id(&scenario.name);
@@ -89,7 +89,7 @@ fn nothing_is_lost_and_nothing_counted_twice() {
     }
 }
 
-/// 300 a second under a limit of 100: every algorithm admits what it says, by its own arithmetic.
+/// 300 a second under a limit of 100: every algorithm admits what its own arithmetic gives.
 #[test]
 fn each_algorithm_admits_what_its_definition_says() {
     for (algorithm, admitted) in [
@@ -106,7 +106,7 @@ fn each_algorithm_admits_what_its_definition_says() {
     }
 }
 
-/// Twice what the target can do, and no limit: it answers what it can, and fails the rest.
+/// Twice what the target can do, and no limit: it serves what it can, and fails the rest.
 #[test]
 fn without_a_limit_the_target_is_overloaded() {
     let scenario = Scenario::read("flood", &SMALL.replace("rps: 300", "rps: 800")).expect("it is good");
@@ -114,7 +114,7 @@ fn without_a_limit_the_target_is_overloaded() {
     let scores = Scores::of(&scenario, &outcome);
     assert!((0.45..0.5).contains(&scores.target_errors), "{scores:?}");
     // A full queue is 64 services of 5 ms long, by two workers.
-    let longest = scores.latency.expect("there are answers").max;
+    let longest = scores.latency.expect("there are responses").max;
     assert!((0.16..0.18).contains(&longest), "{longest}");
     assert_eq!((scores.worst_window, scores.over_admitted), (None, None));
 }
@@ -142,11 +142,12 @@ fn a_fault_of_the_target_is_seen_while_it_lasts() {
     assert_eq!(
         all.offered,
         all.refused + all.good + all.target_errors + all.errors,
-        "who hangs is answered at last, or times out"
+        "requests that hang get a response at last, or time out"
     );
 }
 
-/// As the live one does: whoever is served when it hangs keeps the worker until it is over, or until the client has gone.
+/// As in the live target: a request that is served when it hangs keeps its worker until the end, or until its client
+/// has gone.
 #[test]
 fn a_target_that_hangs_does_so_with_its_workers() {
     let hangs = "faults: [{at: 1, for: 3, what: target, with: {hang: true}}]\n";
@@ -154,13 +155,13 @@ fn a_target_that_hangs_does_so_with_its_workers() {
     assert_eq!(whole.levels.busy[1..4], [Some(2); 3], "both workers are held");
     assert_eq!(whole.levels.queue[1..4], [Some(64); 3], "and the queue behind them is full");
     let all = whole.observation.total().all();
-    // In three seconds 300 are let in: two are served, 64 wait, and for the rest there is no room.
+    // In three seconds 300 are admitted: two are served, 64 wait, and the queue is full for the rest.
     assert_eq!((all.target_errors, all.errors), (300 - 66, 0));
     let text = format!("{SMALL}{hangs}").replace("load: {", "load: {requestOptions: {timeout: 0.5}, ");
     let impatient = simulate(&Scenario::read("small", &text).expect("a scenario"), of(Algorithm::FixedWindow));
     let all = impatient.observation.total().all();
     assert!(all.errors > 200 && all.good >= 200, "{all:?}");
-    assert_eq!(impatient.levels.busy[4], Some(0), "who has gone holds no worker: {:?}", impatient.levels.busy);
+    assert_eq!(impatient.levels.busy[4], Some(0), "clients that have gone hold no worker: {:?}", impatient.levels.busy);
 }
 
 #[test]
@@ -177,30 +178,30 @@ load: {profile: {type: burst, params: {baseRps: 80, spikeRps: 300, spikeDuration
         simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true })
     };
     let (always, restarted) = (adapted(""), adapted("faults: [{at: 30, for: 2, what: forecaster_killed}]\n"));
-    // The spike from 38 s on is foreseen by whoever remembers those before.
+    // The spike from 38 s on is foreseen by a forecaster that remembers those before.
     let highest = |levels: &tidegate_lab::Levels| levels.limit[36..40].iter().flatten().copied().fold(0.0, f64::max);
     assert!(highest(&always.levels) > 200.0, "{:?}", always.levels.limit);
     assert!(highest(&restarted.levels) < 150.0, "{:?}", restarted.levels.limit);
-    assert!(restarted.levels.forecast[31..33].iter().all(Option::is_none), "nobody expects anything meanwhile");
+    assert!(restarted.levels.forecast[31..33].iter().all(Option::is_none), "there is no forecast then");
 }
 
-/// Answers are held up on their way, nothing else is.
+/// Responses are delayed on their way, nothing else is.
 #[test]
 fn a_slow_gateway_is_slow_and_nothing_more() {
     let scenario = small("faults: [{at: 2, for: 2, what: gateway_slow, delay: 0.2}]\n");
     let outcome = simulate(&scenario, of(Algorithm::TokenBucket));
     let rows = &outcome.observation.rows;
-    for (place, least) in [(0, 0.005), (1, 0.005), (2, 0.205), (3, 0.205), (4, 0.005)] {
-        let p50 = rows[place].latency(50.0).expect("there are answers");
-        assert!((least..least + 0.02).contains(&p50), "{place}: {p50}");
+    for (index, least) in [(0, 0.005), (1, 0.005), (2, 0.205), (3, 0.205), (4, 0.005)] {
+        let p50 = rows[index].latency(50.0).expect("there are responses");
+        assert!((least..least + 0.02).contains(&p50), "{index}: {p50}");
     }
     let plain = simulate(&small(""), of(Algorithm::TokenBucket)).observation.total().all();
-    assert_eq!(outcome.observation.total().all(), plain, "nobody is refused or failed because of it");
+    assert_eq!(outcome.observation.total().all(), plain, "no request is rejected or fails because of it");
 }
 
-/// What adaptation decides at the border of two seconds is of the second that begins.
+/// What adaptation decides at the border of two seconds belongs to the second that begins.
 #[test]
-fn no_second_has_more_than_the_limit_that_is_told_for_it() {
+fn no_second_has_more_than_the_limit_that_is_reported_for_it() {
     let (name, text) = SCENARIOS[1];
     let scenario = Scenario::read(name, text).expect("it is good");
     let outcome = simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true });
@@ -208,7 +209,7 @@ fn no_second_has_more_than_the_limit_that_is_told_for_it() {
     let first = limits.iter().position(|limit| *limit > 201.0).expect("it is raised");
     for (second, row) in outcome.observation.rows.iter().enumerate().take(first + 1) {
         let admitted = row.all().admitted() as f64;
-        assert!(admitted <= limits[second], "second {second}: {admitted} admitted, {} told", limits[second]);
+        assert!(admitted <= limits[second], "second {second}: {admitted} admitted, {} reported", limits[second]);
     }
 }
 
@@ -231,9 +232,9 @@ fn a_short_last_second_is_judged_by_its_length() {
     assert_eq!(scores.recovery, None, "the load ends, nothing recovers");
 }
 
-/// An hour and a half in steps of two seconds: what is told of a step is of that step.
+/// An hour and a half in steps of two seconds: what is reported for a step belongs to it.
 #[test]
-fn a_long_run_is_told_in_longer_steps() {
+fn a_long_run_is_reported_in_longer_steps() {
     let text = SMALL.replace("duration: 5", "duration: 5400").replace("rps: 300", "rps: 20");
     let scenario = Scenario::read("long", &text).expect("it is good");
     let outcome = simulate(&scenario, of(Algorithm::TokenBucket));
@@ -257,18 +258,19 @@ fn while_redis_is_away_the_failure_mode_decides() {
         let hung = small(&format!("store: {store}\nfaults: [{{at: 1, for: 2, what: redis_hangs}}]\n"));
         let scores = Scores::of(&hung, &simulate(&hung, of(Algorithm::FixedWindow)));
         assert_eq!(scores.limiting_back, Some(0.5), "{store}");
-        // Some are refused in the moment before it is noticed.
+        // Some are rejected before the hang is noticed.
         assert!(scores.refused_in_outage.is_some_and(|share| share < 0.02), "{store}: {scores:?}");
     }
     let quick = small("store: redis\nfaults: [{at: 1, for: 2, what: redis_slow, delay: 0.005}]\n");
     let scores = Scores::of(&quick, &simulate(&quick, of(Algorithm::FixedWindow)));
-    assert_eq!(scores.limiting_back, None, "within the gateway's patience");
+    assert_eq!(scores.limiting_back, None, "within the gateway's timeout");
 }
 
-/// In the demo's outage 319 requests a second were admitted at a limit of 240, and the report said that nothing was over-admitted: while the
-/// store hangs nothing is limited, as the gateway is told, and nothing said that these seconds are not scored.
+/// In the demo's outage 319 requests a second were admitted at a limit of 240, and the report had nothing
+/// over-admitted: while the store hangs nothing is limited, by the failure mode, but the report did not mention that
+/// these seconds are not scored.
 #[test]
-fn what_is_not_limited_by_design_is_told_and_all_else_is_scored() {
+fn what_is_not_limited_by_design_is_reported_and_all_else_is_scored() {
     let report = report_of(&DEMO, None).to_json();
     let outage = report["scenarios"].as_array().expect("scenarios").iter().find(|it| it["name"] == "outage");
     let run = &outage.expect("it is part of the demo")["runs"][0];
@@ -291,7 +293,8 @@ fn what_is_not_limited_by_design_is_told_and_all_else_is_scored() {
     }
 }
 
-/// Before and after an outage a limit is judged as ever: here Redis forgets the counts, so the window of its return has too many.
+/// Before and after an outage a limit is judged as ever: here Redis forgets the counts, so the window of its return has
+/// too many.
 #[test]
 fn what_comes_right_after_an_outage_is_scored() {
     let more =
@@ -303,16 +306,16 @@ fn what_comes_right_after_an_outage_is_scored() {
         assert_eq!(outcome.exempt.len(), usize::from(is_exempt), "{mode}");
         let all = outcome.observation.total().all();
         let not_judged: u64 = outcome.exempt.iter().map(|exempt| exempt.admitted).sum();
-        assert_eq!(judged.admitted + not_judged, all.admitted(), "{mode}: each is judged, or told as exempt");
+        assert_eq!(judged.admitted + not_judged, all.admitted(), "{mode}: each is judged, or reported as exempt");
         let span = outcome.exempt.first().map(|exempt| (exempt.from, exempt.until));
         assert_eq!(span, is_exempt.then_some((1.0, 2.75)), "{mode}");
         let scores = Scores::of(&scenario, &outcome);
         assert!(scores.protection.is_some_and(|protection| protection <= 100.0), "{mode}: {scores:?}");
     }
-    // The log that is the limit's very definition has nothing to be blamed for, but for what a restarted Redis has forgotten.
+    // The sliding log is the limit's very definition: it admits too many only because a restarted Redis has forgotten.
     let forgetful = small("store: redis\nfaults: [{at: 1, for: 0.1, what: redis_killed}]\n");
     let outcome = simulate(&forgetful, of(Algorithm::SlidingLog));
-    assert_eq!(outcome.judged.expect("a limit").over, 0, "what was admitted without a limit is held against nobody");
+    assert_eq!(outcome.judged.expect("a limit").over, 0, "what was admitted without a limit is not over-admitted");
 }
 
 #[test]
@@ -323,19 +326,19 @@ fn the_page_carries_the_report_and_nothing_of_it_can_break_out() {
     let run = Run::of(&scenario, of(Algorithm::Gcra), &simulate(&scenario, of(Algorithm::Gcra)), Kind::Simulated, None);
     report.push(scenario, vec![run]);
     let page = tidegate_lab::report::page(&report.to_json());
-    let (_, data) = page.split_once("id=\"data\">").expect("a place for the data");
+    let (_, data) = page.split_once("id=\"data\">").expect("an element for the data");
     let (data, _) = data.split_once("</script>").expect("its end");
     let read: Value = serde_json::from_str(data).expect("JSON");
     assert_eq!(read, report.to_json());
 }
 
 #[test]
-fn what_is_wrong_with_a_scenario_is_told_with_its_path() {
+fn what_is_wrong_with_a_scenario_is_reported_with_its_path() {
     for (from, to, path, reason) in [
         ("duration: 5", "duration: 0", "duration", "1 to 86400"),
         ("duration: 5", "", "duration", "missing"),
         ("rate: 100", "rate: -1", "limit.rate", "0.001 to 1e7"),
-        ("rate: 100", "rate: 0.5", "limit.rate", "less than one request"),
+        ("rate: 100", "rate: 0.5", "limit.rate", "at least one request"),
         ("window: 1", "window: x", "limit.window", "is \"x\""),
         ("limit: {", "limits: {", "limit", "missing"),
         ("5ms", "5 parsecs", "target.service_time", "5ms"),
@@ -349,7 +352,7 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_path() {
         ("duration: 5", "duration: 5\nadaptation: {ceiling: 500, alone: 1}", "adaptation.alone", "true or false"),
         ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: redis_hangs}]", "faults", "store: stand_in"),
         ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1}]", "faults[0].what", "redis_killed"),
-        ("duration: 5", "duration: 5\nfaults: [{at: 9, for: 1, what: forecaster_killed}]", "faults[0].at", "after"),
+        ("duration: 5", "duration: 5\nfaults: [{at: 9, for: 1, what: forecaster_killed}]", "faults[0].at", "before"),
         ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: gateway_slow}]", "faults[0].delay", "missing"),
         ("duration: 5", "duration: 5\nfaults: [{at: 1, for: 1, what: redis_killed}]", "faults", "store: redis"),
         (
@@ -366,13 +369,15 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_path() {
         ),
         (
             "duration: 5",
-            "duration: 5\nfaults: [{at: 1, for: 2, what: target, with: {hang: true}}, {at: 2, for: 1, what: target, with: {errors: 1}}]",
+            "duration: 5\nfaults: [{at: 1, for: 2, what: target, with: {hang: true}}, \
+             {at: 2, for: 1, what: target, with: {errors: 1}}]",
             "faults[1]",
             "faults[0]",
         ),
         (
             "duration: 5",
-            "duration: 5\nstore: redis\nfaults: [{at: 1, for: 1, what: redis_killed}, {at: 2.5, for: 1, what: redis_slow, delay: 1}]",
+            "duration: 5\nstore: redis\nfaults: [{at: 1, for: 1, what: redis_killed}, \
+             {at: 2.5, for: 1, what: redis_slow, delay: 1}]",
             "faults[1]",
             "faults[0]",
         ),
@@ -391,9 +396,13 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_path() {
         let adapts = if path == "adaptation" { "adaptation: {ceiling: 300}\n" } else { "" };
         let text = format!("{}{adapts}", SMALL.replacen(from, to, 1));
         let error = Scenario::read("bad", &text).expect_err(to);
-        let is_told = error.problems.iter().any(|told| told.starts_with(&format!("{path}: ")) && told.contains(reason));
-        assert!(is_told, "{to}: {error}");
+        let is_it = |problem: &String| problem.starts_with(&format!("{path}: ")) && problem.contains(reason);
+        assert!(error.problems.iter().any(is_it), "{to}: {error}");
     }
+}
+
+#[test]
+fn a_file_that_is_not_yaml_is_reported_with_its_line() {
     let syntax = Scenario::read("bad", "title: x\n  limit: [\n").expect_err("no YAML");
     assert!(syntax.to_string().starts_with("bad: line "), "{syntax}");
     for nothing in ["", "[]", "7"] {

@@ -22,7 +22,7 @@ const byRoute = { key: "route", of: (request) => request.route };
 /** Limits by route; the first that refuses counts, and one that only watches never does. */
 const GATEWAY = {
   name: "gateway.yaml",
-  notes: ["The log does not tell the host: routes were matched by path alone.", "Adaptation was off: a replay has no target whose health it could follow."],
+  notes: ["The log has no hosts: routes were matched by path alone.", "Adaptation was off: a replay has no target whose health it could follow."],
   limits: [
     { name: "per-ip", ...token(20, 2), ...byIp },
     { name: "login", ...sliding(10, 60), ...byIp, routes: ["login"] },
@@ -71,7 +71,7 @@ function requests(next) {
 function replay(policy, all) {
   const zero = () => new Array(ROWS).fill(0);
   const limits = policy.limits.map((limit) => ({ ...limit, kept: new Map(), asked: 0, refused: 0, series: zero() }));
-  const [refused, routes, clients, refusals] = [zero(), new Map(), new Map(), []];
+  const [refused, routes, clients, rejections] = [zero(), new Map(), new Map(), []];
   let watched = 0;
   for (const request of all) {
     const row = Math.floor(request.t / STEP);
@@ -91,7 +91,7 @@ function replay(policy, all) {
       if (limit.isWatching) wouldBe = true;
       else { by = limit.name; break; }
     }
-    refusals.push(by);
+    rejections.push(by);
     if (by === null) { watched += Number(wouldBe); continue; }
     refused[row] += 1;
     route.refused += 1;
@@ -100,11 +100,11 @@ function replay(policy, all) {
     client.first ??= START + request.t;
     client.last = START + request.t;
   }
-  return { limits, refused, routes, clients, refusals, watched };
+  return { limits, refused, routes, clients, rejections, watched };
 }
 
 function result(policy, all, offered, ran) {
-  const count = ran.refusals.filter((by) => by !== null).length;
+  const count = ran.rejections.filter((by) => by !== null).length;
   const worst = ran.refused.indexOf(Math.max(...ran.refused));
   const clients = [...ran.clients.values()].filter((client) => client.refused > 0).sort((a, b) => b.refused - a.refused);
   return {
@@ -128,7 +128,7 @@ function suggestion(policy, all, share) {
     const [{ name, key, asked, refused }] = ran.limits;
     if (refused / asked > share) continue;
     return {
-      share, refusedShare: ran.refusals.filter((by) => by !== null).length / all.length,
+      share, refusedShare: ran.rejections.filter((by) => by !== null).length / all.length,
       limits: [{ name, key, from, to, asked, refused, share: refused / asked }],
       notes: ["203.0.113.9 sent 71.3 % of the requests that gateway.yaml rejects; the proposed numbers admit them too (--without 203.0.113.9 leaves them out)."],
       yaml: `limits:\n  ${name}:\n    key: ${key}\n    algorithm: token\n    capacity: ${to.capacity}\n    fill_rate: ${to.fillRate}\n`,
@@ -141,11 +141,11 @@ export function replaySample() {
   const offered = new Array(ROWS).fill(0);
   for (const { t } of all) offered[Math.floor(t / STEP)] += 1;
   const ran = [GATEWAY, STRICT].map((policy) => replay(policy, all));
-  const both = (first, second) => all.filter((_, i) => (ran[0].refusals[i] !== null) === first && (ran[1].refusals[i] !== null) === second).length;
+  const both = (first, second) => all.filter((_, i) => (ran[0].rejections[i] !== null) === first && (ran[1].rejections[i] !== null) === second).length;
   const bad = [
     { file: "access.log.1", line: 17, reason: "the time can't be read: “14/Nov/2023:25:00:11 +0000” has no hour 25" },
     { file: "access.log.1", line: 20_388, reason: "the line ends within its request" },
-    { file: "access.log", line: 4_021, reason: "it is no line of this format: “\\x16\\x03\\x01\\x02” stands where a request should" },
+    { file: "access.log", line: 4_021, reason: "not a line of this format: “\\x16\\x03\\x01\\x02” instead of a request" },
   ];
   return {
     kind: "replay", format: "tidegate-lab-replay/1", version: "0.1.0", createdAt: "2023-11-21T09:00:00Z",

@@ -10,7 +10,7 @@ const SEED = 1;
 const SCENARIOS = [
   {
     name: "normal", title: "Normal use, up to the limit", duration: 60, workers: 2, service: 0.005, store: "memory",
-    description: "Load between 80 % and 100 % of the limit. A limiter that refuses anything here is too strict.",
+    description: "Load between 80 % and 100 % of the limit. A limiter that rejects anything here is too strict.",
     load: "wave: 80 to 100 req/s, period 30 s",
     clients: [{ name: "people", class: "honest", count: 10, share: 1 }],
     limit: { rate: 100, window: 1, burst: 20 },
@@ -157,8 +157,8 @@ function simulate(scenario, requests, algorithm, adaptation, next) {
   const keys = scenario.perClient ? scenario.clients.reduce((sum, client) => sum + client.count, 0) : 1;
   series.limit = algorithm === null ? null : factor.map((f) => round((limit.rate / limit.window) * keys * f, 1));
   const forecast = adaptation && scenario.name !== "attack";
-  const told = (second) => forecast && !fault(scenario, "forecaster_killed", second);
-  series.forecast = forecast ? zero().map((_, s) => (told(s) ? round(scenario.rate(s + 0.5).people * (scenario.name === "spikes" ? 4 / 3 : 1) * (0.97 + 0.06 * next()), 1) : null)) : null;
+  const known = (second) => forecast && !fault(scenario, "forecaster_killed", second);
+  series.forecast = forecast ? zero().map((_, s) => (known(s) ? round(scenario.rate(s + 0.5).people * (scenario.name === "spikes" ? 4 / 3 : 1) * (0.97 + 0.06 * next()), 1) : null)) : null;
   series.forecastLow = forecast ? series.forecast.map((value) => (value === null ? null : round(value * 0.88, 1))) : null;
   series.forecastHigh = forecast ? series.forecast.map((value) => (value === null ? null : round(value * 1.13, 1))) : null;
 

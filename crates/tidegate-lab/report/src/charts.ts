@@ -169,7 +169,7 @@ const indexAt = ({ start, step, length }: Timeline, seconds: number): number => 
 
 const middle = ({ start, step, end }: Timeline, index: number): number => (start + index * step + Math.min(start + (index + 1) * step, end)) / 2;
 
-/** All of the steps that are in a span: a part of one tells no more than all of it. */
+/** All of the steps that are in a span: values are per step. */
 function wholeSteps(timeline: Timeline, from: number, until: number): [number, number] {
   const { start, step, end } = timeline;
   return [start + indexAt(timeline, from) * step, Math.min(start + (indexAt(timeline, until) + 1) * step, end)];

@@ -12,19 +12,19 @@ interface Column {
   about: string;
   value: (run: Run) => Num;
   show: (value: Num) => string;
-  /** Which end is the better one, where one is: a share refused is good in an attack and bad in normal use. */
+  /** Which end is the better one, where one is: a share rejected is good in an attack and bad in normal use. */
   better?: "high" | "low";
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while what it bears was served; see its formula", value: (run) => run.scores.protection, show: format.figure, better: "high" },
+  { key: "protection", name: "Protection", about: "from 0 to 100, how well the target was protected while it was used to capacity; see its formula", value: (run) => run.scores.protection, show: format.figure, better: "high" },
   { key: "worstWindow", name: "Worst window", about: "most admitted in any window, as a multiple of what the limit allows there; 1× is exact", value: (run) => run.scores.worstWindow, show: format.times },
-  { key: "goodput", name: "Goodput", about: "good answers as a share of what was offered or of what the target bears, whichever is less; what it can't bear and answers with errors does not lower it", value: (run) => run.scores.goodput, show: format.percent, better: "high" },
-  { key: "refusedShare", name: "Refused", about: "share of all requests that were refused", value: (run) => run.scores.refusedShare, show: format.percent },
-  { key: "refusedHonest", name: "Honest refused", about: "share of the honest clients' requests that were refused", value: (run) => run.scores.refusedHonest, show: format.percent, better: "low" },
-  { key: "refusedAttackers", name: "Attackers refused", about: "share of the attackers' requests that were refused", value: (run) => run.scores.refusedAttackers, show: format.percent, better: "high" },
+  { key: "goodput", name: "Goodput", about: "good responses as a share of what was offered or of the target's capacity, whichever is less; errors beyond its capacity do not lower it", value: (run) => run.scores.goodput, show: format.percent, better: "high" },
+  { key: "refusedShare", name: "Refused", about: "share of all requests that were rejected", value: (run) => run.scores.refusedShare, show: format.percent },
+  { key: "refusedHonest", name: "Honest refused", about: "share of the honest clients' requests that were rejected", value: (run) => run.scores.refusedHonest, show: format.percent, better: "low" },
+  { key: "refusedAttackers", name: "Attackers refused", about: "share of the attackers' requests that were rejected", value: (run) => run.scores.refusedAttackers, show: format.percent, better: "high" },
   { key: "overAdmitted", name: "Over-admitted", about: "share admitted though the limit does not allow it", value: (run) => run.scores.overAdmitted, show: format.percent, better: "low" },
-  { key: "underAdmitted", name: "Under-admitted", about: "share refused though the limit allows it", value: (run) => run.scores.underAdmitted, show: format.percent, better: "low" },
+  { key: "underAdmitted", name: "Under-admitted", about: "share rejected though the limit allows it", value: (run) => run.scores.underAdmitted, show: format.percent, better: "low" },
   { key: "p95", name: "p95", about: "latency that 95 % of the requests stay below", value: (run) => run.scores.latency.p95, show: format.duration, better: "low" },
   { key: "targetErrorShare", name: "Target errors", about: "share of the requests at the target that ended in an error", value: (run) => run.scores.targetErrorShare, show: format.percent, better: "low" },
   { key: "recoverySeconds", name: "Recovery", about: "time from the end of a peak or fault until all is as before", value: (run) => run.scores.recoverySeconds, show: format.duration, better: "low" },
@@ -88,7 +88,7 @@ export function comparison(scenario: Scenario): Child {
 function remarks(runs: Run[]): Child {
   const limited = runs.filter((run) => run.algorithm !== null);
   const full = runs.some(({ scores }) => (scores.goodput ?? 0) >= FULL && (scores.targetErrorShare ?? 0) >= SOME);
-  const list = [limited.some(isMeant) && MEANT, runs.some((run) => run.exempt.length > 0) && EXEMPT, full && "goodput can be full beside target errors: it is good answers over the smaller of the offered load and the target's capacity, and errors are what came on top"];
+  const list = [limited.some(isMeant) && MEANT, runs.some((run) => run.exempt.length > 0) && EXEMPT, full && "goodput can be full beside target errors: it is good responses over the smaller of the offered load and the target's capacity, and errors are what came on top"];
   return list.map((remark) => remark && el("p", { class: "remark" }, `${format.sentence(remark)}.`));
 }
 

@@ -7,7 +7,7 @@ const TRAFFIC = [
   line("offered", "offered", [], { width: 1.25, fill: "--offered-fill" }),
   line("offeredByAttackers", "by attackers", [8, 3, 2, 3], { width: 1.25, color: "--offered" }),
   line("admitted", "admitted", [], { width: 4 }),
-  line("good", "good answers", [4, 4], { width: 1.5 }),
+  line("good", "good responses", [4, 4], { width: 1.5 }),
   line("refused", "refused", [2, 2]),
   line("limit", "limit", [10, 4], { width: 1.5 }),
   line("forecast", "forecast", [1, 3], { width: 2 }),

@@ -69,13 +69,13 @@ function shade(u: uPlot, faults: Fault[]): void {
   });
 }
 
-/** Slanted lines: what is not scored is told from a fault without its colour. */
+/** Slanted lines: what is not scored differs from a fault also without colour. */
 function hatch(u: uPlot, exempt: Exempt[]): void {
   const { ctx, bbox } = u;
   const { pxRatio } = uPlot;
   for (const { from, until, label } of exempt) {
     const [begins, ends] = span(u, { at: from, until, label });
-    // Whatever the data say, no more lines than there is room for.
+    // Whatever the data are, no more lines than there is room for.
     const [left, right] = [Math.max(begins, bbox.left), Math.min(ends, bbox.left + bbox.width)];
     clipped(u, () => {
       ctx.beginPath();

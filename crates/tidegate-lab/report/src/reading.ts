@@ -9,12 +9,12 @@ import { badge, MEANING } from "./status";
 import { MEANT } from "./windows";
 
 const MORE: [name: string, about: string][] = [
-  ["Adaptation", "off: the operator's limit stands; on: the limit follows a forecast and what the target bears"],
+  ["Adaptation", "off: the operator's limit stands; on: the limit follows a forecast and the target's health"],
   ["No limit", "the baseline: the same load without any limit, to see what the target suffers"],
   ["Fairness", "how evenly honest clients were served; 100 % is evenly"],
   ["Worst window above 1×", MEANT],
   ["Stability at the peak", "how steady the goodput stays while the peak lasts; 1 is steady"],
-  ["Refused in the outage", "share refused while Redis was away"],
+  ["Refused in the outage", "share rejected while Redis was away"],
   ["Limiting again after", "time from Redis' return until the limit holds again"],
   ["Latency", "from when a request was due, not from when it was sent, so that a late generator hides nothing"],
   ["CPU per request", COST],
@@ -23,7 +23,7 @@ const MORE: [name: string, about: string][] = [
 
 export function reading(report: Report): HTMLElement {
   const term = (name: string | HTMLElement, about: string) => el("div", {}, el("dt", {}, name), el("dd", {}, format.sentence(about), "."));
-  // What the lab gives a formula for needs no other words.
+  // A figure with a formula needs no other explanation.
   const given = new Set(report.formulas.map((formula) => formula.name.toLowerCase()));
   const figures = [...COLUMNS.map(({ name, about }) => [name, about] as const), ...MORE].filter(([name]) => !given.has(name.toLowerCase()));
   return el(

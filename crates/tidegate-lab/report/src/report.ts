@@ -24,7 +24,7 @@ export function reportPage(report: Report): Page {
       { anchor: "reading", name: "Reading the figures" },
     ]),
     sections: [
-      report.format !== FORMAT && el("p", { class: "warning" }, `These data say that their format is “${report.format}”; this page was made for “${FORMAT}” and may show them wrongly.`),
+      report.format !== FORMAT && el("p", { class: "warning" }, `The data’s format is “${report.format}”; this page was made for “${FORMAT}” and may show them wrongly.`),
       report.scenarios.length === 0 ? el("p", { class: "lead" }, "The report has no scenarios.") : [matrix(report), worst],
       views.map(({ view }) => view.element),
       reading(report),

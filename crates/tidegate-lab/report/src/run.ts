@@ -7,8 +7,8 @@ import { timeline } from "./lines";
 import { badge, sign, WORDS } from "./status";
 import { why } from "./verdict";
 
-/** Why a gateway at rest seems dear. */
-export const COST = "at this run's load: what a gateway does in any case, such as looking at the clock and being asked for its metrics, is spread over the requests. At low load that is most of it, so it does not tell what a request costs at full load";
+/** Why a gateway at rest seems expensive. */
+export const COST = "at this run's load: what a gateway does in any case, such as reading the clock and serving its metrics, is spread over the requests. At low load that is most of it, so this is not the cost of a request at full load";
 
 export interface RunView {
   element: HTMLElement;

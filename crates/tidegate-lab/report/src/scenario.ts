@@ -56,14 +56,14 @@ export function scenarioView(scenario: Scenario): ScenarioView {
     element,
     choose,
     start() {
-      const run = mostTelling(scenario.runs);
+      const run = mostInteresting(scenario.runs);
       if (run) choose(run, false);
     },
   };
 }
 
 /** What is not as it should be comes first, then what a limit does: the baseline only shows what happens without one. */
-function mostTelling(runs: Run[]): Run | undefined {
+function mostInteresting(runs: Run[]): Run | undefined {
   const of = (status: Status) => runs.filter((run) => run.status === status);
   const passed = of("passed");
   return of("failed")[0] ?? of("invalid")[0] ?? passed.find((run) => run.algorithm !== null) ?? passed[0] ?? runs[0];
@@ -83,7 +83,7 @@ function about(scenario: Scenario): [string, Child][] {
     ["Load", scenario.load],
     ["Clients", clients.length > 0 && clients.map(client).join("; ")],
     ["Limit", limitText],
-    ["Target", [scenario.target, scenario.capacity !== null && `bears ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],
+    ["Target", [scenario.target, scenario.capacity !== null && `capacity ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],
     ["Limits kept in", STORES[scenario.store] ?? scenario.store],
     ["Duration", scenario.duration !== null && (longest > 180 ? `${format.moment(longest, longest)} min` : format.duration(longest))],
     ["Faults", faults.length > 0 && faults.map((fault) => `${fault.label}, ${format.moment(fault.at, longest)} to ${fault.until === null ? "the end" : format.moment(fault.until, longest)}`).join("; ")],

@@ -2,7 +2,7 @@
 import type { Status } from "./data";
 import { el, svg } from "./dom";
 
-/** A run without limits that overloads its target is as expected; nobody would say that it passed. */
+/** A run without limits that overloads its target is as expected; “passed” would be misleading. */
 export const WORDS: Record<Status, string> = { passed: "as expected", failed: "not as expected", invalid: "invalid", skipped: "not run" };
 
 export const MEANING: Record<Status, string> = {

@@ -1,4 +1,4 @@
-/** The top of the page: whether it held, in one sentence, and the way to whatever did not. */
+/** The top of the page: whether it held, in one sentence, and the way to what did not. */
 import type { Report, Run, Scenario, Status } from "./data";
 import { el, facts, type Child } from "./dom";
 import * as format from "./format";

@@ -1,6 +1,6 @@
 /**
- * The comparison's headline: the most that each algorithm let through in any window, as a multiple of what the limit allows there. A limit
- * that keeps its word stays at 1×; a fixed window's boundary lets up to 2× through. Runs that prove nothing are left out.
+ * The comparison's headline: the most that each algorithm admitted in any window, as a multiple of what the limit allows
+ * there. An exact limit stays at 1×; a fixed window admits up to 2× at its boundary. Runs that prove nothing are left out.
  */
 import type { Report, Run, Scenario } from "./data";
 import { el, scrolling, svg } from "./dom";
@@ -11,11 +11,11 @@ import { algorithms } from "./matrix";
 const EXACT = 1.005;
 const isAbove = ({ scores }: Run): boolean => scores.worstWindow !== null && scores.worstWindow > EXACT;
 
-/** Whether a run's worst window is above the limit as it is meant to be, for nothing in it was over-admitted. */
+/** Whether a run's worst window is above the limit by design, because nothing in it was over-admitted. */
 export const isMeant = (run: Run): boolean => isAbove(run) && run.scores.overAdmitted === 0;
 export const isOver = (run: Run): boolean => isAbove(run) && !isMeant(run);
 
-export const MEANT = "a worst window above 1× is no fault where nothing was over-admitted: a bucket's burst is meant to come on top of its rate, and a limit that adapts may change within a window";
+export const MEANT = "a worst window above 1× is by design where nothing was over-admitted: a bucket's burst is meant to come on top of its rate, and a limit that adapts may change within a window";
 
 interface Mark {
   scenario: Scenario;
@@ -38,7 +38,7 @@ export function windows(report: Report): HTMLElement | null {
   return el(
     "section",
     { "aria-labelledby": "windows" },
-    el("h2", { id: "windows" }, "The most that any window let through"),
+    el("h2", { id: "windows" }, "The most admitted in any window"),
     el(
       "p",
       { class: "lead" },
@@ -47,7 +47,7 @@ export function windows(report: Report): HTMLElement | null {
       el("span", { class: "key" }, key(true), " on."),
     ),
     scrolling(
-      "The most that any window let through",
+      "The most admitted in any window",
       el(
         "table",
         { class: "windows" },

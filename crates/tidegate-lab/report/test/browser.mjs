@@ -1,4 +1,4 @@
-// Debian's Chromium, told to mind its own business.
+// Debian's Chromium without its background traffic.
 import { chromium } from "playwright-core";
 
 export const launch = () =>

@@ -30,7 +30,7 @@ function expected(name, row) {
 }
 
 describe("the replay", () => {
-  test("opens without an error and without a request, and says first how much would have been refused", () =>
+  test("opens without an error and without a request, and first shows how much would have been rejected", () =>
     visit(path, {}, async (tab) => {
       const verdict = await tab.locator("h1").innerText();
       for (const { name, totals } of policies) {
@@ -46,7 +46,7 @@ describe("the replay", () => {
   test("has the policies side by side", () =>
     visit(path, {}, async (tab) => {
       const figures = new Map((await cells(tab.locator("table.policies"))).map(([name, ...values]) => [name, values]));
-      for (const [name, key] of [["Requests", "requests"], ["Admitted", "admitted"], ["Refused", "refused"], ["Only watched", "watched"], ["Without a key", "lacking"], ["Without a route", "noRoute"], ["Delayed", "delayed"]]) {
+      for (const [name, key] of [["Requests", "requests"], ["Admitted", "admitted"], ["Rejected", "refused"], ["Rejected in a dry run only", "watched"], ["Without a key", "lacking"], ["Without a route", "noRoute"], ["Delayed", "delayed"]]) {
         policies.forEach(({ totals }, i) => assertShows(figures.get(name)[i], totals[key], name));
       }
     }));
@@ -81,7 +81,7 @@ describe("the replay", () => {
         limits.forEach(([name, , numbers, , asked, refused], k) => {
           const limit = policy.limits[k];
           assert.ok(name.startsWith(clip(limit.name, 60)));
-          assert.equal(name.endsWith("only watches"), limit.isWatching);
+          assert.equal(name.endsWith("dry run"), limit.isWatching);
           for (const [key, value] of Object.entries(limit.numbers)) assert.ok(numbers.includes(`${key} ${value}`), numbers);
           assertShows(asked, limit.asked, name);
           assertShows(refused, limit.refused, name);
@@ -210,11 +210,11 @@ describe("whatever a replay's data are", { skip: Boolean(process.env.REPLAY) }, 
     }
   }
 
-  test("one policy is told in a whole sentence", () =>
+  test("one policy has a whole sentence", () =>
     visit(file("replay-one.html", (data) => ({ ...data, policies: data.policies.slice(0, 1), differences: null })), {}, async (tab) => {
       const { totals, clientsRefused } = replaySample().policies[0];
       const verdict = await tab.locator("h1").innerText();
-      assert.ok(verdict.startsWith(`gateway.yaml would have refused ${count(totals.refused)} of ${count(totals.requests)} requests (`), verdict);
+      assert.ok(verdict.startsWith(`gateway.yaml would have rejected ${count(totals.refused)} of ${count(totals.requests)} requests (`), verdict);
       assert.match(verdict, new RegExp(`from ${clientsRefused} clients; the worst 10 minutes began \\w{3} \\d+ Nov \\d\\d:\\d0 UTC`));
       assert.equal(await tab.locator(".differences").count(), 0);
       assert.equal(await tab.locator("[data-chart]").count(), 2);
@@ -229,7 +229,7 @@ describe("whatever a replay's data are", { skip: Boolean(process.env.REPLAY) }, 
       await assertFits(tab);
     }));
 
-  test("a policy that refuses nothing says so, without empty charts and tables", () => {
+  test("a policy that rejects nothing is shown so, without empty charts and tables", () => {
     const quiet = (policy) => ({
       ...policy, refused: policy.refused.map(() => 0), clients: [], clientsRefused: 0, worst: null,
       totals: { ...policy.totals, refused: 0, watched: 0, admitted: policy.totals.requests },
@@ -237,9 +237,9 @@ describe("whatever a replay's data are", { skip: Boolean(process.env.REPLAY) }, 
     });
     return visit(file("replay-quiet.html", (data) => ({ ...data, policies: [quiet(data.policies[0])], differences: null, suggestion: null })), {}, async (tab) => {
       const text = await says(tab);
-      assert.match(await tab.locator("h1").innerText(), /would have refused none of/);
-      assert.match(text, /Nothing would have been refused, so there is no chart/);
-      assert.match(text, /No client would have been refused/);
+      assert.match(await tab.locator("h1").innerText(), /would have rejected none of/);
+      assert.match(text, /Nothing would have been rejected, so there is no chart/);
+      assert.match(text, /No client would have been rejected/);
       assert.deepEqual(await all(tab, "[data-chart]", (chart) => chart.dataset.chart), ["traffic-0"]);
       assert.equal(await tab.locator("table.clients").count(), 0);
       assertSound(text);
@@ -262,10 +262,10 @@ describe("whatever a replay's data are", { skip: Boolean(process.env.REPLAY) }, 
       },
     ));
 
-  test("whom was left out is told", () => {
+  test("clients that were left out are listed", () => {
     const { log, ...data } = replaySample();
     const without = [{ name: "203.0.113.9", requests: 15000 }, { name: "<b>", requests: 1 }];
-    return visit(page("replay-without.html", { ...data, log: { ...log, without } }), {}, async (tab) => assert.match(await says(tab), /Left out, as was asked for: 15,000 requests of 203\.0\.113\.9, 1 request of <b>\./));
+    return visit(page("replay-without.html", { ...data, log: { ...log, without } }), {}, async (tab) => assert.match(await says(tab), /Left out on demand: 15,000 requests of 203\.0\.113\.9, 1 request of <b>\./));
   });
 
   test("numbers that are not known are dashes", () =>

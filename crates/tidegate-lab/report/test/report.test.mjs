@@ -120,7 +120,7 @@ describe("the report", () => {
       for (const x of lines) assert.ok(Math.abs(x - box.x - (box.width * (middle + 0.5)) / run.series.offered.length) < 3, `${x} in ${box.x} + ${box.width}`);
     }));
 
-  test("can be read by keyboard: the slider moves through the seconds and tells them", { skip: drawn.length === 0 }, () =>
+  test("can be read by keyboard: the slider moves through the seconds and announces them", { skip: drawn.length === 0 }, () =>
     visit(path, {}, async (page) => {
       const { run } = drawn[0];
       const shown = await openRun(page, run.id);
@@ -263,7 +263,7 @@ describe("whatever the data are", { skip: Boolean(process.env.REPORT) }, () => {
   });
 
   /* The row of the sliding window said 1.5× beside a mark at 1.995×: the text was of the worst run that was over its limit, the plot of all. */
-  test("the worst window that is told is the mark furthest to the right, also where a burst is above what was over-admitted", () => {
+  test("the worst window in the text is the mark furthest to the right, also where a burst is above what was over-admitted", () => {
     const data = sample();
     const sliding = data.scenarios.flatMap((scenario) => scenario.runs).filter((run) => run.algorithm === "sliding" && run.status !== "skipped");
     for (const run of sliding) Object.assign(run.scores, { worstWindow: 1, overAdmitted: 0 });
@@ -273,15 +273,15 @@ describe("whatever the data are", { skip: Boolean(process.env.REPORT) }, () => {
       const rows = new Map(await all(tab, ".windows tbody tr", (row) => {
         const at = (element, name) => parseFloat(element.getAttribute(name));
         const marks = [...row.querySelectorAll(".strip > svg")].map((mark) => at(mark, "x"));
-        return [row.cells[0].textContent, { plotted: Math.max(...marks) / at(row.querySelector("line.allowed"), "x1"), told: row.cells[2].textContent, over: row.cells[2].classList.contains("over"), where: row.cells[3].textContent }];
+        return [row.cells[0].textContent, { plotted: Math.max(...marks) / at(row.querySelector("line.allowed"), "x1"), text: row.cells[2].textContent, over: row.cells[2].classList.contains("over"), where: row.cells[3].textContent }];
       }));
-      for (const [name, { plotted, told }] of rows) if (name !== "No limit" && plotted > 0) assertShows(told.replace("×", ""), plotted, name);
-      const { told, over, where } = rows.get("Sliding window");
-      assert.deepEqual([told, over, where], ["2×", false, "spikes, adaptation on, nothing over-admitted; over the limit: 1.5× in outage, adaptation off"]);
+      for (const [name, { plotted, text }] of rows) if (name !== "No limit" && plotted > 0) assertShows(text.replace("×", ""), plotted, name);
+      const { text, over, where } = rows.get("Sliding window");
+      assert.deepEqual([text, over, where], ["2×", false, "spikes, adaptation on, nothing over-admitted; over the limit: 1.5× in outage, adaptation off"]);
     });
   });
 
-  test("of equal worst windows the one that was over the limit is told", () => {
+  test("of equal worst windows the one that was over the limit is shown", () => {
     const data = sample();
     const sliding = data.scenarios.flatMap((scenario) => scenario.runs).filter((run) => run.algorithm === "sliding" && run.status !== "skipped");
     for (const run of sliding) Object.assign(run.scores, { worstWindow: 1.5, overAdmitted: run.id === "outage/sliding/off" ? 0.12 : 0 });
@@ -291,7 +291,7 @@ describe("whatever the data are", { skip: Boolean(process.env.REPORT) }, () => {
     });
   });
 
-  test("what is not scored is said in the notes, marked in the charts, and told at its seconds", () => {
+  test("what is not scored is in the notes, marked in the charts, and announced at its seconds", () => {
     const data = sample();
     const id = "outage/token/off";
     const { exempt: [exempt], notes } = data.scenarios.flatMap((scenario) => scenario.runs).find((run) => run.id === id);
@@ -327,7 +327,7 @@ describe("whatever the data are", { skip: Boolean(process.env.REPORT) }, () => {
     const data = sample();
     Object.assign(data.scenarios[0].runs[0].scores, { goodput: 1, targetErrorShare: 0.1915 });
     return visit(page("hints.html", data), {}, async (tab) => {
-      assert.match(await tab.locator("th[data-key=goodput] button").first().getAttribute("title"), /what the target bears, whichever is less/);
+      assert.match(await tab.locator("th[data-key=goodput] button").first().getAttribute("title"), /the target.s capacity, whichever is less/);
       assert.match(await tab.locator(".scenario").first().locator(".remark").innerText(), /smaller of the offered load and the target's capacity/);
       assert.equal(await tab.locator(".scenario").last().locator(".remark", { hasText: "Goodput" }).count(), 0);
       const cost = (await openRun(tab, "normal/token/off")).getByText("CPU per request");
@@ -378,7 +378,7 @@ describe("whatever the data are", { skip: Boolean(process.env.REPORT) }, () => {
     });
   });
 
-  test("a limit is told by the second, and whose it is", () => {
+  test("a limit is shown by the second, and whose it is", () => {
     const limits = [[{ rate: 150, window: 1, burst: 30, key: "global" }, "150/s, bursts of 30"], [{ rate: 2.5, window: 60, burst: 10, key: "client" }, "2.5/s for each client, windows of 60 s, bursts of 10"]];
     return visit(page("limits.html", { format: "tidegate-lab-report/1", scenarios: limits.map(([limit], i) => ({ name: `limit ${i}`, limit, runs: [] })) }), {}, async (tab) => {
       const shown = await all(tab, ".scenario .facts div:first-child dd", (one) => one.textContent.replaceAll("\u00a0", " "));

@@ -7,11 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_serve::{Shutdown, ShutdownHandle};
+use tokio::net::TcpListener;
 
 /// How long a service may take until it listens, and until it has ended.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tells where a service listens, or why it does not.
+/// Receives the address at which a service listens, or why it does not.
 pub(super) type Ready = mpsc::Sender<Result<SocketAddr, String>>;
 
 /// A service that runs.
@@ -45,8 +46,8 @@ impl Hosted {
             }
         });
         let thread = thread.map_err(|error| format!("{name} can't start: {error}"))?;
-        let told = is_ready.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("it does not become ready".to_owned()));
-        let address = told.map_err(|error| format!("{name} can't start: {error}"))?;
+        let address = is_ready.recv_timeout(TIMEOUT).unwrap_or_else(|_| Err("it does not become ready".to_owned()));
+        let address = address.map_err(|error| format!("{name} can't start: {error}"))?;
         Ok(Self { address, stop, thread: Some(thread) })
     }
 }
@@ -56,13 +57,27 @@ impl Drop for Hosted {
     fn drop(&mut self) {
         self.stop.fire();
         let Some(thread) = self.thread.take() else { return };
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = std::time::Instant::now() + TIMEOUT;
         while !thread.is_finished() && std::time::Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         if thread.is_finished() {
-            // A panic has been told by its own message.
+            // A panic has printed its own message.
             let _ended = thread.join();
         }
     }
+}
+
+/// A service and its socket, if it has both. Reports the address, or why there is none.
+pub(super) async fn listening<T>(
+    service: Result<T, String>,
+    address: SocketAddr,
+    ready: &Ready,
+) -> Option<(T, TcpListener)> {
+    let bound = TcpListener::bind(address).await.map_err(|error| format!("{address}: {error}"));
+    let both = service.and_then(|service| bound.map(|listener| (service, listener)));
+    let address = both.as_ref().map_err(Clone::clone);
+    let address = address.and_then(|(_, listener)| listener.local_addr().map_err(|error| error.to_string()));
+    let _heard = ready.send(address);
+    both.ok()
 }

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use tidegate_load::service::{AllowedHosts, Plans, Settings};
 use tidegate_serve::Log;
 
-use super::hosted::Hosted;
-use super::platform::listening;
+use super::hosted::{Hosted, listening};
 
 /// The load generator's service, which sends to this machine alone. It ends with its drop.
 pub struct LoadService {

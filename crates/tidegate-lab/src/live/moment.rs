@@ -1,20 +1,20 @@
-//! A run at a moment, for whoever looks on.
+//! The state of a run at a moment, for showing its progress.
 
 use std::time::Duration;
 
 use crate::observation::Observation;
 use crate::run::{Event, Levels};
 
-/// How things stand in a live run.
+/// The state of a live run.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// How much of the load is over.
     pub elapsed: Duration,
     /// How long it lasts.
     pub duration: Duration,
-    /// What has become of the requests that have ended so far. Of the second that is not over yet it has the beginning.
+    /// The requests that have ended so far, also those of the second that is not over yet.
     pub observation: &'a Observation,
-    /// Limit and target, as of each second that is over.
+    /// Limit and target at the end of each second.
     pub levels: &'a Levels,
     /// What has happened so far, in the order in which it was noticed.
     pub events: &'a [Event],

@@ -1,4 +1,5 @@
-//! Everything that a live run needs: target, gateway, and where the scenario asks for it Redis and a forecaster. All of it ends with its drop.
+//! Everything that a live run needs: target, gateway, and where the scenario asks for it Redis and a forecaster. All of
+//! it ends with its drop.
 
 use std::net::SocketAddr;
 
@@ -8,15 +9,14 @@ use tidegate_gateway::Server;
 use tidegate_gateway::config;
 use tidegate_gateway::settings::Settings;
 use tidegate_serve::Log;
-use tokio::net::TcpListener;
 
-use super::hosted::{Hosted, Ready};
-use super::places::Places;
+use super::hosted::{Hosted, listening};
+use super::http_client::post;
+use super::listen_addresses::ListenAddresses;
 use super::relay::Relay;
 use super::shared_store::SharedStore;
 use crate::gateway_config::{Addresses, config_text};
-use crate::run::Variant;
-use crate::scenario::{FaultKind, Scenario};
+use crate::scenario::{FaultKind, Scenario, Variant};
 use crate::target::{self, Target, Work};
 
 /// What serves a run. In the order in which it is to end.
@@ -34,15 +34,21 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Starts all that the scenario asks for, at these places. An error says what could not be started; nothing of the rest is left running then.
-    pub fn start(scenario: &Scenario, variant: Variant, places: &Places, log: &Log) -> Result<Self, String> {
+    /// Starts all that the scenario asks for, at these addresses. An error says what could not be started; nothing else
+    /// is left running then.
+    pub fn start(
+        scenario: &Scenario,
+        variant: Variant,
+        addresses: &ListenAddresses,
+        log: &Log,
+    ) -> Result<Self, String> {
         let store = variant.algorithm.and_then(|_| SharedStore::start(scenario.store).transpose()).transpose()?;
         let redis_line = store.as_ref().map(|store| Relay::to(store.address())).transpose()?;
-        let target = start_target(scenario, places.target, log)?;
+        let target = start_target(scenario, addresses.target, log)?;
         let policy = scenario.policy().filter(|_| variant.adaptation);
-        let forecaster = policy.map(|policy| start_forecaster(policy, places.forecaster, log)).transpose()?;
+        let forecaster = policy.map(|policy| start_forecaster(policy, addresses.forecaster, log)).transpose()?;
         let addresses = Addresses {
-            gateway: places.gateway,
+            gateway: addresses.gateway,
             target: target.address,
             redis: redis_line.as_ref().map(Relay::address),
             forecaster: forecaster.as_ref().map(|forecaster| forecaster.address),
@@ -64,7 +70,7 @@ impl Platform {
         self.advised.map(|(_, address)| address)
     }
 
-    /// Something goes wrong, or is mended.
+    /// A fault begins or ends.
     pub(super) fn fault(&mut self, kind: FaultKind, begins: bool) -> Result<(), String> {
         let delay = |delay| if begins { delay } else { std::time::Duration::ZERO };
         match kind {
@@ -75,8 +81,8 @@ impl Platform {
             },
             FaultKind::RedisHangs => match (&self.store, &self.redis_line) {
                 (Some(SharedStore::StandIn(stand_in)), _) => stand_in.hang(begins),
-                (_, Some(line)) => line.freeze(begins),
-                (_, None) => {}
+                (Some(SharedStore::Redis(_)), Some(line)) => line.freeze(begins),
+                (Some(SharedStore::Redis(_)), None) | (None, _) => {}
             },
             FaultKind::RedisSlow(by) => {
                 if let Some(line) = &self.redis_line {
@@ -91,8 +97,8 @@ impl Platform {
             FaultKind::ForecasterKilled => self.kill_forecaster(begins)?,
             FaultKind::Target(faults) => {
                 let faults = if begins { faults } else { target::Faults::default() };
-                if !super::asking::post(self.target.address, "/faults", &faults.to_json(None).to_string()) {
-                    return Err("the target does not take its faults".to_owned());
+                if !post(self.target.address, "/faults", &faults.to_json(None).to_string()) {
+                    return Err("the target does not accept its faults".to_owned());
                 }
             }
         }
@@ -125,7 +131,7 @@ fn start_gateway(text: &str, log: &Log) -> Result<Hosted, String> {
         };
         let address = server.addresses().first().and_then(|url| url.strip_prefix("http://")?.parse().ok());
         let _heard = ready.send(address.ok_or_else(|| "it listens nowhere".to_owned()));
-        // How it ends is of no matter any more.
+        // How it ends does not matter any more.
         let _served = server.run(stop).await;
     })
 }
@@ -157,18 +163,4 @@ fn start_forecaster(policy: Policy, address: SocketAddr, log: &Log) -> Result<Ho
             let _served = service.run(listener, log, stop).await;
         }
     })
-}
-
-/// A service and its socket, if it has both; whoever waits is told.
-pub(super) async fn listening<T>(
-    service: Result<T, String>,
-    address: SocketAddr,
-    ready: &Ready,
-) -> Option<(T, TcpListener)> {
-    let bound = TcpListener::bind(address).await.map_err(|error| format!("{address}: {error}"));
-    let both = service.and_then(|service| bound.map(|listener| (service, listener)));
-    let told = both.as_ref().map_err(Clone::clone);
-    let told = told.and_then(|(_, listener)| listener.local_addr().map_err(|error| error.to_string()));
-    let _heard = ready.send(told);
-    both.ok()
 }

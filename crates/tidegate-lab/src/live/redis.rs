@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take until it responds.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A `redis-server` without a file, on loopback.
 pub(super) struct Redis {
@@ -27,13 +27,13 @@ impl Redis {
         self.address
     }
 
-    /// At once, as by a crash.
+    /// Ends it at once, as a crash would.
     pub(super) fn kill(&mut self) {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
     }
 
-    /// At the same address, knowing nothing.
+    /// Starts it again at the same address, without any data.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         self.child = launch(self.address)?;
@@ -47,17 +47,17 @@ impl Drop for Redis {
     }
 }
 
-/// Whether it is Redis that answers there.
-fn answers(address: SocketAddr) -> bool {
-    let ask = || -> io::Result<bool> {
+/// Whether Redis responds at this address.
+fn responds(address: SocketAddr) -> bool {
+    let ping = || -> io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(b"PING\r\n")?;
-        let mut answer = [0; 7];
-        stream.read_exact(&mut answer)?;
-        Ok(&answer == b"+PONG\r\n")
+        let mut response = [0; 7];
+        stream.read_exact(&mut response)?;
+        Ok(&response == b"+PONG\r\n")
     };
-    ask().unwrap_or(false)
+    ping().unwrap_or(false)
 }
 
 fn launch(address: SocketAddr) -> Result<Child, String> {
@@ -69,14 +69,14 @@ fn launch(address: SocketAddr) -> Result<Child, String> {
         io::ErrorKind::NotFound => "redis-server is not installed".to_owned(),
         _ => format!("redis-server can't be started: {error}"),
     })?;
-    let until = Instant::now() + PATIENCE;
-    while !answers(address) {
+    let until = Instant::now() + TIMEOUT;
+    while !responds(address) {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(format!("redis-server ended at once: {status}"));
         }
         if Instant::now() > until {
             let _gone = (child.kill(), child.wait());
-            return Err("redis-server does not answer".to_owned());
+            return Err("redis-server does not respond".to_owned());
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -1,4 +1,4 @@
-//! A line that can be slow, or stand still: whatever comes back over it may be held up, or nothing passes at all.
+//! A connection that can be slow, or stand still: responses may be delayed, or nothing passes at all.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::hosted::Hosted;
 
-/// A line to somebody.
+/// Passes connections on to an address.
 pub(super) struct Relay {
     hosted: Hosted,
     delay: Arc<AtomicU64>,
@@ -21,7 +21,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// A line to this address.
+    /// A relay to this address.
     pub(super) fn to(target: SocketAddr) -> Result<Self, String> {
         let delay = Arc::new(AtomicU64::new(0));
         let (held_up, is_frozen) = (Arc::clone(&delay), watch::Sender::new(false));
@@ -36,7 +36,7 @@ impl Relay {
                 tokio::select! {
                     () = stop.wanted() => return,
                     accepted = listener.accept() => {
-                        // Who can't be reached is not there for the other side either: its connection ends.
+                        // If the target can't be reached, the client's connection ends too.
                         if let (Ok((near, _)), Ok(far)) = (accepted, TcpStream::connect(target).await) {
                             join(near, far, &held_up, &frozen);
                         }
@@ -52,7 +52,7 @@ impl Relay {
         self.hosted.address
     }
 
-    /// From now on answers come so much later.
+    /// From now on responses come so much later.
     pub(super) fn slow_down(&self, delay: Duration) {
         self.delay.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }

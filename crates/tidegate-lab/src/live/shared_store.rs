@@ -1,4 +1,4 @@
-//! Who keeps the limits, where the gateway does not.
+//! What keeps the limits where the gateway does not.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use super::redis::Redis;
 use super::stand_in::StandIn;
 use crate::scenario::StoreKind;
 
-/// Redis, or who stands in for it.
+/// Redis, or its stand-in.
 pub(super) enum SharedStore {
     Redis(Redis),
     StandIn(StandIn),
@@ -29,7 +29,7 @@ impl SharedStore {
         }
     }
 
-    /// At once, as by a crash.
+    /// Ends it at once, as a crash would.
     pub(super) fn kill(&mut self) {
         match self {
             Self::Redis(redis) => redis.kill(),
@@ -37,7 +37,7 @@ impl SharedStore {
         }
     }
 
-    /// At the same address, knowing nothing.
+    /// Starts it again at the same address, without any data.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         match self {
             Self::Redis(redis) => redis.restart(),

@@ -2,8 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::hosted::Hosted;
-use super::platform::listening;
+use super::hosted::{Hosted, listening};
 
 /// A stand-in that is served on a thread of its own.
 pub(super) struct StandIn {
@@ -30,14 +29,14 @@ impl StandIn {
         self.memory.forget();
     }
 
-    /// At the same address, knowing nothing.
+    /// Starts it again at the same address, without any data.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         self.hosted = Some(serve(&self.memory, self.address)?);
         Ok(())
     }
 
-    /// It answers nobody, or again.
+    /// It stops responding, or responds again.
     pub(super) fn hang(&self, begins: bool) {
         if begins { self.memory.hang() } else { self.memory.go_on() }
     }

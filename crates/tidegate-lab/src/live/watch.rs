@@ -1,4 +1,5 @@
-//! What is looked at while a run goes on: how things stand each second, what goes wrong on time, whether the limit is in force.
+//! What is done during a live run: look at limit and target each second, begin and end faults on time, see whether the
+//! limit is in force.
 
 use std::fs;
 use std::ops::Range;
@@ -6,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::asking::{get, get_json, metric};
+use super::http_client::{get, get_json, metric};
 use super::moment::Moment;
 use super::platform::Platform;
 use crate::observation::Observation;
-use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction, Variant};
-use crate::scenario::Scenario;
+use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction};
+use crate::scenario::{Scenario, Variant};
 
 /// Between two looks.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
@@ -23,9 +24,9 @@ pub(super) struct Watch<'a> {
     start: Duration,
     levels: Levels,
     next_second: u64,
-    /// Faults by their places that have begun, and ended.
+    /// Which faults have begun, and which have ended, by their index.
     begun: Vec<bool>,
-    mended: Vec<bool>,
+    ended: Vec<bool>,
     events: Vec<Event>,
     predictions: Vec<Prediction>,
     open_since: Option<Duration>,
@@ -60,7 +61,7 @@ struct Change {
 }
 
 impl Change {
-    /// To numbers as the gateway tells them.
+    /// To numbers as the gateway reports them.
     fn to(numbers: &Value, at: Duration) -> Option<Self> {
         let is_bucket = ["token", "gcra"].iter().any(|name| numbers["algorithm"] == *name);
         let burst = numbers["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0);
@@ -69,8 +70,8 @@ impl Change {
 }
 
 impl Found {
-    /// The rate that a window may have had which ends at this moment, and the burst on top: the highest that was in force in it, for what was let in
-    /// before a limit was lowered was not too many.
+    /// The rate that a window which ends at this moment may have had, and the burst on top: the highest that was in
+    /// force in it. What was admitted before a limit was lowered was not too many.
     pub(super) fn allowed(&self, now: Duration, scenario: &Scenario) -> (f64, f64) {
         let begins = now.saturating_sub(Duration::from_secs_f64(scenario.limit.window));
         let until_now = self.changes.iter().take_while(|change| change.at <= now);
@@ -97,7 +98,7 @@ impl<'a> Watch<'a> {
             levels: Levels::new(variant.algorithm.and_then(|_| scenario.limit.shared_rate())),
             next_second: 1,
             begun: vec![false; faults],
-            mended: vec![false; faults],
+            ended: vec![false; faults],
             events: Vec::new(),
             predictions: Vec::new(),
             open_since: None,
@@ -108,7 +109,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// How things stand, as far as it was seen.
+    /// The state of the run, as far as it was seen.
     pub(super) fn moment<'b>(&'b self, begin: Instant, observation: &'b Observation) -> Moment<'b> {
         Moment {
             elapsed: begin.elapsed().min(self.scenario.duration()),
@@ -122,9 +123,9 @@ impl<'a> Watch<'a> {
     /// Looks, and does what is due. An error says what could not be done.
     pub(super) fn look(&mut self, platform: &mut Platform, begin: Instant) -> Result<(), String> {
         let Some(now) = Instant::now().checked_duration_since(begin) else { return Ok(()) };
-        for (place, fault) in self.scenario.faults.iter().enumerate() {
-            for (begins, at, done) in [(true, fault.at, &mut self.begun), (false, fault.until, &mut self.mended)] {
-                if now >= at && !std::mem::replace(&mut done[place], now >= at) {
+        for (index, fault) in self.scenario.faults.iter().enumerate() {
+            for (begins, at, done) in [(true, fault.at, &mut self.begun), (false, fault.until, &mut self.ended)] {
+                if now >= at && !std::mem::replace(&mut done[index], now >= at) {
                     platform.fault(fault.kind, begins)?;
                     let (at, text) = (now.as_secs_f64(), fault.kind.event(begins));
                     self.events.push(Event { at, kind: EventKind::Fault, text });
@@ -140,7 +141,7 @@ impl<'a> Watch<'a> {
         if now.as_secs() >= self.next_second {
             self.read_history(platform);
         }
-        // A second in which nobody looked is one of which little is known.
+        // Of a second without a look little is known.
         while now.as_secs() > self.next_second {
             self.note_limit(self.next_second);
             self.levels.forecast(None);
@@ -155,8 +156,8 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// What adaptation lowers because of what it measures it moves every second, and tells only the first and the last of it. It does so when seconds
-    /// begin, so the middle of one tells.
+    /// A limit that adaptation lowers because of the target's latency and errors moves every second, but the history
+    /// has only the first and the last step. It moves when seconds begin, so a look in the middle of each finds it.
     fn look_at_limit(&mut self, platform: &Platform, second: u64) {
         if self.looked_in.replace(second) == Some(second) {
             return;
@@ -169,7 +170,8 @@ impl<'a> Watch<'a> {
         self.changes.extend(change.filter(|change| (known.1 - change.rate).abs() > 1e-6));
     }
 
-    /// The limit that was in force when so many seconds had passed. What adaptation does at that very moment is of the next one.
+    /// The limit that was in force when so many seconds had passed. What adaptation does at that very moment belongs
+    /// to the next one.
     fn note_limit(&mut self, seconds: u64) {
         let until = Duration::from_secs(seconds);
         let last = self.changes.iter().rfind(|change| change.at < until);
@@ -203,13 +205,13 @@ impl<'a> Watch<'a> {
         self.levels.seen(level("executor_active_threads"), level("executor_queued_tasks"));
     }
 
-    /// The load is over: the rest of what the gateway remembers of adaptation.
+    /// The load is over: reads the rest of the gateway's history.
     pub(super) fn end(&mut self, platform: &Platform) {
         self.read_history(platform);
         self.note_limit(self.next_second);
     }
 
-    /// What adaptation has done since this was last read. The gateway keeps the latest of it, far more than a second's.
+    /// What adaptation has done since the last look. The gateway keeps the latest entries, far more than a second's.
     fn read_history(&mut self, platform: &Platform) {
         if platform.forecaster_address().is_none() {
             return;
@@ -255,7 +257,7 @@ impl<'a> Watch<'a> {
         let spans: Vec<Range<Duration>> = faults.map(|fault| fault.at..fault.until).collect();
         let mut outage = Outage::default();
         for span in &spans {
-            // From the mending to the moment at which the gateway limits again.
+            // From the end of the fault to the moment at which the gateway limits again.
             let back = self
                 .open
                 .iter()
@@ -263,7 +265,7 @@ impl<'a> Watch<'a> {
                 .map(|open| open.end.saturating_sub(span.end));
             back.for_each(|after| outage.returned(after));
         }
-        // What is open still has not come back.
+        // Redis may still be away at the end.
         let end = self.scenario.duration();
         self.open.extend(self.open_since.map(|since| since..end));
         let open = within(self.open, end);
@@ -290,8 +292,8 @@ fn within(spans: Vec<Range<Duration>>, end: Duration) -> Vec<Range<Duration>> {
 fn band(expected: &Value, second: u64) -> Option<Band> {
     let forecast = &expected["forecasts"][0];
     let ahead = second.checked_sub(forecast["start"].as_u64()?)?;
-    let place = usize::try_from(ahead.checked_div(forecast["step"].as_u64()?)?).ok()?;
-    let of = |level: &str| forecast[level][place].as_f64();
+    let index = usize::try_from(ahead.checked_div(forecast["step"].as_u64()?)?).ok()?;
+    let of = |level: &str| forecast[level][index].as_f64();
     Some(Band { low: of("low")?, middle: of("middle")?, high: of("high")? })
 }
 
@@ -304,18 +306,18 @@ fn change(entry: &Value) -> String {
     }
 }
 
-/// As exactly as people want to know.
+/// As exactly as people want it.
 fn tenths(rate: f64) -> f64 {
     (rate * 10.0).round() / 10.0
 }
 
-/// Requests a second, of numbers as the gateway tells them.
+/// Requests a second, of numbers as the gateway reports them.
 fn rate_of(numbers: &Value) -> Option<f64> {
     let window = || Some(numbers["limit"].as_f64()? / numbers["window"].as_f64()?);
     numbers["fillRate"].as_f64().or_else(window)
 }
 
-/// User and system time of the threads that serve the gateway's clients; they end with it, so it is that of one run.
+/// User and system time of the threads that serve the gateway's clients. They end with it, so it is that of one run.
 pub(super) fn gateway_cpu_seconds() -> Option<f64> {
     let mut ticks = None;
     for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
@@ -325,7 +327,7 @@ pub(super) fn gateway_cpu_seconds() -> Option<f64> {
             before.split_once('(').is_some_and(|(_, name)| name == "gateway" || name.starts_with("worker-"));
         if is_gateway {
             let fields: Vec<&str> = after.split_whitespace().collect();
-            let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+            let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
             *ticks.get_or_insert(0) += number(11) + number(12);
         }
     }
@@ -337,7 +339,7 @@ pub(super) fn gateway_cpu_seconds() -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// "Not scored: 20.4 s to 20.0 s" was said where Redis was lost after the load's end.
+    /// A report had "Not scored: 20.4 s to 20.0 s" where Redis was lost after the load's end.
     #[test]
     fn what_begins_after_the_load_s_end_is_left_out() {
         let span = |from: u64, until: u64| Duration::from_millis(from)..Duration::from_millis(until);

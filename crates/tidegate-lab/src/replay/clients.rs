@@ -1,4 +1,4 @@
-//! Who is refused most, among more clients than can be remembered.
+//! Which clients are rejected most, among more than can be kept.
 
 use std::hash::BuildHasher as _;
 
@@ -16,31 +16,33 @@ pub struct Client {
     name: Box<str>,
     /// Of all its requests.
     pub requests: u64,
-    /// By policy; empty for most, who are never refused.
+    /// By policy; empty for most, which are never rejected.
     refused: Vec<Refused>,
 }
 
-/// What a policy refuses a client.
+/// What a policy rejects of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// How many.
     pub count: u64,
-    /// Which limit does most of it, by its place.
+    /// The index of the limit that does most of it.
     pub limit: usize,
     /// How much it leads by.
     lead: u64,
-    /// When first and last, in nanoseconds since 1970.
+    /// The time of the first, in nanoseconds since 1970.
     pub first: u64,
-    /// See above.
+    /// The time of the last.
     pub last: u64,
 }
 
-/// Clients by hashes of their names, which nobody outside can foresee: comparing names as well would cost more than all the rest. Of more than can be kept the least refused are forgotten, and of those the least busy.
+/// Clients by hashes of their names, which can't be predicted from outside: comparing names as well would cost more
+/// than all the rest. If there are more than can be kept, the least rejected are forgotten, and among those the least
+/// busy.
 #[derive(Debug, Default)]
 pub struct Clients {
     known: HashMap<u64, Client, RandomState>,
     names: RandomState,
-    /// Whether everybody is known.
+    /// Whether some have been forgotten.
     has_forgotten: bool,
 }
 
@@ -50,7 +52,7 @@ impl Clients {
         self.of(client).requests += 1;
     }
 
-    /// A request was refused, by this policy and limit.
+    /// A request was rejected, by this policy and limit.
     pub fn refused(&mut self, client: &str, policy: usize, limit: usize, at: u64) {
         let all = &mut self.of(client).refused;
         if all.len() <= policy {
@@ -87,17 +89,17 @@ impl Clients {
         self.has_forgotten = true;
     }
 
-    /// Whether everybody is known.
+    /// Whether all clients are known.
     pub fn are_exact(&self) -> bool {
         !self.has_forgotten
     }
 
-    /// How many different ones this policy refuses; at least so many, if not everybody is known.
+    /// How many clients this policy rejects; at least so many, if some have been forgotten.
     pub fn refused_count(&self, policy: usize) -> u64 {
         self.known.values().filter(|client| client.refused(policy).count > 0).count() as u64
     }
 
-    /// Those whom this policy refuses most, the most refused first.
+    /// The clients that this policy rejects most, the most rejected first.
     pub fn most_refused(&self, policy: usize, most: usize) -> Vec<(&str, &Client)> {
         let mut found: Vec<&Client> = self.known.values().filter(|client| client.refused(policy).count > 0).collect();
         found.sort_unstable_by_key(|client| {
@@ -108,7 +110,7 @@ impl Clients {
     }
 }
 
-/// What is longer is cut: memory must not depend on what stands in a log.
+/// Longer names are cut: memory must not depend on the content of a log.
 const LONGEST_NAME: usize = 128;
 
 fn shortened(name: &str) -> &str {
@@ -116,7 +118,7 @@ fn shortened(name: &str) -> &str {
 }
 
 impl Client {
-    /// What this policy refuses it.
+    /// What this policy rejects of it.
     pub fn refused(&self, policy: usize) -> Refused {
         self.refused.get(policy).copied().unwrap_or_default()
     }
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_refused_are_known_however_many_clients_come() {
+    fn the_most_rejected_are_known_however_many_clients_come() {
         let mut clients = Clients::default();
         for round in 0..10_u64 {
             for number in 0..40_000_u64 {
@@ -142,14 +144,14 @@ mod tests {
         }
         assert!(!clients.are_exact());
         assert!(clients.known.len() <= 2 * KEPT);
-        let [("attacker", attacker)] = clients.most_refused(0, 10)[..] else { panic!("nobody else was refused") };
+        let [("attacker", attacker)] = clients.most_refused(0, 10)[..] else { panic!("nobody else was rejected") };
         assert_eq!((attacker.requests, attacker.refused(0).count), (10, 10));
         assert_eq!((attacker.refused(0).first, attacker.refused(0).last, attacker.refused(0).limit), (0, 9, 1));
         assert_eq!((clients.refused_count(0), clients.refused_count(1)), (1, 0));
     }
 
     #[test]
-    fn the_limit_that_refuses_most_is_told() {
+    fn the_limit_that_rejects_most_is_reported() {
         let mut clients = Clients::default();
         for (at, limit) in [2, 0, 2, 1, 2, 2, 0].into_iter().enumerate() {
             clients.refused("one", 3, limit, at as u64);

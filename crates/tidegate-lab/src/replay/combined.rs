@@ -3,7 +3,7 @@
 use memchr::memchr;
 use tidegate_input::log_times::LogTimes;
 
-use super::line::{BadLine, Line, request_line, told};
+use super::line::{BadLine, Line, present, request_line};
 
 const NOT_ONE: BadLine = BadLine::NotOne("a common or combined log");
 
@@ -20,7 +20,7 @@ pub(super) fn read<'a>(line: &'a str, times: &mut LogTimes) -> Result<Line<'a>, 
     Ok(Line { time, client, method, host, target, user, ..Line::default() })
 }
 
-/// What stands before the time: who asked whom. A user's name may hold blanks.
+/// What stands before the time: host, client and user. A user's name may hold blanks.
 fn who(text: &str) -> Option<(&str, &str, Option<&str>)> {
     let text = text.strip_suffix(' ')?;
     let (first, rest) = text.split_once(' ')?;
@@ -30,9 +30,9 @@ fn who(text: &str) -> Option<(&str, &str, Option<&str>)> {
         Some((ident, user)) if second != "-" && (ident == "-" || is_name_with_port(first)) => (first, second, user),
         _ => ("", first, after),
     };
-    // Of another form that begins with other things these are not the columns that are meant.
+    // In a format that begins with other columns these are not host, client and user.
     let is_shifted = user.contains(" - ") || user.starts_with("- ");
-    (!is_shifted).then(|| (host, client, told(user)))
+    (!is_shifted).then(|| (host, client, present(user)))
 }
 
 /// `www.example.com:80`
@@ -75,7 +75,10 @@ mod tests {
             ..Line::default()
         };
         assert_eq!(read, Ok(expected));
-        let combined = r#"2001:db8::1 - - [10/Oct/2000:13:55:36 -0700] "POST /a?b HTTP/2.0" 429 0 "https://x/" "Agent \"quoted\"" 0.004"#;
+        let combined = concat!(
+            r#"2001:db8::1 - - [10/Oct/2000:13:55:36 -0700] "POST /a?b HTTP/2.0" 429 0 "https://x/" "#,
+            r#""Agent \"quoted\"" 0.004"#,
+        );
         let read = line(combined).expect("a line");
         assert_eq!((read.client, read.method, read.path(), read.user), ("2001:db8::1", "POST", "/a", None));
         let quoted = line(r#"a.example - - [10/Oct/2000:13:55:36 -0700] "GET /\"x HTTP/1.1" 200 1"#).expect("a line");
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_and_hosts_are_told_apart_where_both_have_names() {
+    fn clients_and_hosts_are_distinguished_where_both_have_names() {
         for (start, host, client) in [
             ("www.example.com:80 h1.isp.net - -", "www.example.com:80", "h1.isp.net"),
             ("www.example.com h1.isp.net - ann", "www.example.com", "h1.isp.net"),
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_line_says_why() {
+    fn lines_of_another_format_are_reported_with_the_reason() {
         for (text, why) in [
             ("", NOT_ONE),
             ("hello", NOT_ONE),

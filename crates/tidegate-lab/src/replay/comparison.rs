@@ -1,11 +1,11 @@
-//! What two policies say of the same requests.
+//! What two policies decide about the same requests.
 
 use std::collections::HashMap;
 
 /// How often two policies agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Neither refuses.
+    /// Neither rejects.
     pub both_admit: u64,
     /// The first does, the second does not.
     pub only_first_refuses: u64,
@@ -15,30 +15,30 @@ pub struct Differences {
     pub both_refuse: u64,
 }
 
-/// Pairs what two policies say of each request.
+/// Pairs the decisions of two policies about each request.
 #[derive(Default)]
 pub(super) struct Comparison {
     pub(super) found: Differences,
-    /// What one of them has said already.
+    /// Decisions that still lack the other policy's.
     halves: HashMap<u64, (usize, bool)>,
-    /// The last one, which mostly finds its other half at once.
+    /// The last one, which mostly finds its counterpart at once.
     last: Option<(u64, usize, bool)>,
 }
 
 impl Comparison {
-    pub(super) fn note(&mut self, number: u64, policy: usize, is_refused: bool) {
+    pub(super) fn note(&mut self, number: u64, policy: usize, is_rejected: bool) {
         let other = match self.last.take_if(|(last, ..)| *last == number) {
-            Some((_, policy, is_refused)) => Some((policy, is_refused)),
+            Some((_, policy, is_rejected)) => Some((policy, is_rejected)),
             None => self.halves.remove(&number),
         };
-        let Some((other_policy, other_refused)) = other else {
-            if let Some((last, policy, is_refused)) = self.last.replace((number, policy, is_refused)) {
-                self.halves.insert(last, (policy, is_refused));
+        let Some((other_policy, other_rejected)) = other else {
+            if let Some((last, policy, is_rejected)) = self.last.replace((number, policy, is_rejected)) {
+                self.halves.insert(last, (policy, is_rejected));
             }
             return;
         };
         let (first, second) =
-            if other_policy < policy { (other_refused, is_refused) } else { (is_refused, other_refused) };
+            if other_policy < policy { (other_rejected, is_rejected) } else { (is_rejected, other_rejected) };
         *match (first, second) {
             (false, false) => &mut self.found.both_admit,
             (true, false) => &mut self.found.only_first_refuses,

@@ -1,15 +1,16 @@
-//! Lines of CSV files: a request each, with a time at least. Columns are known by the names in the first line; without such a line the first one is the time.
+//! Lines of CSV files: a request each, with a time at least. Columns are known by the names in the first line; without
+//! such a line the first one is the time.
 
 use tidegate_input::csv::{Cell, Cells};
 use tidegate_input::log_times::{self, LogTimes};
 
 use super::fields::{Names, Role};
 use super::line::{BadLine, Line};
-use super::told::{Told, Use};
+use super::line_fields::{LineFields, Use};
 
 const NOT_ONE: BadLine = BadLine::NotOne("CSV with the columns of its first line");
 
-/// What the columns of a file tell.
+/// The columns of a file and their uses.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     separator: char,
@@ -17,8 +18,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// By a file's first line; also whether that is a request itself. `None` if neither names nor a time stand there. An error is a name that
-    /// somebody said and that no column has.
+    /// By a file's first line; also whether that is a request itself. `None` if it has neither names nor a time. An
+    /// error is a declared name that no column has.
     pub(super) fn of(first: &str, names: &Names) -> Result<Option<(Self, bool)>, String> {
         let Some((separator, cells)) = cells(first) else { return Ok(None) };
         if cells.first().is_some_and(|cell| log_times::any(cell.trim()).is_some()) {
@@ -30,30 +31,30 @@ impl Columns {
         if !uses.iter().flatten().any(is_time) {
             return Ok(None);
         }
-        match names.said_but_not_in(&cells) {
-            Some(name) => Err(format!("no column is called {name:?}; there are: {}", cells.join(", "))),
+        match names.declared_but_not_in(&cells) {
+            Some(name) => Err(format!("unknown column {name:?}; known columns: {}", cells.join(", "))),
             None => Ok(Some((Self { separator, uses }, false))),
         }
     }
 
     /// Reads a line. A time is when a request came.
     pub(super) fn read<'a>(&self, line: &'a str, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
-        let mut told = Told::default();
+        let mut fields = LineFields::default();
         let mut cells = Cells::new(line, self.separator);
         for what in &self.uses {
-            // Short lines lack what stands last.
+            // Short lines lack the last columns.
             let Some(cell) = cells.next() else { break };
-            // Quotes within a cell stay doubled, which no value that matters here has.
+            // Quotes within a cell stay doubled; no value that matters here has any.
             let cell = cell.map_err(|_| NOT_ONE)?.written();
             if let Some(what) = what {
-                told.put(*what, cell.trim());
+                fields.put(*what, cell.trim());
             }
         }
-        told.line(false, times)
+        fields.line(false, times)
     }
 }
 
-/// What stands most often between the cells of a line, and these.
+/// The most frequent separator of a line, and its cells.
 fn cells(line: &str) -> Option<(char, Vec<&str>)> {
     let separator = [',', ';', '\t'].into_iter().max_by_key(|separator| line.matches(*separator).count())?;
     let cells = Cells::new(line, separator).map(|cell| cell.map(Cell::written));
@@ -65,15 +66,15 @@ mod tests {
     use super::*;
 
     fn columns(first: &str) -> Option<(Columns, bool)> {
-        Columns::of(first, &Names::default()).expect("nothing was said")
+        Columns::of(first, &Names::default()).expect("no name was declared")
     }
 
     #[test]
-    fn a_name_that_was_said_must_be_there() {
+    fn a_declared_name_must_be_there() {
         let mut names = Names::default();
-        names.say("client=customer").expect("said");
+        names.declare("client=customer").expect("a declaration");
         let error = Columns::of("time,costumer", &names).err().unwrap_or_default();
-        assert_eq!(error, "no column is called \"customer\"; there are: time, costumer");
+        assert_eq!(error, "unknown column \"customer\"; known columns: time, costumer");
         assert!(Columns::of("time,Customer", &names).is_ok_and(|found| found.is_some()));
     }
 
@@ -83,7 +84,7 @@ mod tests {
         let mut times = LogTimes::default();
         let line = columns.read("2023-11-16,18:15:46,/x", &mut times).expect("a line");
         assert_eq!((line.time, line.path()), (1_700_158_546_000_000_000, "/x"));
-        assert_eq!(columns.read("2023-11-16,,/x", &mut times), Err(BadLine::Time), "a day is no time");
+        assert_eq!(columns.read("2023-11-16,,/x", &mut times), Err(BadLine::Time), "a day is not enough");
     }
 
     #[test]

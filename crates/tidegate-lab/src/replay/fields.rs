@@ -1,30 +1,30 @@
-//! Which fields of a JSON line, or columns of a CSV file, tell what of a request. Many programs write logs, each by its own names.
+//! The roles of fields in a JSON line, or of columns in a CSV file. Many programs write logs, each with its own names.
 
 use std::collections::HashMap;
 
 use tidegate_input::duration::{DAY, LOG, SECOND};
 use tidegate_input::log_times::fraction_nanos;
 
-/// What a field can tell.
+/// What a field can record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// When, and whether that is when the answer had ended if the line tells how long it took.
+    /// When the request came, or when its response ended if the line has a duration.
     Time,
-    /// When the request came, whatever else is told.
+    /// When the request came, also in a line with a duration.
     Start,
     /// The same as Envoy names it, whose durations are whole milliseconds.
     StartEnvoy,
     /// The same as Traefik names it, whose durations are nanoseconds.
     StartTraefik,
-    /// How long it took, in seconds unless a unit is written behind it or the start tells another one.
+    /// How long it took, in seconds unless a unit follows or the name of the start implies another one.
     Took,
     /// The same in milliseconds.
     TookMillis,
     /// The same in nanoseconds.
     TookNanos,
-    /// Who sent it; perhaps only who passed it on.
+    /// The client, or a proxy before it.
     Client,
-    /// Who sent it, surely.
+    /// The client itself.
     RealClient,
     Method,
     Host,
@@ -93,7 +93,7 @@ const NAMES: &[(&str, Role)] = &[
     ("plan", Role::Tier),
 ];
 
-/// What may be said of a field: the names by which `--field` knows them.
+/// The roles that `--field` can declare, by their names there.
 const ROLES: [(&str, Role); 12] = [
     ("time", Role::Time),
     ("start", Role::Start),
@@ -109,7 +109,7 @@ const ROLES: [(&str, Role); 12] = [
     ("tier", Role::Tier),
 ];
 
-/// Roles of which one takes the place of the others.
+/// Whether one role replaces the other.
 fn is_same(one: Role, other: Role) -> bool {
     let kind = |role: Role| match role {
         Role::Start | Role::StartEnvoy | Role::StartTraefik => Role::Start,
@@ -120,13 +120,13 @@ fn is_same(one: Role, other: Role) -> bool {
     kind(one) == kind(other)
 }
 
-/// What is told by which name.
+/// The roles of fields by their names.
 #[derive(Clone, Debug)]
 pub struct Names {
     known: HashMap<Box<str>, Role>,
     headers: Vec<(Box<str>, Box<str>)>,
-    /// Names that somebody said.
-    said: Vec<Box<str>>,
+    /// Names that `--field` declared.
+    declared: Vec<Box<str>>,
 }
 
 impl Default for Names {
@@ -134,25 +134,26 @@ impl Default for Names {
         Self {
             known: NAMES.iter().map(|(name, role)| ((*name).into(), *role)).collect(),
             headers: Vec::new(),
-            said: Vec::new(),
+            declared: Vec::new(),
         }
     }
 }
 
 impl Names {
-    /// With what `ROLE=NAME` says: that the field of this name tells this, and no other does. `header:x-tenant=tenant` tells a header field.
-    pub fn say(&mut self, text: &str) -> Result<(), String> {
+    /// Declares by `ROLE=NAME` that the field of this name has this role, and no other. `header:x-tenant=tenant`
+    /// declares a header.
+    pub fn declare(&mut self, text: &str) -> Result<(), String> {
         let (role, name) = text.split_once('=').ok_or_else(|| wrong(text))?;
         let name = name.trim().to_ascii_lowercase();
         if name.is_empty() {
             return Err(wrong(text));
         }
-        self.said.push(name.as_str().into());
+        self.declared.push(name.as_str().into());
         if let Some(header) = role.strip_prefix("header:") {
             let header = header.to_ascii_lowercase();
-            http::HeaderName::try_from(&header).map_err(|_| format!("{header:?} is no name of a header"))?;
+            http::HeaderName::try_from(&header).map_err(|_| format!("invalid header name {header:?}"))?;
             if self.headers.len() == MOST_HEADERS {
-                return Err(format!("there are more than {MOST_HEADERS} headers"));
+                return Err(format!("at most {MOST_HEADERS} headers can be declared"));
             }
             self.headers.push((header.into(), name.into()));
             return Ok(());
@@ -163,7 +164,7 @@ impl Names {
         Ok(())
     }
 
-    /// What a field of this name tells. Names are compared without regard to case.
+    /// The role of a field with this name. Names are compared without regard to case.
     pub fn role(&self, name: &str) -> Option<Role> {
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return self.known.get(name.to_ascii_lowercase().as_str()).copied();
@@ -171,32 +172,29 @@ impl Names {
         self.known.get(name).copied()
     }
 
-    /// Which header a field of this name holds, by its place.
+    /// The index of the header that a field with this name holds.
     pub fn header(&self, name: &str) -> Option<usize> {
         self.headers.iter().position(|(_, field)| field.eq_ignore_ascii_case(name))
     }
 
-    /// Names that somebody said and that are none of these.
-    pub(super) fn said_but_not_in(&self, there: &[&str]) -> Option<&str> {
+    /// A declared name that is not among these.
+    pub(super) fn declared_but_not_in(&self, there: &[&str]) -> Option<&str> {
         let is_there = |name: &str| there.iter().any(|it| it.trim().eq_ignore_ascii_case(name));
-        self.said.iter().map(|name| &**name).find(|name| !is_there(name))
+        self.declared.iter().map(|name| &**name).find(|name| !is_there(name))
     }
 
-    /// The headers that are told, in the order in which they were said.
+    /// The headers, in the order in which they were declared.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
         self.headers.iter().map(|(header, _)| &**header)
     }
 }
 
-/// The most header fields that a log can tell.
+/// The most headers that a log can have.
 pub(super) const MOST_HEADERS: usize = 4;
 
 fn wrong(text: &str) -> String {
     let roles: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
-    format!(
-        "{text:?} says nothing of a field; ROLE=NAME is allowed, where ROLE is one of {}, header:NAME",
-        roles.join(", ")
-    )
+    format!("must be ROLE=NAME, where ROLE is one of {}, header:NAME, got {text:?}", roles.join(", "))
 }
 
 /// `0.125`, as most logs have it, without a detour through binary fractions.
@@ -206,7 +204,8 @@ fn seconds(text: &str) -> Option<u64> {
     Some(u64::from(whole - b'0') * 1_000_000_000 + fraction)
 }
 
-/// `0.25`, in this unit (in nanoseconds; seconds if there is none), or with one behind it (`250ms`): how many nanoseconds that is.
+/// The nanoseconds of `0.25` in this unit (itself in nanoseconds; seconds if there is none), or of `250ms`, with a unit
+/// of its own.
 pub(super) fn span(text: &str, unit: Option<f64>) -> Option<u64> {
     if unit.is_none()
         && let Some(nanos) = seconds(text)
@@ -214,7 +213,7 @@ pub(super) fn span(text: &str, unit: Option<f64>) -> Option<u64> {
         return Some(nanos);
     }
     let nanos = LOG.nanos(text.trim(), Some(unit.unwrap_or(SECOND)))?;
-    // A day is more than any answer takes.
+    // A day is more than any response takes.
     (0.0..=DAY).contains(&nanos).then_some(nanos as u64)
 }
 
@@ -223,17 +222,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_known_by_usual_names_or_by_what_is_said() {
+    fn a_field_is_known_by_usual_names_or_by_declaration() {
         let mut names = Names::default();
         assert_eq!((names.role("Remote_Addr"), names.role("elsewhere")), (Some(Role::Client), None));
-        assert_eq!(names.said_but_not_in(&["x"]), None);
-        names.say("client=Elsewhere").expect("said");
+        assert_eq!(names.declared_but_not_in(&["x"]), None);
+        names.declare("client=Elsewhere").expect("a declaration");
         assert_eq!((names.role("remote_addr"), names.role("elsewhere")), (None, Some(Role::RealClient)));
-        assert_eq!((names.said_but_not_in(&["x"]), names.said_but_not_in(&["ELSEWHERE "])), (Some("elsewhere"), None));
-        names.say("header:X-Tenant=tenant").expect("said");
+        assert_eq!(names.declared_but_not_in(&["x"]), Some("elsewhere"));
+        assert_eq!(names.declared_but_not_in(&["ELSEWHERE "]), None);
+        names.declare("header:X-Tenant=tenant").expect("a declaration");
         assert_eq!((names.header("Tenant"), names.headers().next()), (Some(0), Some("x-tenant")));
         for wrong in ["client", "who=x", "client=", "header:=x", "header:a b=x"] {
-            assert!(names.say(wrong).is_err(), "{wrong}");
+            assert!(names.declare(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Lines of JSON, an object each: of Tidegate's own access log, and of what others write. Only what is wanted is looked at, so a line costs little.
+//! Lines of JSON, an object each: of Tidegate's own access log, and of what others write. Only wanted values are read,
+//! so a line costs little.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use tidegate_input::log_times::LogTimes;
 
 use super::fields::Names;
 use super::line::{BadLine, Line};
-use super::told::{Told, Use};
+use super::line_fields::{LineFields, Use};
 
 const NOT_ONE: BadLine = BadLine::NotOne("JSON objects");
 /// Deeper than any log.
@@ -20,12 +21,13 @@ struct Wanted<'a> {
     is_escaped: bool,
 }
 
-/// How lines look: what stands between their values, names and marks alike. A line in which the same stands there needs no closer look.
+/// How lines look: what stands between their values, names and punctuation alike. A line with the same there needs no
+/// parser.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
-    /// What stands before each value (with its quote or bracket), of which kind it is and what it is good for.
+    /// What stands before each value (with its quote or bracket), its kind, and its use.
     values: Vec<(Box<str>, Kind, Option<Use>)>,
-    /// What stands behind the last one.
+    /// What stands after the last one.
     end: Box<str>,
 }
 
@@ -35,14 +37,14 @@ enum Kind {
     Text,
     /// A number, `true`, `false` or `null`.
     Word,
-    /// An object or a list that nobody looks into.
+    /// An object or a list that is skipped.
     Nested,
 }
 
 impl Shape {
-    /// What a line tells that looks like this. None if it looks otherwise, or has escapes in what is wanted.
-    fn told<'a>(&self, line: &'a str) -> Option<Told<'a>> {
-        let (mut told, mut scanner) = (Told::default(), Scanner { text: line, at: 0 });
+    /// The fields of a line that looks like this. None if it looks otherwise, or has escapes in what is wanted.
+    fn fields<'a>(&self, line: &'a str) -> Option<LineFields<'a>> {
+        let (mut fields, mut scanner) = (LineFields::default(), Scanner { text: line, at: 0 });
         for (before, kind, what) in &self.values {
             scanner.pass(before)?;
             let start = scanner.at;
@@ -63,10 +65,10 @@ impl Shape {
                 }
             };
             if let Some(what) = what.filter(|_| *kind == Kind::Text || text != "null") {
-                told.put(what, text);
+                fields.put(what, text);
             }
         }
-        (scanner.rest() == &*self.end).then_some(told)
+        (scanner.rest() == &*self.end).then_some(fields)
     }
 }
 
@@ -81,12 +83,12 @@ const MOST_SHAPES: usize = 6;
 const LONGEST_SHAPE: usize = 16 * 1024;
 
 impl Shapes {
-    /// What a line of a known shape tells.
-    fn told<'a>(&mut self, line: &'a str) -> Option<Told<'a>> {
-        let (place, told) =
-            self.known.iter().enumerate().find_map(|(place, shape)| Some((place, shape.told(line)?)))?;
-        self.known[..=place].rotate_right(1);
-        Some(told)
+    /// The fields of a line with a known shape.
+    fn fields<'a>(&mut self, line: &'a str) -> Option<LineFields<'a>> {
+        let (index, fields) =
+            self.known.iter().enumerate().find_map(|(index, shape)| Some((index, shape.fields(line)?)))?;
+        self.known[..=index].rotate_right(1);
+        Some(fields)
     }
 
     fn learn(&mut self, shape: Shape) {
@@ -105,8 +107,8 @@ pub(super) fn read<'a>(
     times: &mut LogTimes,
     scratch: &'a mut String,
 ) -> Result<Line<'a>, BadLine> {
-    if let Some(told) = shapes.told(line) {
-        return told.line(true, times);
+    if let Some(fields) = shapes.fields(line) {
+        return fields.line(true, times);
     }
     let (mut wanted, mut values) = (Vec::new(), Values { names, known: Vec::new(), end: 0 });
     let mut scanner = Scanner { text: line, at: 0 };
@@ -121,9 +123,9 @@ pub(super) fn read<'a>(
     scratch.clear();
     let ranges: Option<Vec<Range<usize>>> = wanted.iter().map(|wanted| unescape(wanted, scratch)).collect();
     let ranges = ranges.ok_or(NOT_ONE)?;
-    let (mut told, scratch): (_, &'a str) = (Told::default(), scratch);
-    wanted.iter().zip(ranges).for_each(|(wanted, range)| told.put(wanted.what, &scratch[range]));
-    told.line(true, times)
+    let (mut fields, scratch): (_, &'a str) = (LineFields::default(), scratch);
+    wanted.iter().zip(ranges).for_each(|(wanted, range)| fields.put(wanted.what, &scratch[range]));
+    fields.line(true, times)
 }
 
 /// The values of a line, for its shape.
@@ -135,16 +137,16 @@ struct Values<'n> {
 }
 
 impl Values<'_> {
-    /// One more, and where it stands; what it is good for.
-    fn add(&mut self, line: &str, name: &str, kind: Kind, place: Range<usize>) -> Option<Use> {
+    /// Adds a value that stands in this range, and returns its use.
+    fn add(&mut self, line: &str, name: &str, kind: Kind, range: Range<usize>) -> Option<Use> {
         let what = Use::of(name, self.names);
-        self.known.push((line[self.end..place.start].into(), kind, what));
-        self.end = place.end;
+        self.known.push((line[self.end..range.start].into(), kind, what));
+        self.end = range.end;
         what
     }
 }
 
-/// Adds a text to the scratch; where it stands there.
+/// Adds a text to the scratch, and returns its range there.
 fn unescape(wanted: &Wanted<'_>, scratch: &mut String) -> Option<Range<usize>> {
     let start = scratch.len();
     if wanted.is_escaped {
@@ -166,7 +168,7 @@ impl<'a> Scanner<'a> {
         &self.text[self.at..]
     }
 
-    /// This text.
+    /// Passes this text.
     fn pass(&mut self, text: &str) -> Option<()> {
         self.rest().starts_with(text).then(|| self.at += text.len())
     }
@@ -181,13 +183,13 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// This byte, after blanks.
+    /// Takes this byte, after blanks.
     fn take(&mut self, wanted: u8) -> Option<()> {
         self.blanks();
         (self.peek()? == wanted).then(|| self.at += 1)
     }
 
-    /// An object. Its fields are looked at, and those of an object named `request` in it.
+    /// Reads the fields of an object, and those of an object named `request` in it.
     fn object(&mut self, depth: usize, wanted: &mut Vec<Wanted<'a>>, values: &mut Values<'_>) -> Option<()> {
         self.take(b'{')?;
         self.blanks();
@@ -231,7 +233,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What follows an opening quote, and whether there are escapes in it.
+    /// Reads what follows an opening quote, and whether there are escapes in it.
     fn string(&mut self) -> Option<(&'a str, bool)> {
         let (start, bytes) = (self.at, self.text.as_bytes());
         let mut is_escaped = false;
@@ -248,7 +250,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A number, `true`, `false` or `null`; whatever is none of a value's characters ends it.
+    /// Reads a number, `true`, `false` or `null`; any other character ends it.
     fn word(&mut self) -> Option<&'a str> {
         let rest = self.rest();
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
@@ -257,7 +259,7 @@ impl<'a> Scanner<'a> {
         Some(&rest[..length]).filter(|word| !word.is_empty())
     }
 
-    /// What follows an opening bracket, and nobody looks into.
+    /// Skips what follows an opening bracket.
     fn skip(&mut self) -> Option<()> {
         let mut depth = 1;
         loop {
@@ -290,7 +292,11 @@ mod tests {
     /// As our own access log writes it: at the end of a request.
     #[test]
     fn our_own_lines_are_read() {
-        let text = r#"{"time":"2026-01-19T16:30:05.125Z","request_id":"x","ip":"10.0.0.1","method":"GET","host":"a.example","path":"/api?x=1","protocol":"HTTP/1.1","status":200,"bytes":2,"complete":true,"duration_seconds":0.005,"route":"all","upstream":"target","user":"ann"}"#;
+        let text = concat!(
+            r#"{"time":"2026-01-19T16:30:05.125Z","request_id":"x","ip":"10.0.0.1","method":"GET","#,
+            r#""host":"a.example","path":"/api?x=1","protocol":"HTTP/1.1","status":200,"bytes":2,"complete":true,"#,
+            r#""duration_seconds":0.005,"route":"all","upstream":"target","user":"ann"}"#,
+        );
         check(text, |line| {
             let line = line.expect("a line");
             assert_eq!((line.time, line.took, line.is_end), (1_768_840_205_125_000_000, Some(5_000_000), true));
@@ -301,13 +307,21 @@ mod tests {
 
     #[test]
     fn lines_of_other_programs_are_read() {
-        let caddy = r#"{"level":"info","ts":1646861401.5241024,"logger":"x","msg":"handled request","request":{"remote_ip":"127.0.0.1","remote_port":"41342","proto":"HTTP/2.0","method":"GET","host":"localhost","uri":"/a?b","headers":{"User-Agent":["curl/7.82.0"]}},"duration":0.000929675,"status":200}"#;
+        let caddy = concat!(
+            r#"{"level":"info","ts":1646861401.5241024,"logger":"x","msg":"handled request","request":"#,
+            r#"{"remote_ip":"127.0.0.1","remote_port":"41342","proto":"HTTP/2.0","method":"GET","#,
+            r#""host":"localhost","uri":"/a?b","headers":{"User-Agent":["curl/7.82.0"]}},"#,
+            r#""duration":0.000929675,"status":200}"#,
+        );
         check(caddy, |line| {
             let line = line.expect("a line");
             assert_eq!((line.client, line.method, line.host, line.path()), ("127.0.0.1", "GET", "localhost", "/a"));
             assert_eq!((line.time, line.took), (1_646_861_401_524_102_400, Some(929_675)));
         });
-        let nginx = r#"{ "time_local": "10/Oct/2000:13:55:36 -0700", "remote_addr": "::1", "request": "POST \/pay?id=1 HTTP\/1.1", "request_time": "0.250", "remote_user": "-" }"#;
+        let nginx = concat!(
+            r#"{ "time_local": "10/Oct/2000:13:55:36 -0700", "remote_addr": "::1", "#,
+            r#""request": "POST \/pay?id=1 HTTP\/1.1", "request_time": "0.250", "remote_user": "-" }"#,
+        );
         check(nginx, |line| {
             let line = line.expect("a line");
             assert_eq!((line.method, line.path(), line.user, line.took), ("POST", "/pay", None, Some(250_000_000)));
@@ -321,12 +335,19 @@ mod tests {
     /// Each in its own unit, and clients behind proxies.
     #[test]
     fn durations_and_clients_are_those_that_the_program_means() {
-        let envoy = r#"{"start_time":"2026-01-19T16:30:05.125Z","duration":12,"authority":"a.example","method":"GET","path":"/x","downstream_remote_address":"10.0.0.1:4711"}"#;
+        let envoy = concat!(
+            r#"{"start_time":"2026-01-19T16:30:05.125Z","duration":12,"authority":"a.example","method":"GET","#,
+            r#""path":"/x","downstream_remote_address":"10.0.0.1:4711"}"#,
+        );
         check(envoy, |line| {
             let line = line.expect("a line");
             assert_eq!((line.took, line.is_end, line.client), (Some(12_000_000), false, "10.0.0.1:4711"));
         });
-        let traefik = r#"{"ClientHost":"10.0.0.2","ClientUsername":"ann","Duration":60000,"StartUTC":"2026-01-19T16:30:05.125Z","RequestMethod":"GET","RequestPath":"/x","RequestHost":"a.example"}"#;
+        let traefik = concat!(
+            r#"{"ClientHost":"10.0.0.2","ClientUsername":"ann","Duration":60000,"#,
+            r#""StartUTC":"2026-01-19T16:30:05.125Z","RequestMethod":"GET","RequestPath":"/x","#,
+            r#""RequestHost":"a.example"}"#,
+        );
         check(traefik, |line| {
             let line = line.expect("a line");
             assert_eq!((line.took, line.client, line.user), (Some(60_000), "10.0.0.2", Some("ann")));
@@ -339,7 +360,7 @@ mod tests {
         });
     }
 
-    /// What is remembered of one line's fields is not held against the next one's.
+    /// The shape of one line does not spoil the next.
     #[test]
     fn fields_may_stand_in_any_order() {
         let (names, mut shapes, mut times) = (Names::default(), Shapes::default(), LogTimes::default());
@@ -356,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_line_says_why() {
+    fn lines_of_another_format_are_reported_with_the_reason() {
         for (text, why) in [
             ("", NOT_ONE),
             ("[]", NOT_ONE),
@@ -386,7 +407,10 @@ mod tests {
         let whole = [
             r#"{"time":1.5,"a":{"b":["é\"",1]},"path":"/\u00e9","request":{"method":"GET","x":null}}"#,
             r#"{ "time": "2026-01-19T16:30:05Z", "user": null, "ip": "10.0.0.1", "note": [], "path": "/a" }"#,
-            r#"{"ts":1.5,"note":"a \"b\"","tags":[{"x":1},"é"],"request":{"method":"GET","uri":"/é","headers":{"A":["b"]}},"user":"zoë"}"#,
+            concat!(
+                r#"{"ts":1.5,"note":"a \"b\"","tags":[{"x":1},"é"],"request":{"method":"GET","uri":"/é","#,
+                r#""headers":{"A":["b"]}},"user":"zoë"}"#,
+            ),
         ];
         let (mut read_well, mut read_by_shape) = (0, 0);
         for round in 0..60_000 {
@@ -399,7 +423,7 @@ mod tests {
                 bytes.truncate(random.usize(..=bytes.len()));
             }
             let text = String::from_utf8_lossy(&bytes);
-            read_by_shape += u32::from(shapes.told(&text).is_some());
+            read_by_shape += u32::from(shapes.fields(&text).is_some());
             let mut scratch = String::new();
             let after_others = read(&text, &names, &mut shapes, &mut LogTimes::default(), &mut scratch);
             read_well += u32::from(after_others.is_ok());

@@ -24,7 +24,7 @@ const ORDER: [&str; 14] = [
     "max_keys",
 ];
 
-/// These limits; those that `is_changed` says no to are marked as unchanged.
+/// These limits; those that are not `is_changed` are marked as unchanged.
 pub(super) fn section(limits: &BTreeMap<String, Limit>, is_changed: impl Fn(&str) -> bool) -> String {
     let mut text = String::from("limits:\n");
     for (name, limit) in limits {
@@ -35,7 +35,7 @@ pub(super) fn section(limits: &BTreeMap<String, Limit>, is_changed: impl Fn(&str
     text
 }
 
-/// All settings of a limit but for those that are as they would be if nobody wrote them.
+/// All settings of a limit that are not the default.
 fn settings(limit: &Limit) -> Vec<(String, Value)> {
     let fields = |limit: &Limit| match serde_json::to_value(limit) {
         Ok(Value::Object(fields)) => fields,
@@ -153,8 +153,9 @@ mod tests {
             ]),
             ..Limit::default()
         };
-        let told = "limits:\n  search:\n    algorithm: fixed\n    limit: 5\n    window: 60\n    key: user+endpoint\n    status: 503\n    \
-                    tiers:\n      gold: unlimited\n      silver:\n        fill_rate: 9.5\n";
-        assert_eq!(section(&BTreeMap::from([("search".to_owned(), limit)]), |_| true), told);
+        let expected = "limits:\n  search:\n    algorithm: fixed\n    limit: 5\n    window: 60\n    \
+            key: user+endpoint\n    status: 503\n    \
+            tiers:\n      gold: unlimited\n      silver:\n        fill_rate: 9.5\n";
+        assert_eq!(section(&BTreeMap::from([("search".to_owned(), limit)]), |_| true), expected);
     }
 }

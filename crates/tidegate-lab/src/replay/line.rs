@@ -1,4 +1,4 @@
-//! A request as a line of a log tells it, and the lines themselves.
+//! A request as a line of a log records it.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use memchr::memchr2;
 
 use super::fields::MOST_HEADERS;
 
-/// What a line says of a request. Times are in nanoseconds since 1970.
+/// What a line records of a request. Times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line<'a> {
     /// When, as it is written.
     pub time: u64,
-    /// Whether that is when its answer ended, and not when it came.
+    /// Whether that is when its response ended, and not when it came.
     pub is_end: bool,
     /// How long it took, in nanoseconds.
     pub took: Option<u64>,
-    /// An address, or whatever else tells clients apart.
+    /// An address, or what else distinguishes clients.
     pub client: &'a str,
-    /// `GET` where nothing is said.
+    /// `GET` if it is not recorded.
     pub method: &'a str,
-    /// With or without a port; empty if nothing is said.
+    /// With or without a port; empty if it is not recorded.
     pub host: &'a str,
-    /// What was asked for: a path and a query, or a whole URL; empty if nothing is said.
+    /// What was requested: a path and a query, or a whole URL; empty if it is not recorded.
     pub target: &'a str,
     /// Who it was.
     pub user: Option<&'a str>,
     /// What they are entitled to.
     pub tier: Option<&'a str>,
-    /// Header fields, in the order in which they were named.
+    /// Headers, in the order in which they were named.
     pub headers: [Option<&'a str>; MOST_HEADERS],
 }
 
 /// Why a line can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLine {
-    /// It ends too early, or is no such line at all.
+    /// It ends too early, or has another format.
     NotOne(&'static str),
-    /// Its time.
+    /// Its time can't be read.
     Time,
     /// It has no time.
     NoTime,
-    /// What was requested, such as `-`.
+    /// Its request can't be read, such as `-`.
     Request,
     /// It is not UTF-8.
     NotText,
@@ -51,12 +51,12 @@ pub enum BadLine {
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOne(what) => write!(f, "it is no line of {what}"),
-            Self::Time => f.write_str("its time can't be read"),
-            Self::NoTime => f.write_str("it has no time"),
-            Self::Request => f.write_str("there is no request in it"),
-            Self::NotText => f.write_str("it is not UTF-8"),
-            Self::TooLong => write!(f, "it has more than {LONGEST} bytes"),
+            Self::NotOne(what) => write!(f, "not a line of {what}"),
+            Self::Time => f.write_str("invalid time"),
+            Self::NoTime => f.write_str("the time is missing"),
+            Self::Request => f.write_str("invalid request line"),
+            Self::NotText => f.write_str("not UTF-8"),
+            Self::TooLong => write!(f, "more than {LONGEST} bytes"),
         }
     }
 }
@@ -64,8 +64,8 @@ impl fmt::Display for BadLine {
 /// The longest line that is read.
 pub(super) const LONGEST: usize = 256 * 1024;
 
-/// A value that says nothing.
-pub(super) fn told(text: &str) -> Option<&str> {
+/// A value, unless it is empty or `-`, which logs write for what is missing.
+pub(super) fn present(text: &str) -> Option<&str> {
     (!text.is_empty() && text != "-").then_some(text)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn request_line(request: &str) -> Option<(&str, &str)> {
 }
 
 impl<'a> Line<'a> {
-    /// The host that was asked for: of the absolute form, if nothing else tells it.
+    /// The host that was requested: that of an absolute target, if no other is recorded.
     pub fn host(&self) -> &'a str {
         if !self.host.is_empty() || self.target.starts_with('/') {
             return self.host;
@@ -91,7 +91,7 @@ impl<'a> Line<'a> {
         rest.split(['/', '?', '#']).next().unwrap_or_default()
     }
 
-    /// The path without its query; `/` where nothing is said.
+    /// The path without its query; `/` if it is not recorded.
     pub fn path(&self) -> &'a str {
         let mut target = self.target;
         if !target.starts_with('/')
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_from_rubbish() {
+    fn requests_are_distinguished_from_rubbish() {
         for (request, expected) in [
             ("GET /a?b=c HTTP/1.1", Some(("GET", "/a?b=c"))),
             ("GET /a b HTTP/1.1", Some(("GET", "/a b"))),

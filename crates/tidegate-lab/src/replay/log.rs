@@ -1,4 +1,4 @@
-//! Logs, line by line: which form they have, what can't be read of them, and how far one has come. Memory does not grow with them.
+//! Logs, line by line: their format, and the lines that can't be read. Memory does not grow with them.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -19,9 +19,9 @@ use super::{combined, json};
 pub struct Log {
     /// Files, read one after the other; `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// Their form, if it is not to be found out.
+    /// Their format; by default the first line decides.
     pub format: Option<Format>,
-    /// What their fields are called.
+    /// The names of their fields.
     pub names: Names,
 }
 
@@ -37,7 +37,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// As it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Common => "common or combined",
@@ -50,13 +50,13 @@ impl Format {
 /// What was read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadSoFar {
-    /// The form of the first file.
+    /// The format of the first file.
     pub format: Option<Format>,
     /// Lines, empty ones and those with names of columns not counted.
     pub lines: u64,
-    /// Of them, such as can't be read.
+    /// How many of them can't be read.
     pub bad_lines: u64,
-    /// The first of those.
+    /// The first of them.
     pub bad: Vec<Bad>,
 }
 
@@ -71,10 +71,10 @@ pub struct Bad {
     pub reason: BadLine,
 }
 
-/// How many bad lines are told.
+/// How many bad lines are reported.
 const MOST_BAD: usize = 10;
 const CHUNK: usize = 1 << 20;
-/// What some programs put before a text, and how gzip's files begin.
+/// What some programs put before a text, and how files of gzip begin.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const COMPRESSED: &[u8] = b"\x1f\x8b";
 
@@ -115,8 +115,8 @@ impl Log {
         self.files.iter().all(|path| !is_standard_input(path) && path.is_file())
     }
 
-    /// Files in the order of their first times, however they are named: rotated logs are listed in any order. As they are given, if one of them
-    /// can't tell.
+    /// Files in the order of their first times, because rotated logs are listed in any order. In the order given, if
+    /// one of them has no time.
     fn oldest_first(&self) -> Vec<PathBuf> {
         if self.files.len() < 2 || !self.is_repeatable() {
             return self.files.clone();
@@ -143,7 +143,7 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// What reads lines of one form.
+/// Reads lines of one format.
 enum Parser {
     Common,
     Json(json::Shapes),
@@ -209,7 +209,7 @@ impl OneFile<'_> {
     ) -> Result<(), String> {
         self.line += 1;
         if self.line == 1 && bytes.starts_with(COMPRESSED) {
-            return Err("is compressed; zcat can put it into a pipe".to_owned());
+            return Err("compressed; decompress it first, for instance with zcat into a pipe".to_owned());
         }
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let bytes = if self.line == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
@@ -259,11 +259,12 @@ impl OneFile<'_> {
             let line = self.line;
             return Err(if self.log.format == Some(Format::Csv) {
                 format!(
-                    "line {line} has neither a time first nor names of columns, one of which is the time's; --field time=NAME says which"
+                    "line {line} must begin with a time or name the columns, with one for the time; \
+                     --field time=NAME declares that one"
                 )
             } else {
                 format!(
-                    "line {line} is of no known form; common, combined, JSON and CSV are, and --format says which it is"
+                    "line {line} has an unknown format; known formats: common, combined, JSON, CSV; --format sets it"
                 )
             });
         };
@@ -284,7 +285,7 @@ impl OneFile<'_> {
     }
 }
 
-/// Also if its request is rubbish: a scanner's may come first.
+/// Also if its request can't be read: the first line may come from a port scanner.
 fn looks_common(line: &str, times: &mut LogTimes) -> bool {
     matches!(combined::read(line, times), Ok(_) | Err(BadLine::Request))
 }

@@ -1,5 +1,5 @@
-//! Requests in the order in which they came. Logs are written when answers end, or tell only the second: both are put right here, within
-//! bounds.
+//! Requests in the order in which they came. Logs are written when responses end, or have only whole seconds. Both are
+//! put right here, within bounds.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use super::fields::MOST_HEADERS;
 use super::line::Line;
 
 const SECOND: u64 = 1_000_000_000;
-/// How much later than others a line may come: answers that took longer are rare.
+/// How much later than others a line may come: responses that took longer are rare.
 const SLACK: u64 = 10 * SECOND;
 /// A line that is further ahead than this must be confirmed by the next.
 const DAY: u64 = 86_400 * SECOND;
@@ -24,15 +24,15 @@ const MOST_BYTES: usize = 64 << 20;
 pub struct Request<'a> {
     /// When it came, in nanoseconds since 1970; never earlier than the one before.
     pub at: u64,
-    /// How long its answer took.
+    /// How long its response took.
     pub took: Option<Duration>,
     /// The client's address; one made up of its name, if a log has names.
     pub ip: IpAddr,
-    /// The same as it is written.
+    /// The client as it is written.
     pub client: &'a str,
     /// As it was sent.
     pub method: &'a str,
-    /// Empty if nobody knows.
+    /// Empty if it is unknown.
     pub host: &'a str,
     /// Without the query.
     pub path: &'a str,
@@ -40,7 +40,7 @@ pub struct Request<'a> {
     pub user: Option<&'a str>,
     /// What they are entitled to.
     pub tier: Option<&'a str>,
-    /// Header fields.
+    /// Headers, in the order in which they were declared.
     pub headers: [Option<&'a str>; MOST_HEADERS],
 }
 
@@ -63,9 +63,9 @@ struct Held {
 /// Puts requests in order: first whole seconds are spread, then all are sorted.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// Whose second may not be complete, as long as all times are whole seconds.
+    /// Requests whose second may not be complete, as long as all times are whole seconds.
     unspread: Vec<Held>,
-    /// Who may come later than another one that is still to be read.
+    /// Requests that may come after another one that is still to be read.
     unsorted: Vec<Held>,
     texts: String,
     /// Room for the next texts.
@@ -73,16 +73,16 @@ pub(super) struct Order {
     /// The latest time that was written.
     newest_written: u64,
     reached: u64,
-    /// When it is time to let some go.
+    /// With how many held requests some are released.
     due: usize,
     has_fractions: bool,
-    /// Whether some times are those of answers' ends.
+    /// Whether some times are the ends of responses.
     has_ends: bool,
     /// A time far ahead of all others, which the next line has to confirm.
     doubtful: Option<u64>,
-    /// Came later than could be waited for.
+    /// Requests that came later than could be waited for.
     pub(super) late: u64,
-    /// Left out at the end, for their times fit none around them.
+    /// Requests left out at the end, because their times fit none around them.
     pub(super) odd: u64,
 }
 
@@ -92,10 +92,10 @@ impl Order {
         !self.has_fractions
     }
 
-    /// One more line; those whose turn has come go to `each`.
+    /// Adds a line. Requests whose turn has come go to `each`.
     pub(super) fn push(&mut self, line: &Line<'_>, each: &mut impl FnMut(&Request<'_>)) {
         if !self.has_fractions && !line.time.is_multiple_of(SECOND) {
-            // They are known better than that, all of them.
+            // Times are more exact than seconds, so nothing is spread.
             self.has_fractions = true;
             self.unsorted.append(&mut self.unspread);
         }
@@ -129,7 +129,7 @@ impl Order {
         self.odd = self.held() as u64;
     }
 
-    /// All but those whose times nobody believes.
+    /// All except those whose times are not believed.
     fn let_all_go(&mut self, each: &mut impl FnMut(&Request<'_>)) {
         let until = self.newest_written.saturating_add(DAY);
         self.spread(until);
@@ -140,7 +140,8 @@ impl Order {
         self.unspread.len() + self.unsorted.len()
     }
 
-    /// A time that is far ahead of all before it is believed if the next line agrees: a single one in the wrong century would make all that follow late.
+    /// A time far ahead of all before it is believed if the next line agrees: a single one in the wrong century would
+    /// make all that follow late.
     fn is_believed(&mut self, time: u64) -> bool {
         let is_ahead = self.newest_written > 0 && time > self.newest_written.saturating_add(DAY);
         let doubtful = self.doubtful.take();
@@ -153,31 +154,31 @@ impl Order {
         let slack = if is_full { SECOND } else { SLACK };
         let mut until = self.newest_written.saturating_sub(slack);
         if !self.has_fractions {
-            // Whole seconds, so that those of one are spread over it together.
+            // Whole seconds, so that the requests of one are spread over it together.
             until = until / SECOND * SECOND;
             self.spread(until);
         }
-        // Of requests whose ends are written those may have come earlier that are not spread yet.
+        // With the times of ends, requests that are not spread yet may have come earlier.
         let earlier = if self.has_ends && !self.has_fractions { slack } else { 0 };
         self.let_go(until.saturating_sub(earlier), each);
         if is_full && self.held() >= MOST / 2 {
             // More in a second than can be kept.
             self.let_all_go(each);
         }
-        // Not again until it is worth the while.
+        // Not again until it is worthwhile.
         self.due = (2 * self.held()).min(MOST);
     }
 
-    /// Lets those go that came before this time.
+    /// Releases requests that came before this time.
     fn let_go(&mut self, until: u64, each: &mut impl FnMut(&Request<'_>)) {
-        // By times and places: what is held is too large to be sorted itself.
+        // By times and indices: what is held is too large to be sorted itself.
         let due = self.unsorted.iter().enumerate().filter(|(_, held)| held.at < until);
-        let mut due: Vec<(u64, usize)> = due.map(|(place, held)| (held.at, place)).collect();
+        let mut due: Vec<(u64, usize)> = due.map(|(index, held)| (held.at, index)).collect();
         due.sort_unstable();
-        for (at, place) in due {
+        for (at, index) in due {
             self.late += u64::from(at.saturating_add(SLACK) < self.reached);
             self.reached = self.reached.max(at);
-            each(&self.unsorted[place].request(self.reached, &self.texts));
+            each(&self.unsorted[index].request(self.reached, &self.texts));
         }
         self.unsorted.retain(|held| held.at >= until);
         // What is kept moves to the front.
@@ -191,7 +192,7 @@ impl Order {
         self.spare = std::mem::replace(&mut self.texts, kept);
     }
 
-    /// Over each second before this time, evenly, those that were written for it: more is not known of them.
+    /// Spreads the requests of each second before this time evenly over it: more is not known of them.
     fn spread(&mut self, until: u64) {
         let mut seconds = Seconds::default();
         for held in self.unspread.iter().filter(|held| held.written < until) {
@@ -211,14 +212,14 @@ impl Order {
     }
 }
 
-/// A second, how many were written for it, and how many of them have got their place.
+/// A second, how many requests were written for it, and how many of them have been spread.
 struct Second {
     at: u64,
     all: u64,
     before: u64,
 }
 
-/// The few seconds of those that are held, found quickly: the next line's is mostly the last one's.
+/// The few seconds of held requests, found quickly: the next line mostly has the last one's.
 #[derive(Default)]
 struct Seconds {
     known: Vec<Second>,
@@ -228,9 +229,9 @@ struct Seconds {
 impl Seconds {
     fn of(&mut self, at: u64) -> &mut Second {
         if self.known.get(self.last).is_none_or(|second| second.at != at) {
-            self.last = self.known.binary_search_by_key(&at, |second| second.at).unwrap_or_else(|place| {
-                self.known.insert(place, Second { at, all: 0, before: 0 });
-                place
+            self.last = self.known.binary_search_by_key(&at, |second| second.at).unwrap_or_else(|index| {
+                self.known.insert(index, Second { at, all: 0, before: 0 });
+                index
             });
         }
         &mut self.known[self.last]
@@ -238,7 +239,7 @@ impl Seconds {
 }
 
 impl Held {
-    /// When it came, if what is written is so much too early.
+    /// When it came, if the written time is so much too early.
     fn came(&self, after: u64) -> u64 {
         let written = self.written.saturating_add(after);
         if self.is_end { written.saturating_sub(self.took.unwrap_or(0)) } else { written }
@@ -255,24 +256,24 @@ impl Held {
             (*part, rest) = rest.split_at(length as usize);
         }
         let [client, method, host, path, user, tier, headers @ ..] = parts;
-        let told = |text: &'a str| (!text.is_empty()).then_some(text);
+        let known = |text: &'a str| (!text.is_empty()).then_some(text);
         Request {
             at,
             took: self.took.map(Duration::from_nanos),
             ip: self.ip,
-            client: told(client).unwrap_or("unknown"),
-            method: told(method).unwrap_or("GET"),
+            client: known(client).unwrap_or("unknown"),
+            method: known(method).unwrap_or("GET"),
             host,
             path,
-            user: told(user),
-            tier: told(tier),
-            headers: headers.map(told),
+            user: known(user),
+            tier: known(tier),
+            headers: headers.map(known),
         }
     }
 }
 
-/// A client's address, with or without a port. Whoever has a name instead gets one of its own, from those that are nobody's: a limit by
-/// addresses counts it as one client.
+/// A client's address, with or without a port. A client with a name instead gets a made-up address of its own, from a
+/// private range, so that a limit by addresses counts it as one client.
 fn address(client: &str) -> IpAddr {
     if let Ok(ip) = client.parse::<IpAddr>() {
         return ip;
@@ -310,7 +311,7 @@ mod tests {
         let lines: Vec<_> = [100.0, 100.0, 100.0, 100.0, 101.0].map(line).to_vec();
         assert_eq!(ordered(&lines), (vec![100.0, 100.25, 100.5, 100.75, 101.0], 0));
         let lines: Vec<_> = [100.0, 100.0, 100.5].map(line).to_vec();
-        assert_eq!(ordered(&lines).0, [100.0, 100.0, 100.5], "these are known better");
+        assert_eq!(ordered(&lines).0, [100.0, 100.0, 100.5], "these times are more exact");
     }
 
     #[test]
@@ -343,9 +344,9 @@ mod tests {
         assert!(times.is_sorted() && late == 0, "{late}");
     }
 
-    /// As nginx writes JSON: when answers ended, in whole seconds, and how long they took.
+    /// As nginx writes JSON: when responses ended, in whole seconds, and how long they took.
     #[test]
-    fn whole_seconds_of_ends_are_spread_once_and_nobody_is_late() {
+    fn whole_seconds_of_ends_are_spread_once_and_no_request_is_late() {
         let mut random = fastrand::Rng::with_seed(5);
         let lines: Vec<_> = (0..60_000_u32)
             .map(|number| Line {
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_of_another_century_is_left_out_and_a_gap_is_none() {
+    fn one_line_of_another_century_is_left_out_and_a_gap_is_not() {
         let mut lines: Vec<_> = (0..40_000_u32).map(|number| line(1_000.25 + f64::from(number) / 100.0)).collect();
         lines[7] = line(4e9);
         let (mut order, mut count) = (Order::default(), 0);
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_name_has_an_address_of_his_own() {
+    fn a_client_with_a_name_has_an_address_of_its_own() {
         assert_eq!(address("10.0.0.1:80"), address("10.0.0.1"));
         assert_eq!(address("[2001:db8::1]:443"), "2001:db8::1".parse::<IpAddr>().expect("an address"));
         let (one, other) = (address("a.example"), address("b.example"));

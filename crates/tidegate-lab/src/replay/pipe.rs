@@ -1,4 +1,4 @@
-//! Pipes, standard input among them, which may have nothing to say for a long time: whoever stops does not wait for them.
+//! Pipes, standard input among them, which may be silent for a long time. Stopping does not wait for them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// How long nobody looks whether it is to stop.
+/// How often it looks whether it is to stop.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Pieces that may wait, and how long each is.
 const PIECES: usize = 4;
@@ -38,7 +38,7 @@ impl<'a> Pipe<'a> {
                     piece.truncate(length);
                     piece
                 });
-                // An error is told, and the last thing that is.
+                // An error or the end is sent last.
                 let is_last = read.as_ref().map_or(true, Vec::is_empty);
                 if sender.send(read).is_err() || is_last {
                     return;

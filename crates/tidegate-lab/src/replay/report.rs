@@ -5,14 +5,15 @@ use serde_json::{Value, json};
 use super::suggestion::numbers_json;
 use super::{Replay, Replayed, Suggestion};
 
-/// How many clients are told.
+/// How many clients are listed.
 const MOST_CLIENTS: usize = 100;
 
 impl Replay {
-    /// For machines, and for the page. `created_at`: when it was made, in words.
+    /// For machines, and for the page. `created_at`: when it was made, as text.
     pub fn to_json(&self, files: &[String], suggestion: Option<&Suggestion>, created_at: &str) -> Value {
         let read = &self.read;
         let bad = |bad: &super::Bad| json!({"file": bad.file, "line": bad.line, "reason": bad.reason.to_string()});
+        let without = |(name, count): &(String, u64)| json!({"name": name, "requests": count});
         json!({
             "format": "tidegate-lab-replay/1",
             "kind": "replay",
@@ -27,7 +28,7 @@ impl Replay {
                 "bad": read.bad.iter().map(bad).collect::<Vec<_>>(),
                 "late": self.late,
                 "odd": self.odd,
-                "without": self.without.iter().map(|(name, count)| json!({"name": name, "requests": count})).collect::<Vec<_>>(),
+                "without": self.without.iter().map(without).collect::<Vec<_>>(),
                 "from": self.span.map(|(from, _)| seconds(from)),
                 "until": self.span.map(|(_, until)| seconds(until)),
                 "times": if self.is_spread { "seconds" } else { "exact" },
@@ -37,7 +38,7 @@ impl Replay {
             "step": self.rows.step(),
             "start": self.rows.start(),
             "offered": self.rows.column(0).collect::<Vec<_>>(),
-            "policies": (0..self.policies.len()).map(|place| self.policy(place)).collect::<Vec<_>>(),
+            "policies": (0..self.policies.len()).map(|index| self.policy(index)).collect::<Vec<_>>(),
             "differences": self.differences.map(|found| json!({
                 "bothAdmit": found.both_admit,
                 "onlyFirstRefuses": found.only_first_refuses,
@@ -48,9 +49,14 @@ impl Replay {
         })
     }
 
-    fn policy(&self, place: usize) -> Value {
-        let policy = &self.policies[place];
+    fn policy(&self, index: usize) -> Value {
+        let policy = &self.policies[index];
         let totals = policy.totals;
+        let route = |route: &(String, u64, u64)| {
+            let (name, requests, refused) = route;
+            json!({"name": name, "requests": requests, "refused": refused})
+        };
+        let worst = |(at, offered, refused)| json!({"at": at, "offered": offered, "refused": refused});
         json!({
             "name": policy.name,
             "notes": policy.notes,
@@ -67,9 +73,9 @@ impl Replay {
             },
             "refused": self.rows.column(policy.column).collect::<Vec<_>>(),
             "limits": (0..policy.limits.len()).map(|limit| self.limit(policy, limit)).collect::<Vec<_>>(),
-            "routes": policy.routes.iter().map(|(name, requests, refused)| json!({"name": name, "requests": requests, "refused": refused})).collect::<Vec<_>>(),
-            "clients": self.clients.most_refused(place, MOST_CLIENTS).into_iter().map(|(name, client)| {
-                let refused = client.refused(place);
+            "routes": policy.routes.iter().map(route).collect::<Vec<_>>(),
+            "clients": self.clients.most_refused(index, MOST_CLIENTS).into_iter().map(|(name, client)| {
+                let refused = client.refused(index);
                 json!({
                     "client": name,
                     "requests": client.requests,
@@ -79,27 +85,28 @@ impl Replay {
                     "last": seconds(refused.last),
                 })
             }).collect::<Vec<_>>(),
-            "clientsRefused": self.clients.refused_count(place),
+            "clientsRefused": self.clients.refused_count(index),
             "clientsAreExact": self.clients.are_exact(),
-            "worst": self.worst(policy).map(|(at, offered, refused)| json!({"at": at, "offered": offered, "refused": refused})),
+            "worst": self.worst(policy).map(worst),
         })
     }
 
-    fn limit(&self, policy: &Replayed, place: usize) -> Value {
-        let limit = &policy.limits[place];
+    fn limit(&self, policy: &Replayed, index: usize) -> Value {
+        let limit = &policy.limits[index];
         json!({
             "name": limit.name,
             "algorithm": limit.numbers.algorithm().name(),
             "numbers": numbers_json(&limit.numbers),
             "key": limit.key,
             "isWatching": limit.is_watching,
-            "asked": policy.asked[place],
-            "refused": policy.refused_by[place],
-            "series": self.rows.column(policy.column + 1 + place).collect::<Vec<_>>(),
+            "asked": policy.asked[index],
+            "refused": policy.refused_by[index],
+            "series": self.rows.column(policy.column + 1 + index).collect::<Vec<_>>(),
         })
     }
 
-    /// The row with the most refusals: when it begins, in seconds since 1970, what was offered and what was refused. None if nothing was.
+    /// The row with the most rejections: when it begins, in seconds since 1970, what was offered and what was rejected.
+    /// None without rejections.
     pub fn worst(&self, policy: &Replayed) -> Option<(u64, u64, u64)> {
         let rows = self.rows.column(0).zip(self.rows.column(policy.column)).enumerate();
         let most = rows.reduce(|most, next| if next.1.1 > most.1.1 { next } else { most });
@@ -126,7 +133,7 @@ impl Suggestion {
             "share": self.share,
             "refusedShare": self.refused_share,
             "lacking": self.lacking,
-            "untold": self.untold,
+            "untold": self.without_durations,
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),
             "notes": self.notes(found),
             "yaml": self.yaml(),

@@ -1,4 +1,5 @@
-//! Counts over time, of a log whose length nobody knows beforehand: steps become longer as it goes on, so that there are never too many.
+//! Counts over time, of a log whose length is not known beforehand. Steps become longer as it goes on, so that there
+//! are never too many.
 
 /// How long steps may be, in seconds: each a multiple of the one before, so that steps are joined whole.
 const STEPS: [u64; 13] = [1, 2, 10, 30, 60, 300, 900, 3_600, 10_800, 43_200, 86_400, 604_800, 2_419_200];
@@ -17,7 +18,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Of so many counts each.
+    /// Without rows, of so many counts each.
     pub fn new(width: usize) -> Self {
         Self { width, size: 0, start: None, counts: Vec::new() }
     }
@@ -37,7 +38,8 @@ impl Rows {
         self.counts.len() / self.width
     }
 
-    /// Counts one of this second. What is earlier than the first row counts there, what is later than can be in the last.
+    /// Counts one of this second. What is before the first row counts there, what is beyond the last possible row in
+    /// that one.
     pub fn add(&mut self, second: u64, column: usize) {
         let start = *self.start.get_or_insert(second);
         let mut row = second.saturating_sub(start) / self.step();
@@ -59,11 +61,11 @@ impl Rows {
         let begins = start / self.step() * self.step();
         let mut joined = Vec::new();
         for (row, counts) in self.counts.chunks(self.width).enumerate() {
-            let place = ((start + row as u64 * step - begins) / self.step()) as usize * self.width;
-            if joined.len() < place + self.width {
-                joined.resize(place + self.width, 0);
+            let index = ((start + row as u64 * step - begins) / self.step()) as usize * self.width;
+            if joined.len() < index + self.width {
+                joined.resize(index + self.width, 0);
             }
-            joined[place..].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            joined[index..].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
         (self.counts, self.start) = (joined, Some(begins));
     }

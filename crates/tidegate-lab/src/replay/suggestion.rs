@@ -1,5 +1,6 @@
-//! About the least numbers that would have refused no more than a share. Each limit keeps its form (algorithm, window, how its burst compares to its
-//! rate) and is scaled; several scales are tried in one reading, and the log is read a few times.
+//! About the least numbers that would have rejected no more than a share. Each limit keeps its form (algorithm, window,
+//! burst in proportion to the rate) and is scaled. Several scales are tried in one reading, and the log is read a few
+//! times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -30,24 +31,24 @@ const CLOSE: f64 = 1.004;
 /// The most readings that look for numbers, and the most that see what they do together.
 const READINGS: usize = 7;
 const ROUNDS: usize = 5;
-/// How much more is given, in such a round, to limits that refuse too many beside others.
+/// How much more is given, in such a round, to limits that reject too many together with others.
 const MORE: f64 = 1.03;
-/// Places in flight that are remembered; beyond that the next one comes back early.
+/// Slots in flight that are kept; beyond that the next one comes back early.
 const MOST_ENDS: usize = 1 << 17;
 
 /// What is proposed.
 pub struct Suggestion {
-    /// What may be refused.
+    /// The share that may be rejected.
     pub share: f64,
-    /// What all limits together would have refused, with the numbers proposed.
+    /// The share that all limits together would have rejected, with the numbers proposed.
     pub refused_share: f64,
     /// By limit; those that were never asked are left out.
     pub limits: Vec<Suggested>,
-    /// Refused besides, whatever the numbers: limits' keys could not be built.
+    /// Rejected besides, whatever the numbers: limits' keys could not be built.
     pub lacking: u64,
-    /// Limits of requests in flight, of which a log without durations tells nothing.
-    pub untold: Vec<String>,
-    /// All limits of the configuration, as they would be written: those for which nothing is proposed too.
+    /// Limits of requests in flight, about which a log without durations has nothing.
+    pub without_durations: Vec<String>,
+    /// All limits of the configuration, as they would be written, also those without a proposal.
     section: BTreeMap<String, Limit>,
 }
 
@@ -57,13 +58,14 @@ pub struct Suggested {
     pub limit: LimitFacts,
     /// Its numbers, as they would be.
     pub numbers: LimitNumbers,
-    /// How often it would have been asked, beside all others.
+    /// How often it would have been asked, together with all others.
     pub asked: u64,
-    /// How often it would have refused, beside all others.
+    /// How often it would have rejected, together with all others.
     pub refused: u64,
 }
 
-/// Proposes numbers for a policy. `None` if it was stopped. The log is read several times, so it can't be standard input.
+/// Proposes numbers for a policy. `None` if it was stopped. The log is read several times, so it can't be standard
+/// input.
 pub fn suggest(
     recording: &Recording,
     policy: &Policy,
@@ -82,7 +84,7 @@ pub fn suggest(
         if suggestion.refused_share <= share || round == ROUNDS {
             return Ok(Some(suggestion));
         }
-        // What each refuses alone adds up; and beside others, which keep requests waiting, one may refuse more than alone.
+        // What each rejects alone adds up. Together with others, which delay requests, one may reject more than alone.
         if share > 0.0 {
             wanted *= 0.95 * share / suggestion.refused_share;
             let Some(again) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
@@ -123,22 +125,24 @@ impl Suggestion {
     fn of(share: f64, config: &Config, found: &[FoundAlone], replay: &Replay) -> Self {
         let replayed = &replay.policies[0];
         let limits = found.iter().filter_map(|FoundAlone { limit, numbers, .. }| {
-            let place = replayed.limits.iter().position(|known| known.name == limit.name)?;
-            let (asked, refused) = (replayed.asked[place], replayed.refused_by[place]);
+            let index = replayed.limits.iter().position(|known| known.name == limit.name)?;
+            let (asked, refused) = (replayed.asked[index], replayed.refused_by[index]);
             Some(Suggested { limit: limit.clone(), numbers: numbers.clone(), asked, refused })
         });
-        let is_untold = |limit: &&LimitFacts| limit.numbers.shape().is_none() && replay.lacks.contains(&"duration");
-        let untold = replayed.limits.iter().filter(is_untold).map(|limit| limit.name.clone());
-        // Limits that only watch are to refuse no more than others.
+        let needs_durations = |limit: &&LimitFacts| limit.numbers.shape().is_none();
+        let has_none = replay.lacks.contains(&"duration");
+        let without_durations = replayed.limits.iter().filter(|_| has_none).filter(needs_durations);
+        let without_durations = without_durations.map(|limit| limit.name.clone()).collect();
+        // Limits in a dry run are to reject no more than others.
         let refused = replayed.totals.refused + replayed.totals.watched;
         let refused_share = ratio(refused, replay.requests);
         let (lacking, limits): (_, Vec<Suggested>) = (replayed.totals.lacking, limits.collect());
         let section = changed(config, &limits);
-        Self { share, refused_share, limits, lacking, untold: untold.collect(), section }
+        Self { share, refused_share, limits, lacking, without_durations, section }
     }
 
-    /// The `limits` section of the configuration with the numbers proposed and every other setting as it is, to be put in its place. Empty if
-    /// nothing is proposed.
+    /// The `limits` section of the configuration with the numbers proposed and every other setting as it is, to replace
+    /// the old one. Empty if nothing is proposed.
     pub fn yaml(&self) -> String {
         if self.limits.is_empty() {
             return String::new();
@@ -155,7 +159,7 @@ impl Suggestion {
     pub fn notes(&self, found: &Replay) -> Vec<String> {
         let mut notes = Vec::new();
         if self.refused_share > self.share {
-            notes.push("That is more than was asked for; no better ones were found.".to_owned());
+            notes.push("That is more than the share wanted; no better numbers were found.".to_owned());
         }
         if self.lacking > 0 {
             let count = grouped(self.lacking);
@@ -163,9 +167,9 @@ impl Suggestion {
                 "Besides, {count} would be rejected whatever the numbers: a limit's key can't be built."
             ));
         }
-        if !self.untold.is_empty() {
-            let names = self.untold.join(", ");
-            notes.push(format!("Left out, for the log does not tell how long requests took: {names}."));
+        if !self.without_durations.is_empty() {
+            let names = self.without_durations.join(", ");
+            notes.push(format!("Left out, because the log does not record how long requests took: {names}."));
         }
         notes.extend(single_client(found));
         notes
@@ -176,15 +180,15 @@ impl Suggestion {
 fn single_client(found: &Replay) -> Option<String> {
     let policy = found.policies.first()?;
     let refused = policy.totals.refused + policy.totals.lacking;
-    let (client, told) = found.clients.most_refused(0, 1).into_iter().next()?;
-    let count = told.refused(0).count;
+    let (client, counts) = found.clients.most_refused(0, 1).into_iter().next()?;
+    let count = counts.refused(0).count;
     if count <= refused / 2 || found.lacks.contains(&"client") {
         return None;
     }
     let (part, whose, name) = (shown_share(ratio(count, refused)), printable(client), &policy.name);
     let mut text =
         format!("{whose} sent {part} of the requests that {name} rejects; the proposed numbers admit them too");
-    // What could be taken for more than a name is not for copying.
+    // A name with other characters is not for copying into a shell.
     if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
         let _infallible = write!(text, " (--without {client} leaves them out)");
     }
@@ -192,7 +196,7 @@ fn single_client(found: &Replay) -> Option<String> {
     Some(text)
 }
 
-/// What a log holds may be anything: nothing of it may move the cursor, or be longer than a line.
+/// A text from a log without control characters, which could move the cursor, and short enough for a line.
 pub fn printable(text: &str) -> String {
     let short = text.chars().take(40);
     short.map(|character| if character.is_control() { '?' } else { character }).collect()
@@ -221,7 +225,7 @@ fn changed(config: &Config, suggested: &[Suggested]) -> BTreeMap<String, Limit> 
     limits
 }
 
-/// Sets numbers that are others now; the rest stays as it is written.
+/// Sets the numbers that change; the rest stays as it is written.
 fn change(
     [limit, capacity]: [&mut Option<u64>; 2],
     [window, hold]: [&mut Option<Span>; 2],
@@ -250,7 +254,7 @@ pub(super) fn numbers_json(numbers: &LimitNumbers) -> Value {
     value
 }
 
-/// For each limit that is asked at all the least numbers, by themselves, that refuse no more than this share of what they are asked.
+/// For each limit that is asked at all the least numbers that, without other limits, reject no more than this share.
 fn search(
     recording: &Recording,
     policy: &Policy,
@@ -274,7 +278,7 @@ fn search(
                 brackets[*limit].ask(*key, request.at, took);
             }
         })?;
-        has_spans |= reading.told.took;
+        has_spans |= reading.recorded.took;
         if is_stopped.load(Relaxed) {
             return Ok(None);
         }
@@ -282,11 +286,11 @@ fn search(
             bracket.narrow(share);
         }
     }
-    // Of requests in flight nothing is known without their lengths.
-    let is_told = |bracket: &Bracket| bracket.asked > 0 && (has_spans || bracket.limit.numbers.shape().is_some());
+    // Nothing is known of requests in flight without their durations.
+    let is_known = |bracket: &Bracket| bracket.asked > 0 && (has_spans || bracket.limit.numbers.shape().is_some());
     let found = brackets
         .into_iter()
-        .filter(is_told)
+        .filter(is_known)
         .filter_map(|bracket| Some(FoundAlone { limit: bracket.limit, scale: bracket.high, numbers: bracket.enough? }));
     Ok(Some(found.collect()))
 }
@@ -294,9 +298,9 @@ fn search(
 /// Between which scales a limit's numbers are to be found.
 struct Bracket {
     limit: LimitFacts,
-    /// Refuses too many, or is the least there is.
+    /// Rejects too many, or is the least there is.
     low: f64,
-    /// Refuses few enough.
+    /// Rejects few enough.
     high: f64,
     enough: Option<LimitNumbers>,
     tries: Vec<Try>,
@@ -310,11 +314,11 @@ struct Try {
     numbers: LimitNumbers,
     keys: Keyed<Key, Rule>,
     refused: u64,
-    /// Places in flight that come back.
+    /// Slots in flight that come back.
     ends: BinaryHeap<Reverse<Ending>>,
 }
 
-/// When a place comes back, and whose it is.
+/// When a slot comes back, and which key has it.
 struct Ending {
     at: u64,
     key: Key,
@@ -343,7 +347,7 @@ impl Ord for Ending {
 
 impl Bracket {
     fn new(limit: LimitFacts) -> Self {
-        // From less than one request in a thousand windows up to what no log fills.
+        // From less than one request in a thousand windows up to more than any log has.
         let quota = crate::observation::count(limit.numbers.quota().max(1));
         Self { limit, low: 1e-3 / quota, high: 1e9 / quota, enough: None, tries: Vec::new(), asked: 0 }
     }
@@ -357,8 +361,8 @@ impl Bracket {
             return;
         }
         // From the largest, so that the same numbers are tried once, at their largest scale.
-        for place in (0..TRIED).rev() {
-            let scale = self.low * ratio.powf(f64::from(place + 1) / f64::from(TRIED + 1));
+        for index in (0..TRIED).rev() {
+            let scale = self.low * ratio.powf(f64::from(index + 1) / f64::from(TRIED + 1));
             let Some((numbers, rule)) = scaled(&self.limit, scale) else { continue };
             if before.replace(numbers.relevant()) != Some(numbers.relevant()) {
                 let keys = Keyed::with_seed(rule, self.limit.max_keys, 1);
@@ -390,15 +394,15 @@ impl Bracket {
         }
     }
 
-    /// By what the tries have shown.
+    /// Moves both ends by the results of the tries.
     fn narrow(&mut self, share: f64) {
         let allowed = (share * crate::observation::count(self.asked)).floor();
-        // Largest first: the last of those that refuse few enough is the least.
+        // Largest first: the last of those that reject few enough is the least.
         let few = self.tries.iter().take_while(|tried| crate::observation::count(tried.refused) <= allowed).count();
         if let Some(tried) = self.tries.get(few) {
             self.low = tried.scale;
         }
-        if let Some(tried) = few.checked_sub(1).map(|place| &self.tries[place]) {
+        if let Some(tried) = few.checked_sub(1).map(|index| &self.tries[index]) {
             (self.high, self.enough) = (tried.scale, Some(tried.numbers.clone()));
         }
         self.tries.clear();
@@ -411,7 +415,7 @@ fn scaled(limit: &LimitFacts, scale: f64) -> Option<(LimitNumbers, Rule)> {
     let bucket = limit.numbers.fill_rate().and_then(|_| limit.numbers.shape());
     let numbers = if let Some(shape) = bucket {
         let shape = Shape { rate_per_second: shape.rate_per_second * scale, ..shape };
-        shape.numbers::<Refused>(limit.soft, |numbers| accepts(numbers).map(drop).map_err(|_| Refused)).ok()?
+        shape.numbers::<Rejected>(limit.soft, |numbers| accepts(numbers).map(drop).map_err(|_| Rejected)).ok()?
     } else {
         let mut values = *limit.numbers.relevant().values();
         let count = crate::observation::count(values.limit?) * scale;
@@ -423,9 +427,9 @@ fn scaled(limit: &LimitFacts, scale: f64) -> Option<(LimitNumbers, Rule)> {
 }
 
 /// Numbers that a limit can't have: others are tried.
-struct Refused;
+struct Rejected;
 
-impl From<InvalidNumbers> for Refused {
+impl From<InvalidNumbers> for Rejected {
     fn from(_: InvalidNumbers) -> Self {
         Self
     }

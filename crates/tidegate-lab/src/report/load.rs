@@ -1,10 +1,10 @@
-//! What comes, in words.
+//! The load of a scenario, in words.
 
 use serde_json::Value;
 
 use crate::scenario::Scenario;
 
-/// Steps that are told one by one.
+/// Steps that are listed one by one.
 const MOST_STEPS: usize = 12;
 
 /// `bursts: 190/s, and 600/s in the last 2 s of every 8 s`; phases one after the other.
@@ -46,11 +46,11 @@ fn steps(steps: &[Value]) -> String {
         Value::Null => format!("then {}/s", step["rps"]),
         duration => format!("{duration} s at {}/s", step["rps"]),
     };
-    let mut told: Vec<String> = steps.iter().take(MOST_STEPS).map(one).collect();
+    let mut listed: Vec<String> = steps.iter().take(MOST_STEPS).map(one).collect();
     if steps.len() > MOST_STEPS {
-        told.push(format!("and {} more", steps.len() - MOST_STEPS));
+        listed.push(format!("and {} more", steps.len() - MOST_STEPS));
     }
-    format!("steps: {}", told.join(", "))
+    format!("steps: {}", listed.join(", "))
 }
 
 fn trace(params: &Value) -> String {

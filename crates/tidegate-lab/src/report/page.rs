@@ -4,12 +4,12 @@ use serde_json::Value;
 
 /// Everything that a browser needs, but for the data.
 const TEMPLATE: &str = include_str!("../../report/bundled.html");
-/// What stands where the data belongs.
-const PLACE: &str = "/*TIDEGATE_REPORT*/";
+/// Where the data belongs.
+const PLACEHOLDER: &str = "/*TIDEGATE_REPORT*/";
 
 /// The page for this report, in one file.
 pub fn page(report: &Value) -> String {
     // Nothing in the data can end the element it stands in.
     let data = report.to_string().replace('<', "\\u003c");
-    TEMPLATE.replacen(PLACE, &data, 1)
+    TEMPLATE.replacen(PLACEHOLDER, &data, 1)
 }

@@ -1,4 +1,4 @@
-//! What must come of a run: `refused < 1%`, `worst_window <= 1.05`.
+//! What must hold of a run: `refused < 1%`, `worst_window <= 1.05`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,12 @@ use tidegate_input::Problems;
 use tidegate_input::object::{Object, shown};
 use tidegate_policy::Algorithm;
 
-use super::Scenario;
-use crate::run::Variant;
+use super::{Scenario, Variant};
 
 /// Something that must hold, and for which runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// What.
+    /// What must hold.
     pub comparison: Comparison,
     /// Only for these algorithms.
     pub algorithms: Option<Vec<Algorithm>>,
@@ -27,14 +26,14 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// Whether it is said of this run; no algorithm is the baseline.
+    /// Whether it applies to this run; a run without an algorithm is the baseline.
     pub fn applies(&self, algorithm: Option<Algorithm>, adaptation: bool, is_live: bool) -> bool {
-        let is_of = match (algorithm, &self.algorithms) {
+        let is_for_algorithm = match (algorithm, &self.algorithms) {
             (None, _) => self.is_for_baseline,
             (Some(_), None) => !self.is_for_baseline,
             (Some(algorithm), Some(wanted)) => !self.is_for_baseline && wanted.contains(&algorithm),
         };
-        is_of
+        is_for_algorithm
             && self.adaptation.is_none_or(|wanted| wanted == adaptation)
             && self.is_live.is_none_or(|it| it == is_live)
     }
@@ -98,14 +97,14 @@ enum Unit {
 }
 
 figures! {
-    Refused, "refused", Share, "Refused requests, of all that were offered.";
+    Refused, "refused", Share, "Rejected requests, of all that were offered.";
     RefusedHonest, "refused_honest", Share, "The same of honest clients alone.";
     RefusedAttackers, "refused_attackers", Share, "The same of attackers alone.";
-    Goodput, "goodput", Share, "Good answers, of what was offered or the target's capacity, whichever is less.";
-    WorstWindow, "worst_window", Plain, "The most that was admitted in any window, as a multiple of what the limit says.";
+    Goodput, "goodput", Share, "Good responses, of what was offered or the target's capacity, whichever is less.";
+    WorstWindow, "worst_window", Plain, "The most that was admitted in any window, as a multiple of the limit.";
     OverAdmitted, "over_admitted", Share, "Admitted though the window was full, of all that were admitted.";
-    UnderAdmitted, "under_admitted", Share, "Refused though there was room in the window, of all that were offered.";
-    TargetErrors, "target_errors", Share, "Answers of the target with a status of 5xx, of all it was sent.";
+    UnderAdmitted, "under_admitted", Share, "Rejected though there was room in the window, of all that were offered.";
+    TargetErrors, "target_errors", Share, "Responses of the target with a status of 5xx, of all it was sent.";
     Errors, "errors", Share, "Requests that failed in any other way, of all that were offered.";
     Fairness, "fairness", Share, "Jain's index of the shares of honest clients' requests that were admitted.";
     P50, "p50", Time, "The median latency of admitted requests.";
@@ -113,15 +112,15 @@ figures! {
     P99, "p99", Time, "The 99th percentile of it.";
     Recovery, "recovery", Time, "From the end of a peak or fault to an ordinary second, the longest.";
     Protection, "protection", Plain, "The protection score, 0 to 100.";
-    RefusedInOutage, "refused_in_outage", Share, "Requests that were refused while Redis was away, of all that were offered then.";
+    RefusedInOutage, "refused_in_outage", Share, "Requests rejected while Redis was away, of all offered then.";
     LimitingBack, "limiting_back", Time, "From Redis' return until the limit is in force again.";
 }
 
 impl Figure {
     /// A value of it, for people.
     pub fn shown(self, value: f64) -> String {
-        // As exactly as reports have it: whoever rounds that comes to the same digits.
-        let value = crate::report::rounded(value);
+        // As exactly as reports have it: rounding a report's value gives the same digits.
+        let value = crate::rounding::rounded(value);
         match self.unit() {
             Unit::Share => shown_share(value),
             Unit::Time if value < 1.0 => format!("{} ms", rounded(value * 1e3)),
@@ -137,7 +136,7 @@ pub fn shown_share(value: f64) -> String {
     if percent == "0" && value != 0.0 { "<0.001 %".to_owned() } else { format!("{percent} %") }
 }
 
-/// Three digits, without zeros that say nothing; halves are rounded up, as the report's page does.
+/// Three digits, without trailing zeros; halves are rounded up, as the report's page does.
 fn rounded(value: f64) -> String {
     let scale = match value.abs() {
         0.0..1.0 => 1e3,
@@ -164,7 +163,7 @@ impl FromStr for Comparison {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let at = text.find(['<', '>']).ok_or("has no `<` or `>`, such as in `refused < 1%`")?;
+        let at = text.find(['<', '>']).ok_or("must have a `<` or `>`, such as `refused < 1%`")?;
         let (name, rest) = text.split_at(at);
         let is_upper = rest.starts_with('<');
         let (is_inclusive, bound) = match rest[1..].strip_prefix('=') {
@@ -174,16 +173,16 @@ impl FromStr for Comparison {
         let name = name.trim();
         let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name).ok_or_else(|| {
             let names: Vec<&str> = Figure::ALL.iter().map(|figure| figure.name()).collect();
-            format!("{name:?} is no figure; one of {} is allowed", names.join(", "))
+            format!("unknown figure {name:?}; known figures: {}", names.join(", "))
         })?;
         let bound = bound.trim();
         let bound = read_bound(bound, figure.unit()).ok_or_else(|| {
-            let allowed = match figure.unit() {
+            let expected = match figure.unit() {
                 Unit::Share => "a share such as 1% or 0.01",
                 Unit::Time => "a time such as 20ms or 1.5s",
                 Unit::Plain => "a number",
             };
-            format!("{bound:?} is no bound of {name}; {allowed} is allowed")
+            format!("the bound of {name} must be {expected}, got {bound:?}")
         })?;
         Ok(Self { figure, is_upper, is_inclusive, bound })
     }
@@ -209,21 +208,21 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<Vec<Expectation>> {
     let written = object.list("expect", MOST).unwrap_or_default();
     let count = written.len();
     let mut read = Vec::with_capacity(count);
-    for (place, value) in written.into_iter().enumerate() {
-        let path = format!("expect[{place}]");
+    for (index, value) in written.into_iter().enumerate() {
+        let path = format!("expect[{index}]");
         read.extend(one(object, &path, value));
     }
     (read.len() == count).then_some(read)
 }
 
-/// What is said of no run at all would hold whatever came.
+/// What matches no run would hold whatever happens.
 pub(super) fn check(scenario: &Scenario, problems: &Problems) {
     let variants = Variant::all(scenario);
-    for (place, expectation) in scenario.expectations.iter().enumerate() {
+    for (index, expectation) in scenario.expectations.iter().enumerate() {
         let applies = |variant: &Variant, is_live| expectation.applies(variant.algorithm, variant.adaptation, is_live);
         if !variants.iter().any(|variant| applies(variant, false) || applies(variant, true)) {
             let runs: Vec<String> = variants.iter().map(|variant| variant.id(&scenario.name)).collect();
-            problems.add(format!("expect[{place}]"), format!("is said of no run; there are: {}", runs.join(", ")));
+            problems.add(format!("expect[{index}]"), format!("matches no run; runs are: {}", runs.join(", ")));
         }
     }
 }
@@ -242,12 +241,13 @@ fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
         });
     }
     if !value.is_object() {
-        object.wrong(path, format!("is {}; a text such as `refused < 1%`, or an object with `that`", shown(&value)));
+        let found = shown(&value);
+        object.wrong(path, format!("must be a text such as `refused < 1%` or an object with `that`, got {found}"));
         return None;
     }
     let mut expectation = Object::new(object.at(path), value, object.problems)?;
     let Some(that) = expectation.text("that") else {
-        expectation.wrong("that", "is missing; a text such as `refused < 1%` is allowed");
+        expectation.wrong("that", "is missing; must be a text such as `refused < 1%`");
         return None;
     };
     let comparison = comparison(&that, &format!("{path}.that"));
@@ -279,7 +279,7 @@ mod tests {
             assert!(comparison.holds(good) && !comparison.holds(bad), "{text}");
         }
         for (text, reason) in [
-            ("refused = 1%", "no `<` or `>`"),
+            ("refused = 1%", "must have a `<` or `>`"),
             ("refusals < 1%", "refusals"),
             ("refused < many", "a share such as"),
             ("p95 < 20", "a time such as"),

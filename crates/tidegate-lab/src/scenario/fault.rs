@@ -12,7 +12,7 @@ use crate::target::Faults;
 pub struct Fault {
     /// From the start of the load.
     pub at: Duration,
-    /// When it is mended.
+    /// When it ends.
     pub until: Duration,
     /// What it is.
     pub kind: FaultKind,
@@ -23,13 +23,13 @@ pub struct Fault {
 pub enum FaultKind {
     /// Redis is killed, and started again at the end.
     RedisKilled,
-    /// Redis answers so much later.
+    /// Redis responds so much later.
     RedisSlow(Duration),
-    /// Redis answers nobody, and its connections stay open.
+    /// Redis responds to nobody, and its connections stay open.
     RedisHangs,
     /// The forecaster is killed, and started again at the end.
     ForecasterKilled,
-    /// The target does what it is told.
+    /// The target has these faults.
     Target(Faults),
     /// The gateway's requests take so much longer.
     GatewaySlow(Duration),
@@ -38,7 +38,7 @@ pub enum FaultKind {
 const AT: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400 are allowed");
 const FOR: Allowed = Allowed::new(0.1..=86_400.0, "seconds from 0.1 to 86400 are allowed");
 const DELAY: Allowed = Allowed::new(0.001..=60.0, "seconds from 0.001 to 60 are allowed");
-const KINDS: &str = "one of redis_killed, redis_slow, redis_hangs, forecaster_killed, target, gateway_slow is allowed";
+const KINDS: &str = "must be one of redis_killed, redis_slow, redis_hangs, forecaster_killed, target, gateway_slow";
 /// The most faults of a scenario.
 const MOST: usize = 100;
 
@@ -55,12 +55,12 @@ impl FaultKind {
         }
     }
 
-    /// When it begins and when it ends, for people.
+    /// Its beginning or its end, for people.
     pub fn event(self, begins: bool) -> String {
         let label = self.label();
         match (self, begins) {
             (Self::RedisKilled | Self::RedisHangs | Self::ForecasterKilled, true) => label,
-            (Self::RedisHangs, false) => "Redis answers again".to_owned(),
+            (Self::RedisHangs, false) => "Redis responds again".to_owned(),
             (Self::RedisKilled, false) => "Redis started again".to_owned(),
             (Self::ForecasterKilled, false) => "forecaster started again".to_owned(),
             (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_), true) => format!("{label}: begins"),
@@ -96,28 +96,28 @@ pub(super) fn read(object: &mut Object<'_>, duration: Option<Duration>) -> Optio
     let written = object.list("faults", MOST).unwrap_or_default();
     let mut faults = Vec::new();
     let count = written.len();
-    for (place, fault) in written.into_iter().enumerate() {
+    for (index, fault) in written.into_iter().enumerate() {
         faults.extend(
-            Object::new(object.at(&format!("faults[{place}]")), fault, object.problems)
+            Object::new(object.at(&format!("faults[{index}]")), fault, object.problems)
                 .and_then(|fault| one(fault, duration)),
         );
     }
-    for (place, fault) in faults.iter().enumerate() {
-        if let Some(other) = faults[..place].iter().position(|other| fault.overlaps(other)) {
+    for (index, fault) in faults.iter().enumerate() {
+        if let Some(other) = faults[..index].iter().position(|other| fault.overlaps(other)) {
             object.wrong(
-                &format!("faults[{place}]"),
-                format!("begins before the same is over: faults[{other}] ends later"),
+                &format!("faults[{index}]"),
+                format!("must begin after the end of faults[{other}], which is of the same kind"),
             );
         }
     }
     (faults.len() == count).then_some(faults)
 }
 
-/// After Redis' return a gateway needs a moment to notice.
+/// A gateway needs a moment to notice that Redis is back.
 const NOTICE: Duration = Duration::from_secs(1);
 
 impl Fault {
-    /// Whether two of them would be in each other's way: what mends one would mend the other.
+    /// Whether the end of one would end the other too.
     fn overlaps(&self, other: &Self) -> bool {
         let is_same = match (self.kind, other.kind) {
             (one, another) if one.is_of_redis() => another.is_of_redis(),
@@ -141,7 +141,7 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
         Some("gateway_slow") => needed(&mut fault, delay).map(FaultKind::GatewaySlow),
         Some("target") => of_target(&mut fault, with.as_ref()),
         Some(other) => {
-            fault.wrong("what", format!("is {other:?}; {KINDS}"));
+            fault.wrong("what", format!("{KINDS}, got {other:?}"));
             None
         }
         None => {
@@ -151,7 +151,7 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
     };
     let (at, lasts) = (at?, lasts?);
     if at >= duration {
-        fault.wrong("at", format!("is {at}, which is after the load's end"));
+        fault.wrong("at", format!("must be before the end of the load, got {at}"));
     }
     fault.end();
     let until = Duration::try_from_secs_f64((at + lasts).min(duration)).ok()?;
@@ -160,7 +160,7 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
 
 fn needed(fault: &mut Object<'_>, delay: Option<f64>) -> Option<Duration> {
     if delay.is_none() {
-        fault.wrong("delay", "is missing; by how many seconds it is slower");
+        fault.wrong("delay", "is missing; must be the delay in seconds");
     }
     delay.map(Duration::from_secs_f64)
 }
@@ -170,7 +170,7 @@ fn of_target(fault: &mut Object<'_>, with: Option<&Value>) -> Option<FaultKind> 
     match Faults::read(text.as_bytes()) {
         Ok((faults, None)) if faults.are_on() => Some(FaultKind::Target(faults)),
         Ok(_) => {
-            fault.wrong("with", "has nothing that would go wrong; what POST /faults takes is allowed, but for `for`");
+            fault.wrong("with", "must switch a fault on, with the fields of POST /faults except `for`");
             None
         }
         Err(problems) => {

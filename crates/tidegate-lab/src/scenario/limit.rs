@@ -1,4 +1,4 @@
-//! What every algorithm is told to keep.
+//! The limit that every algorithm enforces.
 
 use tidegate_input::object::{Allowed, Object};
 use tidegate_policy::Algorithm;
@@ -11,7 +11,7 @@ pub struct LimitSetting {
     pub rate: f64,
     /// The window of algorithms that count in windows, in seconds.
     pub window: f64,
-    /// What buckets let through at once, and how many a shaper lets wait.
+    /// What buckets admit at once, and how many a shaper lets wait.
     pub burst: u64,
     /// Whether each client has its own, or all have one together.
     pub is_per_client: bool,
@@ -22,7 +22,7 @@ const WINDOW: Allowed = Allowed::new(0.001..=86_400.0, "seconds from 0.001 to 86
 
 pub(super) fn read(object: &mut Object<'_>) -> Option<LimitSetting> {
     let Some(mut limit) = object.object("limit") else {
-        object.wrong("limit", "is missing; it needs a `rate`, and may have `window`, `burst` and `key`");
+        object.wrong("limit", "is missing; must have a `rate`, may have `window`, `burst` and `key`");
         return None;
     };
     let rate = limit.number("rate", &RATE);
@@ -32,7 +32,7 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<LimitSetting> {
     limit.end();
     let setting = LimitSetting { rate: rate?, window: window?, burst: burst?, is_per_client: is_per_client? };
     if setting.quota() < 1.0 {
-        object.wrong("limit.rate", "times `window` is less than one request");
+        object.wrong("limit.rate", "times `window` must be at least one request");
         return None;
     }
     Some(setting)
@@ -46,10 +46,10 @@ impl LimitSetting {
 
     /// Requests in a window.
     pub fn quota(&self) -> f64 {
-        crate::run::whole(self.rate * self.window).floor()
+        crate::rounding::whole(self.rate * self.window).floor()
     }
 
-    /// The numbers that an algorithm keeps it by.
+    /// The numbers by which an algorithm enforces it.
     pub fn numbers(&self, algorithm: Algorithm) -> Result<LimitNumbers, String> {
         let none = Values::default();
         let values = match algorithm {

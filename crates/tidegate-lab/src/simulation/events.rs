@@ -7,27 +7,27 @@ use super::Job;
 
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum Occurrence {
     /// A shaper lets a request go.
     Leaves(Job),
     /// A worker is done with a request.
     Served(Job),
     /// A client has waited for too long.
     GivesUp,
-    /// The fault in this place.
+    /// The fault with this index.
     FaultBegins(usize),
     FaultEnds(usize),
-    /// The gateway notices.
+    /// The gateway notices that Redis is away.
     RedisIsAway,
     RedisIsBack {
-        /// Whether it has lost what it knew.
+        /// Whether Redis has lost its data.
         forgets: bool,
     },
     /// Adaptation has something to do.
     Pilot,
 }
 
-/// Events in the order of their times; of the same time, in the order in which they were foreseen.
+/// Occurrences in the order of their times; those of the same time in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -37,7 +37,7 @@ pub(super) struct Events {
 struct Entry {
     at: u64,
     number: u64,
-    what: What,
+    what: Occurrence,
 }
 
 impl Entry {
@@ -67,7 +67,7 @@ impl Ord for Entry {
 }
 
 impl Events {
-    pub(super) fn push(&mut self, at: u64, what: What) {
+    pub(super) fn push(&mut self, at: u64, what: Occurrence) {
         self.heap.push(Reverse(Entry { at, number: self.count, what }));
         self.count += 1;
     }
@@ -76,7 +76,7 @@ impl Events {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    pub(super) fn pop(&mut self) -> Option<(u64, What)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, Occurrence)> {
         self.heap.pop().map(|Reverse(entry)| (entry.at, entry.what))
     }
 }

@@ -1,13 +1,13 @@
-//! A Redis that is away, as a gateway lives through it.
+//! How a gateway behaves while Redis is away.
 
 use std::time::Duration;
 
-use super::events::{Events, What};
+use super::events::{Events, Occurrence};
 use super::nanos;
 use crate::run::{Exempt, Instead, Outage};
 use crate::scenario::{Fault, FaultKind, Scenario};
 
-/// A gateway waits so long for Redis' answer; three late ones in a row, and it counts as away.
+/// How long a gateway waits for Redis' response. After three late ones in a row it counts as away.
 const BUDGET: Duration = Duration::from_millis(20);
 /// On the average half of the longest pause between two tries to reconnect.
 const RETURN: Duration = Duration::from_millis(500);
@@ -20,9 +20,9 @@ pub(super) struct Outages {
     back_at: Option<u64>,
     spans: Vec<(u64, u64)>,
     found: Outage,
-    /// What the gateway does meanwhile; none if it goes on limiting.
+    /// What the gateway does instead of limiting; none if it goes on limiting.
     instead: Option<Instead>,
-    /// When it did.
+    /// When it did so.
     exempt: Vec<Exempt>,
 }
 
@@ -44,20 +44,20 @@ impl Outages {
             return;
         }
         if begins {
-            // A lost connection shows at once, lateness after three answers that did not come.
+            // A lost connection shows at once, a hang after three responses that did not come.
             let notice = if fault.kind == FaultKind::RedisKilled { Duration::ZERO } else { BUDGET };
-            events.push(now + nanos(notice), What::RedisIsAway);
+            events.push(now + nanos(notice), Occurrence::RedisIsAway);
         } else {
             self.back_at = Some(now);
             let forgets = fault.kind == FaultKind::RedisKilled;
-            events.push(now + nanos(RETURN), What::RedisIsBack { forgets });
+            events.push(now + nanos(RETURN), Occurrence::RedisIsBack { forgets });
         }
     }
 
     pub(super) fn begin(&mut self, now: u64) {
         self.is_on = true;
         let now = Duration::from_nanos(now);
-        // Until when is said at its end.
+        // The end is set later.
         self.exempt.extend(self.instead.map(|instead| Exempt::new(now, Duration::MAX, instead)));
     }
 
@@ -65,7 +65,7 @@ impl Outages {
     pub(super) fn instead(&mut self) -> Option<Instead> {
         let instead = self.instead.filter(|_| self.is_on)?;
         if let Some(exempt) = self.exempt.last_mut() {
-            exempt.note(instead == Instead::RefusesAll);
+            exempt.note(instead == Instead::RejectsAll);
         }
         Some(instead)
     }
@@ -81,9 +81,9 @@ impl Outages {
     }
 
     /// A request that was due then has ended.
-    pub(super) fn note(&mut self, intended: u64, is_refused: bool) {
+    pub(super) fn note(&mut self, intended: u64, is_rejected: bool) {
         if self.is_shared && self.spans.iter().any(|(from, to)| (*from..*to).contains(&intended)) {
-            self.found.note(is_refused);
+            self.found.note(is_rejected);
         }
     }
 
@@ -113,7 +113,7 @@ fn is_felt(kind: FaultKind) -> bool {
 mod tests {
     use super::*;
 
-    /// "Not scored: 20.4 s to 20.0 s" was said of a run of 20 s.
+    /// The report of a run of 20 s had "Not scored: 20.4 s to 20.0 s".
     #[test]
     fn an_outage_after_the_run_exempts_nothing() {
         let mut outages = Outages {

@@ -1,4 +1,4 @@
-//! Adaptation in simulated time: the gateway's own side and the forecaster's own, with nothing between them but their JSON.
+//! Adaptation in simulated time: the gateway's side and the forecaster's, with nothing between them but their JSON.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) struct Pilot {
 
 /// Other numbers.
 pub(super) struct Steered {
-    /// They make a rule.
+    /// Numbers that make a rule.
     pub(super) numbers: LimitNumbers,
     /// Requests a second.
     pub(super) rate: f64,
@@ -74,7 +74,7 @@ impl Pilot {
         self.autopilot.decided(is_admitted);
     }
 
-    pub(super) fn answered(&mut self, took: u64, is_error: bool) {
+    pub(super) fn responded(&mut self, took: u64, is_error: bool) {
         self.autopilot.responded(Duration::from_nanos(took), is_error);
     }
 
@@ -109,7 +109,7 @@ impl Pilot {
         let prediction = Prediction { at: seconds(now), valid_for: advice.valid_for, highest: advice.predicted };
         self.predictions.push(prediction);
         if let Err(why) = self.autopilot.advised(&advice.to_json(), at(now)) {
-            self.record(now, [AutopilotEvent::Decision(format!("refused: {why}"))]);
+            self.record(now, [AutopilotEvent::Decision(format!("rejected: {why}"))]);
         }
     }
 
@@ -133,7 +133,7 @@ impl Pilot {
     fn record(&mut self, now: u64, events: impl IntoIterator<Item = AutopilotEvent>) {
         for event in events {
             let (kind, text) = match event {
-                // What says the same again is no event.
+                // A repetition is not an event.
                 AutopilotEvent::Decision(text) if text.starts_with("unchanged") => continue,
                 AutopilotEvent::Decision(text) => (EventKind::Adaptation, text),
                 AutopilotEvent::Attack(text) => (EventKind::Attack, text),
@@ -162,7 +162,7 @@ fn seconds(now: u64) -> f64 {
 /// What a forecast says of the second that begins now.
 fn band(forecast: &Forecast, now: u64) -> Option<Band> {
     let second = i64::try_from((START + now) / super::SECOND).ok()?;
-    let place = usize::try_from((second - forecast.start) / i64::from(forecast.step)).ok()?;
-    let of = |level: f64| forecast.quantile(level).get(place).copied();
+    let index = usize::try_from((second - forecast.start) / i64::from(forecast.step)).ok()?;
+    let of = |level: f64| forecast.quantile(level).get(index).copied();
     Some(Band { low: of(0.1)?, middle: of(0.5)?, high: of(0.9)? })
 }

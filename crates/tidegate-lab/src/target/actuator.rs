@@ -1,33 +1,32 @@
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_serve::rest::{Answer, Asked};
 
-use super::http_service::Shared;
+use super::desk::Desk;
+use super::metrics::Metrics;
 
-/// What is known of the service from outside. It answers however busy the workers are.
-pub(super) fn answer(target: &Shared, asked: &Asked) -> Answer {
-    let answer = match asked.path() {
-        "/actuator/health" => Answer::json(StatusCode::OK, &health(target)),
-        "/actuator/health/readiness" if target.is_stopping() => {
+/// What is known of the service from outside. It responds however busy the workers are.
+pub(super) fn respond(asked: &Asked, desk: &Desk, metrics: &Metrics, is_stopping: bool) -> Answer {
+    let response = match asked.path() {
+        "/actuator/health" => Answer::json(StatusCode::OK, &health(desk)),
+        "/actuator/health/readiness" if is_stopping => {
             Answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN" }))
         }
         "/actuator/health/readiness" | "/actuator/health/liveness" => {
             Answer::json(StatusCode::OK, &json!({ "status": "UP" }))
         }
-        "/actuator/prometheus" => {
-            Answer::metrics(target.metrics.page(&target.desk.standing(), &target.desk.faults.now()))
-        }
+        "/actuator/prometheus" => Answer::metrics(metrics.page(&desk.occupancy(), &desk.faults.now())),
         _ => return Answer::nothing_here(),
     };
-    if matches!(asked.method, Method::GET | Method::HEAD) { answer } else { Answer::only("GET, HEAD") }
+    if matches!(asked.method, Method::GET | Method::HEAD) { response } else { Answer::only("GET, HEAD") }
 }
 
-fn health(target: &Shared) -> serde_json::Value {
-    let standing = target.desk.standing();
+fn health(desk: &Desk) -> Value {
+    let occupancy = desk.occupancy();
     json!({
         "status": "UP",
-        "workers": { "busy": standing.busy, "limit": standing.workers },
-        "queue": { "length": standing.waiting, "limit": standing.most_waiting },
-        "faults": target.desk.faults.now().are_on(),
+        "workers": { "busy": occupancy.busy, "limit": occupancy.workers },
+        "queue": { "length": occupancy.waiting, "limit": occupancy.most_waiting },
+        "faults": desk.faults.now().are_on(),
     })
 }

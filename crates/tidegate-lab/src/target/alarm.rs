@@ -12,8 +12,8 @@ use tokio::io::unix::AsyncFd;
 
 /// Keeps things until their time comes, to some ten microseconds.
 ///
-/// The runtime's own timer counts milliseconds: a service of 5 ms would take between 5 and 6.1, and with it the capacity of
-/// all workers would be a tenth less than what was asked for. This is one timer of the kernel for all.
+/// The runtime's own timer counts milliseconds: a service of 5 ms would take between 5 and 6.1, and the capacity of all
+/// workers would be a tenth less than configured. This is one timer of the kernel for all.
 pub(super) struct Alarm<T> {
     timer: AsyncFd<OwnedFd>,
     kept: Mutex<Kept<T>>,
@@ -51,7 +51,7 @@ impl<T> Alarm<T> {
         kept.by_time.remove(&(due, number))
     }
 
-    /// Hands over everything when its time has come. As long as nobody runs this, nothing comes.
+    /// Hands over everything when its time has come. Nothing is handed over unless this runs.
     pub(super) async fn ring(&self, hand_over: impl Fn(T)) -> io::Error {
         loop {
             match self.timer.readable().await {

@@ -7,57 +7,56 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::desk::Service;
-
-/// Threads that burn CPU, one a worker, so that services compete for real cores, and the thread that answers for none.
-pub(super) struct Burner {
-    shared: Arc<Shared>,
+/// Threads that burn CPU, one a worker, so that services compete for real cores, and the thread that responds for none.
+/// Each `T` is a service under way.
+pub(super) struct Burner<T> {
+    shared: Arc<Shared<T>>,
 }
 
-#[derive(Default)]
-struct Shared {
-    jobs: Mutex<Jobs>,
+struct Shared<T> {
+    jobs: Mutex<Jobs<T>>,
     work: Condvar,
 }
 
 /// Never more than there are threads, for each has a worker.
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<(Duration, Service)>,
+struct Jobs<T> {
+    waiting: VecDeque<(Duration, T)>,
     over: bool,
 }
 
-impl Burner {
-    pub(super) fn start(threads: usize) -> io::Result<Self> {
-        let burner = Self { shared: Arc::default() };
+impl<T: Send + 'static> Burner<T> {
+    /// Starts so many threads, which end each service with `end`.
+    pub(super) fn start(threads: usize, end: fn(T)) -> io::Result<Self> {
+        let jobs = Jobs { waiting: VecDeque::new(), over: false };
+        let burner = Self { shared: Arc::new(Shared { jobs: Mutex::new(jobs), work: Condvar::new() }) };
         for _ in 0..threads {
             let shared = Arc::clone(&burner.shared);
-            thread::Builder::new().name("burner".to_owned()).stack_size(64 * 1024).spawn(move || shared.run())?;
+            thread::Builder::new().name("burner".to_owned()).stack_size(64 * 1024).spawn(move || shared.run(end))?;
         }
         Ok(burner)
     }
 
-    /// Burns so much CPU time for a service, and ends it. Its client may leave meanwhile: the work goes on to its end, as it would in a
-    /// service that does not look whether anybody still waits.
-    pub(super) fn burn(&self, time: Duration, service: Service) {
+    /// Burns so much CPU time for a service, and ends it. If its client leaves, the work goes on to its end, as it
+    /// would in a service that does not look whether anybody still waits.
+    pub(super) fn burn(&self, time: Duration, service: T) {
         self.shared.jobs().waiting.push_back((time, service));
         self.shared.work.notify_one();
     }
 }
 
-impl Drop for Burner {
+impl<T> Drop for Burner<T> {
     fn drop(&mut self) {
         self.shared.jobs().over = true;
         self.shared.work.notify_all();
     }
 }
 
-impl Shared {
-    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+impl<T> Shared<T> {
+    fn jobs(&self) -> MutexGuard<'_, Jobs<T>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(&self, end: fn(T)) {
         loop {
             let waited = self.work.wait_while(self.jobs(), |jobs| jobs.waiting.is_empty() && !jobs.over);
             let mut jobs = waited.unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +67,7 @@ impl Shared {
             drop(jobs);
             if let Some((time, service)) = job {
                 burn(time);
-                service.end();
+                end(service);
             }
         }
     }

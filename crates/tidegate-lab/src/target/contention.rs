@@ -2,9 +2,9 @@ use std::time::Duration;
 
 /// How much slower a request gets when others are served at the same time, as they compete for memory, locks and disks.
 ///
-/// With `busy` of `workers` at work (this request included) a service takes `1 + factor · (busy / workers)²` times its time. So a
-/// service with all workers busy takes `1 + factor` times as long, and one with a factor above 1 gets the most done when only
-/// `workers / √factor` of them are at work: beyond that, more at once is less in all.
+/// With `busy` of `workers` at work (this request included) a service takes `1 + factor · (busy / workers)²` times its
+/// time. So a service with all workers busy takes `1 + factor` times as long. With a factor above 1 the most is done
+/// when only `workers / √factor` of them are at work: beyond that, more at once is less in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Contention {
     /// 0 for none.
@@ -31,7 +31,7 @@ pub(super) fn stretched(time: Duration, factor: f64) -> Duration {
     seconds(time.as_secs_f64() * factor)
 }
 
-/// Seconds as a duration, at most [`LONGEST`]. What is no number, or negative, is nothing.
+/// Seconds as a duration, at most [`LONGEST`]; zero for what is negative or not a number.
 pub(super) fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.clamp(0.0, LONGEST.as_secs_f64())).unwrap_or_default()
 }

@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 use super::alarm::Alarm;
 use super::burner::Burner;
 use super::fault_switch::FaultSwitch;
-use super::station::Ticket;
+use super::station::{Occupancy, Ticket};
 use super::{Station, Work};
 
 /// A [`Station`] that requests come to, and the work of its workers.
 ///
-/// A worker that is done begins the next service at once, before anybody else is asked: were that left to the request that waits,
-/// a flood of refusals, among which its turn comes late, would take the workers' time.
+/// A worker that is done begins the next service at once. Were that left to the request that waits, its turn would come
+/// late among a flood of rejections, and the worker would be idle until then.
 pub(super) struct Desk {
     station: Mutex<Station<Visitor>>,
     labour: Labour,
@@ -23,57 +23,49 @@ pub(super) struct Desk {
     visitors: AtomicU64,
 }
 
-/// Somebody who waits.
+/// A request that waits.
 pub(super) struct Visitor {
     number: u64,
-    over: oneshot::Sender<Option<Place>>,
+    over: oneshot::Sender<Option<BusyWorker>>,
 }
 
 enum Labour {
     Sleep(Alarm<Service>),
-    Cpu(Burner),
-}
-
-/// How a desk stands.
-pub(super) struct Standing {
-    pub(super) busy: usize,
-    pub(super) waiting: usize,
-    pub(super) workers: usize,
-    pub(super) most_waiting: usize,
+    Cpu(Burner<Service>),
 }
 
 impl Desk {
     pub(super) fn new(station: Station<Visitor>, work: Work) -> io::Result<Arc<Self>> {
         let labour = match work {
             Work::Sleep => Labour::Sleep(Alarm::new()?),
-            Work::Cpu => Labour::Cpu(Burner::start(station.workers())?),
+            Work::Cpu => Labour::Cpu(Burner::start(station.workers(), Service::end)?),
         };
         let (station, faults) = (Mutex::new(station), FaultSwitch::new());
         Ok(Arc::new(Self { station, labour, faults, visitors: AtomicU64::new(0) }))
     }
 
-    /// Waits for a worker and for the end of the service; what hangs still has its worker then. None at once if the queue is
-    /// full.
-    pub(super) async fn serve(self: &Arc<Self>) -> Option<Option<Place>> {
-        let (told, over) = oneshot::channel();
+    /// Waits for a worker and for the end of the service; a request that hangs still has its worker then. None at once
+    /// if the queue is full.
+    pub(super) async fn serve(self: &Arc<Self>) -> Option<Option<BusyWorker>> {
+        let (sender, over) = oneshot::channel();
         let number = self.visitors.fetch_add(1, Relaxed);
         let mut visit = Visit { desk: self, number, ticket: None, over };
         let began = {
             let mut station = self.station();
             let began = station.begin();
             if began.is_none() {
-                visit.ticket = Some(station.wait(Visitor { number, over: told })?);
+                visit.ticket = Some(station.wait(Visitor { number, over: sender })?);
                 None
             } else {
-                began.zip(Some(told))
+                began.zip(Some(sender))
             }
         };
-        if let Some((time, told)) = began {
+        if let Some((time, sender)) = began {
             let time = self.faults.now().slowed(time);
-            let service = Service { place: Place(Arc::clone(self)), over: told };
+            let service = Service { worker: BusyWorker(Arc::clone(self)), over: sender };
             if time.is_zero() { service.end() } else { self.work(number, time, service) }
         }
-        // Whoever works tells the end.
+        // The end of the service is sent by what does the work.
         Some((&mut visit.over).await.ok().and_then(identity))
     }
 
@@ -85,28 +77,22 @@ impl Desk {
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        let station = self.station();
-        Standing {
-            busy: station.busy(),
-            waiting: station.waiting(),
-            workers: station.workers(),
-            most_waiting: station.most_waiting(),
-        }
+    pub(super) fn occupancy(&self) -> Occupancy {
+        self.station().occupancy()
     }
 
-    /// A worker is free: the next who is still there has it.
+    /// A worker is free: the next request whose client is still there takes it.
     fn release(self: &Arc<Self>) {
         loop {
             let Some((visitor, time)) = self.station().finish() else { return };
             if !visitor.over.is_closed() {
-                let service = Service { place: Place(Arc::clone(self)), over: visitor.over };
+                let service = Service { worker: BusyWorker(Arc::clone(self)), over: visitor.over };
                 return self.work(visitor.number, self.faults.now().slowed(time), service);
             }
         }
     }
 
-    /// Even what takes no time is not ended here, but by whoever works: that would end the next, and so on down the queue.
+    /// Even a service that takes no time is not ended here: that would end the next, and so on down the queue.
     fn work(&self, number: u64, time: Duration, service: Service) {
         match &self.labour {
             Labour::Sleep(alarm) => alarm.keep(number, time, service),
@@ -120,10 +106,10 @@ impl Desk {
     }
 }
 
-/// A worker, until it is dropped.
-pub(super) struct Place(Arc<Desk>);
+/// A worker that is busy until this is dropped.
+pub(super) struct BusyWorker(Arc<Desk>);
 
-impl Drop for Place {
+impl Drop for BusyWorker {
     fn drop(&mut self) {
         self.0.release();
     }
@@ -131,17 +117,17 @@ impl Drop for Place {
 
 /// A service under way. Dropped, its worker is free.
 pub(super) struct Service {
-    place: Place,
-    over: oneshot::Sender<Option<Place>>,
+    worker: BusyWorker,
+    over: oneshot::Sender<Option<BusyWorker>>,
 }
 
 impl Service {
     /// It is over. The worker is free, unless all hangs.
     pub(super) fn end(self) {
-        let Self { place, over } = self;
-        let held = place.0.faults.now().hang.then_some(place);
-        // Who has left does not take the worker along: it is dropped with what could not be sent.
-        let _told = over.send(held);
+        let Self { worker, over } = self;
+        let held = worker.0.faults.now().hang.then_some(worker);
+        // If the client has left, the worker is dropped with what could not be sent.
+        let _sent = over.send(held);
     }
 }
 
@@ -150,13 +136,13 @@ struct Visit<'a> {
     desk: &'a Arc<Desk>,
     number: u64,
     ticket: Option<Ticket>,
-    over: oneshot::Receiver<Option<Place>>,
+    over: oneshot::Receiver<Option<BusyWorker>>,
 }
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         self.over.close();
-        // If its end has been told meanwhile, the worker is dropped with what was told.
+        // If its end has just been sent, the worker is dropped with it.
         let left = self.ticket.and_then(|ticket| self.desk.station().leave(ticket));
         if left.is_none()
             && let Labour::Sleep(alarm) = &self.desk.labour

@@ -56,7 +56,7 @@ impl FaultSwitch {
             }
             let changed = switched.changed();
             match current.until {
-                // Whether it is over or something has changed shows at the next look; the sender is there, for it is ours.
+                // The next look shows what has changed. The sender can't be gone, because it is ours.
                 Some(until) => drop(timeout_at(until.into(), changed).await),
                 None => drop(changed.await),
             }

@@ -10,15 +10,15 @@ use super::contention::{LONGEST, stretched};
 /// What goes wrong, on purpose. The default is nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// The share of requests that is answered with an error after its service.
+    /// The share of requests that get an error after their service.
     pub errors: f64,
-    /// What the error is.
+    /// The status of the error.
     pub error_status: u16,
     /// How many times as long services take that begin now.
     pub slowness: f64,
     /// What they take on top, as much as an hour.
     pub delay: Duration,
-    /// Nobody is answered.
+    /// There are no responses.
     pub hang: bool,
 }
 
@@ -66,7 +66,7 @@ impl Faults {
         let read = match unique_json::read(text) {
             Ok(value) => Object::new("", value, &problems).and_then(Self::build),
             Err(error) => {
-                problems.add("", format!("this is no JSON: {error}"));
+                problems.add("", format!("invalid JSON: {error}"));
                 None
             }
         };
@@ -76,7 +76,7 @@ impl Faults {
 
     fn build(mut object: Object<'_>) -> Option<(Self, Option<Duration>)> {
         let error_status = error_status(&mut object);
-        // Who names an error alone means that everybody gets it.
+        // A status alone is for all requests.
         let share = if error_status.is_some_and(|status| status.is_some()) { 1.0 } else { 0.0 };
         let errors = object.number_or("errors", &SHARE, share);
         let slowness = object.object("slowness").map_or(Some(1.0), |mut slowness| {
@@ -97,7 +97,7 @@ impl Faults {
                 hang: hang?,
             };
             if span?.is_some() && !faults.are_on() {
-                object.wrong("for", "is there, but nothing that would go wrong for so long");
+                object.wrong("for", "must come with a fault that lasts so long");
             }
             Some((faults, span?))
         })();
@@ -127,7 +127,7 @@ fn error_status(object: &mut Object<'_>) -> Option<Option<u16>> {
     let Some(value) = object.take("errorStatus") else { return Some(None) };
     let status = value.as_u64().filter(|status| (400..=599).contains(status));
     if status.is_none() {
-        object.wrong("errorStatus", format!("is {}; a status from 400 to 599 is allowed", shown(&value)));
+        object.wrong("errorStatus", format!("must be a status from 400 to 599, got {}", shown(&value)));
     }
     Some(Some(status? as u16))
 }
@@ -135,7 +135,7 @@ fn error_status(object: &mut Object<'_>) -> Option<Option<u16>> {
 /// The outer `None` is a problem.
 #[expect(clippy::option_option, reason = "a problem is not the absence of an end")]
 fn span(object: &mut Object<'_>) -> Option<Option<Duration>> {
-    // 0 is never allowed, so it is none that was sent.
+    // 0 is out of range, so it means that nothing was sent.
     let span = object.number_or("for", &SPAN, 0.0)?;
     Some((span > 0.0).then(|| Duration::from_secs_f64(span)))
 }

@@ -12,56 +12,30 @@ use tokio::net::TcpListener;
 
 use super::desk::Desk;
 use super::metrics::Metrics;
-use super::{Contention, Faults, ServiceTime, Station, actuator};
-
-/// What a target is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How long a request is served.
-    pub service_time: ServiceTime,
-    /// How much longer when others are.
-    pub contention: Contention,
-    /// What a worker does meanwhile.
-    pub work: Work,
-    /// How many are served at once.
-    pub workers: usize,
-    /// How many may wait.
-    pub queue: usize,
-    /// Where chances come from.
-    pub seed: u64,
-}
-
-/// What a worker does while it serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// It waits, as for a database.
-    Sleep,
-    /// It computes: the service time is CPU time of a thread of its own.
-    Cpu,
-}
+use super::{Faults, Settings, Station, actuator};
 
 /// A service to protect.
 pub struct Target(Arc<Shared>);
 
 /// What all its requests share.
-pub(super) struct Shared {
-    pub(super) desk: Arc<Desk>,
-    pub(super) metrics: Metrics,
+struct Shared {
+    desk: Arc<Desk>,
+    metrics: Metrics,
     /// Which requests fail: apart from the service times, so that faults leave those as they would have been.
     random: Mutex<Rng>,
     log: Log,
     shutdown: Shutdown,
     failed: Aggregate,
-    refused: Aggregate,
+    rejected: Aggregate,
 }
 
 const COMPONENT: &str = "Target";
 
-/// How often the log tells of failures that may come by the thousand.
-const TELLING: Duration = Duration::from_secs(10);
+/// How often failures, which may come by the thousand, are logged.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Far more connections than are ever served: who finds no worker and no place in the queue shall hear so, and health is
-/// asked for over a connection of its own.
+/// Far more connections than are ever served: requests that find the queue full get a response, and health has a
+/// connection of its own.
 const BOUNDS: Bounds = Bounds {
     connections: 20_000,
     body_bytes: 64 * 1024,
@@ -83,64 +57,60 @@ impl Target {
             random: Mutex::new(Rng::with_seed(!seed)),
             log,
             shutdown,
-            failed: Aggregate::new(TELLING, now),
-            refused: Aggregate::new(TELLING, now),
+            failed: Aggregate::new(LOG_INTERVAL, now),
+            rejected: Aggregate::new(LOG_INTERVAL, now),
         })))
     }
 
-    /// Answers until it shall stop; requests under way then have five seconds.
+    /// Serves until the shutdown; requests under way then have five seconds.
     pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
         let address = listener.local_addr()?;
         let target = self.0;
         let shared = Arc::clone(&target);
-        let answer = move |asked| answer(Arc::clone(&shared), asked, address);
+        let respond = move |asked| respond(Arc::clone(&shared), asked, address);
         let served = tokio::select! {
-            () = rest::serve(listener, BOUNDS, target.shutdown.clone(), answer) => Ok(()),
+            () = rest::serve(listener, BOUNDS, target.shutdown.clone(), respond) => Ok(()),
             error = target.desk.run() => Err(error),
-            never = target.tell_from_time_to_time() => match never {},
+            never = target.log_regularly() => match never {},
         };
-        target.tell(Aggregate::take_rest);
+        target.log_failures(Aggregate::take_rest);
         served
     }
 }
 
-async fn answer(target: Arc<Shared>, asked: Asked, address: SocketAddr) -> Answer {
+async fn respond(target: Arc<Shared>, asked: Asked, address: SocketAddr) -> Answer {
     let request = target.metrics.begin(asked.path(), &asked.method);
     let is_read = matches!(asked.method, Method::GET | Method::HEAD);
-    let answer = match asked.path() {
+    let response = match asked.path() {
         "/api/test" if is_read => target.work().await,
         "/api/test" => Answer::only("GET, HEAD"),
         "/faults" if is_read => target.shown_faults(),
         "/faults" => asked.refusal_of_pages(address).unwrap_or_else(|| target.change_faults(&asked)),
-        _ => actuator::answer(&target, &asked),
+        _ => actuator::respond(&asked, &target.desk, &target.metrics, target.shutdown.is_wanted()),
     };
-    request.answered(answer.status());
-    answer
+    request.responded(response.status());
+    response
 }
 
 impl Shared {
-    pub(super) fn is_stopping(&self) -> bool {
-        self.shutdown.is_wanted()
-    }
-
-    /// What it is there for.
+    /// Serves a request.
     async fn work(&self) -> Answer {
         let Some(held) = self.desk.serve().await else {
-            self.metrics.refused.inc();
-            self.tell_refused(self.refused.note(Instant::now()));
+            self.metrics.rejected.inc();
+            self.log_rejected(self.rejected.note(Instant::now()));
             self.desk.faults.hang_is_over().await;
             let full = Answer::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
             return full.with(RETRY_AFTER, HeaderValue::from_static("1"));
         };
         let error = self.draw_error();
-        // With the worker, if it hung at the end: what hangs, hangs with all it has.
+        // A request that hangs keeps its worker.
         self.desk.faults.hang_is_over().await;
         drop(held);
         match error {
             None => Answer::text(StatusCode::OK, "OK"),
             Some(status) => {
-                self.tell_failed(self.failed.note(Instant::now()));
-                Answer::error(status, "this request was to fail (a fault is switched on)")
+                self.log_failed(self.failed.note(Instant::now()));
+                Answer::error(status, "this request fails because a fault is switched on")
             }
         }
     }
@@ -173,28 +143,28 @@ impl Shared {
         self.shown_faults()
     }
 
-    async fn tell_from_time_to_time(&self) -> std::convert::Infallible {
+    async fn log_regularly(&self) -> std::convert::Infallible {
         loop {
-            tokio::time::sleep(TELLING / 10).await;
-            self.tell(|aggregate| aggregate.take_due(Instant::now()));
+            tokio::time::sleep(LOG_INTERVAL / 10).await;
+            self.log_failures(|aggregate| aggregate.take_due(Instant::now()));
         }
     }
 
-    fn tell(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
-        self.tell_failed(take(&self.failed));
-        self.tell_refused(take(&self.refused));
+    fn log_failures(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
+        self.log_failed(take(&self.failed));
+        self.log_rejected(take(&self.rejected));
     }
 
-    fn tell_failed(&self, count: Option<u64>) {
+    fn log_failed(&self, count: Option<u64>) {
         if let Some(count) = count {
-            self.log.error(COMPONENT, format_args!("answered with an error because of a fault: {count}"));
+            self.log.error(COMPONENT, format_args!("requests failed because of a fault: {count}"));
         }
     }
 
-    fn tell_refused(&self, count: Option<u64>) {
+    fn log_rejected(&self, count: Option<u64>) {
         if let Some(count) = count {
-            self.log
-                .error(COMPONENT, format_args!("refused because all workers are busy and the queue is full: {count}"));
+            let reason = "all workers are busy and the queue is full";
+            self.log.error(COMPONENT, format_args!("requests rejected because {reason}: {count}"));
         }
     }
 }

@@ -6,9 +6,9 @@ use http::{Method, StatusCode};
 use tidegate_serve::{Buckets, Counter, Exposition, Histogram, Kind, Process};
 
 use super::Faults;
-use super::desk::Standing;
+use super::station::Occupancy;
 
-/// The paths that are told apart; all others are one.
+/// The paths with series of their own; all others share one.
 const PATHS: [&str; 6] = [
     "/api/test",
     "/faults",
@@ -34,7 +34,7 @@ pub(super) struct Metrics {
     /// Bounded, for each of its labels is.
     requests: Mutex<BTreeMap<Labels, Arc<Histogram>>>,
     abandoned: Counter,
-    pub(super) refused: Counter,
+    pub(super) rejected: Counter,
     process: Process,
 }
 
@@ -44,18 +44,18 @@ impl Metrics {
             buckets: Buckets::new(&BOUNDS_MICROS.map(Duration::from_micros)),
             requests: Mutex::default(),
             abandoned: Counter::new(),
-            refused: Counter::new(),
+            rejected: Counter::new(),
             process: Process::new(),
         }
     }
 
     /// A request has come.
-    pub(super) fn begin(&self, path: &str, method: &Method) -> Unanswered<'_> {
+    pub(super) fn begin(&self, path: &str, method: &Method) -> Pending<'_> {
         let one_of = |known: &'static [&'static str], name: &str| {
             known.iter().copied().find(|known| *known == name).unwrap_or(OTHER)
         };
         let (path, method) = (one_of(&PATHS, path), one_of(&METHODS, method.as_str()));
-        Unanswered { metrics: self, began: Instant::now(), path, method, is_answered: false }
+        Pending { metrics: self, began: Instant::now(), path, method, has_response: false }
     }
 
     fn histogram(&self, labels: Labels) -> Arc<Histogram> {
@@ -63,22 +63,22 @@ impl Metrics {
         Arc::clone(requests.entry(labels).or_insert_with(|| Arc::new(Histogram::new(&self.buckets))))
     }
 
-    pub(super) fn page(&self, standing: &Standing, faults: &Faults) -> Exposition {
+    pub(super) fn page(&self, occupancy: &Occupancy, faults: &Faults) -> Exposition {
         let mut page = Exposition::new();
         self.write_requests(&mut page);
         let name = [("name", "target")];
         let mut gauge = |metric: &str, help: &str, labels: &[(&str, &str)], value: usize| {
             page.family(metric, help, Kind::Gauge).sample(labels, value);
         };
-        gauge("executor_active_threads", "Workers that serve a request.", &name, standing.busy);
-        gauge("executor_pool_max_threads", "Workers that there are.", &name, standing.workers);
-        gauge("executor_queued_tasks", "Requests that wait for a worker.", &name, standing.waiting);
-        let remaining = standing.most_waiting.saturating_sub(standing.waiting);
+        gauge("executor_active_threads", "Workers that serve a request.", &name, occupancy.busy);
+        gauge("executor_pool_max_threads", "Workers that there are.", &name, occupancy.workers);
+        gauge("executor_queued_tasks", "Requests that wait for a worker.", &name, occupancy.waiting);
+        let remaining = occupancy.most_waiting.saturating_sub(occupancy.waiting);
         gauge("executor_queue_remaining_tasks", "Requests for which the queue still has room.", &name, remaining);
-        gauge("target_queue_limit", "Requests that may wait for a worker.", &[], standing.most_waiting);
-        let help = "Requests refused because the queue was full.";
-        page.family("target_refused_requests_total", help, Kind::Counter).sample(&[], self.refused.get());
-        let help = "Requests whose client left before the answer.";
+        gauge("target_queue_limit", "Requests that may wait for a worker.", &[], occupancy.most_waiting);
+        let help = "Requests rejected because the queue was full.";
+        page.family("target_refused_requests_total", help, Kind::Counter).sample(&[], self.rejected.get());
+        let help = "Requests whose client left before the response.";
         page.family("target_abandoned_requests_total", help, Kind::Counter).sample(&[], self.abandoned.get());
         let mut active = page.family("target_fault_active", "Whether a fault is switched on.", Kind::Gauge);
         for (fault, is_on) in faults.each() {
@@ -90,7 +90,7 @@ impl Metrics {
 
     fn write_requests(&self, page: &mut Exposition) {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let help = "How long answers took, from the whole request to the answer.";
+        let help = "How long responses took, from the whole request to the response.";
         let mut family = page.family("http_server_requests_seconds", help, Kind::Histogram);
         for ((path, method, status), histogram) in requests {
             let labels = [("method", method), ("status", status.as_str()), ("uri", path)];
@@ -99,25 +99,25 @@ impl Metrics {
     }
 }
 
-/// A request that is not answered yet. Dropped as it is, its client has gone.
-pub(super) struct Unanswered<'a> {
+/// A request without a response yet. If it is dropped as such, its client has gone.
+pub(super) struct Pending<'a> {
     metrics: &'a Metrics,
     began: Instant,
     path: &'static str,
     method: &'static str,
-    is_answered: bool,
+    has_response: bool,
 }
 
-impl Unanswered<'_> {
-    pub(super) fn answered(mut self, status: StatusCode) {
-        self.is_answered = true;
+impl Pending<'_> {
+    pub(super) fn responded(mut self, status: StatusCode) {
+        self.has_response = true;
         self.metrics.histogram((self.path, self.method, status)).observe(self.began.elapsed());
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.has_response {
             self.metrics.abandoned.inc();
         }
     }
@@ -132,10 +132,10 @@ mod tests {
         let metrics = Metrics::new();
         for number in 0..1_000 {
             let method = Method::from_bytes(format!("M{number}").as_bytes()).expect("a method");
-            metrics.begin(&format!("/{number}"), &method).answered(StatusCode::NOT_FOUND);
+            metrics.begin(&format!("/{number}"), &method).responded(StatusCode::NOT_FOUND);
         }
-        let standing = Standing { busy: 1, waiting: 2, workers: 3, most_waiting: 4 };
-        let text = metrics.page(&standing, &Faults::default()).into_text();
+        let occupancy = Occupancy { busy: 1, waiting: 2, workers: 3, most_waiting: 4 };
+        let text = metrics.page(&occupancy, &Faults::default()).into_text();
         let count = "http_server_requests_seconds_count{method=\"other\",status=\"404\",uri=\"other\"} 1000";
         assert!(text.lines().any(|line| line == count), "{text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("http_server_requests_seconds_count")).count(), 1);

@@ -22,15 +22,15 @@ pub enum ServiceTime {
     LogNormal {
         /// The mean.
         mean: Duration,
-        /// The standard deviation of the time's logarithm. With 0.5 the 99th percentile is 2.8 times the mean, with 1 it
-        /// is 6.2 times.
+        /// The standard deviation of the time's logarithm. With 0.5 the 99th percentile is 2.8 times the mean, with 1
+        /// 6.2 times.
         sigma: f64,
     },
 }
 
 /// The longest mean.
 const LONGEST_MEAN: Duration = Duration::from_secs(60);
-/// The largest `sigma`. Beyond it hardly any request takes the mean: nearly all of it is in a few that are never seen.
+/// The largest `sigma`. Beyond it nearly all of the mean comes from a few requests that are too rare to be seen.
 const LARGEST_SIGMA: f64 = 3.0;
 
 impl ServiceTime {
@@ -54,7 +54,7 @@ impl ServiceTime {
     }
 }
 
-/// Evenly from (0, 1], of which there is a logarithm.
+/// Evenly from (0, 1], so that there is a logarithm.
 fn above_zero(random: &mut Rng) -> f64 {
     1.0 - random.f64()
 }
@@ -64,7 +64,7 @@ fn normal(random: &mut Rng) -> f64 {
     (-2.0 * above_zero(random).ln()).sqrt() * (TAU * random.f64()).cos()
 }
 
-/// A text that is no service time.
+/// Why a text can't be read as a service time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidServiceTime(String);
 
@@ -76,7 +76,7 @@ impl fmt::Display for InvalidServiceTime {
 
 impl std::error::Error for InvalidServiceTime {}
 
-const ALLOWED: &str = "a time such as 5ms, exponential:5ms or lognormal:5ms:0.5 is allowed";
+const EXPECTED: &str = "must be a time such as 5ms, exponential:5ms or lognormal:5ms:0.5";
 
 impl FromStr for ServiceTime {
     type Err = InvalidServiceTime;
@@ -88,26 +88,26 @@ impl FromStr for ServiceTime {
             ["exponential", time] => Ok(Self::Exponential { mean: mean(time)? }),
             ["lognormal", time, sigma] => Ok(Self::LogNormal { mean: mean(time)?, sigma: read_sigma(sigma)? }),
             ["lognormal", _] => {
-                Err(InvalidServiceTime(format!("sigma is missing; {ALLOWED} (sigma from 0 to {LARGEST_SIGMA})")))
+                Err(InvalidServiceTime(format!("sigma is missing; {EXPECTED} (sigma from 0 to {LARGEST_SIGMA})")))
             }
-            _ => Err(InvalidServiceTime(ALLOWED.to_owned())),
+            _ => Err(InvalidServiceTime(format!("{EXPECTED}, got {text:?}"))),
         }
     }
 }
 
 fn mean(text: &str) -> Result<Duration, InvalidServiceTime> {
     let Some(time) = duration_text::read(text) else {
-        return Err(InvalidServiceTime(format!("{text:?} is no time with a unit (us, ms or s); {ALLOWED}")));
+        return Err(InvalidServiceTime(format!("{EXPECTED}, with a unit (us, ms or s), got {text:?}")));
     };
     if time > LONGEST_MEAN {
-        return Err(InvalidServiceTime(format!("{text} is too long; at most 60s is allowed")));
+        return Err(InvalidServiceTime(format!("must be at most 60s, got {text}")));
     }
     Ok(time)
 }
 
 fn read_sigma(text: &str) -> Result<f64, InvalidServiceTime> {
     let sigma = text.parse().ok().filter(|sigma| (0.0..=LARGEST_SIGMA).contains(sigma));
-    sigma.ok_or_else(|| InvalidServiceTime(format!("sigma is {text:?}; a number from 0 to {LARGEST_SIGMA} is allowed")))
+    sigma.ok_or_else(|| InvalidServiceTime(format!("sigma must be from 0 to {LARGEST_SIGMA}, got {text:?}")))
 }
 
 #[cfg(test)]
@@ -194,23 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_is_allowed() {
-        for (text, told) in [
-            ("", "\"\" is no time with a unit"),
-            ("5", "\"5\" is no time with a unit (us, ms or s); a time such as 5ms"),
-            ("-5ms", "\"-5ms\" is no time"),
-            ("nans", "is no time"),
-            ("61s", "61s is too long; at most 60s is allowed"),
-            ("gauss:5ms", "exponential:5ms or lognormal:5ms:0.5 is allowed"),
+    fn what_is_wrong_is_reported_with_what_is_expected() {
+        for (text, expected) in [
+            ("", "with a unit (us, ms or s), got \"\""),
+            ("5", "must be a time such as 5ms"),
+            ("5", "with a unit (us, ms or s), got \"5\""),
+            ("-5ms", "got \"-5ms\""),
+            ("nans", "got \"nans\""),
+            ("61s", "must be at most 60s, got 61s"),
+            ("gauss:5ms", "exponential:5ms or lognormal:5ms:0.5, got \"gauss:5ms\""),
             ("exponential:5ms:1", "a time such as"),
-            ("exponential:", "\"\" is no time"),
+            ("exponential:", "got \"\""),
             ("lognormal:5ms", "sigma is missing"),
-            ("lognormal:5ms:-1", "sigma is \"-1\"; a number from 0 to 3 is allowed"),
-            ("lognormal:5ms:nan", "sigma is \"nan\""),
-            ("lognormal:5ms:3.1", "sigma is \"3.1\""),
+            ("lognormal:5ms:-1", "sigma must be from 0 to 3, got \"-1\""),
+            ("lognormal:5ms:nan", "got \"nan\""),
+            ("lognormal:5ms:3.1", "got \"3.1\""),
         ] {
             let error = text.parse::<ServiceTime>().expect_err(text).to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

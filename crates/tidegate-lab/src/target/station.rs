@@ -7,8 +7,8 @@ use super::{Contention, ServiceTime};
 
 /// So many workers, and a bounded queue before them: first come, first served.
 ///
-/// It knows no time. Whoever runs it, with a clock or in a simulation, is told how long each service takes, and says when it
-/// is over. `T` is whatever shall be woken when a worker is free for it.
+/// It knows no time. Its caller, with a clock or in a simulation, learns how long each service takes, and reports when
+/// it is over. `T` is what shall be woken when a worker is free for it.
 #[derive(Debug)]
 pub struct Station<T> {
     workers: usize,
@@ -17,14 +17,23 @@ pub struct Station<T> {
     contention: Contention,
     random: Rng,
     busy: usize,
-    /// By ticket, so in the order they came, and those who leave leave no gap that would have to be kept.
+    /// By ticket, so in the order they came. A request that leaves leaves no gap behind.
     waiting: BTreeMap<Ticket, T>,
     tickets: u64,
 }
 
-/// A place in the queue.
+/// A slot in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
+
+/// How busy a station is, and how busy it can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Occupancy {
+    pub(super) busy: usize,
+    pub(super) waiting: usize,
+    pub(super) workers: usize,
+    pub(super) most_waiting: usize,
+}
 
 impl<T> Station<T> {
     /// All workers free, nobody waiting. There is at least one worker.
@@ -62,13 +71,13 @@ impl<T> Station<T> {
         self.workers
     }
 
-    /// How many may wait.
-    pub fn most_waiting(&self) -> usize {
-        self.most_waiting
+    pub(super) fn occupancy(&self) -> Occupancy {
+        let Self { busy, workers, most_waiting, .. } = *self;
+        Occupancy { busy, waiting: self.waiting.len(), workers, most_waiting }
     }
 
-    /// Takes a free worker, and says how long the service takes; none if there is none. ([`finish`](Self::finish) hands a worker to whoever
-    /// waits, so none is free while somebody does.)
+    /// Takes a free worker, and returns how long the service takes; none without a free worker.
+    /// ([`finish`](Self::finish) hands a worker to the next request, so none is free while one waits.)
     pub fn begin(&mut self) -> Option<Duration> {
         if self.busy == self.workers {
             return None;
@@ -78,7 +87,7 @@ impl<T> Station<T> {
         Some(self.contention.slowed(time, self.busy, self.workers))
     }
 
-    /// Takes a place at the end of the queue; none if it is full.
+    /// Takes a slot at the end of the queue; none if it is full.
     pub fn wait(&mut self, who: T) -> Option<Ticket> {
         if self.waiting.len() >= self.most_waiting {
             return None;
@@ -94,7 +103,7 @@ impl<T> Station<T> {
         self.waiting.remove(&ticket)
     }
 
-    /// A service is over. The worker takes the next who waits: who that is, and how long that service takes.
+    /// A service is over. The worker takes the next request: which one, and how long that service takes.
     pub fn finish(&mut self) -> Option<(T, Duration)> {
         self.busy = self.busy.saturating_sub(1);
         let (_, next) = self.waiting.pop_first()?;
@@ -136,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_and_goes_again_leaves_nothing_behind() {
+    fn requests_that_leave_leave_nothing_behind() {
         let mut station = station(1, 2);
         station.begin();
         station.wait(0);
         for who in 1..10_000 {
-            let ticket = station.wait(who).expect("there is a place");
+            let ticket = station.wait(who).expect("a slot is free");
             station.leave(ticket);
         }
         assert_eq!(station.waiting(), 1);

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::{Context as _, Result};
-use tidegate_lab::live::Places;
+use tidegate_lab::live::ListenAddresses;
 
 /// All four of them.
 pub(super) struct Ports {
-    pub(super) places: Places,
+    pub(super) places: ListenAddresses,
     pub(super) load: SocketAddr,
 }
 
@@ -38,7 +38,7 @@ impl Ports {
         };
         let (target, gateway) = (find("target", 8081)?, find("gateway", 8082)?);
         let (forecaster, load) = (find("forecaster", 8090)?, find("load generator", 8080)?);
-        Ok((Self { places: Places { target, gateway, forecaster }, load }, taken))
+        Ok((Self { places: ListenAddresses { target, gateway, forecaster }, load }, taken))
     }
 }
 

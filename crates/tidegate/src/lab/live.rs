@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use tidegate_input::Utc;
-use tidegate_lab::live::{self, Places};
+use tidegate_lab::live::{self, ListenAddresses};
 use tidegate_lab::report::{Kind, Run, Setting, live_time};
 use tidegate_lab::{Report, Scenario, Variant};
 use tidegate_serve::{Log, system_name};
@@ -130,7 +130,7 @@ pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
 fn run_one(scenario: &Scenario, variant: Variant, is_stopped: &AtomicBool) -> Run {
     let id = variant.id(&scenario.name);
     let mut told = Progress::new(&id);
-    let made = live::run(scenario, variant, &Places::default(), &Log::discard(), is_stopped, &mut |moment| {
+    let made = live::run(scenario, variant, &ListenAddresses::default(), &Log::discard(), is_stopped, &mut |moment| {
         told.tell(moment.share());
     });
     told.end();

@@ -136,7 +136,7 @@ fn input(arguments: &Arguments) -> Result<(Recording, Vec<Policy>), String> {
     }
     let mut names = Names::default();
     for field in &arguments.field {
-        names.say(field).map_err(|reason| format!("--field: {reason}"))?;
+        names.declare(field).map_err(|reason| format!("--field: {reason}"))?;
     }
     let format = arguments.format.map(|form| match form {
         Form::Common | Form::Combined => Format::Common,

@@ -15,12 +15,12 @@ export function comparison(replay: Replay, show: (seconds: number) => void): HTM
   const figures: Figure[] = [
     count("Requests", "requests"),
     count("Admitted", "admitted"),
-    count("Refused", "refused"),
-    ["Share refused", ({ totals }) => format.share(totals.refused, totals.requests)],
-    ["Clients refused", ({ clientsRefused, clientsAreExact }) => (clientsRefused === null ? format.UNKNOWN : `${clientsAreExact ? "" : "at least "}${format.count(clientsRefused)}`)],
-    [`Refused in the worst ${rows.time ? format.span(rows.time.step) : "row"}`, ({ worst }) => (worst === null ? format.UNKNOWN : `${format.count(worst.refused)} of ${format.count(worst.offered)}`)],
+    count("Rejected", "refused"),
+    ["Share rejected", ({ totals }) => format.share(totals.refused, totals.requests)],
+    ["Clients rejected", ({ clientsRefused, clientsAreExact }) => (clientsRefused === null ? format.UNKNOWN : `${clientsAreExact ? "" : "at least "}${format.count(clientsRefused)}`)],
+    [`Rejected in the worst ${rows.time ? format.span(rows.time.step) : "row"}`, ({ worst }) => (worst === null ? format.UNKNOWN : `${format.count(worst.refused)} of ${format.count(worst.offered)}`)],
     ["which began (UTC)", ({ worst }) => (worst === null || rows.time === null ? format.UNKNOWN : when(worst.at, moment(worst.at, rows.time.step), show))],
-    count("Only watched", "watched"),
+    count("Rejected in a dry run only", "watched"),
     count("Without a key", "lacking"),
     count("Without a route", "noRoute"),
     count("Delayed", "delayed"),
@@ -55,12 +55,12 @@ function differences(of: Differences, policies: Policy[]): HTMLElement {
       el(
         "table",
         {},
-        el("thead", {}, el("tr", {}, el("td", {}), el("th", { scope: "col" }, el("bdi", {}, second), " admits"), el("th", { scope: "col" }, el("bdi", {}, second), " refuses"))),
+        el("thead", {}, el("tr", {}, el("td", {}), el("th", { scope: "col" }, el("bdi", {}, second), " admits"), el("th", { scope: "col" }, el("bdi", {}, second), " rejects"))),
         el(
           "tbody",
           {},
           el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " admits"), cell(of.bothAdmit, "same"), cell(of.onlySecondRefuses, "differs")),
-          el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " refuses"), cell(of.onlyFirstRefuses, "differs"), cell(of.bothRefuse, "same")),
+          el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, first), " rejects"), cell(of.onlyFirstRefuses, "differs"), cell(of.bothRefuse, "same")),
         ),
       ),
     ),
@@ -71,5 +71,5 @@ function notes(policies: Policy[]): Child {
   const all = policies.flatMap((policy) => policy.notes.map((note) => ({ policy, note })));
   if (all.length === 0) return null;
   const whose = (policy: Policy) => policies.length > 1 && [el("b", {}, foreign(policy.name, 60)), ": "];
-  return [el("h3", {}, "To be known"), el("ul", { class: "notes" }, all.map(({ policy, note }) => el("li", {}, whose(policy), foreign(note, 600))))];
+  return [el("h3", {}, "Notes"), el("ul", { class: "notes" }, all.map(({ policy, note }) => el("li", {}, whose(policy), foreign(note, 600))))];
 }

@@ -35,7 +35,7 @@ export interface Log {
   late: Num;
   /** Lines whose times fit none around them: left out. */
   odd: Num;
-  /** Whose requests were left out, as somebody wished. */
+  /** Whose requests were left out on demand. */
   without: { name: string; requests: Num }[];
   from: Num;
   until: Num;
@@ -67,7 +67,7 @@ export interface Limit {
   algorithm: string;
   numbers: Numbers;
   key: string;
-  /** It refuses nothing, and tells what it would have refused. */
+  /** A dry run: it rejects nothing, and counts what it would have rejected. */
   isWatching: boolean;
   asked: Num;
   refused: Num;

@@ -16,7 +16,7 @@ import { header, sentence } from "./verdict";
 export function replayPage(replay: Replay): Page {
   const { policies, suggestion } = replay;
   const drawing = charts(timeline(replay), { at: null, zoom: null });
-  const time = el("section", { "aria-labelledby": "time" }, el("h2", { id: "time" }, "Over time, in UTC"), el("p", { class: "lead" }, "What would have been refused is the gap between offered and admitted. Drag over a chart to look closer."), drawing.element);
+  const time = el("section", { "aria-labelledby": "time" }, el("h2", { id: "time" }, "Over time, in UTC"), el("p", { class: "lead" }, "What would have been rejected is the gap between offered and admitted. Drag over a chart to look closer."), drawing.element);
   const show = (seconds: number) => {
     drawing.show(seconds);
     time.scrollIntoView();
@@ -33,7 +33,7 @@ export function replayPage(replay: Replay): Page {
       { anchor: "reading", name: "Reading the figures" },
     ]),
     sections: [
-      replay.format !== FORMAT && el("p", { class: "warning" }, `These data say that their format is “${replay.format}”; this page was made for “${FORMAT}” and may show them wrongly.`),
+      replay.format !== FORMAT && el("p", { class: "warning" }, `The data’s format is “${replay.format}”; this page was made for “${FORMAT}” and may show them wrongly.`),
       policies.length > 0 && comparison(replay, show),
       logView(replay.log),
       time,

@@ -1,4 +1,4 @@
-/** One policy in full: its limits, its routes and the clients that it would have refused most. */
+/** One policy in full: its limits, its routes and the clients that it would have rejected most. */
 import { el, foreign, scrolling, table, type Child, type Head } from "../dom";
 import * as format from "../format";
 import type { Num } from "../json";
@@ -13,19 +13,19 @@ export function policyView(policy: Policy): HTMLElement {
     { class: "policy", id: policy.anchor, "aria-labelledby": `${policy.anchor}-title` },
     el("h2", { id: `${policy.anchor}-title` }, foreign(policy.name)),
     part("Limits", "limits", "It has no limits.", LIMITS, policy.limits.map(limit)),
-    part("Routes", "routes", "No route was asked for.", ROUTES, policy.routes.map((route) => [foreign(route.name), format.count(route.requests), format.count(route.refused), share(route.refused, route.requests)])),
+    part("Routes", "routes", "No route was requested.", ROUTES, policy.routes.map((route) => [foreign(route.name), format.count(route.requests), format.count(route.refused), share(route.refused, route.requests)])),
     part(
-      (policy.clientsRefused ?? 0) > policy.clients.length ? `Most refused clients, ${format.count(policy.clients.length)} of ${policy.clientsAreExact ? "" : "at least "}${format.count(policy.clientsRefused)}` : "Most refused clients",
+      (policy.clientsRefused ?? 0) > policy.clients.length ? `Most rejected clients, ${format.count(policy.clients.length)} of ${policy.clientsAreExact ? "" : "at least "}${format.count(policy.clientsRefused)}` : "Most rejected clients",
       "clients",
-      policy.totals.refused === 0 ? "No client would have been refused anything." : "It is not recorded which clients would have been refused.",
+      policy.totals.refused === 0 ? "No client would have been rejected." : "It is not recorded which clients would have been rejected.",
       CLIENTS,
       policy.clients.map((client) => [foreign(client.client), format.count(client.requests), format.count(client.refused), share(client.refused, client.requests), foreign(client.limit, 60), stamp(client.first), stamp(client.last)]),
     ),
   );
 }
 
-const LIMITS: Head[] = [{ name: "Limit" }, { name: "Algorithm" }, { name: "Numbers" }, { name: "Key" }, { name: "Asked", number: true }, { name: "Refused", number: true }, { name: "Share", number: true }];
-const ROUTES: Head[] = [{ name: "Route" }, { name: "Requests", number: true }, { name: "Refused", number: true }, { name: "Share", number: true }];
+const LIMITS: Head[] = [{ name: "Limit" }, { name: "Algorithm" }, { name: "Numbers" }, { name: "Key" }, { name: "Asked", number: true }, { name: "Rejected", number: true }, { name: "Share", number: true }];
+const ROUTES: Head[] = [{ name: "Route" }, { name: "Requests", number: true }, { name: "Rejected", number: true }, { name: "Share", number: true }];
 const CLIENTS: Head[] = [...ROUTES.map((head, i) => (i === 0 ? { name: "Client" } : head)), { name: "Limit" }, { name: "First (UTC)", number: true }, { name: "Last (UTC)", number: true }];
 
 function part(title: string, look: string, none: string, heads: Head[], rows: Child[][]): Child {
@@ -33,7 +33,7 @@ function part(title: string, look: string, none: string, heads: Head[], rows: Ch
 }
 
 const limit = (one: Limit): Child[] => [
-  [foreign(one.name, 60), one.isWatching && el("span", { class: "mode", title: "It refuses nothing, and tells what it would have refused" }, "only watches")],
+  [foreign(one.name, 60), one.isWatching && el("span", { class: "mode", title: "It rejects nothing, and counts what it would have rejected" }, "dry run")],
   one.algorithm && foreign(format.algorithm(one.algorithm), 40),
   settings(one.numbers),
   foreign(one.key, 60),

@@ -19,7 +19,7 @@ export function header(replay: Replay): HTMLElement {
     { class: "top" },
     masthead("Tidegate lab replay", "tidegate-replay.json"),
     el("h1", { class: `verdict ${empty ? "invalid" : "replay"}`, id: "verdict" }, el("bdi", {}, sentence(replay))),
-    isDoubtful(log) && el("p", { class: "warning" }, `${format.share(log.badLines, log.lines)} of the log's lines can't be read: these figures are of the rest. `, el("a", { href: "#log" }, "Why they can't")),
+    isDoubtful(log) && el("p", { class: "warning" }, `${format.share(log.badLines, log.lines)} of the log's lines can't be read: these figures are for the rest. `, el("a", { href: "#log" }, "Why they can't")),
     facts([
       ["Log", files(log.files)],
       ["Format", log.format && foreign(log.format)],
@@ -31,20 +31,20 @@ export function header(replay: Replay): HTMLElement {
   );
 }
 
-/** "gateway.yaml would have refused 1,234 of 123,400 requests (1 %), from 7 clients; the worst 10 minutes began Tue 14 Nov 09:10 UTC." */
+/** "gateway.yaml would have rejected 1,234 of 123,400 requests (1 %), from 7 clients; the worst 10 minutes began Tue 14 Nov 09:10 UTC." */
 export function sentence(replay: Replay): string {
   const total = requests(replay);
   const [only, ...others] = replay.policies;
   if (only === undefined) return "No policy was replayed.";
   if (total === 0) return "The log has no requests, so there was nothing to replay.";
   const all = total === null ? "the log's requests" : `${format.count(total)} ${total === 1 ? "request" : "requests"}`;
-  if (others.length > 0) return `Of ${all}, ${replay.policies.map((policy, i) => `${shortName(policy)} ${i === 0 ? "would have refused " : ""}${amount(policy, total)}`).join(", ")}.`;
+  if (others.length > 0) return `Of ${all}, ${replay.policies.map((policy, i) => `${shortName(policy)} ${i === 0 ? "would have rejected " : ""}${amount(policy, total)}`).join(", ")}.`;
   const { refused, watched } = only.totals;
-  const watching = watched !== null && watched > 0 ? `; limits that only watch would have refused ${format.count(watched)}` : "";
-  if (refused === 0) return `${shortName(only)} would have refused none of ${all}${watching}.`;
-  if (refused === null) return `It is not known how many of ${all} ${shortName(only)} would have refused${watching}.`;
+  const watching = watched !== null && watched > 0 ? `; limits in a dry run would have rejected ${format.count(watched)}` : "";
+  if (refused === 0) return `${shortName(only)} would have rejected none of ${all}${watching}.`;
+  if (refused === null) return `It is not known how many of ${all} ${shortName(only)} would have rejected${watching}.`;
   const part = total === null ? "" : ` (${format.share(refused, total)})`;
-  return `${shortName(only)} would have refused ${format.count(refused)} of ${all}${part}${from(only)}${worst(only, replay)}${watching}.`;
+  return `${shortName(only)} would have rejected ${format.count(refused)} of ${all}${part}${from(only)}${worst(only, replay)}${watching}.`;
 }
 
 /** Every policy is asked about the same requests. */
@@ -55,7 +55,7 @@ const shortName = (policy: Policy): string => format.clip(policy.name, 60);
 /** none, or 1,234 (1 %) */
 function amount(policy: Policy, total: Num): string {
   const { refused } = policy.totals;
-  if (refused === null) return "nobody knows how many";
+  if (refused === null) return "an unknown number";
   return refused === 0 ? "none" : `${format.count(refused)}${total === null ? "" : ` (${format.share(refused, total)})`}`;
 }
 

@@ -34,19 +34,19 @@ fn what_is_shown_can_be_sent_back() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_with_what_is_allowed() {
-    for (text, told) in [
-        ("", ": this is no JSON"),
+fn everything_that_is_wrong_is_reported_with_what_is_expected() {
+    for (text, expected) in [
+        ("", ": invalid JSON"),
         ("[]", ": is []; an object is allowed"),
-        ("NaN", ": this is no JSON"),
-        (r#"{"errors": NaN}"#, ": this is no JSON"),
+        ("NaN", ": invalid JSON"),
+        (r#"{"errors": NaN}"#, ": invalid JSON"),
         (r#"{"errors": 1, "errors": 0}"#, "the key `errors` is there twice"),
         (r#"{"errors": 1.01}"#, "errors: is 1.01; a share from 0 to 1 is allowed"),
         (r#"{"errors": -0.1}"#, "errors: is -0.1"),
         (r#"{"errors": "half"}"#, "errors: is \"half\""),
         (r#"{"errors": true}"#, "errors: is true"),
-        (r#"{"errorStatus": 200}"#, "errorStatus: is 200; a status from 400 to 599 is allowed"),
-        (r#"{"errorStatus": 500.5}"#, "errorStatus: is 500.5"),
+        (r#"{"errorStatus": 200}"#, "errorStatus: must be a status from 400 to 599, got 200"),
+        (r#"{"errorStatus": 500.5}"#, "errorStatus: must be a status from 400 to 599, got 500.5"),
         (r#"{"slowness": 10}"#, "slowness: is 10; an object is allowed"),
         (r#"{"slowness": {}}"#, "slowness.factor: is missing; a factor from 1 to 1000 is allowed"),
         (r#"{"slowness": {"factor": 0.5}}"#, "slowness.factor: is 0.5"),
@@ -54,13 +54,13 @@ fn everything_that_is_wrong_is_told_with_what_is_allowed() {
         (r#"{"delay": -1}"#, "delay: is -1; seconds from 0 to 3600 are allowed"),
         (r#"{"hang": 1}"#, "hang: is 1; true or false is allowed"),
         (r#"{"hang": true, "for": 0}"#, "for: is 0; seconds from 0.001 to 86400 are allowed"),
-        (r#"{"for": 5}"#, "for: is there, but nothing"),
+        (r#"{"for": 5}"#, "for: must come with a fault"),
         (r#"{"crash": true}"#, "crash: is unknown; there are: errorStatus, errors, slowness, delay, hang, for"),
     ] {
         let problems = Faults::read(text.as_bytes()).expect_err(text);
         let lines: Vec<String> =
             problems.iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
-        assert!(lines.iter().any(|line| line.contains(told)), "{text}: {lines:?}");
+        assert!(lines.iter().any(|line| line.contains(expected)), "{text}: {lines:?}");
     }
     let problems = Faults::read(br#"{"errors": 2, "hang": 1, "delay": -1, "x": 0}"#).expect_err("four");
     assert_eq!(problems.len(), 4, "all at once");

@@ -144,7 +144,7 @@ expect:
 ";
         let timed = "  - {that: target_errors <= 0%}\n  - refused_in_outage < 5%\n  - limiting_back < 4s\n";
         let events = with_store(store, scenario, timed);
-        for event in ["Redis hangs", "Redis connection lost", "Redis answers again", "Redis reconnected"] {
+        for event in ["Redis hangs", "Redis connection lost", "Redis responds again", "Redis reconnected"] {
             assert!(events.contains(event), "{store}, {event}: {events}");
         }
     }

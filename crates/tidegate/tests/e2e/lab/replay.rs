@@ -232,9 +232,7 @@ fn bad_lines_are_counted_told_and_passed_over() {
     let (outcome, report) = replayed(&directory, &log, THREE_A_CLIENT, &[]);
     assert_eq!((&report["log"]["badLines"], &report["log"]["requests"]), (&3.into(), &26.into()));
     let log = text(&directory.0.join("access.log"));
-    for (line, reason) in
-        [(14, "it is no line of a common"), (16, "its time can't be read"), (17, "more than 262144 bytes")]
-    {
+    for (line, reason) in [(14, "not a line of a common"), (16, "invalid time"), (17, "more than 262144 bytes")] {
         assert!(outcome.out.contains(&format!("{log}:{line}: ")) && outcome.out.contains(reason), "{}", outcome.out);
     }
     let mut bytes = combined().into_bytes();
@@ -242,7 +240,7 @@ fn bad_lines_are_counted_told_and_passed_over() {
     fs::write(directory.0.join("access.log"), bytes).expect("written");
     let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
     let outcome = lab(&["replay", &log, "--config", &config]);
-    assert!(outcome.code == 0 && outcome.out.contains("14: it is not UTF-8"), "{outcome:?}");
+    assert!(outcome.code == 0 && outcome.out.contains("14: not UTF-8"), "{outcome:?}");
 }
 
 #[test]
@@ -263,14 +261,17 @@ fn what_can_not_be_used_is_told() {
         (vec!["/nowhere", "--config", &good], "/nowhere: No such file"),
         (vec![&log, "--config", "/nowhere.yaml"], "/nowhere.yaml: "),
         (vec![&empty, "--config", &good], "there is no line in the log"),
-        (vec![&prose, "--config", &good], "line 1 is of no known form"),
-        (vec![&prose, "--config", &good, "--format", "csv"], "neither a time first nor names"),
+        (vec![&prose, "--config", &good], "line 1 has an unknown format"),
+        (vec![&prose, "--config", &good, "--format", "csv"], "must begin with a time or name the columns"),
         (vec![&prose, "--config", &good, "--format", "json"], "none of 1 lines can be read as a request"),
-        (vec![&broken, "--config", &good], "it has no time"),
-        (vec![&compressed, "--config", &good], "is compressed"),
-        (vec![&named, "--config", &good, "--field", "client=customer"], "no column is called \"customer\""),
+        (vec![&broken, "--config", &good], "the time is missing"),
+        (vec![&compressed, "--config", &good], "compressed; decompress it first"),
+        (
+            vec![&named, "--config", &good, "--field", "client=customer"],
+            "unknown column \"customer\"; known columns: time, costumer",
+        ),
         (vec![&fifo, "--config", &good, "--suggest", "1%"], "name a file"),
-        (vec![&log, "--config", &good, "--field", "who=x"], "--field: \"who=x\" says nothing"),
+        (vec![&log, "--config", &good, "--field", "who=x"], "--field: must be ROLE=NAME"),
         (vec!["-", "--config", &good, "--suggest", "1%"], "name a file"),
         (vec![&log, "--config", &good, "--suggest", "200%"], "a share from 0 to less than 1"),
         (vec![&log], "--config"),
@@ -342,7 +343,7 @@ fn what_a_log_lacks_is_said() {
                   routes: [{name: shop, host: shop.example, upstream: main}]\n";
     let times = "1768840200.5\n1768840200.6\n1768840200.7\n1768840200.8\n";
     let (outcome, report) = replayed(&directory, times, config, &[]);
-    for told in ["tells no addresses", "how long requests took", "`--host` says which was meant", "4 have no route"] {
+    for told in ["has no addresses", "how long requests took", "`--host` sets it", "4 have no route"] {
         assert!(outcome.out.contains(told), "{told}\n{}", outcome.out);
     }
     assert_eq!(report["log"]["lacks"], serde_json::json!(["client", "host", "path", "user", "duration"]));

@@ -137,7 +137,7 @@ fn what_can_not_be_used_is_told() {
     for (arguments, code, reason) in [
         (&["simulate", "nothing"][..], 2, "neither a file nor a scenario; there are: normal, spikes"),
         (&["simulate", &text(&bad)], 2, "bad.yaml: limit.rate: is 0"),
-        (&["simulate", "normal", "--algorithm", "magic"], 2, "there is no algorithm \"magic\"; there are: fixed"),
+        (&["simulate", "normal", "--algorithm", "magic"], 2, "unknown algorithm \"magic\"; known algorithms: fixed"),
         (&["simulate", "normal", "--seed", "x"], 2, "--seed"),
         (&["simulate", "normal", "--out", &text(&blocked.join("x"))], 1, "file/x"),
         (&["simulate", "forecaster", "--algorithm", "gcra"], 2, "forecaster: there is nothing to run"),
@@ -145,7 +145,7 @@ fn what_can_not_be_used_is_told() {
         (
             &["simulate", &unsaid],
             2,
-            "expect[0]: is said of no run; there are: unsaid/baseline, unsaid/fixed/off, unsaid/token/off",
+            "expect[0]: matches no run; runs are: unsaid/baseline, unsaid/fixed/off, unsaid/token/off",
         ),
         (
             &["simulate", &unknown],
@@ -153,8 +153,8 @@ fn what_can_not_be_used_is_told() {
             "duraton: is unknown; there are: title, about, seed, duration, limit, target, load, store, on_failure, \
              algorithms, adaptation, baseline,",
         ),
-        (&["simulate", &number], 2, "target.service_time: is 10; a text with a unit is allowed, such as 10ms"),
-        (&["simulate", &empty], 2, "empty.yaml: is empty; `limit`, `target` and `load` are needed"),
+        (&["simulate", &number], 2, "target.service_time: must be a text with a unit, such as 10ms, got 10"),
+        (&["simulate", &empty], 2, "empty.yaml: is empty; must have `limit`, `target` and `load`"),
         (&["scenarios", "nothing"], 2, "there are: normal"),
         (&["run", "nothing"], 2, "there are: normal"),
     ] {

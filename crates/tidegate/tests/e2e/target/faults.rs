@@ -123,19 +123,19 @@ fn bad_faults_are_refused_and_change_nothing() {
     let target = target(&["--service-time", "0"]);
     switch(&target, r#"{"errorStatus": 507}"#);
     for (body, path, allowed) in [
-        ("", "", "this is no JSON"),
+        ("", "", "invalid JSON"),
         ("[1]", "", "an object is allowed"),
-        (r#"{"errors": NaN}"#, "", "this is no JSON"),
-        (r#"{"errors": 1e999}"#, "", "this is no JSON"),
+        (r#"{"errors": NaN}"#, "", "invalid JSON"),
+        (r#"{"errors": 1e999}"#, "", "invalid JSON"),
         (r#"{"errors": 0, "errors": 0}"#, "", "there twice"),
         (r#"{"errors": 1.5}"#, "errors", "a share from 0 to 1 is allowed"),
-        (r#"{"errorStatus": 204}"#, "errorStatus", "a status from 400 to 599 is allowed"),
+        (r#"{"errorStatus": 204}"#, "errorStatus", "must be a status from 400 to 599, got 204"),
         (r#"{"slowness": 3}"#, "slowness", "an object is allowed"),
         (r#"{"slowness": {"factor": 1001}}"#, "slowness.factor", "a factor from 1 to 1000 is allowed"),
         (r#"{"delay": -0.1}"#, "delay", "seconds from 0 to 3600 are allowed"),
         (r#"{"hang": "yes"}"#, "hang", "true or false is allowed"),
         (r#"{"hang": true, "for": 86401}"#, "for", "seconds from 0.001 to 86400 are allowed"),
-        (r#"{"for": 1}"#, "for", "nothing that would go wrong"),
+        (r#"{"for": 1}"#, "for", "must come with a fault"),
         (r#"{"error": 1}"#, "error", "is unknown; there are: errorStatus, errors, slowness, delay, hang, for"),
     ] {
         let answer = faults(&target, "POST", body);
@@ -176,7 +176,7 @@ fn errors_are_told_together_and_ordinary_service_is_not() {
     }
     target.signal("TERM");
     assert!(target.wait_for_end());
-    let told = "ERROR Target - answered with an error because of a fault: ";
+    let told = "ERROR Target - requests failed because of a fault: ";
     let counts = || -> u32 {
         let lines = target.lines();
         lines.iter().filter_map(|line| line.split_once(told)?.1.parse::<u32>().ok()).sum()

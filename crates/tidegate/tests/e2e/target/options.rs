@@ -94,10 +94,13 @@ fn slowness_in_cpu_work_is_cpu_time_too() {
 #[test]
 fn bad_options_are_refused_with_what_is_allowed() {
     for (arguments, told) in [
-        (&["--service-time", "5"][..], "is no time with a unit (us, ms or s)"),
-        (&["--service-time", "gauss:5ms"], "exponential:5ms or lognormal:5ms:0.5 is allowed"),
-        (&["--service-time", "2h"], "is no time"),
-        (&["--service-time", "61s"], "at most 60s is allowed"),
+        (&["--service-time", "5"][..], "with a unit (us, ms or s), got \"5\""),
+        (
+            &["--service-time", "gauss:5ms"],
+            "must be a time such as 5ms, exponential:5ms or lognormal:5ms:0.5, got \"gauss:5ms\"",
+        ),
+        (&["--service-time", "2h"], "with a unit (us, ms or s), got \"2h\""),
+        (&["--service-time", "61s"], "must be at most 60s, got 61s"),
         (&["--work", "dream"], "[possible values: sleep, cpu]"),
         (&["--workers", "0"], "0 is not in 1..=1000"),
         (&["--workers", "1001"], "1..=1000"),

@@ -31,7 +31,7 @@ fn beyond_the_queue_requests_are_refused_at_once_and_then_it_is_as_before() {
     assert_eq!(target.get("/api/test").status, 200);
     target.signal("TERM");
     assert!(target.wait_for_end());
-    let told = "ERROR Target - refused because all workers are busy and the queue is full: ";
+    let told = "ERROR Target - requests rejected because all workers are busy and the queue is full: ";
     let count =
         || -> u32 { target.lines().iter().filter_map(|line| line.split_once(told)?.1.parse::<u32>().ok()).sum() };
     wait_until("all are told", || count() == 5);

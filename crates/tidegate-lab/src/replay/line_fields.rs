@@ -1,19 +1,19 @@
-//! What the named fields of a line tell, put together to a request.
+//! The named fields of a line, from which a request is made.
 
 use tidegate_input::log_times::LogTimes;
 
 use super::fields::{MOST_HEADERS, Names, Role, span};
-use super::line::{BadLine, Line, request_line, told};
+use super::line::{BadLine, Line, present, request_line};
 
-/// The texts of a line's fields, by what they tell. Of several that tell the same the first counts.
+/// The texts of a line's fields, by their roles. Of several with the same role the first counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told<'a> {
+pub(super) struct LineFields<'a> {
     time: Option<&'a str>,
-    /// Of a time whose date stands in a field of its own.
+    /// The time of day, if the date has a field of its own.
     clock: Option<&'a str>,
     start: Option<&'a str>,
     took: Option<(&'a str, Option<f64>)>,
-    /// In nanoseconds, where the start's name tells.
+    /// The unit of durations in nanoseconds, if the name of the start implies it.
     unit: Option<f64>,
     client: Option<&'a str>,
     real_client: Option<&'a str>,
@@ -26,28 +26,28 @@ pub(super) struct Told<'a> {
     headers: [Option<&'a str>; MOST_HEADERS],
 }
 
-/// What a field is good for.
+/// What a field is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Role(Role),
-    /// A header field, by its place.
+    /// A header, by its index.
     Header(usize),
 }
 
 impl Use {
-    /// Of a field of this name.
+    /// The use of a field with this name.
     pub(super) fn of(name: &str, names: &Names) -> Option<Self> {
-        // What somebody said goes before what is usual.
+        // Names that the user declared come first.
         names.header(name).map(Self::Header).or_else(|| names.role(name).map(Self::Role))
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> LineFields<'a> {
     /// A field's text.
     pub(super) fn put(&mut self, what: Use, text: &'a str) {
-        let Some(text) = told(text) else { return };
-        let place = match what {
-            Use::Header(place) => &mut self.headers[place],
+        let Some(text) = present(text) else { return };
+        let field = match what {
+            Use::Header(index) => &mut self.headers[index],
             Use::Role(Role::Took) => return self.took(text, None),
             Use::Role(Role::TookMillis) => return self.took(text, Some(1e6)),
             Use::Role(Role::TookNanos) => return self.took(text, Some(1.0)),
@@ -71,7 +71,7 @@ impl<'a> Told<'a> {
             Use::Role(Role::User) => &mut self.user,
             Use::Role(Role::Tier) => &mut self.tier,
         };
-        place.get_or_insert(text);
+        field.get_or_insert(text);
     }
 
     fn took(&mut self, text: &'a str, unit: Option<f64>) {
@@ -83,7 +83,7 @@ impl<'a> Told<'a> {
         let written = self.start.or(self.time).ok_or(BadLine::NoTime)?;
         let read = match self.clock {
             Some(clock) if is_date(written) => times.other(&format!("{written}T{clock}")),
-            // On which day alone is no time.
+            // A date alone is not enough.
             _ if is_date(written) => None,
             _ => times.other(written).or_else(|| times.common(written.as_bytes())),
         };
@@ -97,7 +97,8 @@ impl<'a> Told<'a> {
         span(text, unit.or(of_start))
     }
 
-    /// The request. `is_log`: a line was written when its answer had ended, as logs are, so that a time that is not said to be the start is the end.
+    /// The request. `is_log`: the line was written when its response had ended, as in logs, so a time that is not known
+    /// to be the start is the end.
     pub(super) fn line(&self, is_log: bool, times: &mut LogTimes) -> Result<Line<'a>, BadLine> {
         let (time, took) = (self.time(times)?, self.span());
         let mut line = Line {

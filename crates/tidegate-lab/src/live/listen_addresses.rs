@@ -2,18 +2,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Where each of them listens. By default on free ports of the loopback.
+/// The address of each. By default free ports of the loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// What is protected.
+pub struct ListenAddresses {
+    /// The protected service.
     pub target: SocketAddr,
-    /// What protects it.
+    /// The gateway before it.
     pub gateway: SocketAddr,
-    /// What tells it of the load to come.
+    /// Forecasts the load for the gateway.
     pub forecaster: SocketAddr,
 }
 
-impl Default for Places {
+impl Default for ListenAddresses {
     fn default() -> Self {
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self { target: anywhere, gateway: anywhere, forecaster: anywhere }
