@@ -18,7 +18,7 @@ pub struct HttpUrl {
 impl HttpUrl {
     /// Reads one, or says what is wrong with it: `{url} {reason}` is a sentence.
     pub fn read(url: &str) -> Result<Self, &'static str> {
-        let uri: Uri = url.parse().map_err(|_| "is no URL")?;
+        let uri: Uri = url.parse().map_err(|_| "is not a URL")?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
@@ -29,7 +29,7 @@ impl HttpUrl {
         if authority.as_str().contains('@') {
             return Err("carries a user");
         }
-        // What is no port is none to the parser: what follows the host must be one.
+        // The parser drops an invalid port: what follows the host must be a valid one.
         let after_host = authority.as_str().rsplit_once(authority.host()).map_or("", |(_, after)| after);
         let has_bad_port = !after_host.is_empty() && authority.port_u16().is_none_or(|port| port == 0);
         if authority.host().is_empty() || has_bad_port {
@@ -60,12 +60,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_is_refused_with_its_reason() {
+    fn what_can_not_is_rejected_with_its_reason() {
         for (url, reason) in [
-            ("", "is no URL"),
-            ("http://", "is no URL"),
-            ("http://a b", "is no URL"),
-            ("localhost:80/", "is no URL"),
+            ("", "is not a URL"),
+            ("http://", "is not a URL"),
+            ("http://a b", "is not a URL"),
+            ("localhost:80/", "is not a URL"),
             ("/path", "has no scheme"),
             ("ftp://a", "has a scheme other than http and https"),
             ("http://u:p@a", "carries a user"),

@@ -44,13 +44,13 @@ fn assert_refused(good: &Value, pointer: &str, value: Value, expected: &str) {
 fn what_is_no_result_is_refused_with_a_reason() {
     for text in ["", "{", "[]", "null", "5", "{}", "{\"format\": 5}", "\u{feff}{}", &"[".repeat(100_000)] {
         let error = Report::read(text.as_bytes()).expect_err(text).to_string();
-        assert!(error.starts_with("is no result of tidegate load: ") && error.len() < 400, "{error}");
+        assert!(error.starts_with("is not a result of tidegate load: ") && error.len() < 400, "{error}");
     }
     let good = written(&report_of(None, 0..1_000));
     assert!(Report::read(good.to_string().as_bytes()).is_ok(), "however it is laid out");
     for (pointer, value, expected) in [
         ("/format", json!("tidegate-load-result/3"), "its format is \"tidegate-load-result/3\""),
-        ("/plan", json!([]), "`plan` is no object"),
+        ("/plan", json!([]), "`plan` must be an object"),
         ("/plan", json!(vec![0; 40_000]), "`plan` has too many values"),
         ("/record", json!(null), "invalid type: null"),
         ("/record/lag", json!(vec![[1, 1]; 30_001]), "a list has more than 30000 entries"),
@@ -128,7 +128,7 @@ fn steps_lags_and_instances_that_make_no_sense_are_refused() {
         ("/record/instances/0/notes", json!(["a\u{1b}[31m"]), "`notes` has one"),
         ("/record/instances/0/notes", json!(["a".repeat(201)]), "`notes` has one"),
         ("/record/instances/0/notes", json!(vec!["a"; 21]), "a list has more than 20 entries"),
-        ("/record/instances/0/part", json!("3/2"), "`part` is \"3/2\""),
+        ("/record/instances/0/part", json!("3/2"), "`part` must be such as `2/3`"),
         ("/record/instances/0/sent", json!(u64::MAX), "beyond what is possible"),
         ("/record/instances/0/sent", json!(1), "the requests of its lags"),
         ("/record/instances/0/startedMillis", json!(u64::MAX), "beyond what is possible"),
