@@ -219,7 +219,7 @@ fn body<T>(text: &[u8], take: impl FnOnce(&mut Object<'_>) -> Option<T>) -> Resu
     let problems = Problems::default();
     let mut taken = None;
     match json::read(text) {
-        Err(error) => problems.add("", format!("the body is no JSON: {error}")),
+        Err(error) => problems.add("", format!("the body must be JSON: {error}")),
         Ok(value) => {
             if let Some(mut object) = Object::new("", value, &problems) {
                 taken = take(&mut object);

@@ -149,13 +149,11 @@ fn beginning(plan: &Plan) -> Result<(Instant, SystemTime), NotStarted> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let Some(start_at) = plan.start_at else { return Ok((now + LEAD, wall + LEAD)) };
     match start_at.duration_since(wall) {
-        Ok(ahead) if ahead > FARTHEST => {
-            Err(wrong("startAt", "is more than a week ahead; a time until then is allowed"))
-        }
+        Ok(ahead) if ahead > FARTHEST => Err(wrong("startAt", "must be at most a week ahead")),
         Ok(ahead) => Ok((now + ahead, start_at)),
         Err(passed) => {
             let seconds = passed.duration().as_secs_f64();
-            Err(wrong("startAt", format!("was {seconds:.1} s ago; a time to come is allowed")))
+            Err(wrong("startAt", format!("must be in the future, got a time {seconds:.1} s ago")))
         }
     }
 }
