@@ -311,7 +311,7 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
         if begin <= 0.0 {
             numbers = raised;
         } else if begin < valid_for {
-            let reason = told_at(rise, end - begin, situation.bounds.highest());
+            let reason = reason_at(rise, end - begin, situation.bounds.highest());
             schedule.push(Step { after: begin, numbers: raised, reason });
         }
         // One that goes on beyond what is known ends with it: without another word nothing stays raised.
@@ -338,16 +338,16 @@ fn in_order(schedule: Vec<Step>) -> Vec<Step> {
 }
 
 /// Why a limit is raised, at that moment.
-fn told_at(rise: &Rise, seconds: f64, bound: f64) -> String {
+fn reason_at(rise: &Rise, seconds: f64, bound: f64) -> String {
     format!("a rise is due for {seconds:.0} s{}", needed(rise.rate, bound))
 }
 
 /// What a rise needs, and what of it may be.
 fn needed(rate: f64, bound: f64) -> String {
     if rate > bound {
-        return format!(", of which {bound:.0} req/s can be let in");
+        return format!("; {bound:.0} req/s of it can be admitted");
     }
-    format!(", of which 19 of 20 seconds stay below {rate:.0} req/s")
+    format!("; 19 of 20 of its seconds stay below {rate:.0} req/s")
 }
 
 /// What is expected, and what follows from it.

@@ -27,7 +27,7 @@ use forecasts::Forecasts;
 use metrics::Metrics;
 use worker::{Question, Worker};
 
-/// What the service is told once.
+/// The settings of the service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// How it advises.
@@ -68,9 +68,9 @@ impl Service {
         Ok(Self { worker, metrics })
     }
 
-    /// What it was told and what it knows, for the log.
-    pub fn told(&self) -> String {
-        self.worker.told()
+    /// Its settings and what it knows, for the log.
+    pub fn summary(&self) -> String {
+        self.worker.summary()
     }
 
     /// Serves until it shall stop; what was learnt is written then.

@@ -121,10 +121,10 @@ fn a_spike_ahead_is_a_raise_in_time_and_an_end() {
         .collect();
     assert_eq!(steps, [(18.0, 250), (27.0, 100)]);
     let reasons: Vec<&str> = advice.schedule.iter().map(|step| step.reason.as_str()).collect();
-    assert_eq!(reasons, ["a rise is due for 9 s, of which 19 of 20 seconds stay below 250 req/s", "the rise is over"]);
-    let told = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in 18 s, of \
-                which 19 of 20 seconds stay below 250 req/s";
-    assert_eq!(advice.reason, told);
+    assert_eq!(reasons, ["a rise is due for 9 s; 19 of 20 of its seconds stay below 250 req/s", "the rise is over"]);
+    let expected = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in 18 s; \
+                    19 of 20 of its seconds stay below 250 req/s";
+    assert_eq!(advice.reason, expected);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_limit_that_lets_requests_through_evenly_is_not_tightened() {
     for base in [window(Windowed::Fixed, 100, 1.0), bucket(50, 100.0)] {
         let advice = advice(&case(base, vec![900.0; 60], bears(250.0)));
         assert_eq!(advice.numbers.rate(), 250.0);
-        assert!(advice.reason.contains("of which 250 req/s can be let in"), "{}", advice.reason);
+        assert!(advice.reason.contains("250 req/s of it can be admitted"), "{}", advice.reason);
     }
 }
 

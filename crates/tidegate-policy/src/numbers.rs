@@ -316,7 +316,7 @@ impl LimitNumbers {
     fn rate(&self) -> Result<Rate, InvalidNumbers> {
         let rate = self.values.fill_rate.ok_or_else(|| self.lacks("fillRate"))?;
         exact_rate(rate).ok_or_else(|| {
-            invalid("fillRate", format!("is {rate}; from 0.000001 to 4294967295, with at most 6 decimals, is allowed"))
+            invalid("fillRate", format!("must be 0.000001 to 4294967295 with at most 6 decimals, got {rate}"))
         })
     }
 

@@ -56,7 +56,7 @@ impl Exposition {
 
     /// Begins a metric; its samples follow.
     pub fn family(&mut self, name: &str, help: &str, kind: Kind) -> Family<'_> {
-        debug_assert!(is_family_name(name, kind), "{name} is no name for a {kind}");
+        debug_assert!(is_family_name(name, kind), "{name} must be a valid name for a {kind}");
         debug_assert!(!help.is_empty(), "{name} needs a help text");
         debug_assert!(!self.families.iter().any(|family| family == name), "{name} comes twice");
         self.families.push(name.to_owned());

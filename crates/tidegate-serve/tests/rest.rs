@@ -195,7 +195,7 @@ async fn errors_are_json() {
     let wrong = |asked: Asked| async move {
         match asked.path() {
             "/bad" => Answer::bad(&[
-                Problem { path: "a.b".to_owned(), message: "is 5; 1 to 4 is allowed".to_owned() },
+                Problem { path: "a.b".to_owned(), message: "must be 1 to 4, got 5".to_owned() },
                 Problem { path: String::new(), message: "is odd".to_owned() },
             ]),
             "/only" => Answer::only("GET, HEAD"),
@@ -207,7 +207,10 @@ async fn errors_are_json() {
         (
             "/bad",
             400,
-            r#""error":"a.b: is 5; 1 to 4 is allowed; is odd","problems":[{"message":"is 5; 1 to 4 is allowed","path":"a.b"}"#,
+            concat!(
+                r#""error":"a.b: must be 1 to 4, got 5; is odd","#,
+                r#""problems":[{"message":"must be 1 to 4, got 5","path":"a.b"}"#
+            ),
         ),
         ("/only", 405, "allow: GET, HEAD"),
         ("/", 404, r#"{"error":"there is nothing here","status":404}"#),

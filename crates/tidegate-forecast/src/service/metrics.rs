@@ -53,7 +53,7 @@ impl Metrics {
             ("forecast_series_seconds", "Seconds of load that are known.", known as f64),
         ];
         if let Some(capacity) = found.capacity {
-            gauges.push(("forecast_capacity_rps", "What the target bears, told or learnt.", capacity));
+            gauges.push(("forecast_capacity_rps", "What the target bears, as set or learnt.", capacity));
         }
         let mut weights = BTreeMap::new();
         if let Some(forecast) = &found.forecast {
@@ -64,7 +64,7 @@ impl Metrics {
                 forecast.highest(0.9),
             ));
             let cycle = forecast.seasons.first().map_or(0.0, |season| season.period * f64::from(forecast.step));
-            gauges.push(("forecast_cycle_seconds", "The length of the strongest cycle; 0 if there is none.", cycle));
+            gauges.push(("forecast_cycle_seconds", "The length of the strongest cycle; 0 without one.", cycle));
             weights.extend(forecast.members.iter().map(|member| (member.name, member.weight)));
         }
         // A forecast of next to nothing has a hundred zeros behind the point.

@@ -31,7 +31,7 @@ pub(super) struct Worker {
     turn: u64,
     written: Instant,
     is_written: bool,
-    /// Series that made room: told now and then.
+    /// Series that made room: reported now and then.
     forgotten: Aggregate,
 }
 
@@ -53,7 +53,10 @@ impl Worker {
             settings.state.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty())
             && !folder.is_dir()
         {
-            return Err(format!("{}: is no folder, so nothing can be written there", folder.display()));
+            return Err(format!(
+                "{}: must be a directory that exists, so that the state can be written there",
+                folder.display()
+            ));
         }
         let kept = settings
             .state
@@ -90,18 +93,18 @@ impl Worker {
         Arc::clone(&self.forecasts)
     }
 
-    /// What it was told and what it knows.
-    pub(super) fn told(&self) -> String {
+    /// Its settings and what it knows.
+    pub(super) fn summary(&self) -> String {
         let policy = &self.settings.policy;
         let capacity = policy.capacity.map_or_else(|| "to be learnt".to_owned(), |rate| format!("{rate} req/s"));
-        let told = format!(
+        let settings = format!(
             "capacity {capacity}, floor {} req/s, {} s ahead of up to {} s",
             policy.floor, policy.horizon, policy.kept
         );
-        let Some(path) = &self.settings.state else { return told };
+        let Some(path) = &self.settings.state else { return settings };
         let series = self.sources.values().map(|known| known.adviser.forecaster.history().known_count());
         let (count, seconds) = series.fold((0, 0), |(count, seconds), known| (count + 1, seconds + known));
-        format!("{told}; {count} series of {seconds} s read from {}", path.display())
+        format!("{settings}; {count} series of {seconds} s read from {}", path.display())
     }
 
     /// Answers until nobody asks any more.
