@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// of the logarithm)
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     service_time: ServiceTime,
-    /// What a worker does meanwhile: it sleeps, or it burns so much CPU time on a thread of its own
+    /// What a worker does in that time: it sleeps, or it burns so much CPU time on a thread of its own
     #[arg(long, value_enum, default_value_t = WorkKind::Sleep)]
     work: WorkKind,
     /// How many requests are served at once
@@ -58,7 +58,7 @@ enum WorkKind {
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.0..=1_000.0).contains(factor));
-    factor.ok_or_else(|| "a number from 0 to 1000 is allowed".to_owned())
+    factor.ok_or_else(|| "must be a number from 0 to 1000".to_owned())
 }
 
 /// It says when something fails, and nothing of ordinary service.

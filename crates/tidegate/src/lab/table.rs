@@ -52,7 +52,7 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
             let _infallible = write!(line, "{shown:>width$}");
         }
         let _infallible = writeln!(page, "{line}{}", mark(run, &painted));
-        // Of a run that proves nothing only why is told.
+        // For a run that proves nothing only the reason is shown.
         let is_valid = run.status() != "invalid";
         for checked in run.expectations.iter().filter(|checked| is_valid && !checked.holds()) {
             let comparison = checked.expectation.comparison;
@@ -113,11 +113,11 @@ pub(crate) fn verdict(report: &Report, has_colours: bool) -> String {
         .filter_map(|status| Some(count(status)).filter(|count| *count > 0).map(|count| format!("{count} {status}")))
         .collect();
     let runs = if all == 1 { "run" } else { "runs" };
-    let told = if failed.is_empty() {
+    let summary = if failed.is_empty() {
         format!("{all} {runs}, all as expected")
     } else {
         format!("{all} {runs}: {} as expected, {}", count("passed"), failed.join(", "))
     };
     let colour = if failed.is_empty() { GREEN } else { RED };
-    if has_colours { format!("{colour}{told}{PLAIN}\n") } else { format!("{told}\n") }
+    if has_colours { format!("{colour}{summary}{PLAIN}\n") } else { format!("{summary}\n") }
 }

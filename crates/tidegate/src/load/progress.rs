@@ -85,7 +85,8 @@ fn line(run: &Run, before: &Progress, now: &Progress, passed: Duration) -> Strin
     let recent = now.latency.since(&before.latency);
     let time = |share: f64| recent.quantile(share).map_or("–".to_owned(), shown);
     format!(
-        "{:>3.0}s/{duration:.0}s {bar} {rate:>6.0}/s  ok {}  429 {}  errors {}  missed {}  in flight {}  p50 {}  p99 {}",
+        "{:>3.0}s/{duration:.0}s {bar} {rate:>6.0}/s  ok {}  429 {}  errors {}  missed {}  in flight {}  p50 {}  \
+         p99 {}",
         elapsed.min(duration),
         share(now.planned.success, before.planned.success),
         share(now.planned.rate_limited, before.planned.rate_limited),

@@ -22,14 +22,15 @@ use super::progress::Display;
 use crate::orders::{CUT_OFF, Orders};
 use crate::service::{self, Format};
 
-/// Send load by a plan, and say what became of it
+/// Send load by a plan, and report what became of it
 ///
-/// An open model: requests are sent when the plan wants them, whether those before were answered or not, and latency counts from the
-/// time a request should have been sent. What could not be sent in time is counted as missed.
+/// An open model: requests are sent when the plan wants them, whether those before got a response or not, and latency
+/// counts from the time a request should have been sent. What could not be sent in time is counted as missed.
 ///
 /// Progress goes to standard error, the summary to standard output.
 ///
-/// Exit codes: 0 good · 99 a threshold does not hold · 98 the result is INVALID · 2 a bad plan · 130 stopped by Ctrl-C · 1 other errors.
+/// Exit codes: 0 good · 99 a threshold does not hold · 98 the result is INVALID · 2 a bad plan · 130 stopped by Ctrl-C ·
+/// 1 other errors.
 ///
 /// Environment: CONFIG_FILE instead of PLAN.
 #[derive(Args)]
@@ -72,7 +73,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR", value_parser = service::address)]
     metrics: Option<SocketAddr>,
     /// How many seconds the metrics stay up after the end, for a last scrape
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "metrics", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "metrics")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=86_400))]
     linger: u64,
     /// Write start, end, bursts and errors to this file; at 10 MB it becomes FILE.1
     #[arg(long, value_name = "FILE")]
@@ -85,9 +87,9 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// What `f64` reads, but for what is no number.
+/// A finite number.
 fn number(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "a number is allowed".to_owned())
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "must be a number".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {

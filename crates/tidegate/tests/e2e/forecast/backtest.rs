@@ -85,8 +85,8 @@ fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
     let folder = directory.0.join("folder");
     std::fs::create_dir(&folder).expect("a folder");
     for (files, more, told) in [
-        (vec![&bad], vec![], "bad.csv:3: \"many\" is no value; a number from 0 to 1e9 is allowed"),
-        (vec![&good, &bad], vec![], "bad.csv:3: \"many\" is no value"),
+        (vec![&bad], vec![], "bad.csv:3: a value must be a number from 0 to 1e9, got \"many\""),
+        (vec![&good, &bad], vec![], "bad.csv:3: a value must be a number from 0 to 1e9, got \"many\""),
         (vec![&folder], vec![], "folder: can't be read: Is a directory"),
         (vec![&missing], vec![], "missing.csv: can't be opened"),
         (
@@ -113,9 +113,9 @@ fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
         (vec![&good, &good], vec!["--plot", text(&svg)], "--plot draws one series, and there are 2 files"),
         (vec![&good], vec!["--json", text(&good)], "good.csv is one of the series, and would be overwritten"),
         (vec![&good], vec!["--plot", text(&svg), "--json", text(&svg)], "--plot and --json name the same file"),
-        (vec![&good], vec!["--horizon", "0"], "a whole number from 1 to 10000 is allowed"),
-        (vec![&good], vec!["--horizon", "-1"], "a whole number from 1 to 10000 is allowed"),
-        (vec![&good], vec!["--stride", "x"], "a whole number from 1 to 1000000 is allowed"),
+        (vec![&good], vec!["--horizon", "0"], "must be a whole number from 1 to 10000"),
+        (vec![&good], vec!["--horizon", "-1"], "must be a whole number from 1 to 10000"),
+        (vec![&good], vec!["--stride", "x"], "must be a whole number from 1 to 1000000"),
         (
             vec![&good],
             vec!["--horizon", "401", "--stride", "2"],

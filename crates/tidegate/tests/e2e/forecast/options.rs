@@ -74,7 +74,7 @@ fn floor_is_the_least_that_is_advised() {
     Forecaster::start(&["--capacity", "3"]).0.wait_for_line("capacity 3 req/s, floor 3 req/s");
     let refused = run(&["forecast", "serve", "--floor", "50", "--capacity", "40"], &[]);
     assert_eq!((refused.code, refused.out.as_str()), (2, ""));
-    assert_eq!(refused.err, "tidegate: --floor is 50; at most --capacity (40) is allowed\n");
+    assert_eq!(refused.err, "tidegate: --floor: must be at most --capacity (40), got 50\n");
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn bad_options_are_refused_with_what_is_allowed() {
         (["--capacity", "0"], "from 0.001 to 1e9"),
         (["--capacity", "many"], "from 0.001 to 1e9"),
         (["--floor", "-1"], "from 0.001 to 1e9"),
-        (["--horizon", "5"], "a whole number from 10 to 600 is allowed"),
-        (["--horizon", "far"], "a whole number from 10 to 600 is allowed"),
-        (["--history", "-10"], "a whole number from 120 to 86400 is allowed"),
+        (["--horizon", "5"], "must be a whole number from 10 to 600"),
+        (["--horizon", "far"], "must be a whole number from 10 to 600"),
+        (["--history", "-10"], "must be a whole number from 120 to 86400"),
         (["--listen", "nowhere"], "127.0.0.1"),
     ] {
         let output = tidegate().args(["forecast", "serve"]).args(arguments).output().expect("it runs");

@@ -106,11 +106,11 @@ fn bad_snapshots_are_told_now_and_then_and_never_one_each() {
     }
     bad["limit"] = Value::Null;
     assert_eq!(forecaster.ask("POST", "/v1/limit-config", &bad.to_string()).status, 400);
-    let first = "WARN Forecaster - Snapshot can't be used (`window`: is -60; seconds from 1e-9 to 1e10 are allowed)";
+    let first = "WARN Forecaster - Snapshot can't be used (`window`: must be seconds from 1e-9 to 1e10, got -60)";
     forecaster.0.wait_for_line(first);
     forecaster.0.signal("TERM");
     assert!(forecaster.0.wait_for_end());
-    forecaster.0.wait_for_line(" times, last: `limit`: is missing; a number from 1 to 1e15 is allowed)");
+    forecaster.0.wait_for_line(" times, last: `limit`: is missing; must be a number from 1 to 1e15)");
     let lines: Vec<String> = forecaster.0.lines().into_iter().filter(|line| line.contains("Snapshot")).collect();
     assert_eq!(told(&lines, "Snapshot can't be used ("), 40, "{lines:?}");
     assert!(lines.len() < 20, "{lines:?}");

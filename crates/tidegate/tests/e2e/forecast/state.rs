@@ -53,7 +53,7 @@ fn a_state_that_can_t_ever_be_written_is_refused_at_the_start() {
     let file = directory.0.join("nowhere").join("state.json");
     let outcome = refused(&file);
     assert_eq!(outcome.code, 2, "{outcome:?}");
-    assert!(outcome.err.contains("nowhere: is no folder"), "{outcome:?}");
+    assert!(outcome.err.contains("nowhere: must be a directory that exists"), "{outcome:?}");
     let folder = refused(&directory.0);
     assert_eq!(folder.code, 2, "{folder:?}");
     assert!(folder.err.contains("Is a directory"), "{folder:?}");

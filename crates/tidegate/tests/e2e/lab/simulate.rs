@@ -150,7 +150,7 @@ fn what_can_not_be_used_is_told() {
         (
             &["simulate", &unknown],
             2,
-            "duraton: is unknown; there are: title, about, seed, duration, limit, target, load, store, on_failure, \
+            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, load, store, on_failure, \
              algorithms, adaptation, baseline,",
         ),
         (&["simulate", &number], 2, "target.service_time: is 10; a text with a unit is allowed, such as 10ms"),

@@ -98,8 +98,8 @@ fn what_can_not_be_merged_is_told_by_file() {
     let directory = Directory::new();
     let other = result(None, 10, Duration::ZERO, 200);
     for (texts, expected) in [
-        (vec!["no JSON".to_owned()], "0.json: is no result of tidegate load: "),
-        (vec![good("1/2"), "{}".to_owned()], "1.json: is no result of tidegate load: missing field `format`"),
+        (vec!["no JSON".to_owned()], "0.json: is not a result of tidegate load: "),
+        (vec![good("1/2"), "{}".to_owned()], "1.json: is not a result of tidegate load: missing field `format`"),
         (vec![good("1/2"), good("1/2")], "1.json: is of part 1/2, and so is "),
         (vec![good("1/2"), other], "1.json: is of the whole plan, but "),
     ] {

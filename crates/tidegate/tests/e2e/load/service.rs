@@ -114,7 +114,7 @@ fn a_bad_plan_is_refused_with_its_fields_and_starts_nothing() {
     let ddos = json!({ "type": "ddos", "params": params });
     for (body, path, allowed) in [
         ("{".to_owned(), "", "JSON"),
-        ("[]".to_owned(), "", "an object is allowed"),
+        ("[]".to_owned(), "", "must be an object"),
         (
             with(good.clone(), "profile", json!({ "type": "warp", "params": {} })).to_string(),
             "profile.type",
@@ -294,7 +294,7 @@ fn stored_plans_are_started_by_their_name() {
     }
     assert_eq!(target.count(), 20);
     for (name, told) in [
-        ("large", "there are: broken, small"),
+        ("large", "must be one of broken, small, got \"large\""),
         ("../small", "letters, digits"),
         ("", "letters, digits"),
         ("broken", "JSON"),
