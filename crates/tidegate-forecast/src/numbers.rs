@@ -1,4 +1,4 @@
-//! The numbers of a limit, as gateway and forecaster tell them to each other.
+//! The numbers of a limit, as gateway and forecaster send them to each other.
 
 use serde_json::{Value, json};
 use tidegate_input::object::{Allowed, Object};

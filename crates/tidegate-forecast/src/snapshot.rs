@@ -6,26 +6,26 @@ use tidegate_input::{Problem, Problems, json, moment};
 
 use crate::numbers::Numbers;
 
-/// What a gateway tells of itself. What it sends besides is ignored.
+/// What a gateway reports of itself. What it sends besides is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// When, in seconds since 1970 by the gateway's clock.
     pub timestamp: f64,
-    /// Requests a second that came since the last one, refused ones too.
+    /// Requests a second that came since the last one, rejected ones too.
     pub observed: f64,
     /// The share of them that was rejected.
     pub rejected: f64,
-    /// The 95th percentile of the target's response time, in seconds; none if it answered nothing.
+    /// The 95th percentile of the target's response time, in seconds; none without a response.
     pub latency: Option<f64>,
-    /// Answers of the target with a status of 5xx since the last one.
+    /// Responses of the target with a status of 5xx since the last one.
     pub errors: f64,
     /// The numbers in force.
     pub numbers: Numbers,
-    /// The operator's, which limits return to; the ones in force, if they are not told.
+    /// The operator's, which limits return to; the ones in force, if these are not sent.
     pub base: Numbers,
     /// Which series this is.
     pub source: String,
-    /// Seconds from one snapshot to the next, if it is told.
+    /// Seconds from one snapshot to the next, if it is sent.
     pub interval: Option<f64>,
     /// Above so many requests a second the gateway will not go.
     pub ceiling: Option<f64>,
@@ -130,10 +130,10 @@ fn offered(series: &mut Object<'_>) -> Option<Offered> {
     }
     let entries = series.list("offered", MOST_SECONDS)?;
     let mut values = Vec::with_capacity(entries.len());
-    for (place, entry) in entries.into_iter().enumerate() {
+    for (index, entry) in entries.into_iter().enumerate() {
         let value = entry.as_f64().filter(|value| *value >= 0.0);
         if value.is_none() && !entry.is_null() {
-            series.problems.add(format!("{}[{place}]", series.at("offered")), "must be a number from 0 on, or null");
+            series.problems.add(format!("{}[{index}]", series.at("offered")), "must be a number from 0 on, or null");
         }
         // What no machine can send is not known.
         values.push(value.filter(|value| *value <= 1e9));

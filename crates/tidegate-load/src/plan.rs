@@ -1,5 +1,5 @@
-//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its
-//! path.
+//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong reported with
+//! its path.
 
 mod about;
 mod clients;
@@ -224,9 +224,9 @@ fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
         plan.wrong("clients", "must not be empty; leave it out for one client");
     }
     // Whatever else is wrong with them.
-    clients::report_duplicate_names(&groups, |place, reason| plan.wrong(&format!("clients[{place}].name"), reason));
-    let read = |(place, group): (usize, Value)| {
-        Object::new(format!("clients[{place}]"), group, plan.problems).and_then(clients::read)
+    clients::report_duplicate_names(&groups, |index, reason| plan.wrong(&format!("clients[{index}].name"), reason));
+    let read = |(index, group): (usize, Value)| {
+        Object::new(format!("clients[{index}]"), group, plan.problems).and_then(clients::read)
     };
     let read: Vec<Option<Group>> = groups.into_iter().enumerate().map(read).collect();
     let mut groups = read.into_iter().collect::<Option<Vec<Group>>>()?;
@@ -236,10 +236,10 @@ fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
 
 fn thresholds(plan: &mut Object<'_>) -> Option<Vec<Threshold>> {
     let texts = plan.list("thresholds", 100).unwrap_or_default();
-    let read = |(place, text): (usize, &Value)| {
+    let read = |(index, text): (usize, &Value)| {
         let threshold = text.as_str().ok_or_else(|| format!("must be text, got {}", shown(text)));
         let threshold = threshold.and_then(|text| text.parse().map_err(|error: InvalidThreshold| error.to_string()));
-        threshold.map_err(|reason| plan.wrong(&format!("thresholds[{place}]"), reason)).ok()
+        threshold.map_err(|reason| plan.wrong(&format!("thresholds[{index}]"), reason)).ok()
     };
     let read: Vec<Option<Threshold>> = texts.iter().enumerate().map(read).collect();
     read.into_iter().collect()

@@ -14,8 +14,8 @@ use tidegate_input::{moment, shortened};
 /// Puts what stands in a plan's files into the plan; `wrong` gets a path and a reason.
 pub(crate) fn resolve(plan: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {
     if let Some(phases) = plan.get_mut("phases").and_then(Value::as_array_mut) {
-        for (place, phase) in phases.iter_mut().enumerate() {
-            resolve_profile(phase, directory, |path, reason| wrong(format!("phases[{place}].{path}"), reason));
+        for (index, phase) in phases.iter_mut().enumerate() {
+            resolve_profile(phase, directory, |path, reason| wrong(format!("phases[{index}].{path}"), reason));
         }
     }
     resolve_profile(plan, directory, wrong);

@@ -45,7 +45,7 @@ impl Drop for Directory {
 /// The rates in the middle of each of the first steps.
 fn rates(plan: &Plan, step: f64, count: u32) -> Vec<f64> {
     let Times::Rate(profile, _) = &plan.times else { panic!("recorded") };
-    (0..count).map(|place| profile.rate(Duration::from_secs_f64((f64::from(place) + 0.5) * step))).collect()
+    (0..count).map(|index| profile.rate(Duration::from_secs_f64((f64::from(index) + 0.5) * step))).collect()
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn columns_of_timestamps_are_read() {
 
 /// The file, the line and the reason.
 #[test]
-fn bad_files_are_told_by_line() {
+fn bad_files_are_reported_by_line() {
     let directory = Directory::new();
     let times = json!({"values": "timestamps"});
     for (csv, params, expected) in [
@@ -157,7 +157,7 @@ fn bad_files_are_told_by_line() {
 }
 
 #[test]
-fn files_that_are_not_there_are_told() {
+fn files_that_are_not_there_are_reported() {
     let directory = Directory::new();
     let plan = |file: Value| {
         let profile = json!({"type": "trace", "params": {"file": file}});

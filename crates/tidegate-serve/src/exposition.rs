@@ -7,7 +7,7 @@ mod name;
 
 /// A page of metrics in the Prometheus text format, version 0.0.4.
 ///
-/// What would make a scraper refuse the page or `promtool check metrics` complain is a mistake in our code: names and
+/// What would make a scraper reject the page or `promtool check metrics` complain is a mistake in our code: names and
 /// labels are known when it is written. So they are checked in debug builds, by which tests find them.
 #[derive(Debug, Default)]
 pub struct Exposition {

@@ -17,7 +17,7 @@ use crate::{Adviser, Forecaster, History, Model, NotLearnt, Policy, ProphetModel
 /// A snapshot, and who waits for the advice.
 pub(super) struct Question {
     pub(super) snapshot: Snapshot,
-    pub(super) answer: oneshot::Sender<Advice>,
+    pub(super) response: oneshot::Sender<Advice>,
 }
 
 /// A thread of its own that learns and forecasts, so that whoever asks for health or metrics does not wait for a fit.
@@ -73,7 +73,7 @@ impl Worker {
             turn: 0,
             written: Instant::now(),
             is_written: true,
-            forgotten: Aggregate::new(complaints::TOLD_EVERY, Instant::now()),
+            forgotten: Aggregate::new(complaints::REPORT_EVERY, Instant::now()),
         };
         for (name, kept) in kept {
             let mut adviser = worker.adviser().with_capacity(kept.capacity);
@@ -107,12 +107,12 @@ impl Worker {
         format!("{settings}; {count} series of {seconds} s read from {}", path.display())
     }
 
-    /// Answers until nobody asks any more.
+    /// Responds until nobody asks any more.
     pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>, log: &Log) {
         while let Some(question) = questions.blocking_recv() {
-            let advice = self.answer(&question.snapshot, log);
+            let advice = self.response(&question.snapshot, log);
             // Whoever left has taught us something all the same.
-            if question.answer.send(advice).is_err() {
+            if question.response.send(advice).is_err() {
                 self.metrics.abandoned.inc();
             }
             if self.written.elapsed() >= WRITTEN_EVERY {
@@ -122,7 +122,7 @@ impl Worker {
         self.write(log);
     }
 
-    fn answer(&mut self, snapshot: &Snapshot, log: &Log) -> Advice {
+    fn response(&mut self, snapshot: &Snapshot, log: &Log) -> Advice {
         let began = Instant::now();
         self.make_room_for(&snapshot.source, log);
         self.turn += 1;

@@ -75,7 +75,7 @@ fn what_spreadsheets_write_is_read() {
 #[test]
 fn what_is_wrong_is_reported_with_its_file_and_line_and_what_is_expected() {
     let expected = "a value must be a number from 0 to 1e9, got";
-    for (name, text, column, told) in [
+    for (name, text, column, reported) in [
         ("value", "1,5\n2,x\n", None, format!(":2: {expected} \"x\"")),
         ("negative", "1,5\n2,-3\n", None, format!(":2: {expected} \"-3\"")),
         ("huge", "100,5\n101,6\n102,2e9\n", None, format!(":3: {expected} \"2e9\"")),
@@ -103,7 +103,7 @@ fn what_is_wrong_is_reported_with_its_file_and_line_and_what_is_expected() {
     ] {
         let file = Written::new(name, text);
         let reason = file.read(column).expect_err(name);
-        assert!(reason.contains(&format!("{name}.csv{told}")), "{name}: {reason}");
+        assert!(reason.contains(&format!("{name}.csv{reported}")), "{name}: {reason}");
     }
     let reason = series_from_csv(&PathBuf::from("/nowhere/at/all.csv"), None).expect_err("no file");
     assert!(reason.starts_with("/nowhere/at/all.csv: can't be opened"), "{reason}");

@@ -1,6 +1,6 @@
 use http::{Method, StatusCode};
 use serde_json::json;
-use tidegate_serve::rest::{Answer, Asked};
+use tidegate_serve::rest::{Request as Asked, Response as Answer};
 
 use super::http_service::Shared;
 

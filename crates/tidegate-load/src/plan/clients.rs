@@ -183,9 +183,9 @@ fn has_room(first: IpAddr, count: u64) -> bool {
 /// Reports groups that have another's name.
 pub(super) fn report_duplicate_names(groups: &[Value], wrong: impl Fn(usize, String)) {
     let mut taken = HashSet::new();
-    for (place, group) in groups.iter().enumerate() {
+    for (index, group) in groups.iter().enumerate() {
         if let Some(name) = group["name"].as_str().filter(|name| is_name(name) && !taken.insert(*name)) {
-            wrong(place, format!("must differ from the other groups' names, got {name:?} again"));
+            wrong(index, format!("must differ from the other groups' names, got {name:?} again"));
         }
     }
 }

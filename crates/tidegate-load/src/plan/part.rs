@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_is_refused() {
+    fn an_invalid_part_is_rejected() {
         for text in [
             "",
             "/",

@@ -149,15 +149,15 @@ fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>
         return None;
     };
     let (mut pieces, mut left) = (Vec::new(), duration);
-    for (place, step) in steps.into_iter().enumerate() {
-        let mut step = Object::new(params.at(&format!("steps[{place}]")), step, params.problems)?;
+    for (index, step) in steps.into_iter().enumerate() {
+        let mut step = Object::new(params.at(&format!("steps[{index}]")), step, params.problems)?;
         let rate = step.number("rps", &RATE);
         let length = step.number_or("duration", &SOME_TIME, LONGEST);
-        if place < last && length == Some(LONGEST) {
+        if index < last && length == Some(LONGEST) {
             step.wrong("duration", "is missing; only the last step lasts to the end by itself");
         }
         step.end();
-        let length = if place == last { left } else { length?.min(left) };
+        let length = if index == last { left } else { length?.min(left) };
         left -= length;
         pieces.push((Shape::Constant { rate: rate? }, Duration::from_secs_f64(length)));
     }
@@ -178,7 +178,8 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
     match (params.has("rates"), params.has("timestamps")) {
         (true, true) => params.wrong("rates", "must not be set beside `timestamps`"),
         (false, false) => {
-            let what = "is missing; must be set, or else `timestamps`: `rates` (requests a second, each for `step` seconds) or `timestamps` (seconds)";
+            let what = "is missing; must be set, or else `timestamps`: requests a second, each for `step` seconds, or \
+                        the seconds of requests";
             params.wrong("rates", what);
         }
         _ => {}
@@ -187,10 +188,10 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
     let read = match (rates, times) {
         (Some(rates), None) => {
             let (scale, step) = (scale?, step?);
-            if let Some(place) = rates.iter().position(|rate| rate * scale > HIGHEST_RATE) {
-                let rate = rates[place] * scale;
+            if let Some(index) = rates.iter().position(|rate| rate * scale > HIGHEST_RATE) {
+                let rate = rates[index] * scale;
                 params.wrong(
-                    &format!("rates[{place}]"),
+                    &format!("rates[{index}]"),
                     format!("must be at most 10000000 with its `scale`, got {rate}"),
                 );
                 return None;
@@ -204,8 +205,8 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
             Read::Shapes(rates.into_iter().map(piece).collect())
         }
         (None, Some(times)) => {
-            if let Some(place) = times.windows(2).position(|pair| pair[0] > pair[1]) {
-                params.wrong(&format!("timestamps[{}]", place + 1), "is before the one that it follows");
+            if let Some(index) = times.windows(2).position(|pair| pair[0] > pair[1]) {
+                params.wrong(&format!("timestamps[{}]", index + 1), "is before the one that it follows");
                 return None;
             }
             let (first, scale) = (times.first().copied().unwrap_or_default(), scale?);
@@ -225,10 +226,10 @@ fn numbers(params: &mut Object<'_>, field: &'static str) -> Option<Vec<f64>> {
     if values.is_empty() {
         params.wrong(field, "must be a list of numbers, got an empty one");
     }
-    let number = |(place, value): (usize, &Value)| {
+    let number = |(index, value): (usize, &Value)| {
         let number = value.as_f64().filter(|number| (0.0..=1e12).contains(number));
         if number.is_none() {
-            params.wrong(&format!("{field}[{place}]"), format!("must be a number from 0 on, got {}", shown(value)));
+            params.wrong(&format!("{field}[{index}]"), format!("must be a number from 0 on, got {}", shown(value)));
         }
         number
     };

@@ -187,8 +187,8 @@ fn authorization(mut auth: Object<'_>) -> Option<HeaderValue> {
         _ => None,
     };
     let value = value.and_then(|value| {
-        let told = |_| auth.wrong("token", "has a character that no header can have");
-        HeaderValue::from_str(&value).map_err(told).ok()
+        let reported = |_| auth.wrong("token", "has a character that no header can have");
+        HeaderValue::from_str(&value).map_err(reported).ok()
     });
     auth.end();
     let mut value = value?;

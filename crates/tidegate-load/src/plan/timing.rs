@@ -77,15 +77,15 @@ fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<(Profile, 
         return None;
     }
     let (mut shapes, mut kinds, mut is_good) = (Vec::new(), Vec::new(), true);
-    for (place, phase) in phases.into_iter().enumerate() {
-        let Some(mut phase) = Object::new(format!("phases[{place}]"), phase, plan.problems) else {
+    for (index, phase) in phases.into_iter().enumerate() {
+        let Some(mut phase) = Object::new(format!("phases[{index}]"), phase, plan.problems) else {
             is_good = false;
             continue;
         };
         let duration = phase.number("duration", &SOME_TIME);
         let profile = profile_of(&mut phase);
         // Each phase draws its own chances.
-        let seed = seed.wrapping_add(place as u64);
+        let seed = seed.wrapping_add(index as u64);
         match profile.and_then(|profile| profiles::read(profile, duration.unwrap_or(1.0), seed)) {
             Some((kind, Read::Shapes(more))) if duration.is_some() => {
                 shapes.extend(more);
@@ -95,7 +95,7 @@ fn phased(plan: &Object<'_>, phases: Vec<Value>, seed: u64) -> Option<(Profile, 
                 phase.wrong("profile", "is of recorded times, which can't be a phase; `rates` can");
                 is_good = false;
             }
-            _ => is_good = false,
+            None | Some((_, Read::Shapes(_))) => is_good = false,
         }
         phase.end();
     }

@@ -170,13 +170,13 @@ impl RecordText {
         let setting = self.setting(plan)?;
         let classes: Vec<Class> = setting.groups.iter().map(|(_, class)| *class).collect();
         let mut record = Record::new(setting.duration, &classes);
-        for (place, group) in self.groups.iter().enumerate() {
-            let wrong = |part: &str, reason: &str| invalid(format!("`groups[{place}].{part}` {reason}"));
-            record.groups[place] = group.requests.tally().map_err(|reason| wrong("requests", reason))?;
-            record.retries[place] = group.retries.tally().map_err(|reason| wrong("retries", reason))?;
+        for (index, group) in self.groups.iter().enumerate() {
+            let wrong = |part: &str, reason: &str| invalid(format!("`groups[{index}].{part}` {reason}"));
+            record.groups[index] = group.requests.tally().map_err(|reason| wrong("requests", reason))?;
+            record.retries[index] = group.retries.tally().map_err(|reason| wrong("retries", reason))?;
         }
-        for (place, step) in self.steps.iter().enumerate() {
-            let wrong = |part: &str, reason: &str| invalid(format!("`steps[{place}].{part}` {reason}"));
+        for (index, step) in self.steps.iter().enumerate() {
+            let wrong = |part: &str, reason: &str| invalid(format!("`steps[{index}].{part}` {reason}"));
             record.steps.push(Step {
                 honest: step.honest.tally().map_err(|reason| wrong("honest", reason))?,
                 attacker: step.attacker.tally().map_err(|reason| wrong("attacker", reason))?,

@@ -74,7 +74,7 @@ impl Report {
                 format!("the run was stopped after {window} of {whole}")
             });
         }
-        if counts.sent() > 0 && counts.answered() == 0 {
+        if counts.sent() > 0 && counts.responded() == 0 {
             notes.push("no request got a response".to_owned());
         }
         if counts.no_room > 0 {
@@ -132,9 +132,9 @@ impl Report {
     pub(crate) fn mostly_rejected(&self) -> Option<String> {
         let counts = self.record.all().counts;
         is_mostly_rejected(&counts).then(|| {
-            let (rejected, answered) = (grouped(counts.rate_limited()), grouped(counts.answered()));
-            let part = share(counts.rate_limited(), counts.answered());
-            format!("{rejected} of {answered} ({part}) are 429")
+            let (rejected, responded) = (grouped(counts.rate_limited()), grouped(counts.responded()));
+            let part = share(counts.rate_limited(), counts.responded());
+            format!("{rejected} of {responded} ({part}) are 429")
         })
     }
 
@@ -177,7 +177,7 @@ impl Report {
 
 /// Whether more than half of all responses are 429.
 pub(super) fn is_mostly_rejected(counts: &Counts) -> bool {
-    counts.rate_limited() > counts.answered() / 2
+    counts.rate_limited() > counts.responded() / 2
 }
 
 /// Tells of a trace that was over before the test was: the rates are over the whole time.

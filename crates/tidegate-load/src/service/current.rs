@@ -71,7 +71,7 @@ impl Current {
             match &state.now {
                 Now::Idle if !state.is_over => (state.now, state.is_unwanted) = (Now::Starting, false),
                 Now::Running(run) => return Err(NotStarted::Busy(Some(run.id.clone()))),
-                _ => return Err(NotStarted::Busy(None)),
+                Now::Idle | Now::Starting => return Err(NotStarted::Busy(None)),
             }
         }
         let tests = self.clone();
@@ -156,7 +156,7 @@ impl Current {
                 match state.now {
                     // Nobody can mean by its name what has none yet.
                     Now::Starting if id.is_none() => state.is_unwanted = true,
-                    _ => return Err(NoTest),
+                    Now::Idle | Now::Starting | Now::Running(_) => return Err(NoTest),
                 }
             }
             changes.changed().await.map_err(|_| NoTest)?;

@@ -302,7 +302,10 @@ fn a_result_is_rejected_as_a_plan() {
 /// What would be sent otherwise than it is written, or in two ways.
 #[test]
 fn what_would_be_sent_otherwise_than_it_is_written_is_rejected() {
-    let phase = |kind: &str, field: &str, seconds: f64| json!({"duration": seconds, "profile": {"type": kind, "params": {field: 10}}});
+    let phase = |kind: &str, field: &str, seconds: f64| {
+        let profile = json!({"type": kind, "params": {field: 10}});
+        json!({"duration": seconds, "profile": profile})
+    };
     let plan = |phases: Value| json!({"limiterUrl": "http://a", "phases": phases});
     let mixed = plan(json!([phase("poisson", "averageRps", 1.0), phase("constant", "rps", 1.0)]));
     assert!(faults(&mixed).starts_with("arrivals: is missing"), "{}", faults(&mixed));

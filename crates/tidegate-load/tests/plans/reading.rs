@@ -77,7 +77,10 @@ fn steps_phases_and_traces_follow_each_other() {
     let due: Vec<f64> = times.times.all().map(|due| due.as_secs_f64()).collect();
     assert_eq!(due, [0.0, 0.5, 0.5], "from the first on, as long as the test lasts");
 
-    let phase = |duration: u64, kind: &str, params: Value| json!({"duration": duration, "profile": {"type": kind, "params": params}});
+    let phase = |duration: u64, kind: &str, params: Value| {
+        let profile = json!({"type": kind, "params": params});
+        json!({"duration": duration, "profile": profile})
+    };
     let plan = read(&json!({"limiterUrl": "http://a", "phases": [
         phase(10, "constant", json!({"rps": 3})),
         phase(20, "ramp", json!({"fromRps": 3, "toRps": 5})),

@@ -77,7 +77,7 @@ fn a_run_whose_instrument_failed_is_invalid() {
 }
 
 #[test]
-fn a_run_in_which_requests_were_not_sent_or_not_answered_is_qualified() {
+fn a_run_in_which_requests_were_not_sent_or_got_no_response_is_qualified() {
     let tight = json!({"lagBudget": 0.01, "maxLag": 2, "concurrency": 7});
     let cases: [Case; 9] = [
         (

@@ -104,19 +104,19 @@ impl Tested {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tasks = match arguments.tasks() {
         Ok(tasks) => tasks,
-        Err(reason) => return Ok(refused(&reason)),
+        Err(reason) => return Ok(rejected(&reason)),
     };
     for out in arguments.outputs() {
         probe(out).with_context(|| format!("can't write {}", out.display()))?;
     }
     let has_colours = crate::has_colours();
     let mut all = Vec::new();
-    for (place, task) in tasks.into_iter().enumerate() {
+    for (index, task) in tasks.into_iter().enumerate() {
         let tested = match task.test() {
             Ok(tested) => tested,
-            Err(reason) => return Ok(refused(&reason)),
+            Err(reason) => return Ok(rejected(&reason)),
         };
-        let gap = if place == 0 { "" } else { "\n" };
+        let gap = if index == 0 { "" } else { "\n" };
         print(format!("{gap}{}", page::of(&tested, has_colours)).as_bytes())?;
         all.push(tested);
     }
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn refused(reason: &str) -> ExitCode {
+fn rejected(reason: &str) -> ExitCode {
     eprintln!("tidegate: {reason}");
     ExitCode::from(BAD_INPUT)
 }

@@ -30,8 +30,8 @@ const INVALID: u8 = 98;
 /// Run scenarios live: real sockets, a real gateway before a real target, a real Redis where a scenario asks for one
 ///
 /// Everything is started for each run on free ports of the loopback, and ended with it. The load begins with a second,
-/// so that windows begin with it. Redis is `redis-server`; where it is not installed, the runs that need it are skipped,
-/// which is reported and counts as a failure.
+/// so that windows begin with it. Redis is `redis-server`; where it is not installed, the runs that need it are
+/// skipped, which is reported and counts as a failure.
 ///
 /// Tables go to standard output, progress to standard error. Ctrl-C ends the run under way; the report has what was run
 /// until then.
@@ -95,13 +95,13 @@ pub(crate) fn play(
     mut one: impl FnMut(usize, &Scenario, Variant) -> Run,
     mut show: impl FnMut(&Scenario, &[Run]),
 ) {
-    for (place, scenario) in scenarios.into_iter().enumerate() {
+    for (index, scenario) in scenarios.into_iter().enumerate() {
         let mut runs = Vec::new();
         for variant in Variant::all(&scenario) {
             runs.push(if is_stopped.load(Relaxed) {
                 Run::skipped(&scenario, variant, "stopped before".to_owned())
             } else {
-                one(place, &scenario, variant)
+                one(index, &scenario, variant)
             });
         }
         show(&scenario, &runs);

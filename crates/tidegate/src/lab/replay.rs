@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// How lines are written, if their first one does not show it
     #[arg(long, value_enum)]
     format: Option<Form>,
-    /// What a field of JSON or a column of CSV means, if its name does not show it: time, start, took, took_ms, took_ns,
-    /// client, method, host, path, request, user, tier, header:NAME
+    /// What a field of JSON or a column of CSV means, if its name does not show it: time, start, took, took_ms,
+    /// took_ns, client, method, host, path, request, user, tier, header:NAME
     #[arg(long, value_name = "ROLE=NAME")]
     field: Vec<String>,
     /// Host to assume for log lines without one

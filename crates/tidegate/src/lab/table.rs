@@ -32,12 +32,12 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
     // Columns that say nothing of any run are left out.
-    let is_told = |figure: Figure| match figure {
+    let is_reported = |figure: Figure| {
         // Without attackers they are all honest.
-        Figure::RefusedHonest => runs.iter().any(|run| value(run, Figure::RefusedAttackers).is_some()),
-        _ => runs.iter().any(|run| value(run, figure).is_some()),
+        let decisive = if figure == Figure::RefusedHonest { Figure::RefusedAttackers } else { figure };
+        runs.iter().any(|run| value(run, decisive).is_some())
     };
-    let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_told(*figure)).collect();
+    let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_reported(*figure)).collect();
     fit(&mut columns);
     let mut head = format!("  {:<13}{:<8}", "algorithm", "adapts");
     for (name, _, width) in &columns {

@@ -69,7 +69,7 @@ fn fitted(line: &str) -> String {
 fn line(run: &Run, before: &Progress, now: &Progress, passed: Duration) -> String {
     let (elapsed, duration) = (run.elapsed().as_secs_f64(), run.plan.duration.as_secs_f64());
     if elapsed > duration + 1.0 {
-        return format!("all is sent; waiting for {} answers", now.in_flight);
+        return format!("all is sent; waiting for {} responses", now.in_flight);
     }
     let filled = ((elapsed / duration).min(1.0) * BAR as f64) as usize;
     let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use tidegate_load::service::write_metrics;
 use tidegate_load::{Ended, NotStarted, Overrides, Plan, Run};
-use tidegate_serve::rest::{self, Answer, Asked, Bounds};
+use tidegate_serve::rest::{self, Bounds, Request, Response};
 use tidegate_serve::{Exposition, Log, LogFormat, LogLevel, Process, ShutdownHandle};
 use tokio::net::TcpListener;
 
@@ -29,8 +29,8 @@ use crate::service::{self, Format};
 ///
 /// Progress goes to standard error, the summary to standard output.
 ///
-/// Exit codes: 0 good · 99 a threshold does not hold · 98 the result is INVALID · 2 a bad plan · 130 stopped by Ctrl-C ·
-/// 1 other errors.
+/// Exit codes: 0 good · 99 a threshold does not hold · 98 the result is INVALID · 2 a bad plan · 130 stopped by Ctrl-C
+/// · 1 other errors.
 ///
 /// Environment: CONFIG_FILE instead of PLAN.
 #[derive(Args)]
@@ -158,7 +158,7 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
     let starting = tokio::task::spawn_blocking(move || Run::start(plan, ca.as_deref(), its_log));
     let started = tokio::select! {
         started = starting => started?,
-        // A name server that does not answer may keep it for long.
+        // A name server that does not respond may keep it for long.
         () = orders.next() => return Ok(ExitCode::from(CUT_OFF)),
     };
     let (run, watching) = match started {
@@ -206,21 +206,21 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
 /// Shows metrics of this run until the process ends.
 async fn metrics(listener: TcpListener, run: Arc<Run>, shutdown: tidegate_serve::Shutdown) {
     let process = Arc::new(Process::new());
-    let answer = move |asked: Asked| {
+    let response = move |request: Request| {
         let (run, process) = (Arc::clone(&run), Arc::clone(&process));
         async move {
-            match asked.path() {
-                "/actuator/health" => Answer::json(http::StatusCode::OK, &serde_json::json!({ "status": "UP" })),
+            match request.path() {
+                "/actuator/health" => Response::json(http::StatusCode::OK, &serde_json::json!({ "status": "UP" })),
                 "/actuator/prometheus" => {
                     let progress = run.progress();
                     let mut page = Exposition::new();
                     write_metrics(&mut page, &progress, (!run.is_over()).then_some(&*run));
                     process.write(&mut page);
-                    Answer::metrics(page)
+                    Response::metrics(page)
                 }
-                _ => Answer::nothing_here(),
+                _ => Response::nothing_here(),
             }
         }
     };
-    rest::serve(listener, Bounds { connections: 64, ..Bounds::default() }, shutdown, answer).await;
+    rest::serve(listener, Bounds { connections: 64, ..Bounds::default() }, shutdown, response).await;
 }
