@@ -448,7 +448,7 @@ mod tests {
 
     /// A rate of nothing refills in no time that can be computed; asked for from outside, it was a panic.
     #[test]
-    fn a_rate_that_makes_no_sense_is_refused_by_those_that_need_one_and_dropped_by_others() {
+    fn a_rate_that_makes_no_sense_is_rejected_by_those_that_need_one_and_dropped_by_others() {
         let token = bucket(5, 1.0);
         for rate in [0.0, -3.0, 1e-300] {
             let given = Values { fill_rate: Some(rate), ..Values::default() };
