@@ -53,7 +53,7 @@ impl Attack {
                 if is_flood {
                     format!("{offered} requests in a second, more than {FLOOD} times the ceiling of {ceiling}")
                 } else {
-                    format!("more than half of all requests refused for {LASTING} seconds")
+                    format!("more than half of all requests rejected for {LASTING} seconds")
                 }
             };
             let begins = (!self.is_on).then(|| AttackEvent::Begins(why()));

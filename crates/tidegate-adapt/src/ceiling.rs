@@ -238,7 +238,7 @@ impl Ceiling {
         let share = second.error_share();
         if share > self.thresholds.errors {
             let (share, errors) = (share * 100.0, self.thresholds.errors * 100.0);
-            return Some(format!("{share:.1} % of the upstream's answers are errors, more than {errors} %"));
+            return Some(format!("{share:.1} % of the upstream's responses are errors, more than {errors} %"));
         }
         let (latency, most) = (latency?, self.longest()?);
         let (p95, bound) = (latency.high * 1e3, most.high * 1e3);

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_limit_can_not_have_is_refused() {
+    fn what_the_limit_can_not_have_is_rejected() {
         let base = fixed(100.0, 1);
         let guard = Guard { rails: &RAILS, base: &base, held: &base, may_switch: true, soft: 0 };
         assert_eq!(guard.bound(&base, &|_| Err("no room".to_owned())), Err("no room".to_owned()));

@@ -45,7 +45,7 @@ impl Miss {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => f.write_str("no answer in time"),
+            Self::Timeout => f.write_str("no response in time"),
             Self::BadStatus(status) => write!(f, "it says {status}"),
             Self::Unreachable(why) | Self::Invalid(why) => f.write_str(why),
         }

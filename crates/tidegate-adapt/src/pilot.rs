@@ -199,7 +199,7 @@ impl Pilot {
         let Some(rate) = lower else { return self.held.clone() };
         let floor = Guard::floor(&self.rails, &self.base_shape);
         let lowered = made(&at_rate(&self.held_shape, rate), floor, self.soft, accepts);
-        // What can't be had at that rate stays as it is: numbers nearby are refused for no other reason.
+        // What can't be had at that rate stays as it is: numbers nearby are rejected for no other reason.
         lowered.map_or_else(|_| self.held.clone(), |lowered| lowered.remembering(&self.base))
     }
 
@@ -235,7 +235,7 @@ impl Pilot {
         Events { attack, ceiling }
     }
 
-    /// A recommendation has come, to a snapshot of this moment. It replaces the one before, or is refused whole.
+    /// A recommendation has come, to a snapshot of this moment. It replaces the one before, or is rejected whole.
     pub fn receive(
         &mut self,
         recommendation: Recommendation,

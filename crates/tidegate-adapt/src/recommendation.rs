@@ -45,25 +45,26 @@ pub struct Step {
 impl Recommendation {
     /// Reads one. An error says what is wrong with it.
     pub fn read(response: &Value) -> Result<Self, String> {
-        let fields = response.as_object().ok_or("it is no JSON object")?;
+        let fields = response.as_object().ok_or("it must be a JSON object")?;
         let word = fields.get("algorithm").and_then(Value::as_str).ok_or("`algorithm` is missing")?;
-        let algorithm: Algorithm = word.parse().map_err(|_| format!("`algorithm` is {:?}", shortened(word)))?;
+        let algorithm: Algorithm =
+            word.parse().map_err(|_| format!("`algorithm` must be a known one, got {:?}", shortened(word)))?;
         if algorithm == Algorithm::Concurrency {
-            return Err("`algorithm` is `concurrency`, which has no rate".to_owned());
+            return Err("`algorithm` must have a rate, got `concurrency`".to_owned());
         }
         let top = shape(algorithm, fields, None)?;
         let predicted = number(fields, "predictedRps")?;
         if predicted.is_some_and(|predicted| predicted < 0.0) {
-            return Err("`predictedRps` is negative".to_owned());
+            return Err("`predictedRps` must not be negative".to_owned());
         }
         let valid_for = positive(fields, "validFor")?;
         if valid_for.is_some_and(|seconds| seconds > LONGEST) {
-            return Err(format!("`validFor` is more than {LONGEST}"));
+            return Err(format!("`validFor` must be at most {LONGEST}"));
         }
         let steps = match fields.get("schedule") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(steps)) => schedule(steps, algorithm, fields, valid_for)?,
-            Some(_) => return Err("`schedule` is no list".to_owned()),
+            Some(_) => return Err("`schedule` must be a list".to_owned()),
         };
         let reason = fields.get("reason").and_then(Value::as_str).unwrap_or_default();
         let valid_for = valid_for.map(Duration::from_secs_f64);
@@ -88,24 +89,24 @@ fn schedule(
     valid_for: Option<f64>,
 ) -> Result<Vec<Step>, String> {
     if steps.len() > MOST_STEPS {
-        return Err(format!("`schedule` has {} steps; at most {MOST_STEPS} are allowed", steps.len()));
+        return Err(format!("`schedule` must have at most {MOST_STEPS} steps, got {}", steps.len()));
     }
     if steps.is_empty() {
         return Ok(Vec::new());
     }
-    let valid_for = valid_for.ok_or("`schedule` is there without `validFor`")?;
+    let valid_for = valid_for.ok_or("`validFor` is missing; must be set beside `schedule`")?;
     let mut read = Vec::with_capacity(steps.len());
     let mut before = 0.0;
     for (index, step) in steps.iter().enumerate() {
         let wrong = |what: &str| format!("`schedule[{index}]`: {what}");
-        let step = step.as_object().ok_or_else(|| wrong("is no object"))?;
+        let step = step.as_object().ok_or_else(|| wrong("must be an object"))?;
         let after = positive(step, "after").map_err(|error| wrong(&error))?;
         let after = after.ok_or_else(|| wrong("`after` is missing"))?;
         if after <= before {
-            return Err(wrong("comes before the one above it, or with it"));
+            return Err(wrong("`after` must be greater than that of the step before it"));
         }
         if after > valid_for {
-            return Err(wrong("comes after `validFor`"));
+            return Err(wrong("`after` must be at most `validFor`"));
         }
         let shape = shape(algorithm, step, Some(top)).map_err(|error| wrong(&error))?;
         let reason = step.get("reason").and_then(Value::as_str).map(shortened);
@@ -129,7 +130,8 @@ fn shape(algorithm: Algorithm, fields: &Map<String, Value>, top: Option<&Map<Str
     };
     if has_bucket(algorithm) {
         let (capacity, rate) = (given(&["capacity", "burst"])?, given(&["fillRate", "fill_rate"])?);
-        let span = Duration::try_from_secs_f64(capacity / rate).map_err(|_| "`capacity` is far too large")?;
+        let span =
+            Duration::try_from_secs_f64(capacity / rate).map_err(|_| "`capacity` is too large for `fillRate`")?;
         return Ok(Shape { algorithm, rate_per_second: rate, span });
     }
     let window = match top {
@@ -139,7 +141,7 @@ fn shape(algorithm: Algorithm, fields: &Map<String, Value>, top: Option<&Map<Str
     };
     let window = window.ok_or("`window` is missing")?;
     if !(0.001..=LONGEST_WINDOW).contains(&window) {
-        return Err(format!("`window` is {window}"));
+        return Err(format!("`window` must be between 0.001 and {LONGEST_WINDOW}, got {window}"));
     }
     let rate_per_second = given(&["limit"])? / window;
     Ok(Shape { algorithm, rate_per_second, span: Duration::from_secs_f64(window) })
@@ -151,7 +153,7 @@ fn number(fields: &Map<String, Value>, name: &str) -> Result<Option<f64>, String
         None | Some(Value::Null) => Ok(None),
         Some(value) => {
             let number = value.as_f64().filter(|number| number.is_finite());
-            number.map(Some).ok_or_else(|| format!("`{name}` is no number"))
+            number.map(Some).ok_or_else(|| format!("`{name}` must be a number"))
         }
     }
 }
@@ -159,7 +161,7 @@ fn number(fields: &Map<String, Value>, name: &str) -> Result<Option<f64>, String
 /// A number above zero, if there is one.
 fn positive(fields: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
     match number(fields, name)? {
-        Some(number) if number <= 0.0 => Err(format!("`{name}` is {number}; more than 0 is allowed")),
+        Some(number) if number <= 0.0 => Err(format!("`{name}` must be above 0, got {number}")),
         number => Ok(number),
     }
 }
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_whole() {
+    fn an_invalid_recommendation_is_rejected_whole() {
         let good = json!({"algorithm": "fixed", "limit": 100, "window": 1, "validFor": 60,
             "schedule": [{"after": 5, "limit": 50}]});
         assert!(Recommendation::read(&good).is_ok());
@@ -238,7 +240,7 @@ mod tests {
             ("schedule", json!([{"after": 61, "limit": 5}]), "validFor"),
             ("schedule", json!([{"after": 5, "limit": 5}, {"after": 5, "limit": 6}]), "schedule[1]"),
             ("schedule", json!([{"after": 5, "limit": -5}]), "limit"),
-            ("schedule", many.into(), "65 steps"),
+            ("schedule", many.into(), "at most 64 steps, got 65"),
         ] {
             let mut response = good.clone();
             response[field] = value.clone();

@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Learns from a series, and tells the parts of its values and of those of the horizon.
+/// Learns from a series, and prints the parts of its values and of those of the horizon.
 fn fit(input: &Value) -> Result<Value> {
     let values: Vec<f32> = list(&input["values"])?.iter().map(|value| value.unwrap_or(f64::NAN) as f32).collect();
     let (start, step) = (whole(&input["start"])?, u32::try_from(whole(&input["step"])?)?);
@@ -48,7 +48,8 @@ fn fit(input: &Value) -> Result<Value> {
     model.learn(history, &seasons)?;
     let seconds = cpu_seconds() - before;
     let cycles = model.cycles().iter().map(|cycle| json!([cycle.name, cycle.seconds, cycle.harmonics.get()]));
-    let parts = |start, count| model.components(start, step, count).map(|parts| told(&parts)).context("nothing learnt");
+    let parts =
+        |start, count| model.components(start, step, count).map(|parts| reported(&parts)).context("nothing learnt");
     Ok(json!({
         "cycles": cycles.collect::<Vec<Value>>(),
         "seconds": seconds,
@@ -57,8 +58,8 @@ fn fit(input: &Value) -> Result<Value> {
     }))
 }
 
-fn told(parts: &Components) -> Value {
-    let values: Vec<f64> = (0..parts.trend.len()).map(|place| parts.value(place, 0.0)).collect();
+fn reported(parts: &Components) -> Value {
+    let values: Vec<f64> = (0..parts.trend.len()).map(|index| parts.value(index, 0.0)).collect();
     json!({ "yhat": values, "trend": parts.trend, "cycles": parts.cycles })
 }
 

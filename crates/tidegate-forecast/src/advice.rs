@@ -84,7 +84,7 @@ const EVEN_SPAN: f64 = 2.0;
 /// Of a limit that will be all used: what is admitted at once is what the target bears in so many seconds, or a short
 /// queue before it would overflow.
 const AT_ONCE: f64 = 0.1;
-/// A bucket that holds less refuses by chance what its rate would let in.
+/// A bucket that holds less rejects by chance what its rate would let in.
 const LEAST_AT_ONCE: f64 = 10.0;
 /// From this share of what may be admitted on a limit will be all used. More is not seen: what an attack brings is
 /// learnt as the capacity.
@@ -103,13 +103,13 @@ const RISE_ENDS: &str = "the rise is over";
 const FORECAST_ENDS: &str = "what was expected is over, and nobody has said more";
 
 impl Advice {
-    /// As it is answered.
+    /// As responses have it.
     pub fn to_json(&self) -> Value {
-        let mut answer = self.numbers.to_json();
+        let mut response = self.numbers.to_json();
         let to_the_thousandth = |number: f64| (number * 1_000.0).round() / 1_000.0;
-        answer["predictedRps"] = json!(to_the_thousandth(self.predicted));
-        answer["validFor"] = json!(to_the_thousandth(self.valid_for));
-        answer["reason"] = json!(self.reason);
+        response["predictedRps"] = json!(to_the_thousandth(self.predicted));
+        response["validFor"] = json!(to_the_thousandth(self.valid_for));
+        response["reason"] = json!(self.reason);
         if !self.schedule.is_empty() {
             let step = |step: &Step| {
                 let mut value = step.numbers.to_step();
@@ -117,9 +117,9 @@ impl Advice {
                 value["reason"] = json!(step.reason);
                 value
             };
-            answer["schedule"] = self.schedule.iter().map(step).collect();
+            response["schedule"] = self.schedule.iter().map(step).collect();
         }
-        answer
+        response
     }
 }
 
@@ -290,10 +290,10 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
     let predicted = forecast.highest(0.5);
     let needed = need(forecast, situation.history, usual.span());
     let found = rises(&needed, usual.rate());
-    // When a place in the forecast is, in seconds from the snapshot.
-    let at = |place: usize| {
+    // When a step of the forecast is, in seconds from the snapshot.
+    let at = |index: usize| {
         (forecast.start - situation.timestamp.floor() as i64) as f64 - situation.timestamp.fract()
-            + place as f64 * f64::from(forecast.step)
+            + index as f64 * f64::from(forecast.step)
     };
     let valid_for = horizon + at(0).min(0.0).max(-horizon / 2.0);
     let mut numbers = usual.clone();
@@ -305,20 +305,20 @@ fn raised(situation: &Situation<'_>, forecast: &Forecast, shape: &Shape) -> Advi
         }
         let (begin, end) = (at(rise.begin), at(rise.end));
         if end <= 0.0 {
-            // Over, before anybody was told.
+            // Over, before anybody could know.
             continue;
         }
         if begin <= 0.0 {
             numbers = raised;
         } else if begin < valid_for {
-            let reason = told_at(rise, end - begin, situation.bounds.highest());
+            let reason = reason_at(rise, end - begin, situation.bounds.highest());
             schedule.push(Step { after: begin, numbers: raised, reason });
         }
         // One that goes on beyond what is known ends with it: without another word nothing stays raised.
         let reason = if end < valid_for { RISE_ENDS } else { FORECAST_ENDS }.to_owned();
         schedule.push(Step { after: end.clamp(0.001, valid_for), numbers: usual.clone(), reason });
     }
-    let mut reason = told(&found, forecast, situation, at);
+    let mut reason = reported(&found, forecast, situation, at);
     if let Some(why) = &shape.reason {
         reason = format!("{reason}; {why}");
     }
@@ -338,20 +338,20 @@ fn in_order(schedule: Vec<Step>) -> Vec<Step> {
 }
 
 /// Why a limit is raised, at that moment.
-fn told_at(rise: &Rise, seconds: f64, bound: f64) -> String {
+fn reason_at(rise: &Rise, seconds: f64, bound: f64) -> String {
     format!("a rise is due for {seconds:.0} s{}", needed(rise.rate, bound))
 }
 
 /// What a rise needs, and what of it may be.
 fn needed(rate: f64, bound: f64) -> String {
     if rate > bound {
-        return format!(", of which {bound:.0} req/s can be let in");
+        return format!("; {bound:.0} req/s of it can be admitted");
     }
-    format!(", of which 19 of 20 seconds stay below {rate:.0} req/s")
+    format!("; 19 of 20 of its seconds stay below {rate:.0} req/s")
 }
 
 /// What is expected, and what follows from it.
-fn told(found: &[Rise], forecast: &Forecast, situation: &Situation<'_>, at: impl Fn(usize) -> f64) -> String {
+fn reported(found: &[Rise], forecast: &Forecast, situation: &Situation<'_>, at: impl Fn(usize) -> f64) -> String {
     let (middle, high) = (forecast.highest(0.5), forecast.highest(0.9));
     let usual = situation.base.rate();
     let expected = format!("the highest second ahead is expected at {middle:.0} req/s (9 of 10 times below {high:.0})");

@@ -5,10 +5,10 @@ use crate::capacity::{LearntCapacity, Seen};
 use crate::forecaster::{Forecast, Forecaster, Settings};
 use crate::snapshot::{MOST_SECONDS, Snapshot};
 
-/// What an adviser is told once.
+/// The settings of an adviser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policy {
-    /// Requests a second that the target bears; learnt from its latency and errors, if it is not told.
+    /// Requests a second that the target bears; learnt from its latency and errors, if it is not set.
     pub capacity: Option<f64>,
     /// Never advise fewer requests a second.
     pub floor: f64,
@@ -48,7 +48,7 @@ pub struct Adviser {
     /// When the last snapshot was taken, by its own clock.
     last: Option<f64>,
     /// For how many seconds most was rejected.
-    refusing: f64,
+    rejecting: f64,
     /// How many in a row came from another time altogether.
     from_elsewhen: u32,
 }
@@ -60,14 +60,14 @@ pub struct Found {
     pub advice: Advice,
     /// Why.
     pub forecast: Option<Forecast>,
-    /// What the target bears, told or learnt.
+    /// What the target bears, as set or learnt.
     pub capacity: Option<f64>,
 }
 
-/// An attack is this many times the capacity, or refuses more than this share; what it brings is learnt as the
-/// capacity.
+/// An attack is this many times the capacity, or more than this share of it is rejected; what it brings is learnt as
+/// the capacity.
 const ATTACK: f64 = 3.0;
-const ATTACK_REFUSED: f64 = 0.5;
+const ATTACK_REJECTED: f64 = 0.5;
 const ATTACK_SECONDS: f64 = 10.0;
 /// A clock may be set back by so many seconds without further ado, and so many snapshots must agree on anything else.
 const SET_BACK: f64 = 60.0;
@@ -76,7 +76,7 @@ const AGREEING: u32 = 3;
 impl Adviser {
     /// One that forecasts by this, which is made of [`Policy::settings`].
     pub fn new(policy: Policy, forecaster: Forecaster) -> Self {
-        Self { policy, forecaster, capacity: LearntCapacity::default(), last: None, refusing: 0.0, from_elsewhen: 0 }
+        Self { policy, forecaster, capacity: LearntCapacity::default(), last: None, rejecting: 0.0, from_elsewhen: 0 }
     }
 
     /// With what was learnt of the target before.
@@ -95,13 +95,13 @@ impl Adviser {
             let seconds = since.filter(|seconds| *seconds > 0.0).unwrap_or(1.0);
             self.last = Some(snapshot.timestamp);
             if is_new {
-                // What was not answered is told again, from the last one that was: what came since then is as long as
+                // What got no response is sent again, from the last one that did: what came since then is as long as
                 // its series.
-                let told = snapshot.series.as_ref().map(|series| series.values.len() as f64);
-                let told = told.filter(|seconds| *seconds >= 1.0).unwrap_or(seconds);
-                self.learn_capacity(snapshot, told);
-                let refuses = snapshot.rejected > ATTACK_REFUSED;
-                self.refusing = if refuses { self.refusing + seconds } else { 0.0 };
+                let reported = snapshot.series.as_ref().map(|series| series.values.len() as f64);
+                let reported = reported.filter(|seconds| *seconds >= 1.0).unwrap_or(seconds);
+                self.learn_capacity(snapshot, reported);
+                let rejects = snapshot.rejected > ATTACK_REJECTED;
+                self.rejecting = if rejects { self.rejecting + seconds } else { 0.0 };
             }
             let capacity = policy.capacity.or(self.capacity.rate());
             self.learn_load(snapshot, seconds, capacity);
@@ -153,13 +153,13 @@ impl Adviser {
 
     fn learn_capacity(&mut self, snapshot: &Snapshot, seconds: f64) {
         let admitted = snapshot.observed * (1.0 - snapshot.rejected);
-        let answered = (admitted * seconds).max(1.0);
-        let errors = (snapshot.errors / answered).min(1.0);
+        let responded = (admitted * seconds).max(1.0);
+        let errors = (snapshot.errors / responded).min(1.0);
         self.capacity.observe(Seen { admitted, latency: snapshot.latency, errors });
     }
 
     fn learn_load(&mut self, snapshot: &Snapshot, seconds: f64, capacity: Option<f64>) {
-        let is_attack = self.refusing >= ATTACK_SECONDS;
+        let is_attack = self.rejecting >= ATTACK_SECONDS;
         let believed = |value: f64| match capacity {
             Some(capacity) if value > capacity && (is_attack || value > capacity * ATTACK) => capacity,
             _ => value,

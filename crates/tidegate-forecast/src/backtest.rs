@@ -1,5 +1,5 @@
-//! How good forecasts would have been: the series is told value by value, as it came, and every few steps a forecast is
-//! compared with what followed.
+//! How good forecasts would have been: the series is given value by value, as it came, and every few steps a forecast
+//! is compared with what followed.
 
 use crate::forecaster::{Forecast, Forecaster, LEVELS};
 use crate::{History, Season, Settings, models};
@@ -76,8 +76,8 @@ pub struct QuantileScore {
 /// A forecast beside what came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// The place of its first step in the series.
-    pub place: usize,
+    /// The index of its first step in the series.
+    pub index: usize,
     /// The expected values up to the next forecast.
     pub mean: Vec<f64>,
     /// The 10 % and the 90 % quantiles of them.
@@ -85,10 +85,10 @@ pub struct Course {
 }
 
 impl Course {
-    fn new(place: usize, forecast: &Forecast, steps: usize) -> Self {
+    fn new(index: usize, forecast: &Forecast, steps: usize) -> Self {
         let first = |path: &[f64]| path[..steps.clamp(1, path.len())].to_vec();
         Self {
-            place,
+            index,
             mean: first(&forecast.mean),
             band: (first(forecast.quantile(0.1)), first(forecast.quantile(0.9))),
         }
@@ -111,21 +111,21 @@ pub fn backtest(
     mut forecaster: Forecaster,
 ) -> Option<Outcome> {
     let mut sums = Sums::default();
-    for (place, value) in history.values.iter().enumerate() {
-        let second = history.start + place as i64 * i64::from(history.step);
+    for (index, value) in history.values.iter().enumerate() {
+        let second = history.start + index as i64 * i64::from(history.step);
         if !value.is_nan() {
             forecaster.observe(second, f64::from(*value));
         }
-        let told = place + 1;
-        if told >= warm_up
-            && told % settings.stride.max(1) == 0
-            && told + settings.horizon <= history.values.len()
+        let reported = index + 1;
+        if reported >= warm_up
+            && reported % settings.stride.max(1) == 0
+            && reported + settings.horizon <= history.values.len()
             && let Some(forecast) = forecaster.forecast()
         {
             // After a gap at the end the forecast begins where the known values end, and within one it is the same as
             // before.
             let begin = ((forecast.start - history.start) / i64::from(history.step)) as usize;
-            if sums.course.last().is_none_or(|course| course.place < begin) {
+            if sums.course.last().is_none_or(|course| course.index < begin) {
                 sums.judge(&forecast, &history.values[begin..begin + settings.horizon]);
                 sums.course.push(Course::new(begin, &forecast, settings.stride));
                 sums.seasons = forecast.seasons;
@@ -199,10 +199,10 @@ impl Sums {
         let highest = known().map(|(_, value)| value).fold(0.0, f64::max);
         // With more gaps than that the highest may be in one of them.
         let is_peak_known = known().count() * 10 >= came.len() * 9;
-        for (place, level) in LEVELS.into_iter().enumerate() {
-            known().for_each(|(lead, value)| self.quantiles[place].add(level, forecast.quantiles[place][lead], value));
+        for (index, level) in LEVELS.into_iter().enumerate() {
+            known().for_each(|(lead, value)| self.quantiles[index].add(level, forecast.quantiles[index][lead], value));
             if is_peak_known {
-                self.peaks[place].add(level, forecast.peak[place], highest);
+                self.peaks[index].add(level, forecast.peak[index], highest);
             }
         }
         let band = forecast.quantile(0.1).iter().copied().zip(forecast.quantile(0.9).iter().copied());
@@ -224,11 +224,11 @@ impl Sums {
         weight: f64,
         known: impl Iterator<Item = (usize, f64)>,
     ) {
-        let place = self.models.iter().position(|sum| sum.name == name).unwrap_or_else(|| {
+        let index = self.models.iter().position(|sum| sum.name == name).unwrap_or_else(|| {
             self.models.push(ModelSum { name, distance: 0.0, steps: 0, origins: 0, weight: 0.0 });
             self.models.len() - 1
         });
-        let sum = &mut self.models[place];
+        let sum = &mut self.models[index];
         sum.weight += weight;
         if let Some(path) = path {
             sum.origins += 1;

@@ -1,10 +1,10 @@
-//! How much the target bears, learnt from how it answers.
+//! How much the target bears, learnt from how it responds.
 
 /// What is learnt of a target's capacity.
 ///
-/// As long as it answers as usual nothing is known but that it bears what it got. When it answers much later than
+/// As long as it responds as usual nothing is known but that it bears what it got. When it responds much later than
 /// usual, or with errors, while it gets about as much as it ever bore or more, it got too much: the capacity is set to
-/// nine tenths of that. From there it grows again, by a twentieth at a time, while the target answers as usual with
+/// nine tenths of that. From there it grows again, by a twentieth at a time, while the target responds as usual with
 /// nearly that much to do. Trouble with less to do is not the load's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LearntCapacity {

@@ -39,33 +39,33 @@ fn value(row: &Row) -> Result<f64, BadLine> {
     value.ok_or_else(|| {
         let hint = match row.value.to_lowercase().as_str() {
             "" | "nan" | "null" | "none" | "na" => "; where nothing is known, leave the line out",
-            text if text.contains([';', '\t']) => "; commas part the columns",
+            text if text.contains([';', '\t']) => "; columns are separated by commas",
             _ => "",
         };
         let text = shortened(&row.value);
-        (row.line, format!("{text:?} is no value; a number from 0 to 1e9 is allowed{hint}"))
+        (row.line, format!("a value must be a number from 0 to 1e9, got {text:?}{hint}"))
     })
 }
 
 /// Whole seconds since 1970, or since whatever they count from.
-fn time(place: usize, row: &Row) -> Result<i64, BadLine> {
-    let Some(text) = &row.first else { return Ok(place as i64) };
+fn time(index: usize, row: &Row) -> Result<i64, BadLine> {
+    let Some(text) = &row.first else { return Ok(index as i64) };
     let second = moment::unix_nanos(text).and_then(|nanos| i64::try_from(nanos.div_euclid(1_000_000_000)).ok());
-    let told = "is no time; seconds or 2026-01-19T16:30:00Z are allowed";
-    second.ok_or_else(|| (row.line, format!("{:?} {told}", shortened(text))))
+    let expected = "a time must be seconds or such as 2026-01-19T16:30:00Z";
+    second.ok_or_else(|| (row.line, format!("{expected}, got {:?}", shortened(text))))
 }
 
 /// From times, the earliest first, and values.
 fn series(entries: &[(i64, f64)]) -> Result<Series, String> {
     let (Some((first, _)), Some((last, _))) = (entries.first(), entries.last()) else {
-        return Err("has no values; lines such as 2026-01-19T16:30:00Z,112 are allowed".to_owned());
+        return Err("must have lines such as 2026-01-19T16:30:00Z,112, got no values".to_owned());
     };
     let step = usual_step(entries)?;
-    let place = |second: i64| second.div_euclid(i64::from(step));
-    let steps = usize::try_from(place(*last) - place(*first) + 1).unwrap_or(usize::MAX);
+    let step_of = |second: i64| second.div_euclid(i64::from(step));
+    let steps = usize::try_from(step_of(*last) - step_of(*first) + 1).unwrap_or(usize::MAX);
     if steps > MOST_STEPS {
         let (steps, most) = (grouped(steps as u64), grouped(MOST_STEPS as u64));
-        return Err(format!("spans {steps} steps of {}; at most {most} are allowed", span(f64::from(step))));
+        return Err(format!("must span at most {most} steps, got {steps} of {}", span(f64::from(step))));
     }
     let mut series = Series::new(step, steps);
     for (second, value) in entries {
@@ -82,11 +82,11 @@ fn usual_step(entries: &[(i64, f64)]) -> Result<u32, String> {
     let Some(step) = steps.get(steps.len().saturating_sub(1) / 2) else {
         let values = if entries.len() == 1 { "value" } else { "values" };
         let count = grouped(entries.len() as u64);
-        return Err(format!("has {count} {values} of a single second; at least two different seconds are needed"));
+        return Err(format!("must have values of at least two different seconds, got {count} {values} of one"));
     };
     let allowed = u32::try_from(*step).ok().filter(|step| *step <= LONGEST_STEP);
     allowed.ok_or_else(|| {
         let (step, longest) = (span(*step as f64), span(f64::from(LONGEST_STEP)));
-        format!("has steps of {step}; at most {longest} are allowed")
+        format!("must have steps of at most {longest}, got {step}")
     })
 }

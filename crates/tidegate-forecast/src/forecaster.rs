@@ -22,7 +22,7 @@ use member::{Member, combined, trials, weights};
 use pending::Pending;
 use spread::{Spread, most};
 
-/// What a forecaster is told once.
+/// The settings of a forecaster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Seconds from one value to the next.
@@ -59,7 +59,7 @@ impl Settings {
     }
 }
 
-/// A series and its models. It is handed values, and tells what it expects.
+/// A series and its models. It is handed values, and returns what it expects.
 ///
 /// Every few steps each model makes a forecast that is kept until it is known how good it was. A model's weight is its
 /// recent loss to the power of −4, apart for near and far steps: where one model is clearly better it counts alone,
@@ -109,11 +109,11 @@ pub struct MemberForecast {
     pub path: Option<Vec<f64>>,
 }
 
-/// The probabilities for which quantiles are told.
+/// The probabilities for which quantiles are given.
 pub const LEVELS: [f64; 5] = [0.1, 0.25, 0.5, 0.9, 0.95];
 
 impl Forecast {
-    /// The place of a probability in [`LEVELS`].
+    /// The index of a probability in [`LEVELS`].
     fn level(level: f64) -> usize {
         LEVELS.iter().position(|known| (known - level).abs() < 1e-9).unwrap_or(LEVELS.len() / 2)
     }
@@ -176,7 +176,7 @@ impl Forecaster {
 
     /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it
     /// can't be used: no number from 0 on, older than all that is kept, or so far above all others that it is believed
-    /// only when the next one tells the same.
+    /// only when the next one is the same.
     pub fn observe(&mut self, second: i64, value: f64) -> bool {
         let end = self.series.history().end();
         if !self.series.takes(second, value) {
@@ -306,8 +306,8 @@ impl Forecaster {
 
     /// Takes over what was known before a restart.
     pub fn restore(&mut self, history: History<'_>) {
-        for (place, value) in history.known() {
-            self.series.put(history.start + place as i64 * i64::from(history.step), value);
+        for (index, value) in history.known() {
+            self.series.put(history.start + index as i64 * i64::from(history.step), value);
         }
         let history = self.series.history();
         let end = history.end();

@@ -1,4 +1,4 @@
-//! The numbers of a limit, as gateway and forecaster tell them to each other.
+//! The numbers of a limit, as gateway and forecaster send them to each other.
 
 use serde_json::{Value, json};
 use tidegate_input::object::{Allowed, Object};
@@ -48,19 +48,19 @@ pub enum Bucketed {
     Leaky,
 }
 
-const COUNT: Allowed = Allowed::new(1.0..=1e15, "a number from 1 to 1e15 is allowed");
+const COUNT: Allowed = Allowed::new(1.0..=1e15, "a number from 1 to 1e15");
 /// A shaper may let nobody wait.
-const ROOM: Allowed = Allowed::new(0.0..=1e15, "a number from 0 to 1e15 is allowed");
-const WINDOW: Allowed = Allowed::new(1e-9..=1e10, "seconds from 1e-9 to 1e10 are allowed");
-const RATE: Allowed = Allowed::new(1e-12..=1e12, "requests a second from 1e-12 to 1e12 are allowed");
-const NAMES: &str = "`fixed`, `sliding`, `sliding_log`, `token`, `gcra` or `leaky` is allowed";
+const ROOM: Allowed = Allowed::new(0.0..=1e15, "a number from 0 to 1e15");
+const WINDOW: Allowed = Allowed::new(1e-9..=1e10, "seconds from 1e-9 to 1e10");
+const RATE: Allowed = Allowed::new(1e-12..=1e12, "requests a second from 1e-12 to 1e12");
+const NAMES: &str = "`fixed`, `sliding`, `sliding_log`, `token`, `gcra` or `leaky`";
 
 impl Numbers {
-    /// Takes them from an object; none is a problem that has been told.
+    /// Takes them from an object; none is a problem that has been reported.
     pub(crate) fn read(object: &mut Object<'_>) -> Option<Self> {
         let name = object.take("algorithm");
         let Some(name) = name.as_ref().map(|name| name.as_str().unwrap_or_default()) else {
-            object.wrong("algorithm", format!("is missing; {NAMES}"));
+            object.wrong("algorithm", format!("is missing; must be {NAMES}"));
             return None;
         };
         let windowed = [Windowed::Fixed, Windowed::Sliding, Windowed::SlidingLog];
@@ -74,7 +74,7 @@ impl Numbers {
             let (capacity, fill_rate) = (object.number("capacity", &ROOM), object.number("fillRate", &RATE));
             return Some(Self::Bucket { algorithm, capacity: capacity?.round() as u64, fill_rate: fill_rate? });
         }
-        object.wrong("algorithm", format!("is none that is known; {NAMES}"));
+        object.wrong("algorithm", format!("must be {NAMES}"));
         None
     }
 

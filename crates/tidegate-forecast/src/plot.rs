@@ -39,9 +39,9 @@ impl<'a> Lines<'a> {
         let nothing = || vec![f32::NAN; came.len()];
         let (mut expected, mut low, mut high) = (nothing(), nothing(), nothing());
         for course in course {
-            put(&mut expected, course.place, &course.mean);
-            put(&mut low, course.place, &course.band.0);
-            put(&mut high, course.place, &course.band.1);
+            put(&mut expected, course.index, &course.mean);
+            put(&mut low, course.index, &course.band.0);
+            put(&mut high, course.index, &course.band.1);
         }
         Self { came, expected, low, high }
     }
@@ -57,8 +57,8 @@ impl<'a> Lines<'a> {
 }
 
 /// Each forecast up to the next one.
-fn put(values: &mut [f32], place: usize, path: &[f64]) {
-    for (value, expected) in values.iter_mut().skip(place).zip(path) {
+fn put(values: &mut [f32], index: usize, path: &[f64]) {
+    for (value, expected) in values.iter_mut().skip(index).zip(path) {
         *value = *expected as f32;
     }
 }

@@ -144,7 +144,7 @@ impl ProphetModel {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut draw = || {
             let higher = fit.uncertainty.trend(&seconds, &mut rng);
-            let value = |(place, higher)| bounded(expected.value(place, higher) + fit.uncertainty.noise(&mut rng));
+            let value = |(index, higher)| bounded(expected.value(index, higher) + fit.uncertainty.noise(&mut rng));
             higher.into_iter().enumerate().map(value).collect()
         };
         Some((0..count).map(|_| draw()).collect())
@@ -177,11 +177,11 @@ impl ProphetModel {
     fn usable(&self, window: History<'_>, seasons: &[Season]) -> Vec<Cycle> {
         let longest = window.values.len() as f64 / 2.0;
         let usable = seasons.iter().filter(|season| (3.0..=longest).contains(&season.period));
-        let cycle = |(place, season): (usize, &Season)| {
+        let cycle = |(index, season): (usize, &Season)| {
             let harmonics = ((season.period - 1.0) / 2.0) as u32;
             let harmonics = NonZeroU32::new(harmonics.min(self.settings.most_harmonics))?;
             let seconds = season.period * f64::from(window.step.max(1));
-            Some(Cycle { name: format!("cycle {}", place + 1), seconds, harmonics })
+            Some(Cycle { name: format!("cycle {}", index + 1), seconds, harmonics })
         };
         usable.take(self.settings.most_seasons).enumerate().filter_map(cycle).collect()
     }
@@ -202,15 +202,15 @@ impl Model for ProphetModel {
 
     fn path(&self, history: History<'_>, steps: usize) -> Option<Vec<f64>> {
         let expected = self.components(history.end(), history.step, steps)?;
-        Some((0..steps).map(|place| bounded(expected.value(place, 0.0))).collect())
+        Some((0..steps).map(|index| bounded(expected.value(index, 0.0))).collect())
     }
 }
 
 impl Components {
-    /// The expected value at a place, if the trend were higher by this.
-    pub fn value(&self, place: usize, higher: f64) -> f64 {
-        let trend = self.trend[place] + higher;
-        let cycles: f64 = self.cycles.values().map(|cycle| cycle[place]).sum();
+    /// The expected value at an index, if the trend were higher by this.
+    pub fn value(&self, index: usize, higher: f64) -> f64 {
+        let trend = self.trend[index] + higher;
+        let cycles: f64 = self.cycles.values().map(|cycle| cycle[index]).sum();
         match self.mode {
             Mode::Additive => trend + cycles,
             Mode::Multiplicative => trend * (1.0 + cycles),

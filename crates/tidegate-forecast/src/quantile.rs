@@ -1,6 +1,6 @@
 //! Quantiles of what was seen.
 
-/// The newest values, of which quantiles are told.
+/// The newest values, whose quantiles are given.
 #[derive(Clone, Debug)]
 pub(crate) struct Newest {
     values: Vec<f64>,

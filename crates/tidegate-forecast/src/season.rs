@@ -26,7 +26,7 @@ const MOST_CANDIDATES: usize = 24;
 const WEAKEST: f64 = 0.2;
 /// A shorter cycle is preferred to a longer one that explains little more: twice a cycle is a cycle as well.
 const ALMOST_AS_GOOD: f64 = 0.93;
-/// So many cycles tell a length roughly, and so many closely.
+/// So many cycles show a length roughly, and so many closely.
 const FEW_CYCLES: usize = 8;
 const MANY_CYCLES: usize = 64;
 /// By so much of itself a length may be off at first.
@@ -43,7 +43,7 @@ const MOST_SEASONS: usize = 2;
 
 /// The cycles of a series, the strongest first; none if there are none.
 ///
-/// The autocorrelation proposes lengths; folding the series by each, in small fractions of a step around it, tells how
+/// The autocorrelation proposes lengths; folding the series by each, in small fractions of a step around it, shows how
 /// much of the variance such a cycle explains. Lengths matter: with one that is wrong by a step, the tenth cycle is
 /// wrong by ten.
 pub fn seasons(history: History<'_>) -> Vec<Season> {
@@ -107,8 +107,8 @@ fn even(history: History<'_>, width: usize) -> Vec<f64> {
     };
     let mut values: Vec<f64> = history.values[surplus..].chunks(width).map(mean).collect();
     let (level, slope) = line(&values);
-    for (place, value) in values.iter_mut().enumerate() {
-        *value -= level + slope * place as f64;
+    for (index, value) in values.iter_mut().enumerate() {
+        *value -= level + slope * index as f64;
     }
     values
 }

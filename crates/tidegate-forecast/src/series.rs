@@ -52,18 +52,18 @@ impl Series {
         if self.values.is_empty() {
             self.start = second;
         }
-        let place = ((second - self.start) / step) as usize;
+        let index = ((second - self.start) / step) as usize;
         // After a pause longer than what is kept nothing of before is left.
-        if place >= self.values.len().saturating_add(self.most) {
+        if index >= self.values.len().saturating_add(self.most) {
             self.values.clear();
             self.start = second;
             self.values.push(value as f32);
             return true;
         }
-        if place >= self.values.len() {
-            self.values.resize(place + 1, f32::NAN);
+        if index >= self.values.len() {
+            self.values.resize(index + 1, f32::NAN);
         }
-        self.values[place] = value as f32;
+        self.values[index] = value as f32;
         self.forget();
         true
     }
@@ -133,13 +133,13 @@ impl<'a> History<'a> {
         self.start + self.values.len() as i64 * i64::from(self.step)
     }
 
-    /// What is known, with its place.
+    /// What is known, with its index.
     pub fn known(self) -> impl DoubleEndedIterator<Item = (usize, f64)> + 'a {
         self.values
             .iter()
             .enumerate()
             .filter(|(_, value)| !value.is_nan())
-            .map(|(place, value)| (place, f64::from(*value)))
+            .map(|(index, value)| (index, f64::from(*value)))
     }
 
     /// How many values are known.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::json;
-use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
+use tidegate_serve::rest::{Bounds, Request, Response, serve};
 use tidegate_serve::{Log, Shutdown};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::error::TrySendError;
@@ -27,7 +27,7 @@ use forecasts::Forecasts;
 use metrics::Metrics;
 use worker::{Question, Worker};
 
-/// What the service is told once.
+/// The settings of the service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// How it advises.
@@ -68,17 +68,17 @@ impl Service {
         Ok(Self { worker, metrics })
     }
 
-    /// What it was told and what it knows, for the log.
-    pub fn told(&self) -> String {
-        self.worker.told()
+    /// Its settings and what it knows, for the log.
+    pub fn summary(&self) -> String {
+        self.worker.summary()
     }
 
     /// Serves until it shall stop; what was learnt is written then.
     pub async fn run(self, listener: TcpListener, log: Log, shutdown: Shutdown) -> std::io::Result<()> {
-        let (questions, asked) = mpsc::channel(MOST_WAITING);
+        let (questions, request) = mpsc::channel(MOST_WAITING);
         let (worker, its_log) = (self.worker, log.clone());
         let forecasts = worker.forecasts();
-        let work = move || worker.work(asked, &its_log);
+        let work = move || worker.work(request, &its_log);
         let working = std::thread::Builder::new().name("forecasts".to_owned()).spawn(work)?;
         let complaints = Arc::new(Complaints::new(log));
         let site = Arc::new(Site {
@@ -90,12 +90,12 @@ impl Service {
             shutdown: shutdown.clone(),
         });
         let bounds = Bounds { connections: 256, body_bytes: 1 << 18, ..Bounds::default() };
-        let answer = move |asked: Asked| {
+        let respond = move |request: Request| {
             let site = Arc::clone(&site);
-            async move { site.answer(asked).await }
+            async move { site.respond(request).await }
         };
         tokio::select! {
-            () = serve(listener, bounds, shutdown, answer) => {}
+            () = serve(listener, bounds, shutdown, respond) => {}
             never = complaints.tell_from_time_to_time() => match never {},
         }
         complaints.tell_rest();
@@ -109,67 +109,67 @@ impl Service {
     }
 }
 
-fn down(reason: &str) -> Answer {
-    Answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN", "reason": reason }))
+fn down(reason: &str) -> Response {
+    Response::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN", "reason": reason }))
 }
 
 /// How long the end waits for the last fit and the state.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Site {
-    async fn answer(&self, asked: Asked) -> Answer {
-        let is_get = matches!(asked.method, Method::GET | Method::HEAD);
-        match asked.path() {
-            "/v1/limit-config" if asked.method == Method::POST => match asked.refusal_of_pages(self.listener) {
-                Some(refusal) => refusal,
-                None => self.advise(&asked.body).await,
+    async fn respond(&self, request: Request) -> Response {
+        let is_get = matches!(request.method, Method::GET | Method::HEAD);
+        match request.path() {
+            "/v1/limit-config" if request.method == Method::POST => match request.rejection_of_pages(self.listener) {
+                Some(rejection) => rejection,
+                None => self.advise(&request.body).await,
             },
-            "/v1/limit-config" => Answer::only("POST"),
-            "/v1/forecast" if is_get => Answer::json(StatusCode::OK, &self.forecasts.to_json()),
+            "/v1/limit-config" => Response::only("POST"),
+            "/v1/forecast" if is_get => Response::json(StatusCode::OK, &self.forecasts.to_json()),
             "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => down("it stops"),
             "/actuator/health" | "/actuator/health/readiness" if is_get && self.questions.is_closed() => down(FAILED),
             "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
-                Answer::json(StatusCode::OK, &json!({ "status": "UP", "snapshots": self.metrics.answered.get() }))
+                Response::json(StatusCode::OK, &json!({ "status": "UP", "snapshots": self.metrics.responded.get() }))
             }
-            "/actuator/prometheus" if is_get => Answer::metrics(self.metrics.page()),
+            "/actuator/prometheus" if is_get => Response::metrics(self.metrics.page()),
             "/actuator/health"
             | "/actuator/health/liveness"
             | "/actuator/health/readiness"
             | "/actuator/prometheus"
-            | "/v1/forecast" => Answer::only("GET, HEAD"),
-            _ => Answer::nothing_here(),
+            | "/v1/forecast" => Response::only("GET, HEAD"),
+            _ => Response::nothing_here(),
         }
     }
 
-    async fn advise(&self, body: &[u8]) -> Answer {
+    async fn advise(&self, body: &[u8]) -> Response {
         let snapshot = match Snapshot::read(body) {
             Ok(snapshot) => snapshot,
             Err(problems) => {
                 self.metrics.bad.inc();
                 self.complaints.note_bad(&problems);
-                return Answer::bad(&problems);
+                return Response::bad(&problems);
             }
         };
-        let (answer, advice) = oneshot::channel();
-        if let Err(error) = self.questions.try_send(Question { snapshot, answer }) {
-            self.metrics.refused.inc();
+        let (response, advice) = oneshot::channel();
+        if let Err(error) = self.questions.try_send(Question { snapshot, response }) {
+            self.metrics.rejected.inc();
             let reason = match error {
                 TrySendError::Full(_) => "too many snapshots are waiting",
                 TrySendError::Closed(_) => FAILED,
             };
-            return self.unanswered(StatusCode::SERVICE_UNAVAILABLE, reason);
+            return self.without_response(StatusCode::SERVICE_UNAVAILABLE, reason);
         }
         match advice.await {
             Ok(advice) => {
-                self.metrics.answered.inc();
-                Answer::json(StatusCode::OK, &advice.to_json())
+                self.metrics.responded.inc();
+                Response::json(StatusCode::OK, &advice.to_json())
             }
-            Err(_) => self.unanswered(StatusCode::INTERNAL_SERVER_ERROR, FAILED),
+            Err(_) => self.without_response(StatusCode::INTERNAL_SERVER_ERROR, FAILED),
         }
     }
 
-    fn unanswered(&self, status: StatusCode, reason: &str) -> Answer {
-        self.complaints.note_unanswered(reason);
-        Answer::error(status, reason)
+    fn without_response(&self, status: StatusCode, reason: &str) -> Response {
+        self.complaints.note_missing_response(reason);
+        Response::error(status, reason)
     }
 }

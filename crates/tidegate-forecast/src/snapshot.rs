@@ -6,26 +6,26 @@ use tidegate_input::{Problem, Problems, json, moment};
 
 use crate::numbers::Numbers;
 
-/// What a gateway tells of itself. What it sends besides is ignored.
+/// What a gateway reports of itself. What it sends besides is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// When, in seconds since 1970 by the gateway's clock.
     pub timestamp: f64,
-    /// Requests a second that came since the last one, refused ones too.
+    /// Requests a second that came since the last one, rejected ones too.
     pub observed: f64,
     /// The share of them that was rejected.
     pub rejected: f64,
-    /// The 95th percentile of the target's response time, in seconds; none if it answered nothing.
+    /// The 95th percentile of the target's response time, in seconds; none without a response.
     pub latency: Option<f64>,
-    /// Answers of the target with a status of 5xx since the last one.
+    /// Responses of the target with a status of 5xx since the last one.
     pub errors: f64,
     /// The numbers in force.
     pub numbers: Numbers,
-    /// The operator's, which limits return to; the ones in force, if they are not told.
+    /// The operator's, which limits return to; the ones in force, if these are not sent.
     pub base: Numbers,
     /// Which series this is.
     pub source: String,
-    /// Seconds from one snapshot to the next, if it is told.
+    /// Seconds from one snapshot to the next, if it is sent.
     pub interval: Option<f64>,
     /// Above so many requests a second the gateway will not go.
     pub ceiling: Option<f64>,
@@ -42,14 +42,14 @@ pub struct Offered {
     pub values: Vec<Option<f64>>,
 }
 
-const SOME_RATE: Allowed = Allowed::new(0.0..=1e9, "requests a second from 0 to 1e9 are allowed");
-const ANY_RATE: Allowed = Allowed::new(0.0..=f64::MAX, "requests a second from 0 on are allowed");
-const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1 is allowed");
-const SECONDS: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400 are allowed");
-const A_COUNT: Allowed = Allowed::new(0.0..=1e12, "a count from 0 to 1e12 is allowed");
+const SOME_RATE: Allowed = Allowed::new(0.0..=1e9, "requests a second from 0 to 1e9");
+const ANY_RATE: Allowed = Allowed::new(0.0..=f64::MAX, "requests a second from 0 on");
+const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1");
+const SECONDS: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400");
+const A_COUNT: Allowed = Allowed::new(0.0..=1e12, "a count from 0 to 1e12");
 /// Up to the year 5138.
-const MOMENT: Allowed = Allowed::new(0.0..=1e11, "seconds since 1970 are allowed");
-const ONE: Allowed = Allowed::new(1.0..=1.0, "1 is allowed: a value for each second");
+const MOMENT: Allowed = Allowed::new(0.0..=1e11, "seconds since 1970");
+const ONE: Allowed = Allowed::new(1.0..=1.0, "1: a value for each second");
 /// The most seconds of a series.
 pub(crate) const MOST_SECONDS: usize = 600;
 const LONGEST_SOURCE: usize = 256;
@@ -58,9 +58,8 @@ impl Snapshot {
     /// Reads one, or says all that is wrong with it.
     pub fn read(text: &[u8]) -> Result<Self, Vec<Problem>> {
         let problems = Problems::default();
-        let value = json::read(text).map_err(|error| {
-            vec![Problem { path: String::new(), message: format!("is no JSON that can be read: {error}") }]
-        })?;
+        let value = json::read(text)
+            .map_err(|error| vec![Problem { path: String::new(), message: format!("must be JSON: {error}") }])?;
         let read = Object::new("", value, &problems).and_then(|mut object| read(&mut object));
         let problems = problems.all();
         read.filter(|_| problems.is_empty()).ok_or(problems)
@@ -77,7 +76,7 @@ fn read(object: &mut Object<'_>) -> Option<Snapshot> {
     let ceiling = if object.has("ceilingRps") { object.number("ceilingRps", &ANY_RATE) } else { None };
     let source = object.text("source").unwrap_or_else(|| "default".to_owned());
     if source.len() > LONGEST_SOURCE {
-        object.wrong("source", format!("has {} bytes; at most {LONGEST_SOURCE} are allowed", source.len()));
+        object.wrong("source", format!("must have at most {LONGEST_SOURCE} bytes, got {}", source.len()));
     }
     let base = object.object("base").and_then(|mut base| Numbers::read(&mut base));
     let series = object.object("series").and_then(|mut series| offered(&mut series));
@@ -105,19 +104,19 @@ fn timestamp(object: &mut Object<'_>) -> Option<f64> {
         Some(Value::String(text)) => {
             let seconds = moment::unix_nanos(&text).map(|nanos| nanos as f64 / 1e9);
             if seconds.is_none_or(|seconds| !(0.0..=1e11).contains(&seconds)) {
-                object.wrong("timestamp", "is no time; seconds since 1970 or 2026-01-19T16:30:00Z are allowed");
+                object.wrong("timestamp", "must be seconds since 1970 or a time such as 2026-01-19T16:30:00Z");
             }
             seconds
         }
         Some(number) => {
             let found = number.as_f64().filter(|seconds| (0.0..=1e11).contains(seconds));
             if found.is_none() {
-                object.wrong("timestamp", "is no time; seconds since 1970 or 2026-01-19T16:30:00Z are allowed");
+                object.wrong("timestamp", "must be seconds since 1970 or a time such as 2026-01-19T16:30:00Z");
             }
             found
         }
         None => {
-            object.wrong("timestamp", "is missing; seconds since 1970 or 2026-01-19T16:30:00Z are allowed");
+            object.wrong("timestamp", "is missing; must be seconds since 1970 or a time such as 2026-01-19T16:30:00Z");
             None
         }
     }
@@ -127,17 +126,14 @@ fn offered(series: &mut Object<'_>) -> Option<Offered> {
     let start = series.number("start", &MOMENT);
     series.number_or("step", &ONE, 1.0)?;
     if !series.has("offered") {
-        series.wrong("offered", "is missing; a list of counts, or null where one is not known, is allowed");
+        series.wrong("offered", "is missing; must be a list of counts, with null where one is not known");
     }
     let entries = series.list("offered", MOST_SECONDS)?;
     let mut values = Vec::with_capacity(entries.len());
-    for (place, entry) in entries.into_iter().enumerate() {
+    for (index, entry) in entries.into_iter().enumerate() {
         let value = entry.as_f64().filter(|value| *value >= 0.0);
         if value.is_none() && !entry.is_null() {
-            series.problems.add(
-                format!("{}[{place}]", series.at("offered")),
-                "is no count; a number from 0 on, or null, is allowed",
-            );
+            series.problems.add(format!("{}[{index}]", series.at("offered")), "must be a number from 0 on, or null");
         }
         // What no machine can send is not known.
         values.push(value.filter(|value| *value <= 1e9));

@@ -63,13 +63,13 @@ fn advice(case: &Case) -> Advice {
 }
 
 fn has(advice: &Advice, fields: &Value) {
-    let answer = advice.to_json();
+    let response = advice.to_json();
     for (field, value) in fields.as_object().expect("an object") {
-        let (is, wanted) = (answer[field].as_f64(), value.as_f64());
-        let same = if wanted.is_some() { is == wanted } else { answer[field] == *value };
-        assert!(same, "{field} is {} instead of {value}: {answer}", answer[field]);
+        let (is, wanted) = (response[field].as_f64(), value.as_f64());
+        let same = if wanted.is_some() { is == wanted } else { response[field] == *value };
+        assert!(same, "{field} is {} instead of {value}: {response}", response[field]);
     }
-    assert!(answer["reason"].as_str().is_some_and(|reason| reason.len() > 10), "{answer}");
+    assert!(response["reason"].as_str().is_some_and(|reason| reason.len() > 10), "{response}");
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn a_spike_ahead_is_a_raise_in_time_and_an_end() {
         .collect();
     assert_eq!(steps, [(18.0, 250), (27.0, 100)]);
     let reasons: Vec<&str> = advice.schedule.iter().map(|step| step.reason.as_str()).collect();
-    assert_eq!(reasons, ["a rise is due for 9 s, of which 19 of 20 seconds stay below 250 req/s", "the rise is over"]);
-    let told = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in 18 s, of \
-                which 19 of 20 seconds stay below 250 req/s";
-    assert_eq!(advice.reason, told);
+    assert_eq!(reasons, ["a rise is due for 9 s; 19 of 20 of its seconds stay below 250 req/s", "the rise is over"]);
+    let expected = "the highest second ahead is expected at 250 req/s (9 of 10 times below 250): a rise is due in \
+                    18 s; 19 of 20 of its seconds stay below 250 req/s";
+    assert_eq!(advice.reason, expected);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_limit_that_lets_requests_through_evenly_is_not_tightened() {
     for base in [window(Windowed::Fixed, 100, 1.0), bucket(50, 100.0)] {
         let advice = advice(&case(base, vec![900.0; 60], bears(250.0)));
         assert_eq!(advice.numbers.rate(), 250.0);
-        assert!(advice.reason.contains("of which 250 req/s can be let in"), "{}", advice.reason);
+        assert!(advice.reason.contains("250 req/s of it can be admitted"), "{}", advice.reason);
     }
 }
 
@@ -184,7 +184,7 @@ fn a_short_window_that_will_be_full_becomes_a_bucket_that_lets_in_evenly() {
     let ceiling = Bounds { ceiling: Some(300.0), ..bears(2_000.0) };
     let below = advice(&case(window(Windowed::Fixed, 100, 1.0), path.clone(), ceiling));
     assert_eq!(below.schedule[0].numbers, bucket(100, 300.0));
-    // A small target: by chance a bucket of two would refuse what its rate lets in.
+    // A small target: by chance a bucket of two would reject what its rate lets in.
     let small = advice(&case(window(Windowed::Fixed, 15, 1.0), path, bears(20.0)));
     assert_eq!(small.numbers, bucket(10, 20.0));
 }

@@ -1,5 +1,5 @@
-//! An adviser and a limit in simulated time: load comes by a profile, a limit of one second admits or refuses, and
-//! every few seconds a snapshot is answered with new numbers and their schedule.
+//! An adviser and a limit in simulated time: load comes by a profile, a limit of one second admits or rejects, and
+//! every few seconds a snapshot brings new numbers and their schedule.
 #![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "whole numbers, far below 2^52")]
 
 use tidegate_forecast::{Adviser, Forecaster, Numbers, Offered, Policy, ProphetModel, Snapshot, Windowed};
@@ -8,7 +8,7 @@ use tidegate_forecast::{Adviser, Forecaster, Numbers, Offered, Policy, ProphetMo
 #[derive(Clone, Copy, Debug)]
 struct Second {
     offered: u64,
-    refused: u64,
+    rejected: u64,
     limit: u64,
 }
 
@@ -46,8 +46,8 @@ fn run(policy: Policy, interval: usize, load: &[u64]) -> Vec<Second> {
                 };
             }
         }
-        let refused = offered.saturating_sub(plan[now]);
-        seconds.push(Second { offered: *offered, refused, limit: plan[now] });
+        let rejected = offered.saturating_sub(plan[now]);
+        seconds.push(Second { offered: *offered, rejected, limit: plan[now] });
     }
     seconds
 }
@@ -55,11 +55,11 @@ fn run(policy: Policy, interval: usize, load: &[u64]) -> Vec<Second> {
 fn snapshot(seconds: &[Second], interval: usize, limit: u64) -> Snapshot {
     let new = &seconds[seconds.len() - interval..];
     let sum = |of: fn(&Second) -> u64| new.iter().map(of).sum::<u64>() as f64;
-    let (offered, refused) = (sum(|second| second.offered), sum(|second| second.refused));
+    let (offered, rejected) = (sum(|second| second.offered), sum(|second| second.rejected));
     Snapshot {
         timestamp: (START + seconds.len() as i64) as f64,
         observed: offered / interval as f64,
-        rejected: if offered > 0.0 { refused / offered } else { 0.0 },
+        rejected: if offered > 0.0 { rejected / offered } else { 0.0 },
         latency: Some(0.005),
         errors: 0.0,
         numbers: per_second(limit),
@@ -83,8 +83,8 @@ fn policy(capacity: f64) -> Policy {
     Policy { capacity: Some(capacity), ..Policy::default() }
 }
 
-fn refused(seconds: &[Second]) -> u64 {
-    seconds.iter().map(|second| second.refused).sum()
+fn rejected(seconds: &[Second]) -> u64 {
+    seconds.iter().map(|second| second.rejected).sum()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn from_the_fourth_spike_on_the_limit_is_raised_before_each() {
         let late = &seconds[3 * period..];
         let without: u64 = late.iter().map(|second| second.offered.saturating_sub(BASE)).sum();
         let name = format!("{length} s of {period} s, asked every {interval} s");
-        assert!(refused(late) * 5 <= without, "{name}: {} of {without} refused", refused(late));
+        assert!(rejected(late) * 5 <= without, "{name}: {} of {without} refused", rejected(late));
         for spike in 4..=10 {
             let first = spike * period - length;
             let before = seconds[first - 1];
@@ -116,7 +116,7 @@ fn spikes_that_can_t_be_borne_get_what_the_target_can_do_and_never_more() {
     let seconds = run(policy(250.0), 5, &spikes(60, 1_000, length, period, 10));
     assert!(seconds.iter().all(|second| second.limit <= capacity), "never above the capacity");
     let spikes: Vec<&Second> = seconds[3 * period..].iter().filter(|second| second.offered == 1_000).collect();
-    let admitted: u64 = spikes.iter().map(|second| second.offered - second.refused).sum();
+    let admitted: u64 = spikes.iter().map(|second| second.offered - second.rejected).sum();
     assert!(admitted as f64 >= 0.95 * (capacity * spikes.len() as u64) as f64, "{admitted} admitted");
 }
 
@@ -125,7 +125,7 @@ fn normal_load_is_left_alone() {
     let mut random = fastrand::Rng::with_seed(3);
     let load: Vec<u64> = (0..600).map(|_| random.u64(70..=95)).collect();
     let seconds = run(policy(400.0), 5, &load);
-    assert_eq!(refused(&seconds), 0);
+    assert_eq!(rejected(&seconds), 0);
 }
 
 #[test]

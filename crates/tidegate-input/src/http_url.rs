@@ -29,7 +29,7 @@ impl HttpUrl {
         if authority.as_str().contains('@') {
             return Err("carries a user");
         }
-        // What is no port is none to the parser: what follows the host must be one.
+        // The parser drops an invalid port: what follows the host must be a valid one.
         let after_host = authority.as_str().rsplit_once(authority.host()).map_or("", |(_, after)| after);
         let has_bad_port = !after_host.is_empty() && authority.port_u16().is_none_or(|port| port == 0);
         if authority.host().is_empty() || has_bad_port {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_is_refused_with_its_reason() {
+    fn what_can_not_is_rejected_with_its_reason() {
         for (url, reason) in [
             ("", "is not a URL"),
             ("http://", "is not a URL"),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_numbers_are_told_apart_by_their_size() {
+    fn plain_numbers_are_distinguished_by_their_size() {
         for text in ["1700158546", "1700158546000", "1700158546000000", "1700158546000000000", "2023-11-16T18:15:46Z"] {
             assert_eq!(any(text), Some(1_700_158_546 * SECOND), "{text}");
             assert_eq!(LogTimes::default().other(text), Some(1_700_158_546 * SECOND), "{text}");

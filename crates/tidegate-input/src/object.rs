@@ -14,7 +14,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// A range, and how it is reported: "seconds from 0 to 60 are allowed".
+    /// A range, and what a message calls it: "must be seconds from 0 to 60".
     pub const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
         Self { range, what }
     }
@@ -38,7 +38,7 @@ impl<'a> Object<'a> {
         match value {
             Value::Object(fields) => Some(Self { path, fields, known: Vec::new(), problems }),
             other => {
-                problems.add(path, format!("is {}; an object is allowed", shown(&other)));
+                problems.add(path, format!("must be an object, got {}", shown(&other)));
                 None
             }
         }
@@ -82,19 +82,19 @@ impl<'a> Object<'a> {
         if let Some(value) = self.fields.remove(other)
             && self.fields.insert(field.to_owned(), value).is_some()
         {
-            self.wrong(field, format!("is there twice: `{other}` is the same"));
+            self.wrong(field, format!("is set twice: `{other}` is another name for it"));
         }
     }
 
     /// A number that must be there; none is a problem that has been reported.
     pub fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
         let Some(value) = self.take(field) else {
-            self.wrong(field, format!("is missing; {}", allowed.what));
+            self.wrong(field, format!("is missing; must be {}", allowed.what));
             return None;
         };
         let number = value.as_f64().filter(|number| allowed.range.contains(number));
         if number.is_none() {
-            self.wrong(field, format!("is {}; {}", shown(&value), allowed.what));
+            self.wrong(field, format!("must be {}, got {}", allowed.what, shown(&value)));
         }
         number
     }
@@ -114,7 +114,7 @@ impl<'a> Object<'a> {
         let number = value.as_u64().filter(|number| allowed.contains(number));
         if number.is_none() {
             let (least, most) = allowed.into_inner();
-            self.wrong(field, format!("is {}; a whole number from {least} to {most} is allowed", shown(&value)));
+            self.wrong(field, format!("must be a whole number from {least} to {most}, got {}", shown(&value)));
         }
         number
     }
@@ -125,7 +125,7 @@ impl<'a> Object<'a> {
             None => Some(usual),
             Some(Value::Bool(yes)) => Some(yes),
             Some(other) => {
-                self.wrong(field, format!("is {}; true or false is allowed", shown(&other)));
+                self.wrong(field, format!("must be true or false, got {}", shown(&other)));
                 None
             }
         }
@@ -136,7 +136,7 @@ impl<'a> Object<'a> {
         match self.take(field)? {
             Value::String(text) => Some(text),
             other => {
-                self.wrong(field, format!("is {}; text is allowed", shown(&other)));
+                self.wrong(field, format!("must be text, got {}", shown(&other)));
                 None
             }
         }
@@ -152,11 +152,11 @@ impl<'a> Object<'a> {
         match self.take(field)? {
             Value::Array(values) if values.len() <= most => Some(values),
             Value::Array(values) => {
-                self.wrong(field, format!("has {} entries; at most {most} are allowed", values.len()));
+                self.wrong(field, format!("must have at most {most} entries, got {}", values.len()));
                 None
             }
             other => {
-                self.wrong(field, format!("is {}; a list is allowed", shown(&other)));
+                self.wrong(field, format!("must be a list, got {}", shown(&other)));
                 None
             }
         }
@@ -166,7 +166,7 @@ impl<'a> Object<'a> {
     pub fn texts(&mut self, field: &'static str) -> Vec<(String, String)> {
         let Some(value) = self.take(field) else { return Vec::new() };
         let Value::Object(fields) = value else {
-            self.wrong(field, format!("is {}; an object of texts is allowed", shown(&value)));
+            self.wrong(field, format!("must be an object of texts, got {}", shown(&value)));
             return Vec::new();
         };
         let mut texts = Vec::new();
@@ -175,7 +175,7 @@ impl<'a> Object<'a> {
                 Value::String(text) => texts.push((name, text)),
                 Value::Number(number) => texts.push((name, number.to_string())),
                 Value::Bool(flag) => texts.push((name, flag.to_string())),
-                other => self.wrong(field, format!("has {name:?} as {}; text is allowed", shown(&other))),
+                other => self.wrong(field, format!("{name:?} must be text, got {}", shown(&other))),
             }
         }
         texts
@@ -189,9 +189,9 @@ impl<'a> Object<'a> {
 
     /// Reports every field that has not been taken as unknown, and once which fields there are.
     pub fn end(self) {
-        let mut there_are = format!("; there are: {}", self.known.join(", "));
+        let mut known = format!("; known fields: {}", self.known.join(", "));
         for field in self.fields.keys().take_while(|_| !self.problems.is_full()) {
-            self.problems.add(self.at(field), format!("is unknown{}", std::mem::take(&mut there_are)));
+            self.problems.add(self.at(field), format!("is unknown{}", std::mem::take(&mut known)));
         }
     }
 }
@@ -207,9 +207,9 @@ mod tests {
 
     use super::*;
 
-    const SHARE: Allowed = Allowed::new(0.0..=1.0, "a number from 0 to 1 is allowed");
+    const SHARE: Allowed = Allowed::new(0.0..=1.0, "a number from 0 to 1");
 
-    /// What is wrong with an object of which `read` takes fields.
+    /// What is wrong with an object from which `read` takes fields.
     fn problems(value: Value, read: impl FnOnce(&mut Object<'_>)) -> Vec<String> {
         let problems = Problems::default();
         if let Some(mut object) = Object::new("it", value, &problems) {
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_reported_with_its_path() {
-        let value = json!({ "share": 2, "count": 1.5, "is_on": "yes", "name": 5, "list": [1, 2, 3], "inner": 7, "texts": { "a": [] },
-            "old": 1, "new": 2, "extra": 1, "more": 1 });
+        let value = json!({ "share": 2, "count": 1.5, "is_on": "yes", "name": 5, "list": [1, 2, 3], "inner": 7,
+            "texts": { "a": [] }, "old": 1, "new": 2, "extra": 1, "more": 1 });
         let found = problems(value, |object| {
             object.alias("new", "old");
             object.take("new");
@@ -259,19 +259,19 @@ mod tests {
         assert_eq!(
             found,
             [
-                "it.new: is there twice: `old` is the same",
-                "it.share: is 2; a number from 0 to 1 is allowed",
-                "it.missing: is missing; a number from 0 to 1 is allowed",
-                "it.count: is 1.5; a whole number from 1 to 3 is allowed",
-                "it.is_on: is \"yes\"; true or false is allowed",
-                "it.name: is 5; text is allowed",
-                "it.list: has 3 entries; at most 2 are allowed",
-                "it.texts: has \"a\" as []; text is allowed",
-                "it.inner: is 7; an object is allowed",
-                &format!("it.extra: is unknown; there are: {known}"),
+                "it.new: is set twice: `old` is another name for it",
+                "it.share: must be a number from 0 to 1, got 2",
+                "it.missing: is missing; must be a number from 0 to 1",
+                "it.count: must be a whole number from 1 to 3, got 1.5",
+                "it.is_on: must be true or false, got \"yes\"",
+                "it.name: must be text, got 5",
+                "it.list: must have at most 2 entries, got 3",
+                "it.texts: \"a\" must be text, got []",
+                "it.inner: must be an object, got 7",
+                &format!("it.extra: is unknown; known fields: {known}"),
                 "it.more: is unknown",
             ]
         );
-        assert_eq!(problems(json!([1]), |_| {}), ["it: is [1]; an object is allowed"]);
+        assert_eq!(problems(json!([1]), |_| {}), ["it: must be an object, got [1]"]);
     }
 }

@@ -67,7 +67,7 @@ pub fn rows(text: &[u8], column: &Column) -> Result<Vec<Row>, BadLine> {
         let Some(index) = index else {
             let found = find(&fields, column).map_err(|reason| (number, reason))?;
             index = Some(found);
-            // A first line that is no entry names the columns.
+            // A first line without an entry names the columns.
             let is_entry = |value: &String| value.parse::<f64>().is_ok() || moment::unix_nanos(value).is_some();
             let is_entry = fields.get(found).is_some_and(is_entry);
             if !matches!(column, Column::Named(_)) && is_entry {
@@ -76,7 +76,7 @@ pub fn rows(text: &[u8], column: &Column) -> Result<Vec<Row>, BadLine> {
             continue;
         };
         if rows.len() == MOST_ENTRIES {
-            return Err((number, format!("is one entry too many; at most {MOST_ENTRIES} are allowed")));
+            return Err((number, format!("the file must have at most {MOST_ENTRIES} entries, got more")));
         }
         rows.push(row(number, fields, index)?);
     }

@@ -54,7 +54,7 @@ impl Agenda {
         agenda
     }
 
-    /// What is to be done at `now`. A request is told once.
+    /// What is to be done at `now`. A request is given once.
     pub(crate) fn turn(&mut self, now: Duration) -> Turn {
         let Some(intended) = self.due else { return Turn::Over };
         if intended > now {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_is_told_once_when_it_is_due_and_never_before() {
+    fn each_request_is_given_once_when_it_is_due_and_never_before() {
         let mut agenda = Agenda::new(&plan(EVEN), 0, 1);
         assert_eq!(agenda.turn(Duration::ZERO), Turn::Send { number: 0, intended: Duration::ZERO });
         assert_eq!(agenda.turn(Duration::ZERO), Turn::Wait(seconds(0.1)));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_later_than_allowed_is_told_as_such() {
+    fn what_is_later_than_allowed_is_reported_as_such() {
         let mut agenda = Agenda::new(&plan(EVEN), 0, 1);
         assert_eq!(agenda.turn(seconds(1.05)), Turn::TooLate { number: 0, intended: Duration::ZERO });
         assert_eq!(
@@ -175,7 +175,7 @@ mod tests {
         }
         all_sent.sort_unstable();
         assert_eq!(all_sent.len(), 50 + 500);
-        assert!(all_sent.iter().enumerate().all(|(place, (number, _))| *number == place as u64));
+        assert!(all_sent.iter().enumerate().all(|(index, (number, _))| *number == index as u64));
         let before = all_sent.iter().filter(|(_, intended)| *intended < seconds(5.0)).count();
         assert_eq!(before, 50);
         let again = changed.changed(seconds(7.5), Shape::Constant { rate: 2.0 });

@@ -25,7 +25,7 @@ impl Assignment {
         Self { seed, ends: ends.collect(), counts: groups.iter().map(|group| group.count).collect() }
     }
 
-    /// The group of request `number` by its place, and which of its clients it is.
+    /// The group of request `number` by its index, and which of its clients it is.
     pub fn client(&self, number: u64) -> (usize, u64) {
         // Seeds that follow each other give unrelated numbers only after mixing.
         let mut rng = Rng::with_seed(mixed(self.seed ^ mixed(number)));

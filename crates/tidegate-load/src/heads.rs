@@ -32,7 +32,7 @@ impl Heads {
         fields
             .entry(USER_AGENT)
             .or_insert(HeaderValue::from_static(concat!("tidegate-load/", env!("CARGO_PKG_VERSION"))));
-        // Some servers want to be told even of no body where one is usual.
+        // Some servers want a length even without a body where one is usual.
         if !body.is_empty() || [Method::POST, Method::PUT, Method::PATCH].contains(method) {
             fields.insert(CONTENT_LENGTH, body.len().into());
         }

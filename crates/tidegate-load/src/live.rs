@@ -40,9 +40,9 @@ struct Outcomes {
 /// Why a request counts as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// Answered with this status.
+    /// A response with this status.
     Status(u16),
-    /// Not answered.
+    /// Without a response.
     Failed(Cause),
 }
 
@@ -51,11 +51,11 @@ pub enum Trouble {
 pub struct Totals {
     /// Sent.
     pub sent: u64,
-    /// Answered with 2xx.
+    /// Responses of 2xx.
     pub success: u64,
-    /// Answered with 429.
+    /// Responses of 429.
     pub rate_limited: u64,
-    /// Answered otherwise, or not at all.
+    /// Other responses, or none.
     pub errors: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Progress {
     pub no_room: u64,
     /// Under way.
     pub in_flight: u64,
-    /// From the intended time to the end, of all that were answered or timed out.
+    /// From the intended time to the end, of all that got a response or timed out.
     pub latency: HistogramSnapshot,
     /// From sending to the end.
     pub service: HistogramSnapshot,
@@ -90,7 +90,7 @@ impl Totals {
 /// Characters of a reason.
 const LONGEST_REASON: usize = 160;
 
-/// Bounds fine enough to tell percentiles by (steps of a tenth), and those that metrics have among them.
+/// Bounds fine enough for percentiles (steps of a tenth), and those that metrics have among them.
 pub(crate) fn buckets() -> Buckets {
     let mut bounds: Vec<Duration> = METRIC_BOUNDS.map(Duration::from_micros).to_vec();
     let mut micros = 20.0_f64;

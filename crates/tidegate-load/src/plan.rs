@@ -1,5 +1,5 @@
-//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong told with its
-//! path.
+//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong reported with
+//! its path.
 
 mod about;
 mod clients;
@@ -99,7 +99,7 @@ impl fmt::Display for InvalidPlan {
 
 impl std::error::Error for InvalidPlan {}
 
-const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds from 0 to 60 are allowed");
+const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds from 0 to 60");
 
 /// What the format of a result begins with.
 const RESULT: &str = "tidegate-load-result/";
@@ -113,7 +113,7 @@ impl Plan {
         Self::read_with(text, &Overrides::default())
     }
 
-    /// The same, with what shall be said instead.
+    /// The same, with overrides.
     pub fn read_with(text: &[u8], overrides: &Overrides) -> Result<Self, InvalidPlan> {
         checked(|problems| Self::interpret(text, overrides, None, problems))
     }
@@ -128,11 +128,11 @@ impl Plan {
     }
 
     fn interpret(text: &[u8], overrides: &Overrides, directory: Option<&Path>, problems: &Problems) -> Option<Self> {
-        let told = |error| problems.add("", format!("this is no JSON: {error}"));
-        let mut value = json::read(text).map_err(told).ok()?;
-        // Nearly every field of one would be told as unknown.
+        let report = |error| problems.add("", format!("must be JSON: {error}"));
+        let mut value = json::read(text).map_err(report).ok()?;
+        // Nearly every field of one would be reported as unknown.
         if value["format"].as_str().is_some_and(|format| format.starts_with(RESULT)) {
-            problems.add("", "this is a result of `load run`, not a plan");
+            problems.add("", "must be a plan, got a result of `load run`");
             return None;
         }
         overrides.apply(&mut value, problems);
@@ -145,7 +145,7 @@ impl Plan {
         Some(Self { shown, digest, ..plan })
     }
 
-    /// The plan as it was given, without its secrets; long lists are told by their length.
+    /// The plan as it was given, without its secrets; long lists are shown by their length.
     pub fn shown(&self) -> &Value {
         &self.shown
     }
@@ -205,7 +205,7 @@ fn start_at(plan: &mut Object<'_>) -> Option<Option<SystemTime>> {
     let Some(value) = plan.take("startAt") else { return Some(None) };
     let seconds = value.as_f64().filter(|seconds| (0.0..=1e11).contains(seconds));
     if seconds.is_none() {
-        plan.wrong("startAt", format!("is {}; seconds since 1970 are allowed", shown(&value)));
+        plan.wrong("startAt", format!("must be seconds since 1970, got {}", shown(&value)));
     }
     Some(Some(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds?)))
 }
@@ -221,12 +221,12 @@ fn part(plan: &mut Object<'_>) -> Option<Option<Part>> {
 fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
     let Some(groups) = plan.list("clients", MOST_GROUPS) else { return Some(vec![Group::default()]) };
     if groups.is_empty() {
-        plan.wrong("clients", "is empty; leave it out for one client");
+        plan.wrong("clients", "must not be empty; leave it out for one client");
     }
     // Whatever else is wrong with them.
-    clients::tell_doubles(&groups, |place, reason| plan.wrong(&format!("clients[{place}].name"), reason));
-    let read = |(place, group): (usize, Value)| {
-        Object::new(format!("clients[{place}]"), group, plan.problems).and_then(clients::read)
+    clients::report_duplicate_names(&groups, |index, reason| plan.wrong(&format!("clients[{index}].name"), reason));
+    let read = |(index, group): (usize, Value)| {
+        Object::new(format!("clients[{index}]"), group, plan.problems).and_then(clients::read)
     };
     let read: Vec<Option<Group>> = groups.into_iter().enumerate().map(read).collect();
     let mut groups = read.into_iter().collect::<Option<Vec<Group>>>()?;
@@ -236,10 +236,10 @@ fn clients(plan: &mut Object<'_>) -> Option<Vec<Group>> {
 
 fn thresholds(plan: &mut Object<'_>) -> Option<Vec<Threshold>> {
     let texts = plan.list("thresholds", 100).unwrap_or_default();
-    let read = |(place, text): (usize, &Value)| {
-        let threshold = text.as_str().ok_or_else(|| "text is allowed".to_owned());
+    let read = |(index, text): (usize, &Value)| {
+        let threshold = text.as_str().ok_or_else(|| format!("must be text, got {}", shown(text)));
         let threshold = threshold.and_then(|text| text.parse().map_err(|error: InvalidThreshold| error.to_string()));
-        threshold.map_err(|reason| plan.wrong(&format!("thresholds[{place}]"), reason)).ok()
+        threshold.map_err(|reason| plan.wrong(&format!("thresholds[{index}]"), reason)).ok()
     };
     let read: Vec<Option<Threshold>> = texts.iter().enumerate().map(read).collect();
     read.into_iter().collect()

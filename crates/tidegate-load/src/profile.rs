@@ -77,11 +77,11 @@ impl Profile {
             return None;
         }
         // What was due before the first piece that is still known was due then at the latest.
-        let place = self.pieces.partition_point(|piece| piece.before <= count).saturating_sub(1);
-        let piece = self.pieces.get(place)?;
+        let index = self.pieces.partition_point(|piece| piece.before <= count).saturating_sub(1);
+        let piece = self.pieces.get(index)?;
         let time = piece.start + piece.shape.due((count - piece.before).max(0.0))?;
         // Rounding must not push it beyond the end, nor into the next piece's time before that.
-        let end = self.pieces.get(place + 1).map_or(self.length, |next| next.start);
+        let end = self.pieces.get(index + 1).map_or(self.length, |next| next.start);
         Some(Duration::from_secs_f64(time.clamp(piece.start, end)))
     }
 
@@ -107,9 +107,9 @@ impl Profile {
     /// The last burst that begins after `from` and not after `to`: when, and at which rate.
     pub fn burst_between(&self, from: Duration, to: Duration) -> Option<(Duration, f64)> {
         let (from, to) = (from.as_secs_f64(), to.as_secs_f64().min(self.length));
-        let place = self.pieces.partition_point(|piece| piece.start <= to).checked_sub(1)?;
-        let piece = &self.pieces[place];
-        let begun = match (piece.shape.burst_before(to - piece.start), place.checked_sub(1)) {
+        let index = self.pieces.partition_point(|piece| piece.start <= to).checked_sub(1)?;
+        let piece = &self.pieces[index];
+        let begun = match (piece.shape.burst_before(to - piece.start), index.checked_sub(1)) {
             (Some((time, rate)), _) => (piece.start + time, rate),
             (None, Some(previous)) if piece.shape.rate(0.0) > self.pieces[previous].shape.rate(f64::MAX) => {
                 (piece.start, piece.shape.rate(0.0))
@@ -120,7 +120,7 @@ impl Profile {
     }
 
     fn piece_at(&self, time: f64) -> Option<&Piece> {
-        let place = self.pieces.partition_point(|piece| piece.start <= time);
-        place.checked_sub(1).map(|place| &self.pieces[place])
+        let index = self.pieces.partition_point(|piece| piece.start <= time);
+        index.checked_sub(1).map(|index| &self.pieces[index])
     }
 }

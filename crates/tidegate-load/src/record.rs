@@ -1,7 +1,7 @@
 //! What became of the requests: counted and timed, by group and by second.
 //!
 //! A request that timed out has waited at least that long, so its time stands among the latencies: percentiles of the
-//! answers alone would hide the very worst. A failure of another kind says nothing about how long a response takes (a
+//! responses alone would hide the very worst. A failure of another kind says nothing about how long a response takes (a
 //! refused connection is quick) and is only counted, and so is what a stop left unfinished.
 
 mod counts;
@@ -28,7 +28,7 @@ pub(crate) const MOST_A_STEP: u64 = u32::MAX as u64;
 /// A request that has ended. Times are counted from the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// The place of its client's group.
+    /// The index of its client's group.
     pub group: usize,
     /// When it should have been sent.
     pub intended: Duration,
@@ -62,7 +62,7 @@ pub struct Record {
 pub struct Tally {
     /// How they ended.
     pub counts: Counts,
-    /// From the intended time to the end, of those that were answered or timed out, by class of the status.
+    /// From the intended time to the end, of those that got a response or timed out, by class of the status.
     pub latency: Latencies,
     /// From sending to the end, of the same.
     pub service: Fine,
@@ -82,7 +82,8 @@ pub struct Step {
 pub struct StepTally {
     /// How they ended.
     pub counts: Counts,
-    /// From the intended time to the end, of those that were answered or timed out; coarser than that of the whole run.
+    /// From the intended time to the end, of those that got a response or timed out; coarser than that of the whole
+    /// run.
     pub latency: Coarse,
 }
 
@@ -167,11 +168,11 @@ impl Record {
 
     fn step_at(&mut self, intended: Duration, group: usize) -> &mut StepTally {
         // Nothing is due after the end; if it were, it would count to the last step.
-        let place = (intended.as_secs() / self.step.as_secs()).min(MOST_STEPS - 1) as usize;
-        if self.steps.len() <= place {
-            self.steps.resize(place + 1, Step::default());
+        let index = (intended.as_secs() / self.step.as_secs()).min(MOST_STEPS - 1) as usize;
+        if self.steps.len() <= index {
+            self.steps.resize(index + 1, Step::default());
         }
-        self.steps[place].of_mut(self.classes[group])
+        self.steps[index].of_mut(self.classes[group])
     }
 
     /// Adds what another instance recorded of the same plan, exactly: as if one had recorded both.

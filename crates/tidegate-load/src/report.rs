@@ -15,12 +15,12 @@
 //! Several runs together are invalid if one of them is.
 //!
 //! # Which percentiles are bounds
-//! Requests that were never sent for want of room, and those that a stop left unanswered, have no latency, and leaving
-//! them out would make the figures better the worse the target is. They count as slower than all others: with A known
-//! latencies and U unknown ones, percentile p is the one of rank ⌈p · (A + U)⌉ among the known ones. If that is beyond
-//! A, all that can be said is that it is at least the highest known one. A timeout is a latency that would have been
-//! longer: a percentile that is not below the timeout is at least so high, if some timed out. Figures that are bounds
-//! are named in `atLeast`; a threshold such as `p99<50ms` does not hold by a bound.
+//! Requests that were never sent for want of room, and those that a stop left without a response, have no latency, and
+//! leaving them out would make the figures better the worse the target is. They count as slower than all others: with A
+//! known latencies and U unknown ones, percentile p is the one of rank ⌈p · (A + U)⌉ among the known ones. If that is
+//! beyond A, all that can be said is that it is at least the highest known one. A timeout is a latency that would have
+//! been longer: a percentile that is not below the timeout is at least so high, if some timed out. Figures that are
+//! bounds are named in `atLeast`; a threshold such as `p99<50ms` does not hold by a bound.
 
 mod figures;
 mod file;

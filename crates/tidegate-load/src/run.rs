@@ -45,7 +45,7 @@ pub struct NotConstant;
 /// How long before a new rate counts, so that all senders have heard of it.
 const NOTICE: Duration = Duration::from_millis(20);
 
-/// Changes of the rate that are told one by one.
+/// Changes of the rate that are reported one by one.
 const MOST_NOTES: usize = 10;
 
 impl Run {
@@ -81,12 +81,12 @@ impl Run {
         self.orders.iter().for_each(|orders| orders.stop());
     }
 
-    /// Whether it was told to stop.
+    /// Whether it was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Relaxed)
     }
 
-    /// Whether nothing will be sent or answered any more.
+    /// Whether nothing will be sent or received any more.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
     }

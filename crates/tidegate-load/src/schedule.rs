@@ -44,12 +44,12 @@ impl Schedule {
         self.profile.due(self.next)
     }
 
-    /// Goes on to the request so many places further.
-    pub fn advance(&mut self, places: u64) {
+    /// Goes on to the request so many further.
+    pub fn advance(&mut self, count: u64) {
         match &mut self.rng {
-            None => self.next += places as f64,
+            None => self.next += count as f64,
             // One by one, so that the sum is the same to the last bit whoever counts.
-            Some(rng) => (0..places).for_each(|_| self.next += exponential(rng)),
+            Some(rng) => (0..count).for_each(|_| self.next += exponential(rng)),
         }
     }
 

@@ -39,7 +39,7 @@ use retries::Retries;
 
 /// How long before a request is due the sender no longer sleeps.
 const SPIN: Duration = Duration::from_micros(100);
-/// How many requests that are due go out before answers are read again.
+/// How many requests that are due go out before responses are read again.
 const SENT_AT_ONCE: usize = 32;
 const BUFFER_BYTES: usize = 65_536;
 /// How often a request that nobody has looked at is put on another connection.
@@ -68,11 +68,11 @@ pub(crate) struct Task {
     pub(crate) orders: Arc<Orders>,
     pub(crate) live: Arc<Shard<Live>>,
     /// How many requests may be in flight at once.
-    pub(crate) places: usize,
+    pub(crate) slots: usize,
 }
 
 impl Task {
-    /// Sends everything and waits for the last response, or until it is told to stop. What is recorded is good even if
+    /// Sends everything and waits for the last response, or until it is stopped. What is recorded is good even if
     /// something fails.
     pub(crate) fn carry_out(self) -> (Record, io::Result<()>) {
         let plan = &self.errand.plan;
@@ -87,7 +87,7 @@ impl Task {
 
 /// A connection, and what the sender has to know of it.
 struct Held {
-    /// Tells it apart from those that had the same place before.
+    /// Tells it apart from those that had the same index before.
     serial: u32,
     /// Whether it is among those that are free.
     is_listed: bool,
@@ -108,7 +108,7 @@ struct Sender {
     free: Vec<usize>,
     /// Requests that a connection has handed back: they go on another one.
     again: Vec<Exchange>,
-    /// Lines that have more to read than they could in one go, by place and serial.
+    /// Lines that have more to read than they could in one go, by index and serial.
     unread: Vec<(usize, u32)>,
     /// When requests under way have waited long enough: by time, line and stream.
     deadlines: BTreeSet<(Duration, usize, u32)>,
@@ -122,7 +122,7 @@ struct Sender {
 
 impl Sender {
     fn new(task: Task, record: Record) -> io::Result<Self> {
-        let Task { errand, agenda, orders, live, places } = task;
+        let Task { errand, agenda, orders, live, slots } = task;
         Ok(Self {
             poller: Poller::new(&*orders)?,
             retries: Retries::new(errand.plan.seed, errand.plan.duration),
@@ -138,7 +138,7 @@ impl Sender {
             unread: Vec::new(),
             deadlines: BTreeSet::new(),
             in_flight: 0,
-            most_in_flight: places,
+            most_in_flight: slots,
             request: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
             done: Vec::new(),
@@ -194,7 +194,7 @@ impl Sender {
                 return Ok(());
             }
             self.pause(now, next)?;
-            self.read_answers();
+            self.read_responses();
             self.expire();
         }
     }
@@ -251,10 +251,10 @@ impl Sender {
         self.poller.wait(now, until.unwrap_or(now + Duration::from_secs(1)))
     }
 
-    fn read_answers(&mut self) {
-        let mut place = 0;
-        while let Some(ready) = self.poller.ready(place) {
-            place += 1;
+    fn read_responses(&mut self) {
+        let mut index = 0;
+        while let Some(ready) = self.poller.ready(index) {
+            index += 1;
             self.attend(ready.key as u32 as usize, (ready.key >> 32) as u32, &ready);
         }
         let again = Ready { key: 0, is_readable: true, is_closed: false };
@@ -263,7 +263,7 @@ impl Sender {
         }
     }
 
-    /// Looks after a line that is ready for something, and sends what has become due meanwhile.
+    /// Looks after a line that is ready for something, and sends what has become due.
     fn attend(&mut self, key: usize, serial: u32, ready: &Ready) {
         let Some(held) = self.lines.get_mut(key).filter(|held| held.serial == serial) else { return };
         held.line.ready(ready, &mut self.buffer, &mut self.done);
@@ -357,9 +357,9 @@ impl Sender {
             Line::Http1(line) => self.poller.add(&line.wire, key)?,
             Line::Http2(line) => line.watch(|socket| self.poller.add(socket, key))?,
         }
-        let place = entry.key();
+        let index = entry.key();
         entry.insert(Held { serial, is_listed: false, line });
-        Ok(place)
+        Ok(index)
     }
 
     /// After something has happened on a line: what has ended is counted, the line kept or closed.
@@ -380,7 +380,7 @@ impl Sender {
     fn settle_done(&mut self) {
         while let Some(Done { exchange, end }) = self.done.pop() {
             match end {
-                Ok(told) => self.settle(exchange, End::Answered(told.status), told.retry_after),
+                Ok(reported) => self.settle(exchange, End::Answered(reported.status), reported.retry_after),
                 Err(failure) if failure.is_untouched && exchange.handed_back < MOST_HANDED_BACK => {
                     self.again.push(Exchange { handed_back: exchange.handed_back + 1, ..exchange });
                 }
@@ -410,7 +410,7 @@ impl Sender {
         if end == End::Answered(429)
             && let Some(polite) = &self.errand.plan.clients[group].politeness
         {
-            self.retries.refused(exchange, polite, retry_after, finished, &mut self.record);
+            self.retries.rejected(exchange, polite, retry_after, finished, &mut self.record);
         }
         self.live.ended(
             is_retry,

@@ -17,7 +17,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tidegate_input::object::Object;
 use tidegate_input::{Problem, Problems, json};
-use tidegate_serve::rest::{Answer, Asked, Bounds, serve};
+use tidegate_serve::rest::{Bounds, Request, Response, serve};
 use tidegate_serve::{Log, Process, Shutdown};
 use tokio::net::TcpListener;
 
@@ -57,133 +57,133 @@ pub async fn run(listener: TcpListener, settings: Settings, log: Log, shutdown: 
     });
     let idle_timeout = Duration::from_secs(20);
     let bounds = Bounds { connections: 64, body_bytes: LARGEST_PLAN, idle_timeout, ..Bounds::default() };
-    let asked = Arc::clone(&site);
-    let answer = move |request: Asked| {
-        let site = Arc::clone(&asked);
-        async move { site.answer(request).await }
+    let shared = Arc::clone(&site);
+    let respond = move |request: Request| {
+        let site = Arc::clone(&shared);
+        async move { site.respond(request).await }
     };
-    serve(listener, bounds, shutdown, answer).await;
+    serve(listener, bounds, shutdown, respond).await;
     site.tests.end().await;
     Ok(())
 }
 
 impl Site {
-    async fn answer(self: Arc<Self>, asked: Asked) -> Answer {
-        let is_change = !matches!(asked.method, Method::GET | Method::HEAD);
+    async fn respond(self: Arc<Self>, request: Request) -> Response {
+        let is_change = !matches!(request.method, Method::GET | Method::HEAD);
         // Plans and results are nobody's business but ours, too; health and metrics are.
-        let is_ours = is_change || asked.path().starts_with("/test");
-        if is_ours && let Some(refusal) = asked.refusal_of_pages(self.listener) {
-            return refusal;
+        let is_ours = is_change || request.path().starts_with("/test");
+        if is_ours && let Some(rejection) = request.rejection_of_pages(self.listener) {
+            return rejection;
         }
-        let (is_get, is_post) = (!is_change, asked.method == Method::POST);
-        match asked.path() {
+        let (is_get, is_post) = (!is_change, request.method == Method::POST);
+        match request.path() {
             "/test/start" if is_post => {
-                // In a task of its own: whoever asked may leave, and the test is started all the same.
-                let starting = tokio::spawn(async move { self.start(asked.body).await });
+                // In a task of its own: the client may leave, and the test is started all the same.
+                let starting = tokio::spawn(async move { self.start(request.body).await });
                 starting.await.unwrap_or_else(|error| {
-                    Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
+                    Response::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
                 })
             }
-            "/test/stop" if is_post => self.stop(&asked.body).await,
-            "/test/start" | "/test/stop" => Answer::only("POST"),
+            "/test/stop" if is_post => self.stop(&request.body).await,
+            "/test/start" | "/test/stop" => Response::only("POST"),
             "/test/status" if is_get => self.status(),
             "/test/config" if is_get => self.config(),
             "/test/result" if is_get => self.result(),
-            "/test" if asked.method == Method::PATCH => self.change(&asked.body),
-            "/test" => Answer::only("PATCH"),
+            "/test" if request.method == Method::PATCH => self.change(&request.body),
+            "/test" => Response::only("PATCH"),
             "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
-                Answer::json(StatusCode::OK, &json!({ "status": "UP" }))
+                Response::json(StatusCode::OK, &json!({ "status": "UP" }))
             }
-            "/actuator/prometheus" if is_get => Answer::metrics(metrics::page(&self.tests, &self.process)),
+            "/actuator/prometheus" if is_get => Response::metrics(metrics::page(&self.tests, &self.process)),
             "/test/status"
             | "/test/config"
             | "/test/result"
             | "/actuator/health"
             | "/actuator/health/liveness"
             | "/actuator/health/readiness"
-            | "/actuator/prometheus" => Answer::only("GET, HEAD"),
-            _ => Answer::nothing_here(),
+            | "/actuator/prometheus" => Response::only("GET, HEAD"),
+            _ => Response::nothing_here(),
         }
     }
 
-    async fn start(&self, body: Bytes) -> Answer {
+    async fn start(&self, body: Bytes) -> Response {
         if let Some(busy) = self.tests.busy() {
             return conflict(busy.as_deref());
         }
-        // Reading a long plan takes a while, in which others want to be answered.
+        // Reading a long plan takes a while, in which others want to get a response.
         let plans = self.settings.plans.clone();
         let read = tokio::task::spawn_blocking(move || plans.asked_for(&body)).await;
         let plan = match read {
             Ok(Ok(plan)) => plan,
-            Ok(Err(problems)) => return Answer::bad(&problems),
+            Ok(Err(problems)) => return Response::bad(&problems),
             Err(error) => {
-                return Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the plan can't be read: {error}"));
+                return Response::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the plan can't be read: {error}"));
             }
         };
         if let Err(problem) = self.settings.hosts.check(&plan) {
-            return Answer::bad(&[problem]);
+            return Response::bad(&[problem]);
         }
         match self.tests.start(plan).await {
-            Ok(id) => Answer::json(StatusCode::OK, &json!({ "status": "started", "testId": id })),
+            Ok(id) => Response::json(StatusCode::OK, &json!({ "status": "started", "testId": id })),
             Err(current::NotStarted::Busy(id)) => conflict(id.as_deref()),
-            Err(current::NotStarted::Run(NotStarted::Plan(problem))) => Answer::bad(&[problem]),
+            Err(current::NotStarted::Run(NotStarted::Plan(problem))) => Response::bad(&[problem]),
             Err(current::NotStarted::Run(NotStarted::System(error))) => {
-                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
+                Response::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the test can't be started: {error}"))
             }
         }
     }
 
-    async fn stop(&self, text: &[u8]) -> Answer {
+    async fn stop(&self, text: &[u8]) -> Response {
         let id = if text.trim_ascii().is_empty() { Ok(None) } else { body(text, |body| Some(body.text("testId"))) };
         let id = match id {
             Ok(id) => id,
-            Err(problems) => return Answer::bad(&problems),
+            Err(problems) => return Response::bad(&problems),
         };
         match self.tests.stop(id.as_deref()).await {
-            Ok(id) => Answer::json(StatusCode::OK, &json!({ "status": "stopped", "testId": id })),
-            Err(NoTest) => Answer::error(StatusCode::NOT_FOUND, "no test is running, or another one"),
+            Ok(id) => Response::json(StatusCode::OK, &json!({ "status": "stopped", "testId": id })),
+            Err(NoTest) => Response::error(StatusCode::NOT_FOUND, "no test is running, or another one"),
         }
     }
 
-    fn status(&self) -> Answer {
+    fn status(&self) -> Response {
         let status = self.tests.running().map_or_else(|| json!({ "running": false }), |run| status(&run));
-        Answer::json(StatusCode::OK, &status)
+        Response::json(StatusCode::OK, &status)
     }
 
-    fn config(&self) -> Answer {
+    fn config(&self) -> Response {
         match self.tests.running() {
-            Some(run) => Answer::json(StatusCode::OK, run.plan.shown()),
-            None => Answer::error(StatusCode::NOT_FOUND, "no test is running"),
+            Some(run) => Response::json(StatusCode::OK, run.plan.shown()),
+            None => Response::error(StatusCode::NOT_FOUND, "no test is running"),
         }
     }
 
-    fn result(&self) -> Answer {
+    fn result(&self) -> Response {
         match self.tests.last() {
-            Some(report) => Answer::written_json(StatusCode::OK, report.write()),
-            None => Answer::error(StatusCode::NOT_FOUND, "no test has ended yet"),
+            Some(report) => Response::written_json(StatusCode::OK, report.write()),
+            None => Response::error(StatusCode::NOT_FOUND, "no test has ended yet"),
         }
     }
 
-    fn change(&self, text: &[u8]) -> Answer {
+    fn change(&self, text: &[u8]) -> Response {
         let rate = match body(text, |body| body.number("rps", &SOME_RATE)) {
             Ok(rate) => rate,
-            Err(problems) => return Answer::bad(&problems),
+            Err(problems) => return Response::bad(&problems),
         };
         let Some(run) = self.tests.running() else {
-            return Answer::error(StatusCode::NOT_FOUND, "no test is running");
+            return Response::error(StatusCode::NOT_FOUND, "no test is running");
         };
         if run.change_rate(rate).is_err() {
             let reason = format!("the profile is `{}`; only the rate of `constant` can be changed", run.plan.kind);
-            return Answer::error(StatusCode::CONFLICT, &reason);
+            return Response::error(StatusCode::CONFLICT, &reason);
         }
         self.tests.log.info("LoadGenerator", format_args!("Rate changed to {rate} RPS (test {})", run.id));
-        Answer::json(StatusCode::OK, &json!({ "status": "changed", "testId": run.id, "rps": rate }))
+        Response::json(StatusCode::OK, &json!({ "status": "changed", "testId": run.id, "rps": rate }))
     }
 }
 
-fn conflict(id: Option<&str>) -> Answer {
+fn conflict(id: Option<&str>) -> Response {
     let reason = "a test is running; stop it first (POST /test/stop)";
-    Answer::json(StatusCode::CONFLICT, &json!({ "status": 409, "error": reason, "testId": id }))
+    Response::json(StatusCode::CONFLICT, &json!({ "status": 409, "error": reason, "testId": id }))
 }
 
 /// A test that is running, as it is shown.
@@ -219,7 +219,7 @@ fn body<T>(text: &[u8], take: impl FnOnce(&mut Object<'_>) -> Option<T>) -> Resu
     let problems = Problems::default();
     let mut taken = None;
     match json::read(text) {
-        Err(error) => problems.add("", format!("the body is no JSON: {error}")),
+        Err(error) => problems.add("", format!("the body must be JSON: {error}")),
         Ok(value) => {
             if let Some(mut object) = Object::new("", value, &problems) {
                 taken = take(&mut object);

@@ -70,6 +70,6 @@ mod tests {
             assert_eq!(StatusClass::of(status), class, "{status}");
         }
         // Indexes are in the order of the list.
-        assert!(StatusClass::ALL.iter().enumerate().all(|(place, class)| *class as usize == place));
+        assert!(StatusClass::ALL.iter().enumerate().all(|(index, class)| *class as usize == index));
     }
 }

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use tidegate_input::table::{self, BadLine, Column, Row};
 use tidegate_input::{moment, shortened};
 
-/// Puts what stands in a plan's files into the plan; `wrong` is told a path and a reason.
+/// Puts what stands in a plan's files into the plan; `wrong` gets a path and a reason.
 pub(crate) fn resolve(plan: &mut Value, directory: &Path, wrong: impl Fn(String, String)) {
     if let Some(phases) = plan.get_mut("phases").and_then(Value::as_array_mut) {
-        for (place, phase) in phases.iter_mut().enumerate() {
-            resolve_profile(phase, directory, |path, reason| wrong(format!("phases[{place}].{path}"), reason));
+        for (index, phase) in phases.iter_mut().enumerate() {
+            resolve_profile(phase, directory, |path, reason| wrong(format!("phases[{index}].{path}"), reason));
         }
     }
     resolve_profile(plan, directory, wrong);
@@ -30,11 +30,11 @@ fn resolve_profile(holder: &mut Value, directory: &Path, wrong: impl Fn(String, 
     if let Err((field, reason)) = resolve_params(params, directory) {
         wrong(format!("profile.params.{field}"), reason);
         if !params.contains_key("timestamps") {
-            // So that nobody is told besides that there are none.
+            // So that it is not reported as missing besides.
             params.entry("rates").or_insert_with(|| vec![0].into());
         }
     }
-    // Whatever was wrong with them has been told.
+    // Whatever was wrong with them has been reported.
     for field in ["file", "column", "values"] {
         params.remove(field);
     }
@@ -45,22 +45,22 @@ type Wrong = (&'static str, String);
 fn resolve_params(params: &mut Map<String, Value>, directory: &Path) -> Result<(), Wrong> {
     let given = |field: &str| params.get(field).filter(|value| !value.is_null());
     let Some(name) = given("file").and_then(Value::as_str) else {
-        return Err(("file", "is no text; a path beside the plan's is allowed".to_owned()));
+        return Err(("file", "must be a path, relative to the plan's directory".to_owned()));
     };
     if given("rates").or(given("timestamps")).is_some() {
-        return Err(("file", "is there, and `rates` or `timestamps` too; one of them is allowed".to_owned()));
+        return Err(("file", "must not be set beside `rates` or `timestamps`".to_owned()));
     }
     let are_rates = match given("values").map(Value::as_str) {
         None | Some(Some("rates")) => true,
         Some(Some("timestamps")) => false,
-        _ => return Err(("values", "is none that is known; `rates` or `timestamps` is allowed".to_owned())),
+        _ => return Err(("values", "must be `rates` or `timestamps`".to_owned())),
     };
     let column = match given("column") {
         None if are_rates => Column::Last,
         None => Column::First,
         Some(Value::String(name)) => Column::Named(name.clone()),
         Some(value) => {
-            let reason = "is no column; its name in the first line, or a number from 1 to 1000, is allowed";
+            let reason = "must be a name in the first line or a number from 1 to 1000";
             let number = value.as_u64().filter(|number| (1..=1_000).contains(number));
             Column::At(number.ok_or_else(|| ("column", reason.to_owned()))? as usize - 1)
         }
@@ -68,18 +68,18 @@ fn resolve_params(params: &mut Map<String, Value>, directory: &Path) -> Result<(
     let has_step = given("step").is_some();
     let path = directory.join(name);
     let text = table::bytes(&path, table::MOST_BYTES).map_err(|reason| ("file", reason))?;
-    let told = |(line, reason): (usize, String)| ("file", format!("{}:{line}: {reason}", path.display()));
-    let rows = table::rows(&text, &column).map_err(told)?;
+    let at_line = |(line, reason): (usize, String)| ("file", format!("{}:{line}: {reason}", path.display()));
+    let rows = table::rows(&text, &column).map_err(at_line)?;
     if rows.is_empty() {
         return Err(("file", format!("{}: has no entries", path.display())));
     }
     if are_rates {
-        if !has_step && let Some(step) = step(&rows).map_err(told)? {
+        if !has_step && let Some(step) = step(&rows).map_err(at_line)? {
             params.insert("step".to_owned(), step.into());
         }
-        params.insert("rates".to_owned(), rates(&rows).map_err(told)?);
+        params.insert("rates".to_owned(), rates(&rows).map_err(at_line)?);
     } else {
-        params.insert("timestamps".to_owned(), timestamps(&rows).map_err(told)?);
+        params.insert("timestamps".to_owned(), timestamps(&rows).map_err(at_line)?);
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn rates(rows: &[Row]) -> Result<Value, BadLine> {
         rate.map(Value::from).ok_or_else(|| {
             (
                 row.line,
-                format!("{:?} is no rate; a number from 0 on is allowed{}", shortened(&row.value), hint(&row.value)),
+                format!("a rate must be a number from 0 on, got {:?}{}", shortened(&row.value), hint(&row.value)),
             )
         })
     };
@@ -133,12 +133,12 @@ fn timestamps(rows: &[Row]) -> Result<Value, BadLine> {
 }
 
 fn moment_of(line: usize, text: &str) -> Result<i128, BadLine> {
-    let told = "is no time; seconds or 2026-01-19T16:30:00.125Z are allowed";
-    let reason = || format!("{:?} {told}{}", shortened(text), hint(text));
+    let expected = "a time must be seconds or such as 2026-01-19T16:30:00.125Z";
+    let reason = || format!("{expected}, got {:?}{}", shortened(text), hint(text));
     moment::unix_nanos(text).ok_or_else(|| (line, reason()))
 }
 
-/// What may be meant by an entry that is none.
+/// What may be meant by an invalid entry.
 fn hint(text: &str) -> &'static str {
     if text.contains([';', '\t']) {
         "; columns are separated by commas"

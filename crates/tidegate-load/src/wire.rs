@@ -24,7 +24,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Begins to connect; whether that has succeeded is told by [`connected`](Self::connected) when the socket is
+    /// Begins to connect; whether that has succeeded is reported by [`connected`](Self::connected) when the socket is
     /// ready.
     pub(crate) fn open(address: SocketAddr, secured: Option<&Secured>) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -78,8 +78,9 @@ impl Wire {
         loop {
             match tls.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Closed without a word. HTTP tells by itself whether something is missing, but for a response that
-                // ends by closing: that one can't be told from one that was cut off, and many servers say no goodbye.
+                // Closed without a word. HTTP shows by itself whether something is missing, but for a response that
+                // ends by closing: that one can't be distinguished from one that was cut off, and many servers say no
+                // goodbye.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -114,7 +115,7 @@ impl Wire {
     }
 }
 
-/// Takes in some of what has come, and answers what TLS itself wants answered. Says whether the other side is still
+/// Takes in some of what has come, and sends what TLS itself wants to send. Says whether the other side is still
 /// there.
 fn take_in(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<bool> {
     if tls.read_tls(tcp)? == 0 {

@@ -56,13 +56,13 @@ fn what_is_expected_is_the_integral_of_the_rate() {
         let (length, steps) = (profile.length().as_secs_f64(), 200_000);
         let step = length / f64::from(steps);
         let (mut sum, mut variation, mut last) = (0.0, 0.0, profile.rate(Duration::ZERO));
-        for place in 0..steps {
-            let rate = profile.rate(seconds((f64::from(place) + 0.5) * step));
+        for index in 0..steps {
+            let rate = profile.rate(seconds((f64::from(index) + 0.5) * step));
             sum += rate * step;
             variation += (rate - last).abs();
             last = rate;
-            if place % 1_000 == 0 {
-                let until = seconds(f64::from(place + 1) * step);
+            if index % 1_000 == 0 {
+                let until = seconds(f64::from(index + 1) * step);
                 let (expected, allowed) = (profile.expected(until), step * (variation + 1.0) + 1e-9 * sum);
                 assert!((expected - sum).abs() <= allowed, "{profile:?} at {until:?}: {expected}, {sum} ± {allowed}");
             }
@@ -150,8 +150,8 @@ fn times_between_poisson_arrivals_are_exponential() {
             times.windows(2).map(|pair| profile.expected(pair[1]) - profile.expected(pair[0])).collect();
         gaps.sort_by(f64::total_cmp);
         let n = gaps.len() as f64;
-        let distance = gaps.iter().enumerate().map(|(place, gap)| {
-            let (is, below) = (1.0 - (-gap).exp(), place as f64 / n);
+        let distance = gaps.iter().enumerate().map(|(index, gap)| {
+            let (is, below) = (1.0 - (-gap).exp(), index as f64 / n);
             (is - below).abs().max((below + 1.0 / n - is).abs())
         });
         let distance = distance.fold(0.0, f64::max);
@@ -160,27 +160,27 @@ fn times_between_poisson_arrivals_are_exponential() {
     }
 }
 
-/// Each burst is told once by whoever looks from time to time, whatever their steps.
+/// Each burst is reported once to those who look from time to time, whatever their steps.
 #[test]
-fn bursts_are_told_when_they_begin() {
+fn bursts_are_reported_when_they_begin() {
     let shape = Shape::Burst { base: 10.0, spike: 50.0, spike_length: 10.0, period: 60.0 };
     let burst = Profile::of(shape, Duration::from_secs(300));
     let calm = Profile::of(Shape::Constant { rate: 5.0 }, Duration::from_secs(300));
     let attacks = [(1.0, 20), (80.0, 5), (1.0, 30), (60.0, 7)];
     let attacks = attacks.map(|(rate, length)| (Shape::Constant { rate }, Duration::from_secs(length)));
-    let told = |profile: &Profile, step: f64| -> Vec<(f64, f64)> {
+    let reported = |profile: &Profile, step: f64| -> Vec<(f64, f64)> {
         let mut last = Duration::ZERO;
         let looks = (1..).map(|number| f64::from(number) * step).take_while(|time| *time < 320.0);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for now in looks.map(Duration::from_secs_f64) {
-            told.extend(profile.burst_between(last, now).map(|(time, rate)| (time.as_secs_f64(), rate)));
+            reported.extend(profile.burst_between(last, now).map(|(time, rate)| (time.as_secs_f64(), rate)));
             last = now;
         }
-        told
+        reported
     };
     for step in [0.1, 0.35, 2.0] {
-        assert_eq!(told(&burst, step), [50.0, 110.0, 170.0, 230.0, 290.0].map(|time| (time, 50.0)), "by {step}");
-        assert_eq!(told(&Profile::sequence(attacks.clone()), step), [(20.0, 80.0), (55.0, 60.0)], "by {step}");
-        assert_eq!(told(&calm, step), []);
+        assert_eq!(reported(&burst, step), [50.0, 110.0, 170.0, 230.0, 290.0].map(|time| (time, 50.0)), "by {step}");
+        assert_eq!(reported(&Profile::sequence(attacks.clone()), step), [(20.0, 80.0), (55.0, 60.0)], "by {step}");
+        assert_eq!(reported(&calm, step), []);
     }
 }

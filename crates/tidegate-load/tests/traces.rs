@@ -45,7 +45,7 @@ impl Drop for Directory {
 /// The rates in the middle of each of the first steps.
 fn rates(plan: &Plan, step: f64, count: u32) -> Vec<f64> {
     let Times::Rate(profile, _) = &plan.times else { panic!("recorded") };
-    (0..count).map(|place| profile.rate(Duration::from_secs_f64((f64::from(place) + 0.5) * step))).collect()
+    (0..count).map(|index| profile.rate(Duration::from_secs_f64((f64::from(index) + 0.5) * step))).collect()
 }
 
 #[test]
@@ -100,37 +100,49 @@ fn columns_of_timestamps_are_read() {
 
 /// The file, the line and the reason.
 #[test]
-fn bad_files_are_told_by_line() {
+fn bad_files_are_reported_by_line() {
     let directory = Directory::new();
     let times = json!({"values": "timestamps"});
     for (csv, params, expected) in [
         ("", json!({}), "traffic.csv: has no entries"),
         ("rps\n", json!({}), "traffic.csv: has no entries"),
-        ("rps\n5\nmany\n", json!({}), "traffic.csv:3: \"many\" is no rate; a number from 0 on is allowed"),
-        ("-5\n", json!({}), "traffic.csv:1: \"-5\" is no rate"),
-        ("5\nNaN\n", json!({}), "traffic.csv:2: \"NaN\" is no rate"),
+        ("rps\n5\nmany\n", json!({}), "traffic.csv:3: a rate must be a number from 0 on, got \"many\""),
+        ("-5\n", json!({}), "traffic.csv:1: a rate must be a number from 0 on, got \"-5\""),
+        ("5\nNaN\n", json!({}), "traffic.csv:2: a rate must be a number from 0 on, got \"NaN\""),
         ("0,5\n1,6\n3,7\n", json!({}), "traffic.csv:3: is not as far from the line before"),
         ("0,5\n1,6\n0,7\n", json!({}), "traffic.csv:3: is not as far from the line before"),
-        ("a,b\nx,6\ny,7\n", json!({}), "traffic.csv:2: \"x\" is no time"),
+        (
+            "a,b\nx,6\ny,7\n",
+            json!({}),
+            "traffic.csv:2: a time must be seconds or such as 2026-01-19T16:30:00.125Z, got \"x\"",
+        ),
         ("a,b\n1,5\n2\n", json!({}), "traffic.csv:3: has 1 column; the entry is in number 2"),
         ("a,b\n1,5\n", json!({"column": "c"}), "traffic.csv:1: has no column \"c\"; there are: a, b"),
         ("1,5\n2,6\n", json!({"column": 3}), "traffic.csv:2: has 2 columns; the entry is in number 3"),
         (
             "t;n\n0;5\n1;6\n",
             json!({}),
-            "traffic.csv:2: \"0;5\" is no rate; a number from 0 on is allowed; columns are sep",
+            "traffic.csv:2: a rate must be a number from 0 on, got \"0;5\"; columns are sep",
         ),
-        ("0\t5\n1\t6\n", json!({}), "is no rate; a number from 0 on is allowed; columns are separated by commas"),
+        (
+            "0\t5\n1\t6\n",
+            json!({}),
+            "a rate must be a number from 0 on, got \"1\\t6\"; columns are separated by commas",
+        ),
         ("2026-01-19T16:30:00Z\n", json!({}), "times of requests need `\"values\": \"timestamps\"`"),
         ("at,size\n0,5\n1,6\n3,7\n", json!({}), "or `\"values\": \"timestamps\"` if each line is a request"),
-        ("0;5\n1;6\n", times.clone(), "is no time; seconds or 2026-01-19T16:30:00.125Z are allowed; columns are"),
+        ("0;5\n1;6\n", times.clone(), "such as 2026-01-19T16:30:00.125Z, got \"1;6\"; columns are"),
         ("\"1\n", json!({}), "traffic.csv:1: has a quote that does not end"),
-        ("1\n2026-02-30\n", times.clone(), "traffic.csv:2: \"2026-02-30\" is no time; seconds or 2026-01-19T"),
+        (
+            "1\n2026-02-30\n",
+            times.clone(),
+            "traffic.csv:2: a time must be seconds or such as 2026-01-19T16:30:00.125Z, got \"2026-02-30\"",
+        ),
         ("5\n4\n", times.clone(), "traffic.csv:2: is before the line that it follows"),
-        ("1\n", json!({"column": 0}), "profile.params.column: is no column"),
-        ("1\n", json!({"column": -1}), "profile.params.column: is no column"),
-        ("1\n", json!({"values": "sizes"}), "profile.params.values: is none that is known; `rates` or `timestamps`"),
-        ("1\n", json!({"rates": [1]}), "profile.params.file: is there, and `rates` or `timestamps` too"),
+        ("1\n", json!({"column": 0}), "profile.params.column: must be a name in the first line or a number"),
+        ("1\n", json!({"column": -1}), "profile.params.column: must be a name in the first line or a number"),
+        ("1\n", json!({"values": "sizes"}), "profile.params.values: must be `rates` or `timestamps`"),
+        ("1\n", json!({"rates": [1]}), "profile.params.file: must not be set beside `rates` or `timestamps`"),
         ("1\n", json!({"colum": 1}), "profile.params.colum: is unknown"),
     ] {
         let error = directory.open(csv, &params).expect_err(csv);
@@ -139,19 +151,22 @@ fn bad_files_are_told_by_line() {
     let error = directory.open(b"1\n\xff\n", &json!({})).expect_err("not UTF-8");
     assert!(error.contains("traffic.csv:2: is not UTF-8"), "{error}");
     let error = directory.open("1\n".repeat(1_000_001), &json!({})).expect_err("too many");
-    assert!(error.contains("traffic.csv:1000001: is one entry too many; at most 1000000"), "{error}");
+    assert!(error.contains("traffic.csv:1000001: the file must have at most 1000000 entries"), "{error}");
     let error = directory.open(vec![b'#'; (64 << 20) + 1], &json!({})).expect_err("too long");
     assert!(error.contains("traffic.csv: is longer than 64 MiB"), "{error}");
 }
 
 #[test]
-fn files_that_are_not_there_are_told() {
+fn files_that_are_not_there_are_reported() {
     let directory = Directory::new();
-    let plan = |file: Value| json!({"limiterUrl": "http://a", "duration": 1, "profile": {"type": "trace", "params": {"file": file}}});
+    let plan = |file: Value| {
+        let profile = json!({"type": "trace", "params": {"file": file}});
+        json!({"limiterUrl": "http://a", "duration": 1, "profile": profile})
+    };
     let error = directory.open_plan(&plan(json!("none.csv"))).expect_err("it is not there");
     assert!(error.starts_with("profile.params.file: ") && error.contains("none.csv: can't be opened"), "{error}");
     let error = directory.open_plan(&plan(json!(5))).expect_err("no name");
-    assert!(error.starts_with("profile.params.file: is no text"), "{error}");
+    assert!(error.starts_with("profile.params.file: must be a path"), "{error}");
     let error = Plan::open(&directory.0.join("no.json"), &Overrides::default()).expect_err("no plan").to_string();
     assert!(error.contains("no.json: can't be opened"), "{error}");
     let error = directory.open_plan(&plan(json!("."))).expect_err("a directory");

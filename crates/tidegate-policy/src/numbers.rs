@@ -316,7 +316,7 @@ impl LimitNumbers {
     fn rate(&self) -> Result<Rate, InvalidNumbers> {
         let rate = self.values.fill_rate.ok_or_else(|| self.lacks("fillRate"))?;
         exact_rate(rate).ok_or_else(|| {
-            invalid("fillRate", format!("is {rate}; from 0.000001 to 4294967295, with at most 6 decimals, is allowed"))
+            invalid("fillRate", format!("must be 0.000001 to 4294967295 with at most 6 decimals, got {rate}"))
         })
     }
 
@@ -448,7 +448,7 @@ mod tests {
 
     /// A rate of nothing refills in no time that can be computed; asked for from outside, it was a panic.
     #[test]
-    fn a_rate_that_makes_no_sense_is_refused_by_those_that_need_one_and_dropped_by_others() {
+    fn a_rate_that_makes_no_sense_is_rejected_by_those_that_need_one_and_dropped_by_others() {
         let token = bucket(5, 1.0);
         for rate in [0.0, -3.0, 1e-300] {
             let given = Values { fill_rate: Some(rate), ..Values::default() };

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_limit_can_have_is_refused() {
+    fn what_no_limit_can_have_is_rejected() {
         for rate in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
             for algorithm in [Algorithm::FixedWindow, Algorithm::TokenBucket] {
                 let shape = Shape { algorithm, rate_per_second: rate, span: Duration::from_secs(1) };

@@ -7,7 +7,7 @@ mod name;
 
 /// A page of metrics in the Prometheus text format, version 0.0.4.
 ///
-/// What would make a scraper refuse the page or `promtool check metrics` complain is a mistake in our code: names and
+/// What would make a scraper reject the page or `promtool check metrics` complain is a mistake in our code: names and
 /// labels are known when it is written. So they are checked in debug builds, by which tests find them.
 #[derive(Debug, Default)]
 pub struct Exposition {
@@ -56,7 +56,7 @@ impl Exposition {
 
     /// Begins a metric; its samples follow.
     pub fn family(&mut self, name: &str, help: &str, kind: Kind) -> Family<'_> {
-        debug_assert!(is_family_name(name, kind), "{name} is no name for a {kind}");
+        debug_assert!(is_family_name(name, kind), "{name} must be a valid name for a {kind}");
         debug_assert!(!help.is_empty(), "{name} needs a help text");
         debug_assert!(!self.families.iter().any(|family| family == name), "{name} comes twice");
         self.families.push(name.to_owned());

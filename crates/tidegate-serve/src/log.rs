@@ -90,7 +90,7 @@ impl Log {
         self.sink.as_ref()
     }
 
-    /// Says what whoever started the service waits for, whatever the level.
+    /// Logs what a script that started the service waits for, whatever the level.
     pub fn announce(&self, component: &str, message: impl Display) {
         self.write(LogLevel::Info, component, &message);
     }

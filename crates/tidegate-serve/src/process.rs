@@ -8,7 +8,7 @@ use crate::{Exposition, Kind};
 /// What the system knows of this process, as the metrics that every Prometheus client has under the same names.
 #[derive(Debug)]
 pub struct Process {
-    /// Seconds since 1970 when the system was started. Asked once: the file that tells it is costly on big machines.
+    /// Seconds since 1970 when the system was started. Asked once: the file that has it is costly on big machines.
     boot_seconds: Option<u64>,
 }
 

@@ -1,11 +1,11 @@
 //! Small HTTP services: a request comes as a whole, the response goes as a whole, and both are bounded.
 
-mod answer;
-mod asked;
 mod patient;
+mod request;
+mod response;
 
-pub use answer::Answer;
-pub use asked::Asked;
+pub use request::Request;
+pub use response::Response;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::StatusCode;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -32,7 +32,7 @@ use patient::Patient;
 /// What a service bears.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once; who comes when there are so many waits in the kernel.
+    /// Connections at once; a client that comes when there are so many waits in the kernel.
     pub connections: usize,
     /// Bytes of a request's body.
     pub body_bytes: usize,
@@ -62,66 +62,66 @@ impl Default for Bounds {
 /// Pause after a connection that could not be accepted: the reason, mostly too many open files, does not pass at once.
 const AFTER_TROUBLE: Duration = Duration::from_millis(20);
 
-/// Answers everyone who connects, until the service shall stop; then lets requests under way end within their grace.
+/// Serves everyone who connects, until the service shall stop; then lets requests under way end within their grace.
 ///
-/// `answer` is dropped where it waits when its client goes away.
-pub async fn serve<A, F>(listener: TcpListener, bounds: Bounds, mut shutdown: Shutdown, answer: A)
+/// `respond` is dropped where it waits when its client goes away.
+pub async fn serve<A, F>(listener: TcpListener, bounds: Bounds, mut shutdown: Shutdown, respond: A)
 where
-    A: Fn(Asked) -> F + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    A: Fn(Request) -> F + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
 {
-    let (answer, places) = (Arc::new(answer), Arc::new(Semaphore::new(bounds.connections)));
+    let (respond, slots) = (Arc::new(respond), Arc::new(Semaphore::new(bounds.connections)));
     loop {
-        let next = next(&listener, &places);
+        let next = next(&listener, &slots);
         let accepted = tokio::select! {
             accepted = next => accepted,
             () = shutdown.wanted() => break,
         };
         match accepted {
-            Ok((stream, peer, place)) => {
-                let (answer, shutdown) = (Arc::clone(&answer), shutdown.clone());
+            Ok((stream, peer, slot)) => {
+                let (respond, shutdown) = (Arc::clone(&respond), shutdown.clone());
                 tokio::spawn(async move {
-                    connection(stream, peer, bounds, shutdown, answer).await;
-                    drop(place);
+                    connection(stream, peer, bounds, shutdown, respond).await;
+                    drop(slot);
                 });
             }
             Err(_) => sleep(AFTER_TROUBLE).await,
         }
     }
     drop(listener);
-    // All places are free when all connections have ended. Those that would not are dropped with the runtime.
-    let _ended = timeout(bounds.grace, places.acquire_many(bounds.connections as u32)).await;
+    // All slots are free when all connections have ended. Those that would not are dropped with the runtime.
+    let _ended = timeout(bounds.grace, slots.acquire_many(bounds.connections as u32)).await;
 }
 
 async fn next(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
+    slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, peer, place))
+    Ok((stream, peer, slot))
 }
 
-async fn connection<A, F>(stream: TcpStream, peer: SocketAddr, bounds: Bounds, mut shutdown: Shutdown, answer: Arc<A>)
+async fn connection<A, F>(stream: TcpStream, peer: SocketAddr, bounds: Bounds, mut shutdown: Shutdown, respond: Arc<A>)
 where
-    A: Fn(Asked) -> F + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    A: Fn(Request) -> F + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
 {
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = Arc::clone(&answer);
+    let service = service_fn(|request: http::Request<Incoming>| {
+        let respond = Arc::clone(&respond);
         async move {
-            let answer = match whole(request, peer, &bounds).await {
-                Ok(asked) => answer(asked).await,
-                Err(refusal) => refusal,
+            let response = match whole(request, peer, &bounds).await {
+                Ok(request) => respond(request).await,
+                Err(rejection) => rejection,
             };
-            Ok::<Response<Full<Bytes>>, Infallible>(answer.into())
+            Ok::<http::Response<Full<Bytes>>, Infallible>(response.into())
         }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(bounds.idle_timeout).max_headers(100).max_buf_size(65_536);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, bounds.write_timeout)), service));
-    // What goes wrong on a connection is its client's affair: there is nobody else to tell.
+    // What goes wrong on a connection concerns its client alone, so it is not reported.
     tokio::select! {
         _ended = serving.as_mut() => return,
         () = shutdown.wanted() => serving.as_mut().graceful_shutdown(),
@@ -130,16 +130,16 @@ where
 }
 
 /// The request with its whole body.
-async fn whole(request: Request<Incoming>, peer: SocketAddr, bounds: &Bounds) -> Result<Asked, Answer> {
+async fn whole(request: http::Request<Incoming>, peer: SocketAddr, bounds: &Bounds) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
     let body = match timeout(bounds.body_timeout, Limited::new(body, bounds.body_bytes).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let reason = format!("the body is larger than {} bytes", bounds.body_bytes);
-            return Err(Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &reason).and_close());
+            return Err(Response::error(StatusCode::PAYLOAD_TOO_LARGE, &reason).and_close());
         }
-        Ok(Err(_)) => return Err(Answer::error(StatusCode::BAD_REQUEST, "the body broke off").and_close()),
-        Err(_) => return Err(Answer::error(StatusCode::REQUEST_TIMEOUT, "the body took too long").and_close()),
+        Ok(Err(_)) => return Err(Response::error(StatusCode::BAD_REQUEST, "the body broke off").and_close()),
+        Err(_) => return Err(Response::error(StatusCode::REQUEST_TIMEOUT, "the body took too long").and_close()),
     };
-    Ok(Asked { method: head.method, uri: head.uri, headers: head.headers, body, peer })
+    Ok(Request { method: head.method, uri: head.uri, headers: head.headers, body, peer })
 }

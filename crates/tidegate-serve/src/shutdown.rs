@@ -1,6 +1,6 @@
 use tokio::sync::watch;
 
-/// Whoever holds this decides when the service stops. Dropping it is a wish to stop too: nobody else could tell.
+/// The holder of this decides when the service stops. Dropping it is a wish to stop too: nobody else could stop it.
 #[derive(Debug)]
 pub struct ShutdownHandle {
     wanted: watch::Sender<bool>,
@@ -63,7 +63,7 @@ mod tests {
     use tokio::time::timeout;
 
     #[test]
-    fn observers_in_several_runtimes_are_told() {
+    fn observers_in_several_runtimes_are_notified() {
         let handle = ShutdownHandle::new();
         let waiting: Vec<_> = (0..3)
             .map(|_| {

@@ -112,7 +112,7 @@ impl Sink {
             Pushed::Quietly => {}
             // After the lock is gone, lest the writer wake up only to wait for it.
             Pushed::WakeWriter => shared.work.notify_one(),
-            Pushed::Refused => {
+            Pushed::Rejected => {
                 shared.dropped.fetch_add(1, Relaxed);
             }
         }

@@ -15,8 +15,9 @@ pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 
 /// The certificates in a PEM file: one at least.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let told = |error: rustls::pki_types::pem::Error| format!("{}: {error}", path.display());
-    let found: Vec<_> = CertificateDer::pem_file_iter(path).map_err(told)?.collect::<Result<_, _>>().map_err(told)?;
+    let reported = |error: rustls::pki_types::pem::Error| format!("{}: {error}", path.display());
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(reported)?.collect::<Result<_, _>>().map_err(reported)?;
     if found.is_empty() {
         return Err(format!("{} holds no certificate in PEM", path.display()));
     }

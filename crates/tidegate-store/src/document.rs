@@ -32,7 +32,7 @@ impl fmt::Display for DocumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Away => f.write_str("Redis is away"),
-            Self::Rejected(error) => write!(f, "Redis refuses: {error}"),
+            Self::Rejected(error) => write!(f, "Redis rejects: {error}"),
             Self::TooLong => write!(f, "the text is longer than {} bytes", Document::LONGEST),
             Self::Unknown => f.write_str("Redis did not say whether it has written the text"),
         }

@@ -70,7 +70,7 @@ impl fmt::Display for ElectionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Away => f.write_str("Redis is away"),
-            Self::Rejected(error) => write!(f, "Redis refuses: {error}"),
+            Self::Rejected(error) => write!(f, "Redis rejects: {error}"),
             Self::TooLong => write!(f, "the report or the overlay is longer than {} bytes", Election::LONGEST),
             Self::Unknown => f.write_str("Redis did not confirm the heartbeat; it may still take effect"),
         }

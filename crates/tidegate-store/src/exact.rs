@@ -54,11 +54,11 @@ impl Question {
         let algorithms: Vec<_> = self.levels.iter().map(|(numbers, _)| numbers.algorithm).collect();
         let session = owed.session();
         let script = session.scripts.get(Task::Check, &algorithms);
-        let mut unanswered = Unanswered { owed, slots: self.slots(session) };
+        let mut without_response = WithoutResponse { owed, slots: self.slots(session) };
         let reply = session.link.run(&script, &self.keys, &self.args, 1 + self.levels.len() * REPLY).await;
         // A script that ends with an error has read, and taken nothing: only without a reply nobody knows.
         if reply.as_ref().err().is_none_or(|error| !error.may_be_done()) {
-            unanswered.slots.clear();
+            without_response.slots.clear();
         }
         let reply = reply?;
         let replies = reply[1..].chunks_exact(REPLY);
@@ -101,12 +101,12 @@ impl Question {
 }
 
 /// Slots that Redis may have taken for a question whose reply never came: too late, or nobody was left to hear it.
-struct Unanswered<'a> {
+struct WithoutResponse<'a> {
     owed: &'a Arc<Owed>,
     slots: Vec<Charge>,
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for WithoutResponse<'_> {
     fn drop(&mut self) {
         self.owed.owe(std::mem::take(&mut self.slots), Taken::Perhaps);
     }

@@ -346,7 +346,7 @@ impl Link {
 fn flatten<T>(reply: Result<RedisResult<T>, tokio::time::error::Elapsed>) -> Result<T, String> {
     match reply {
         Ok(reply) => reply.map_err(|error| error.to_string()),
-        Err(_) => Err("no answer in time".to_owned()),
+        Err(_) => Err("no response in time".to_owned()),
     }
 }
 
@@ -401,7 +401,7 @@ fn counts_up_to(counter: &AtomicU32, many: u32) -> bool {
 }
 
 fn late_text(limit: Duration) -> String {
-    format!("no answer within {limit:?}")
+    format!("no response within {limit:?}")
 }
 
 async fn evaluate(

@@ -9,14 +9,14 @@ use crate::message::{read_chunks, read_head};
 
 /// A response as it came.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     /// Names in lower case, in their order.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
@@ -31,11 +31,11 @@ impl Answer {
 }
 
 /// Sends one request over a connection of its own and reads its response.
-pub fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     Client::connect(address).request(method, path, headers, body)
 }
 
-/// A connection that sends what it is told to, and reads answers strictly.
+/// A connection that sends what it is given, and reads responses strictly.
 pub struct Client {
     pub stream: BufReader<TcpStream>,
 }
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// A request over this connection, which stays open. `Host` and, where there is a body, `Content-Length` are added.
-    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut head = format!("{method} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             // The gateway's own endpoints are for those who mean this machine.
@@ -76,20 +76,20 @@ impl Client {
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(body);
         self.send(bytes);
-        self.answer_to(method)
+        self.response_to(method)
     }
 
     /// Reads one response (not to HEAD).
-    pub fn answer(&mut self) -> Answer {
-        self.answer_to("GET")
+    pub fn response(&mut self) -> Response {
+        self.response_to("GET")
     }
 
-    pub fn answer_to(&mut self, method: &str) -> Answer {
-        self.try_answer_to(method).expect("an answer")
+    pub fn response_to(&mut self, method: &str) -> Response {
+        self.try_response_to(method).expect("an answer")
     }
 
     /// Reads one response; none if the connection ends before it.
-    pub fn try_answer_to(&mut self, method: &str) -> Option<Answer> {
+    pub fn try_response_to(&mut self, method: &str) -> Option<Response> {
         let (line, headers) = read_head(&mut self.stream)?;
         let status = line.split(' ').nth(1)?.parse().ok()?;
         let field = |name: &str| headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
@@ -104,7 +104,7 @@ impl Client {
         } else {
             self.stream.read_to_end(&mut body).ok()?;
         }
-        Some(Answer { status, headers, body })
+        Some(Response { status, headers, body })
     }
 
     /// Everything until the connection ends.

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: frames and header blocks as they are told to be, right or wrong (RFC 9113, RFC 7541).
+//! HTTP/2 by hand: frames and header blocks as they are given, right or wrong (RFC 9113, RFC 7541).
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -115,8 +115,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the gateway refused, by whatever means.
-    pub fn is_refusal(&self) -> bool {
+    /// Whether the gateway rejected, by whatever means.
+    pub fn is_rejection(&self) -> bool {
         // 501 is what CONNECT gets.
         !matches!(self, Self::Status(..400 | 500 | 502..))
     }
@@ -186,7 +186,7 @@ impl Wire {
         }
     }
 
-    /// Reads until it is told how this stream ends, or that the connection does.
+    /// Reads until it knows how this stream ends, or that the connection does.
     pub fn outcome(&mut self, stream: u32) -> Outcome {
         loop {
             let Some(frame) = self.read() else { return Outcome::Closed };

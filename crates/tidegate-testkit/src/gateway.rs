@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-use crate::{Answer, Directory, PATIENCE, request, signal, tidegate, wait_for_exit};
+use crate::{Directory, PATIENCE, Response, request, signal, tidegate, wait_for_exit};
 
 /// The gateway as users run it.
 pub struct Gateway {
@@ -106,16 +106,16 @@ impl Gateway {
     }
 
     /// A request over a connection of its own.
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Response {
         request(self.address, "GET", path, &[], b"")
     }
 
     /// The same with headers.
-    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response {
         request(self.address, "GET", path, headers, b"")
     }
 
-    pub fn post(&self, path: &str, body: &str) -> Answer {
+    pub fn post(&self, path: &str, body: &str) -> Response {
         request(self.address, "POST", path, &[], body.as_bytes())
     }
 

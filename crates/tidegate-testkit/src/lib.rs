@@ -39,7 +39,7 @@ mod waiting;
 
 #[cfg(feature = "servers")]
 pub use {
-    client::{Answer, Client, request},
+    client::{Client, Response, request},
     directory::{Directory, text},
     gateway::Gateway,
     message::read_head,

@@ -1,5 +1,5 @@
 //! The definitions of the algorithms in their naive form: every admission is kept with its moment, and each question is
-//! answered from that list anew, in 128-bit arithmetic. Slow, and with nothing in common with the code they judge.
+//! computed from that list anew, in 128-bit arithmetic. Slow, and with nothing in common with the code they judge.
 
 use std::collections::VecDeque;
 

@@ -81,7 +81,7 @@ impl Server {
         self.wait_until_ready();
     }
 
-    /// SIGSTOP and SIGCONT: connections stay open, nobody answers.
+    /// SIGSTOP and SIGCONT: connections stay open, nobody responds.
     pub fn freeze(&self, frozen: bool) {
         let signal = if frozen { "-STOP" } else { "-CONT" };
         let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
@@ -123,7 +123,7 @@ impl Sentinel {
         Self { port, child: child.expect("redis-server is installed"), file }
     }
 
-    /// What it says of `main`; nothing while it does not answer.
+    /// What it says of `main`; nothing while it does not respond.
     pub fn ask(&self, question: &str) -> Vec<redis::Value> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).expect("a url");
         let Ok(mut connection) = client.get_connection() else { return Vec::new() };

@@ -36,18 +36,18 @@ pub struct Upstream {
     stopped: Arc<AtomicBool>,
 }
 
-/// What an upstream answers when it is not told otherwise.
+/// The response of an upstream unless set otherwise.
 pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
 
 impl Upstream {
-    /// Answers every request with `OK`.
+    /// Responds to every request with `OK`.
     pub fn start() -> Self {
-        Self::answering(|_| OK.to_vec())
+        Self::responding(|_| OK.to_vec())
     }
 
-    /// Answers with what `answer` says, byte by byte.
-    pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self::behaving(move |received, stream| stream.write_all(&answer(received)).is_ok())
+    /// Responds with what `response` returns, byte by byte.
+    pub fn responding(response: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::behaving(move |received, stream| stream.write_all(&response(received)).is_ok())
     }
 
     /// Does with each request what `behaviour` says; false ends the connection.

@@ -38,7 +38,7 @@ use view::View;
 /// normal: a load below the limit · spikes: without adaptation, and with limits that are raised before a spike comes ·
 /// attack: without a limit, and with one · outage: the store hangs, then the forecaster dies.
 ///
-/// On a terminal what flows and what is refused is drawn while it happens; elsewhere it is printed as lines.
+/// On a terminal what flows and what is rejected is drawn while it happens; elsewhere it is printed as lines.
 /// report.html and report.json have all of it afterwards. With --keep everything is left running on the same ports, to
 /// be tried by hand. Ctrl-C ends everything and still writes the report of what was run.
 ///
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn parts(names: &[String]) -> Result<Vec<Scenario>> {
     let all = DEMO.map(|(name, _)| name.to_owned());
     let names = if names.is_empty() { &all[..] } else { names };
-    let once = |(place, name): (usize, &String)| names[..place].iter().all(|before| before != name);
+    let once = |(index, name): (usize, &String)| names[..index].iter().all(|before| before != name);
     let names = names.iter().enumerate().filter(|named| once(*named)).map(|(_, name)| name);
     let texts = names.filter_map(|name| DEMO.into_iter().find(|(known, _)| known == name));
     Ok(texts.map(|(name, text)| Scenario::read(name, text)).collect::<Result<_, _>>()?)
@@ -102,8 +102,8 @@ fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) ->
         scenarios,
         &mut report,
         is_stopped,
-        |place, scenario, variant| {
-            let part = texts::part(place, count, scenario, variant);
+        |index, scenario, variant| {
+            let part = texts::part(index, count, scenario, variant);
             let run = play_one(scenario, variant, &part, ports, is_stopped);
             and_then(&mut said, || print(texts::verdict(scenario, &run, has_colours()).as_bytes()));
             run

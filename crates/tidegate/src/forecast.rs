@@ -32,6 +32,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("a whole number from {least} to {most} is allowed"))
+        number.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
     }
 }

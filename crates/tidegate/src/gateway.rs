@@ -20,18 +20,19 @@ use crate::service::{log_format, raise_files};
 
 /// Run the gateway: a reverse proxy that limits
 ///
-/// Without a file it has one upstream and one limit for all clients together (100 requests a minute), which can be changed while it
-/// runs: POST /config/limits. Flags win over the environment, the environment over the file.
+/// Without a file it has one upstream and one limit for all clients together (100 requests a minute), which can be
+/// changed while it runs: POST /config/limits. Flags win over the environment, the environment over the file.
 ///
-/// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, REDIS_TLS,
-/// REDIS_CA, ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE,
+/// Environment: PORT or SERVER_PORT, TARGET_URL, REDIS_HOST, REDIS_PORT, REDIS_PASSWORD, REDIS_TLS, REDIS_CA,
+/// ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE,
 /// FORECASTER_URL, ADAPTIVE_MODE (true, false or shadow), ADAPTIVE_UPDATE_INTERVAL (seconds).
 ///
-/// SIGHUP reads the configuration anew; SIGUSR1 opens the access log anew; SIGTERM and Ctrl-C let requests under way end.
+/// SIGHUP reads the configuration anew; SIGUSR1 opens the access log anew; SIGTERM and Ctrl-C let requests under way
+/// end.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate gateway --target-url http://127.0.0.1:3000 --listen 127.0.0.1:8082")]
 pub(crate) struct Arguments {
-    /// Configuration, YAML or JSON; `tidegate check FILE` tells what is wrong with one
+    /// Configuration, YAML or JSON; `tidegate check FILE` reports what is wrong with one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where clients connect [default: 127.0.0.1:8082]
@@ -99,7 +100,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let log = Log::new(sink.clone(), settings.log.format, settings.log.level);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments, settings, log));
-    // Not by dropping it, which waits for a name server that does not answer, or for a file that is being read anew and may never end.
+    // Not by dropping it, which waits for a name server that does not respond, or for a file that is being read anew
+    // and may never end.
     runtime.shutdown_background();
     sink.flush_and_close(Duration::from_secs(2));
     served
@@ -111,7 +113,7 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     raise_files("Gateway", &log);
     let again = move || arguments.read().map_err(|error| InvalidConfig::Syntax(format!("{error:#}")));
     let server = Server::bind(settings, Box::new(again), log.clone()).await?;
-    // Before anyone is told that it is ready: whoever is, may signal.
+    // Before the line that it is ready: a signal may follow it at once.
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
     let handle = server.handle();
@@ -155,7 +157,8 @@ async fn reload(mut hang_up: Signal, handle: Handle) {
     }
 }
 
-/// SIGUSR1 opens the access log anew and changes nothing else, so that rotating it undoes no limit that was set while it ran.
+/// SIGUSR1 opens the access log anew and changes nothing else, so that rotating it undoes no limit that was set while
+/// it ran.
 async fn reopen_logs(mut user1: Signal, handle: Handle) {
     while user1.recv().await.is_some() {
         handle.reopen_logs();
@@ -166,7 +169,7 @@ async fn reopen_logs(mut user1: Signal, handle: Handle) {
 async fn stop_on(mut orders: Orders, handle: Handle, stop: ShutdownHandle, log: Log) {
     orders.obey("Gateway", &stop, &log).await;
     handle.hurry();
-    // Redis is told which places are free; that has its own bound, and a third order does not wait for it.
+    // Slots are given back in Redis; that has its own bound, and a third order does not wait for it.
     tokio::select! {
         () = tokio::time::sleep(LAST_PATIENCE) => {}
         () = orders.next() => {}

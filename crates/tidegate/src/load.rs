@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 pub(crate) use outcome::{BAD_INPUT, is_same};
 
-/// Send load with a plan, and tell what became of it
+/// Send load with a plan, and report what became of it
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -40,11 +40,11 @@ pub(crate) fn log_format() -> impl TypedValueParser<Value = LogFormat> {
 }
 
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let allowed = "an address and a port are allowed, such as 127.0.0.1:8081 or [::]:8081";
+    let allowed = "must be an address and a port, such as 127.0.0.1:8081 or [::]:8081";
     text.parse().map_err(|_| allowed.to_owned())
 }
 
-/// What a server is called in its log, and what it does unless it is told otherwise.
+/// What a server is called in its log, and its defaults.
 pub(crate) struct Service {
     pub(crate) component: &'static str,
     pub(crate) port: u16,
@@ -62,7 +62,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Says that it is ready. To be called when it is: whoever started the server waits for this line.
+    /// Logs that it is ready. To be called when it is: the one who started the server waits for this line.
     pub(crate) fn announce_ready(&self) {
         self.log.announce(self.component, format_args!("listening on http://{}", self.address));
     }
@@ -76,7 +76,8 @@ const LOG_FILES: usize = 5;
 /// How long the end may wait for the last lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs `serve` until it ends, which it does when `shutdown` says so. At a second order to stop it is dropped where it is.
+/// Runs `serve` until it ends, which it does when `shutdown` says so. At a second order to stop it is dropped where it
+/// is.
 pub(crate) fn run<F>(arguments: &Arguments, service: &Service, serve: impl FnOnce(Context) -> F) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
@@ -121,7 +122,7 @@ where
     open_many_files(component, &log);
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let address = listener.local_addr()?;
-    // Before anyone is told that it is ready: whoever is, may signal.
+    // Before the line that it is ready: a signal may follow it at once.
     let (mut orders, stop) = (Orders::new()?, ShutdownHandle::new());
     let context = Context { listener, address, log: log.clone(), shutdown: stop.observer(), component };
     tokio::select! {

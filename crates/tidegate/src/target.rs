@@ -12,12 +12,12 @@ use crate::service::{self, Service};
 
 /// Run a service to protect: its capacity is known, its faults are yours
 ///
-/// GET /api/test answers OK after the service time. What it can do is `workers / service time`: by default 16 / 5 ms =
-/// 3,200 requests a second. Beyond that requests queue (128 / 3,200 = 40 ms at most), and beyond the queue they are
-/// answered with 503 at once.
+/// GET /api/test responds with OK after the service time. What it can do is `workers / service time`: by default 16 / 5
+/// ms = 3,200 requests a second. Beyond that requests queue (128 / 3,200 = 40 ms at most), and beyond the queue they
+/// are gets 503 at once.
 ///
 /// POST /faults makes it fail, for example {"errors": 0.5}, {"slowness": {"factor": 10}}, {"delay": 0.2} or {"hang":
-/// true}, each also with "for": seconds; DELETE /faults ends that. /actuator/health and /actuator/prometheus answer
+/// true}, each also with "for": seconds; DELETE /faults ends that. /actuator/health and /actuator/prometheus respond
 /// however busy it is. Everything else is in docs/target.md.
 ///
 /// It listens on 127.0.0.1:8081, or at the port that PORT or SERVER_PORT in the environment says. SIGTERM and Ctrl-C
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// of the logarithm)
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     service_time: ServiceTime,
-    /// What a worker does meanwhile: it sleeps, or it burns so much CPU time on a thread of its own
+    /// What a worker does in that time: it sleeps, or it burns so much CPU time on a thread of its own
     #[arg(long, value_enum, default_value_t = WorkKind::Sleep)]
     work: WorkKind,
     /// How many requests are served at once
@@ -58,7 +58,7 @@ enum WorkKind {
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.0..=1_000.0).contains(factor));
-    factor.ok_or_else(|| "a number from 0 to 1000 is allowed".to_owned())
+    factor.ok_or_else(|| "must be a number from 0 to 1000".to_owned())
 }
 
 /// It says when something fails, and nothing of ordinary service.

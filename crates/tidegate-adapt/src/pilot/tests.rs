@@ -400,7 +400,7 @@ fn an_algorithm_waits_for_its_time() {
 }
 
 #[test]
-fn what_can_not_be_had_at_any_step_is_refused_whole() {
+fn what_can_not_be_had_at_any_step_is_rejected_whole() {
     let mut flight = Flight::new(RAILS);
     flight.receive(0.0, &window(120));
     flight.look(0.0);

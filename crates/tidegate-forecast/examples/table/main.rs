@@ -116,8 +116,8 @@ fn main() -> ExitCode {
         println!("{}", row.line());
         broken.extend(row.broken());
     };
-    for (place, it) in generated::all(SEED).into_iter().enumerate() {
-        tell(Row::new(it.name.to_owned(), it.is_periodic, &it.series), place == 0);
+    for (index, it) in generated::all(SEED).into_iter().enumerate() {
+        tell(Row::new(it.name.to_owned(), it.is_periodic, &it.series), index == 0);
     }
     if let Some(directory) = std::env::args_os().nth(1).filter(|directory| !directory.is_empty()) {
         match files(Path::new(&directory)) {

@@ -18,7 +18,7 @@ const GUARD: usize = 2;
 const NOTICEABLE: f64 = 1.01;
 /// Rises that are closer are one.
 const CLOSE: usize = 3;
-/// The most of them that are told of.
+/// The most of them that are reported.
 const MOST_RISES: usize = 30;
 
 /// The rate that a limit over `span` seconds must have at each step so that 19 of 20 times nothing is rejected.
@@ -38,11 +38,11 @@ pub(super) fn need(forecast: &Forecast, history: History<'_>, span: f64) -> Vec<
     for value in &known {
         sums.push(sums[sums.len() - 1] + value);
     }
-    let at = |place: usize| {
-        let end = first + place + 1;
+    let at = |index: usize| {
+        let end = first + index + 1;
         let begin = end.saturating_sub(steps);
         let mean = (sums[end] - sums[begin]) / (end - begin) as f64;
-        mean + (upper[place] - forecast.mean[place]).max(0.0) / (steps as f64).sqrt()
+        mean + (upper[index] - forecast.mean[index]).max(0.0) / (steps as f64).sqrt()
     };
     (0..forecast.mean.len()).map(at).collect()
 }
@@ -50,8 +50,8 @@ pub(super) fn need(forecast: &Forecast, history: History<'_>, span: f64) -> Vec<
 /// Where more than the `usual` rate is needed.
 pub(super) fn rises(needed: &[f64], usual: f64) -> Vec<Rise> {
     let mut rises: Vec<Rise> = Vec::new();
-    for (place, rate) in needed.iter().enumerate().filter(|(_, rate)| **rate > usual * NOTICEABLE) {
-        let (begin, end) = (place.saturating_sub(GUARD), (place + 1 + GUARD).min(needed.len()));
+    for (index, rate) in needed.iter().enumerate().filter(|(_, rate)| **rate > usual * NOTICEABLE) {
+        let (begin, end) = (index.saturating_sub(GUARD), (index + 1 + GUARD).min(needed.len()));
         match rises.last_mut() {
             Some(last) if begin <= last.end + CLOSE => {
                 last.end = end;

@@ -35,7 +35,7 @@ impl Doubt {
             return true;
         }
         let last = self.held.back().filter(|_| self.is_last);
-        let is_told_again = last.is_some_and(|(at, before)| {
+        let is_repeated = last.is_some_and(|(at, before)| {
             let is_near = !is_far || second - at < memory;
             second > *at && is_near && (!is_strange || value <= STRANGE * before)
         });
@@ -45,7 +45,7 @@ impl Doubt {
             self.held.drain(..self.held.len().saturating_sub(SEEN));
             self.is_last = true;
         }
-        is_told_again
+        is_repeated
     }
 
     /// The highest value that has been seen so often, held back or not.

@@ -16,7 +16,7 @@ use crate::History;
 /// - a pause: steps without load that chance can't explain, more of them than belong to the load's own rhythm.
 ///
 /// They belong to the rhythm if stretches of about that length came at equal distances: between bursts that come from
-/// nothing they are what there is to learn. A single stretch, or several at odd times, tell nothing about the load but
+/// nothing they are what there is to learn. A single stretch, or several at odd times, say nothing about the load but
 /// that it was away.
 ///
 /// A pause is left out once it is over. While it lasts, nothing but that is expected.
@@ -59,7 +59,7 @@ const SHORTEST: usize = 3;
 const MISSED: f32 = 20.0;
 /// Where usually less comes in a step, steps without load are part of it.
 const LEAST_LOAD: f32 = 1.0;
-/// How many steps of load before a stretch tell what is usual.
+/// How many steps of load before a stretch show what is usual.
 const BEFORE: usize = 60;
 /// Up to this share of what the load usually has, and up to so many requests, a step has no load: somebody asks whether
 /// the service is well.
@@ -73,7 +73,7 @@ const LEFT_OUT: usize = 3;
 const UNEVEN: f64 = 0.15;
 const EVEN: f64 = 0.75;
 const NEWEST_ALIKE: usize = 8;
-/// So many of the newest stretches, and of the newest steps, tell what is going on.
+/// So many of the newest stretches, and of the newest steps, show what is going on.
 const NEWEST_STRETCHES: usize = 64;
 const NEWEST_STEPS: usize = 600;
 
@@ -93,7 +93,7 @@ impl Load<'_> {
     }
 
     /// Whether it is known to have no idle time.
-    pub(super) fn is_told_apart(&self) -> bool {
+    pub(super) fn is_distinct(&self) -> bool {
         is_fine(self.step)
     }
 }

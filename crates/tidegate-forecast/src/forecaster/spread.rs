@@ -86,12 +86,12 @@ impl Spread {
         let width = |sorted: &Sorted| Some((sorted.quantile(0.9)? - sorted.quantile(0.1)?) / 2.56);
         let deviation = seen.and_then(width).unwrap_or(guess);
         let peaks = (self.peaks.len() >= ENOUGH_PEAKS).then(|| self.peaks.sorted());
-        let peak = std::array::from_fn::<f64, { LEVELS.len() }, _>(|place| {
-            let level = LEVELS[place];
+        let peak = std::array::from_fn::<f64, { LEVELS.len() }, _>(|index| {
+            let level = LEVELS[index];
             let seen = peaks.as_ref().and_then(|sorted| sorted.quantile(level));
             let usual = above(level, deviation, mean.len());
             // No step reaches above the highest one: neither do its quantiles.
-            let of_steps = quantiles[place].iter().copied().fold(0.0, f64::max);
+            let of_steps = quantiles[index].iter().copied().fold(0.0, f64::max);
             (highest + seen.unwrap_or(usual) * unit(highest)).min(bounds.of(level)).max(of_steps)
         });
         (quantiles.into(), peak.into())
@@ -118,7 +118,7 @@ impl Bounds {
     /// `highest` is the highest step that is expected; by so many units may come more than that and all that came.
     fn new(load: &Load<'_>, highest: f64, units: f64) -> Self {
         let least = highest.max(load.highest());
-        let middle = if load.is_told_apart() { least + units * unit(least) } else { f64::INFINITY };
+        let middle = if load.is_distinct() { least + units * unit(least) } else { f64::INFINITY };
         Self { middle: middle.min(most(load)), upper: most(load).max(MOST * FEW) }
     }
 
@@ -130,7 +130,7 @@ impl Bounds {
 /// The most that is expected of a load: a rise goes on, but nobody knows how far. Where steps are too long to separate
 /// idle time from load, nothing bounds it: all that came before may have been idle time.
 pub(super) fn most(load: &Load<'_>) -> f64 {
-    if load.is_told_apart() { MOST * load.highest() } else { f64::INFINITY }
+    if load.is_distinct() { MOST * load.highest() } else { f64::INFINITY }
 }
 
 /// How far values lie from their neighbours, in the same unit; at least as far as if requests came independently.

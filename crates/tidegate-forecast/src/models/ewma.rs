@@ -23,8 +23,8 @@ impl Ewma {
 /// The level after each value. It begins as the plain mean of what there is, so that the first value does not weigh for
 /// ever.
 pub(super) fn levels(alpha: f64, values: &[f64]) -> impl Iterator<Item = f64> {
-    values.iter().enumerate().scan(0.0, move |level, (place, value)| {
-        let share = alpha.max(1.0 / (place + 1) as f64);
+    values.iter().enumerate().scan(0.0, move |level, (index, value)| {
+        let share = alpha.max(1.0 / (index + 1) as f64);
         *level += share * (value - *level);
         Some(*level)
     })

@@ -29,13 +29,13 @@ const NEWEST: usize = 40;
 const ALPHAS: [f64; 4] = [0.1, 0.3, 0.6, 0.95];
 const FADINGS: [f64; 5] = [0.5, 0.8, 0.9, 0.97, 0.995];
 
-/// What the cycles before had at a place, which may lie beyond the end of the history. Nearest values, not something
+/// What the cycles before had at an index, which may lie beyond the end of the history. Nearest values, not something
 /// between two: the edges of a burst are sharp.
-fn seasonal(history: History<'_>, season: Season, place: usize) -> Option<f64> {
+fn seasonal(history: History<'_>, season: Season, index: usize) -> Option<f64> {
     let (mut sum, mut weights, mut weight, mut seen) = (0.0, 0.0, 1.0, 0);
     let mut back = 1.0;
     while seen < CYCLES {
-        let earlier = (place as f64 - back * season.period).round();
+        let earlier = (index as f64 - back * season.period).round();
         back += 1.0;
         if earlier < 0.0 {
             break;
@@ -54,7 +54,7 @@ fn seasonal(history: History<'_>, season: Season, place: usize) -> Option<f64> {
 /// The cycle over the next `steps`; where it was never known, what it has on the average.
 fn cycle(history: History<'_>, season: Season, steps: usize) -> Option<Vec<f64>> {
     let end = history.values.len();
-    let path: Vec<Option<f64>> = (end..end + steps).map(|place| seasonal(history, season, place)).collect();
+    let path: Vec<Option<f64>> = (end..end + steps).map(|index| seasonal(history, season, index)).collect();
     let known: Vec<f64> = path.iter().flatten().copied().collect();
     let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)?;
     Some(path.into_iter().map(|value| value.unwrap_or(mean)).collect())
@@ -62,9 +62,9 @@ fn cycle(history: History<'_>, season: Season, steps: usize) -> Option<Vec<f64>>
 
 /// How far each of the newest values before `end` lies from its cycle.
 fn distances(history: History<'_>, season: Season, end: usize) -> Vec<f64> {
-    let distance = |place: usize| {
-        let value = history.values.get(place).filter(|value| !value.is_nan())?;
-        Some(f64::from(*value) - seasonal(history, season, place)?)
+    let distance = |index: usize| {
+        let value = history.values.get(index).filter(|value| !value.is_nan())?;
+        Some(f64::from(*value) - seasonal(history, season, index)?)
     };
     (end.saturating_sub(NEWEST)..end).filter_map(distance).collect()
 }
@@ -128,8 +128,8 @@ fn tuned(history: History<'_>, season: Season) -> Following {
         for (losses, alpha) in losses.iter_mut().zip(ALPHAS) {
             let level = level(&distances, alpha);
             for lead in LEADS {
-                let place = moment + lead - 1;
-                let (Some(value), Some(usual)) = (history.values.get(place), seasonal(history, season, place)) else {
+                let index = moment + lead - 1;
+                let (Some(value), Some(usual)) = (history.values.get(index), seasonal(history, season, index)) else {
                     continue;
                 };
                 if !value.is_nan() {

@@ -35,7 +35,7 @@ pub(super) fn draw(canvas: &mut Canvas, outcome: &Outcome, top: f64) -> f64 {
     head + ROW * outcome.scores.len().max(outcome.quantiles.len()) as f64
 }
 
-/// A model's error, if it can be told, beside the largest.
+/// A model's error, if it is known, beside the largest.
 fn bar(canvas: &mut Canvas, score: &Score, error: Option<(f64, f64)>, y: f64) {
     let is_all = score.name == COMBINATION;
     let (class, words) = if is_all { ("best", "strong") } else { ("bar", "label") };
@@ -48,8 +48,8 @@ fn bar(canvas: &mut Canvas, score: &Score, error: Option<(f64, f64)>, y: f64) {
     let length = (BARS.1 - BARS.0) * share;
     canvas.rect(BARS.0, y - 11.0, length.max(1.0), 14.0, class);
     let weight = if is_all { String::new() } else { format!(" · {}", percent(score.weight)) };
-    let told = error.map_or_else(|| NONE.to_owned(), |(mase, _)| format!("{mase:.3}"));
-    canvas.text(BARS.0 + length + 8.0, y, Anchor::Start, words, &format!("{told}{weight}"));
+    let reported = error.map_or_else(|| NONE.to_owned(), |(mase, _)| format!("{mase:.3}"));
+    canvas.text(BARS.0 + length + 8.0, y, Anchor::Start, words, &format!("{reported}{weight}"));
 }
 
 fn percent(share: f64) -> String {

@@ -129,8 +129,8 @@ fn band(low: &[Option<Reach>], high: &[Option<Reach>]) -> String {
     let both: Vec<Option<(Reach, Reach)>> = low.iter().zip(high).map(|(low, high)| Some(((*low)?, (*high)?))).collect();
     let mut path = String::new();
     for run in both.split(Option::is_none).filter(|run| !run.is_empty()) {
-        for (place, (_, high)) in run.iter().flatten().enumerate() {
-            let _infallible = write!(path, "{}{:.1} {:.1}", if place == 0 { 'M' } else { 'L' }, high.x, high.high);
+        for (index, (_, high)) in run.iter().flatten().enumerate() {
+            let _infallible = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, high.x, high.high);
         }
         for (low, _) in run.iter().flatten().rev() {
             let _infallible = write!(path, "L{:.1} {:.1}", low.x, low.low);

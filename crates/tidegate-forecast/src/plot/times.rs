@@ -62,10 +62,10 @@ pub(super) fn dated(from: i64, to: i64) -> Vec<Tick> {
 pub(super) fn elapsed(from: i64, to: i64, origin: i64) -> Vec<Tick> {
     let span = (to - from).max(1);
     let step = STEPS.into_iter().find(|step| span / step < MOST).unwrap_or((span / MOST / DAY + 1) * DAY);
-    let tick = |(place, passed): (usize, i64)| Tick {
+    let tick = |(index, passed): (usize, i64)| Tick {
         second: origin + passed,
         label: length(passed, step),
-        below: (place == 0).then(|| "since the start".to_owned()),
+        below: (index == 0).then(|| "since the start".to_owned()),
     };
     multiples(from - origin, to - origin, step).into_iter().enumerate().map(tick).collect()
 }

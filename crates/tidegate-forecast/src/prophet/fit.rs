@@ -32,7 +32,7 @@ pub(super) struct Fit {
     pub(super) uncertainty: Uncertainty,
 }
 
-/// Keeps what the optimizer has found, which `Prophet` doesn't tell.
+/// Keeps what the optimizer has found, which `Prophet` doesn't show.
 #[derive(Clone, Debug, Default)]
 struct Recorder(Arc<OnceLock<OptimizedParams>>);
 
@@ -48,7 +48,7 @@ impl Fit {
     pub(super) fn new(settings: &Settings, history: History<'_>, cycles: &[Cycle]) -> Result<Self, NotLearnt> {
         let step = i64::from(history.step.max(1));
         let finite = history.known().filter(|(_, value)| value.is_finite());
-        let (times, values): (Vec<i64>, Vec<f64>) = finite.map(|(place, value)| (place as i64 * step, value)).unzip();
+        let (times, values): (Vec<i64>, Vec<f64>) = finite.map(|(index, value)| (index as i64 * step, value)).unzip();
         let (Some(first), Some(last), true) = (times.first(), times.last(), times.len() >= Settings::LEAST) else {
             return Err(NotLearnt::TooShort { least: Settings::LEAST });
         };

@@ -57,7 +57,7 @@ fn is_met_by_the_start(data: &Data) -> bool {
 
 fn highest(search: &Search<'_>, from: &Params, mut steps: u64) -> Result<Params, Error> {
     let failed = |error: argmin::core::Error| Error::string(error.to_string());
-    let mut at = search.place(from);
+    let mut at = search.index(from);
     for _ in 0..MOST_ROUNDS {
         let solver = LBFGS::new(MoreThuenteLineSearch::new(), MEMORY)
             .with_tolerance_grad(0.0)

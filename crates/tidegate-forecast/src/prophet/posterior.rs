@@ -37,7 +37,7 @@ impl Params {
 /// The posterior density for some data.
 pub struct Posterior<'a> {
     data: &'a Data,
-    /// The rows of each piece of the trend begin at these places; the last is the number of rows.
+    /// The rows of each piece of the trend begin at these indexes; the last is the number of rows.
     begins: Vec<usize>,
     /// Which columns of `X` the ones below are.
     order: Vec<usize>,
@@ -51,19 +51,19 @@ impl<'a> Posterior<'a> {
     /// the last digits.
     pub fn new(data: &'a Data) -> Self {
         let width = data.sigmas.len();
-        let column = |place: usize| data.X.iter().skip(place).step_by(width.max(1));
-        let mut order: Vec<usize> = (0..width).filter(|place| data.s_a[*place] + data.s_m[*place] > 0).collect();
+        let column = |index: usize| data.X.iter().skip(index).step_by(width.max(1));
+        let mut order: Vec<usize> = (0..width).filter(|index| data.s_a[*index] + data.s_m[*index] > 0).collect();
         order.sort_by(|a, b| {
             data.s_m[*a]
                 .cmp(&data.s_m[*b])
                 .then_with(|| column(*a).partial_cmp(column(*b)).unwrap_or(std::cmp::Ordering::Equal))
         });
         let rows = data.y.len();
-        let features = (0..rows).flat_map(|row| order.iter().map(move |place| data.X[row * width + place])).collect();
+        let features = (0..rows).flat_map(|row| order.iter().map(move |index| data.X[row * width + index])).collect();
         let mut begins = vec![0];
         begins.extend(data.t_change.iter().map(|change| data.t.partition_point(|t| t < change)));
         begins.push(rows);
-        let additive = order.iter().filter(|place| data.s_m[**place] == 0).count();
+        let additive = order.iter().filter(|index| data.s_m[**index] == 0).count();
         Self { data, begins, order, features, additive }
     }
 
@@ -105,16 +105,16 @@ impl<'a> Posterior<'a> {
     /// The sum of the squared residuals, and minus half its gradient, in one pass over the rows.
     pub(super) fn squares(&self, at: &Params) -> (f64, Params) {
         let Data { y, t, cap, t_change, trend_indicator: kind, .. } = self.data;
-        let beta: Vec<f64> = self.order.iter().map(|place| at.beta[*place]).collect();
+        let beta: Vec<f64> = self.order.iter().map(|index| at.beta[*index]).collect();
         let (beta_a, beta_m) = beta.split_at(self.additive);
         let mut by_beta = vec![0.0; beta.len()];
         let (by_beta_a, by_beta_m) = by_beta.split_at_mut(self.additive);
         let pieces = trend::pieces(*kind, t_change, at.k, at.m, &at.delta);
         let mut by_piece = vec![Piece::default(); pieces.len()];
         let mut squares = 0.0;
-        for (place, piece) in pieces.iter().enumerate() {
-            let by_piece = &mut by_piece[place];
-            for row in self.begins[place]..self.begins[place + 1] {
+        for (index, piece) in pieces.iter().enumerate() {
+            let by_piece = &mut by_piece[index];
+            for row in self.begins[index]..self.begins[index + 1] {
                 let (features_a, features_m) = self.features(row);
                 let trend = piece.at(*kind, t[row], cap[row]);
                 let factor = 1.0 + dot(features_m, beta_m);
@@ -130,13 +130,13 @@ impl<'a> Posterior<'a> {
             Params { k: 0.0, m: 0.0, sigma: 0.0, delta: vec![0.0; at.delta.len()], beta: vec![0.0; at.beta.len()] };
         let first = trend::chain(*kind, t_change, &pieces, by_piece, &mut by.delta);
         (by.k, by.m) = (first.rate, first.offset);
-        for (place, slope) in self.order.iter().zip(by_beta) {
-            by.beta[*place] = slope;
+        for (index, slope) in self.order.iter().zip(by_beta) {
+            by.beta[*index] = slope;
         }
         (squares, by)
     }
 
-    /// The places of the features that matter, in an order that depends on their values alone.
+    /// The indexes of the features that matter, in an order that depends on their values alone.
     pub(super) fn order(&self) -> &[usize] {
         &self.order
     }
@@ -159,8 +159,8 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
     let mut sums = [0.0; 4];
     for (a, b) in a.zip(b) {
-        for place in 0..4 {
-            sums[place] += a[place] * b[place];
+        for index in 0..4 {
+            sums[index] += a[index] * b[index];
         }
     }
     sums.iter().sum::<f64>() + rest

@@ -41,13 +41,13 @@ impl Quadratic {
             columns[2 + data.t_change.len()..].copy_from_slice(posterior.features(row).0);
             form.squares += y * y;
             add(&mut form.slopes, *y, &columns);
-            for (place, column) in columns.iter().enumerate() {
-                add(&mut form.gram[place * width + place..][..width - place], *column, &columns[place..]);
+            for (index, column) in columns.iter().enumerate() {
+                add(&mut form.gram[index * width + index..][..width - index], *column, &columns[index..]);
             }
         }
-        for place in 0..width {
-            for other in 0..place {
-                form.gram[place * width + other] = form.gram[other * width + place];
+        for index in 0..width {
+            for other in 0..index {
+                form.gram[index * width + other] = form.gram[other * width + index];
             }
         }
         Some(form)
@@ -55,12 +55,12 @@ impl Quadratic {
 
     /// As [`Posterior::squares`].
     pub(super) fn squares(&self, order: &[usize], at: &Params) -> (f64, Params) {
-        let mut place = vec![at.k, at.m];
-        place.extend(&at.delta);
-        place.extend(order.iter().map(|feature| at.beta[*feature]));
-        let rows = self.gram.chunks_exact(place.len());
-        let slopes: Vec<f64> = self.slopes.iter().zip(rows).map(|(slope, row)| slope - dot(row, &place)).collect();
-        let squares = self.squares - dot(&place, &self.slopes) - dot(&place, &slopes);
+        let mut point = vec![at.k, at.m];
+        point.extend(&at.delta);
+        point.extend(order.iter().map(|feature| at.beta[*feature]));
+        let rows = self.gram.chunks_exact(point.len());
+        let slopes: Vec<f64> = self.slopes.iter().zip(rows).map(|(slope, row)| slope - dot(row, &point)).collect();
+        let squares = self.squares - dot(&point, &self.slopes) - dot(&point, &slopes);
         let mut by = Params::zero(at.delta.len(), at.beta.len());
         (by.k, by.m) = (slopes[0], slopes[1]);
         let (delta, beta) = slopes[2..].split_at(at.delta.len());

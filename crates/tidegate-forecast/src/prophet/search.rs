@@ -49,20 +49,20 @@ impl<'a> Search<'a> {
             delta: u.iter().zip(v).map(|(u, v)| u * v).collect(),
             beta: vec![0.0; self.posterior.data().sigmas.len()],
         };
-        for (place, value) in self.posterior.order().iter().zip(beta) {
-            params.beta[*place] = *value;
+        for (index, value) in self.posterior.order().iter().zip(beta) {
+            params.beta[*index] = *value;
         }
         params
     }
 
     /// Where these parameters are; `u` is never zero, for where both are the gradient is too.
-    pub(super) fn place(&self, params: &Params) -> Vec<f64> {
+    pub(super) fn index(&self, params: &Params) -> Vec<f64> {
         let least = 0.01 * *self.posterior.data().tau;
         let root = |delta: &f64| (delta.abs() + least).sqrt();
         let mut at = vec![params.k, params.m, (params.sigma - LEAST_NOISE).max(LEAST_NOISE).ln()];
         at.extend(params.delta.iter().map(root));
         at.extend(params.delta.iter().map(|delta| delta / root(delta)));
-        at.extend(self.posterior.order().iter().map(|place| params.beta[*place]));
+        at.extend(self.posterior.order().iter().map(|index| params.beta[*index]));
         at
     }
 
@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
         cost += u.iter().chain(v).map(|half| half * half).sum::<f64>() / (2.0 * tau);
         slopes.extend(u.iter().zip(v).zip(&by.delta).map(|((u, v), by)| v * by + u / tau));
         slopes.extend(u.iter().zip(v).zip(&by.delta).map(|((u, v), by)| u * by + v / tau));
-        slopes.extend(self.posterior.order().iter().map(|place| by.beta[*place]));
+        slopes.extend(self.posterior.order().iter().map(|index| by.beta[*index]));
         let rows = self.posterior.data().y.len() as f64;
         for slope in &mut slopes {
             *slope /= rows;

@@ -57,26 +57,26 @@ pub(super) fn chain(
     mut by: Vec<Piece>,
     delta: &mut [f64],
 ) -> Piece {
-    for place in (0..delta.len()).rev() {
-        let (before, after) = (pieces[place], pieces[place + 1]);
-        let Piece { rate, offset } = by[place + 1];
-        let change = changes[place];
+    for index in (0..delta.len()).rev() {
+        let (before, after) = (pieces[index], pieces[index + 1]);
+        let Piece { rate, offset } = by[index + 1];
+        let change = changes[index];
         match kind {
             TrendIndicator::Linear => {
-                delta[place] = rate - change * offset;
-                by[place].rate += rate;
-                by[place].offset += offset;
+                delta[index] = rate - change * offset;
+                by[index].rate += rate;
+                by[index].offset += offset;
             }
             TrendIndicator::Logistic => {
                 let reach = change - before.offset;
                 let by_rate = rate + offset * reach * before.rate / (after.rate * after.rate);
-                delta[place] = by_rate;
-                by[place].rate += by_rate - offset * reach / after.rate;
-                by[place].offset += offset * before.rate / after.rate;
+                delta[index] = by_rate;
+                by[index].rate += by_rate - offset * reach / after.rate;
+                by[index].offset += offset * before.rate / after.rate;
             }
             TrendIndicator::Flat => {
-                delta[place] = 0.0;
-                by[place].offset += offset;
+                delta[index] = 0.0;
+                by[index].offset += offset;
             }
         }
     }

@@ -9,15 +9,15 @@ use tidegate_serve::{Aggregate, Log};
 
 use super::COMPONENT;
 
-/// How often each kind is told at most.
-pub(super) const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How often each kind is reported at most.
+pub(super) const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// The most letters of a reason: it may quote what was sent, such as a name of 200 kB that stands twice.
 const LONGEST_REASON: usize = 160;
 
 /// A line now and then, never one each: whoever can reach the port could fill the log.
 pub(super) struct Complaints {
     bad: Complaint,
-    unanswered: Complaint,
+    without_response: Complaint,
     log: Log,
 }
 
@@ -30,10 +30,14 @@ struct Complaint {
 
 impl Complaints {
     pub(super) fn new(log: Log) -> Self {
-        Self { bad: Complaint::new("Snapshot can't be used"), unanswered: Complaint::new("Snapshot not answered"), log }
+        Self {
+            bad: Complaint::new("Snapshot can't be used"),
+            without_response: Complaint::new("Snapshot not answered"),
+            log,
+        }
     }
 
-    /// A snapshot was none; the first of its problems is told.
+    /// A snapshot was invalid; the first of its problems is reported.
     pub(super) fn note_bad(&self, problems: &[Problem]) {
         let reason = match problems.first() {
             Some(Problem { path, message }) if path.is_empty() => message.clone(),
@@ -44,25 +48,25 @@ impl Complaints {
     }
 
     /// A snapshot was good, but there is no advice.
-    pub(super) fn note_unanswered(&self, reason: &str) {
-        self.unanswered.note(reason, &self.log);
+    pub(super) fn note_missing_response(&self, reason: &str) {
+        self.without_response.note(reason, &self.log);
     }
 
     /// Tells what has waited long enough, for as long as it is polled.
     pub(super) async fn tell_from_time_to_time(&self) -> Infallible {
         loop {
-            tokio::time::sleep(TOLD_EVERY / 10).await;
+            tokio::time::sleep(REPORT_EVERY / 10).await;
             self.tell(|count| count.take_due(Instant::now()));
         }
     }
 
-    /// Tells what was not told yet, at the end.
+    /// Reports what was not reported yet, at the end.
     pub(super) fn tell_rest(&self) {
         self.tell(Aggregate::take_rest);
     }
 
     fn tell(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
-        for complaint in [&self.bad, &self.unanswered] {
+        for complaint in [&self.bad, &self.without_response] {
             complaint.tell(take(&complaint.count), &self.log);
         }
     }
@@ -70,7 +74,7 @@ impl Complaints {
 
 impl Complaint {
     fn new(what: &'static str) -> Self {
-        Self { what, count: Aggregate::new(TOLD_EVERY, Instant::now()), last: Mutex::default() }
+        Self { what, count: Aggregate::new(REPORT_EVERY, Instant::now()), last: Mutex::default() }
     }
 
     fn note(&self, reason: &str, log: &Log) {

@@ -1,4 +1,4 @@
-//! What is expected of each series, as it was last told: for whoever wants to draw it.
+//! What is expected of each series, as it was last sent: to be drawn.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::Forecast;
 pub(super) struct Forecasts(Mutex<BTreeMap<String, Forecast>>);
 
 impl Forecasts {
-    /// What is expected by now; nothing, if there is no telling.
+    /// What is expected by now; nothing, if it can't be known.
     pub(super) fn put(&self, source: &str, forecast: Option<Forecast>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match forecast {

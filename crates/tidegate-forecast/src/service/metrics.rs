@@ -10,9 +10,9 @@ use crate::forecaster::Accuracy;
 
 /// What is counted and measured. Of forecasts: the newest one, whichever series it is of.
 pub(super) struct Metrics {
-    pub(super) answered: Counter,
+    pub(super) responded: Counter,
     pub(super) bad: Counter,
-    pub(super) refused: Counter,
+    pub(super) rejected: Counter,
     pub(super) abandoned: Counter,
     pub(super) unwritten: Counter,
     took: Histogram,
@@ -33,9 +33,9 @@ impl Metrics {
     pub(super) fn new(learning: Vec<(&'static str, Arc<AtomicU64>)>) -> Self {
         let bounds = [1, 5, 10, 25, 50, 100, 200, 500, 1_000, 5_000].map(Duration::from_millis);
         Self {
-            answered: Counter::new(),
+            responded: Counter::new(),
             bad: Counter::new(),
-            refused: Counter::new(),
+            rejected: Counter::new(),
             abandoned: Counter::new(),
             unwritten: Counter::new(),
             took: Histogram::new(&Buckets::new(&bounds)),
@@ -53,7 +53,7 @@ impl Metrics {
             ("forecast_series_seconds", "Seconds of load that are known.", known as f64),
         ];
         if let Some(capacity) = found.capacity {
-            gauges.push(("forecast_capacity_rps", "What the target bears, told or learnt.", capacity));
+            gauges.push(("forecast_capacity_rps", "What the target bears, as set or learnt.", capacity));
         }
         let mut weights = BTreeMap::new();
         if let Some(forecast) = &found.forecast {
@@ -64,7 +64,7 @@ impl Metrics {
                 forecast.highest(0.9),
             ));
             let cycle = forecast.seasons.first().map_or(0.0, |season| season.period * f64::from(forecast.step));
-            gauges.push(("forecast_cycle_seconds", "The length of the strongest cycle; 0 if there is none.", cycle));
+            gauges.push(("forecast_cycle_seconds", "The length of the strongest cycle; 0 without one.", cycle));
             weights.extend(forecast.members.iter().map(|member| (member.name, member.weight)));
         }
         // A forecast of next to nothing has a hundred zeros behind the point.
@@ -78,7 +78,7 @@ impl Metrics {
         let mut page = Exposition::new();
         let mut asked = page.family("forecast_requests_total", "Snapshots, by what became of them.", Kind::Counter);
         for (result, counter) in
-            [("ok", &self.answered), ("bad", &self.bad), ("busy", &self.refused), ("abandoned", &self.abandoned)]
+            [("ok", &self.responded), ("bad", &self.bad), ("busy", &self.rejected), ("abandoned", &self.abandoned)]
         {
             asked.sample(&[("result", result)], counter.get());
         }

@@ -26,15 +26,15 @@ pub(super) fn read(path: &Path, most: usize) -> Result<BTreeMap<String, Kept>, S
     if !path.exists() {
         return Ok(BTreeMap::new());
     }
-    let told = |reason: &str| format!("{}: {reason}; delete it to begin anew", path.display());
+    let wrong = |reason: &str| format!("{}: {reason}; delete it to begin anew", path.display());
     let text = tidegate_input::table::bytes(path, MOST_BYTES)?;
-    let value: Value = serde_json::from_slice(&text).map_err(|error| told(&format!("can't be read: {error}")))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|error| wrong(&format!("can't be read: {error}")))?;
     if value["format"] != FORMAT {
-        return Err(told(&format!("is no state of the forecaster: `format` is not {FORMAT:?}")));
+        return Err(wrong(&format!("must be a state of the forecaster: `format` must be {FORMAT:?}")));
     }
-    let sources = value["sources"].as_object().ok_or_else(|| told("has no `sources`"))?;
+    let sources = value["sources"].as_object().ok_or_else(|| wrong("has no `sources`"))?;
     let source = |(name, value): (&String, &Value)| {
-        let kept = kept(value, most).ok_or_else(|| told(&format!("source {name:?} can't be read")))?;
+        let kept = kept(value, most).ok_or_else(|| wrong(&format!("source {name:?} can't be read")))?;
         Ok((name.clone(), kept))
     };
     sources.iter().take(super::MOST_SOURCES).map(source).collect()

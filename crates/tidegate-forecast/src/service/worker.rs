@@ -17,7 +17,7 @@ use crate::{Adviser, Forecaster, History, Model, NotLearnt, Policy, ProphetModel
 /// A snapshot, and who waits for the advice.
 pub(super) struct Question {
     pub(super) snapshot: Snapshot,
-    pub(super) answer: oneshot::Sender<Advice>,
+    pub(super) response: oneshot::Sender<Advice>,
 }
 
 /// A thread of its own that learns and forecasts, so that whoever asks for health or metrics does not wait for a fit.
@@ -31,7 +31,7 @@ pub(super) struct Worker {
     turn: u64,
     written: Instant,
     is_written: bool,
-    /// Series that made room: told now and then.
+    /// Series that made room: reported now and then.
     forgotten: Aggregate,
 }
 
@@ -53,7 +53,10 @@ impl Worker {
             settings.state.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty())
             && !folder.is_dir()
         {
-            return Err(format!("{}: is no folder, so nothing can be written there", folder.display()));
+            return Err(format!(
+                "{}: must be a directory that exists, so that the state can be written there",
+                folder.display()
+            ));
         }
         let kept = settings
             .state
@@ -70,7 +73,7 @@ impl Worker {
             turn: 0,
             written: Instant::now(),
             is_written: true,
-            forgotten: Aggregate::new(complaints::TOLD_EVERY, Instant::now()),
+            forgotten: Aggregate::new(complaints::REPORT_EVERY, Instant::now()),
         };
         for (name, kept) in kept {
             let mut adviser = worker.adviser().with_capacity(kept.capacity);
@@ -90,26 +93,26 @@ impl Worker {
         Arc::clone(&self.forecasts)
     }
 
-    /// What it was told and what it knows.
-    pub(super) fn told(&self) -> String {
+    /// Its settings and what it knows.
+    pub(super) fn summary(&self) -> String {
         let policy = &self.settings.policy;
         let capacity = policy.capacity.map_or_else(|| "to be learnt".to_owned(), |rate| format!("{rate} req/s"));
-        let told = format!(
+        let settings = format!(
             "capacity {capacity}, floor {} req/s, {} s ahead of up to {} s",
             policy.floor, policy.horizon, policy.kept
         );
-        let Some(path) = &self.settings.state else { return told };
+        let Some(path) = &self.settings.state else { return settings };
         let series = self.sources.values().map(|known| known.adviser.forecaster.history().known_count());
         let (count, seconds) = series.fold((0, 0), |(count, seconds), known| (count + 1, seconds + known));
-        format!("{told}; {count} series of {seconds} s read from {}", path.display())
+        format!("{settings}; {count} series of {seconds} s read from {}", path.display())
     }
 
-    /// Answers until nobody asks any more.
+    /// Responds until nobody asks any more.
     pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>, log: &Log) {
         while let Some(question) = questions.blocking_recv() {
-            let advice = self.answer(&question.snapshot, log);
+            let advice = self.response(&question.snapshot, log);
             // Whoever left has taught us something all the same.
-            if question.answer.send(advice).is_err() {
+            if question.response.send(advice).is_err() {
                 self.metrics.abandoned.inc();
             }
             if self.written.elapsed() >= WRITTEN_EVERY {
@@ -119,7 +122,7 @@ impl Worker {
         self.write(log);
     }
 
-    fn answer(&mut self, snapshot: &Snapshot, log: &Log) -> Advice {
+    fn response(&mut self, snapshot: &Snapshot, log: &Log) -> Advice {
         let began = Instant::now();
         self.make_room_for(&snapshot.source, log);
         self.turn += 1;

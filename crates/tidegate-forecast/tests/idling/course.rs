@@ -7,7 +7,7 @@ use tidegate_forecast::{Adviser, Forecaster, Found, Numbers, Offered, Policy, Pr
 pub(crate) struct Expected {
     /// How many seconds of the load were over.
     pub(crate) at: usize,
-    /// The highest second that is expected, as it is answered.
+    /// The highest second that is expected, as responses have it.
     pub(crate) predicted: f64,
     /// The highest of all that is recommended: what 19 of 20 highest seconds stay below, and limits now and later, but
     /// for what rounds them up.
@@ -19,25 +19,25 @@ const START: i64 = 1_763_344_800;
 /// An operator's limit that everything here exceeds.
 const LIMIT: Numbers = Numbers::Window { algorithm: Windowed::Fixed, limit: 2, window: 1.0 };
 
-/// What is answered to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate
+/// The responses to snapshots of this load (requests of each second), one every `interval` seconds, as `tidegate
 /// forecast serve` does.
 pub(crate) fn expected(load: &[f64], interval: usize) -> Vec<Expected> {
-    let mut answers = Vec::new();
-    for (place, found) in found(load, interval, &LIMIT).into_iter().enumerate() {
+    let mut responses = Vec::new();
+    for (index, found) in found(load, interval, &LIMIT).into_iter().enumerate() {
         let limits = found.advice.schedule.iter().map(|step| &step.numbers).chain([&found.advice.numbers]);
         let limit = limits.map(Numbers::rate).fold(0.0, f64::max) - 1.0;
         let high = found.forecast.map_or(0.0, |forecast| forecast.highest(0.95)).max(limit);
-        answers.push(Expected { at: (place + 1) * interval, predicted: found.advice.predicted, high });
+        responses.push(Expected { at: (index + 1) * interval, predicted: found.advice.predicted, high });
     }
-    answers
+    responses
 }
 
 /// The same of any limit, in full.
 pub(crate) fn found(load: &[f64], interval: usize, limit: &Numbers) -> Vec<Found> {
     let policy = Policy::default();
     let mut adviser = Adviser::new(policy, Forecaster::new(policy.settings()).with_slow(ProphetModel::default(), 30));
-    let snapshot = |(place, seconds): (usize, &[f64])| {
-        let begin = place * interval;
+    let snapshot = |(index, seconds): (usize, &[f64])| {
+        let begin = index * interval;
         adviser.advise(&Snapshot {
             timestamp: (START + (begin + interval) as i64) as f64,
             observed: seconds.iter().sum::<f64>() / interval as f64,

@@ -21,7 +21,7 @@ fn assert_constant(name: &str, forecast: &Forecast) {
 
 /// For so many seconds each: load, none, load and so on.
 fn on_and_off(seconds: &[usize]) -> Vec<f64> {
-    let part = |(place, count): (usize, &usize)| std::iter::repeat_n(if place % 2 == 0 { 100.0 } else { 0.0 }, *count);
+    let part = |(index, count): (usize, &usize)| std::iter::repeat_n(if index % 2 == 0 { 100.0 } else { 0.0 }, *count);
     seconds.iter().enumerate().flat_map(part).collect()
 }
 

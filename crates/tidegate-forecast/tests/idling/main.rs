@@ -82,7 +82,7 @@ fn assert_sane(name: &str, load: Load, came: &[f64], interval: usize) {
     }
 }
 
-/// As counts of independent arrivals, told more seldom.
+/// As counts of independent arrivals, given more seldom.
 fn assert_sane_counted(name: &str, load: Load, came: &[f64], seed: u64) {
     let seldom = [10, 30][seed as usize % 2];
     assert_sane(&format!("{name}, counted, every {seldom} s"), load, &counted(came, seed), seldom);

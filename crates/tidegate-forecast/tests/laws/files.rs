@@ -73,32 +73,37 @@ fn what_spreadsheets_write_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_file_and_line_and_what_is_allowed() {
-    let allowed = "is no value; a number from 0 to 1e9 is allowed";
-    for (name, text, column, told) in [
-        ("value", "1,5\n2,x\n", None, format!(":2: \"x\" {allowed}")),
-        ("negative", "1,5\n2,-3\n", None, format!(":2: \"-3\" {allowed}")),
-        ("huge", "100,5\n101,6\n102,2e9\n", None, format!(":3: \"2e9\" {allowed}")),
-        ("nan", "1,5\n2,NaN\n", None, format!(":2: \"NaN\" {allowed}; where nothing is known, leave the line out")),
-        ("blank", "1,5\n2,\n", None, format!(":2: \"\" {allowed}; where nothing is known, leave the line out")),
-        ("semicolons", "time;a\n1;5\n", None, format!(":2: \"1;5\" {allowed}; commas part the columns")),
-        ("time", "1,5\nlater,6\n", None, ":2: \"later\" is no time; seconds or 2026".to_owned()),
+fn what_is_wrong_is_reported_with_its_file_and_line_and_what_is_expected() {
+    let expected = "a value must be a number from 0 to 1e9, got";
+    for (name, text, column, reported) in [
+        ("value", "1,5\n2,x\n", None, format!(":2: {expected} \"x\"")),
+        ("negative", "1,5\n2,-3\n", None, format!(":2: {expected} \"-3\"")),
+        ("huge", "100,5\n101,6\n102,2e9\n", None, format!(":3: {expected} \"2e9\"")),
+        ("nan", "1,5\n2,NaN\n", None, format!(":2: {expected} \"NaN\"; where nothing is known, leave the line out")),
+        ("blank", "1,5\n2,\n", None, format!(":2: {expected} \"\"; where nothing is known, leave the line out")),
+        ("semicolons", "time;a\n1;5\n", None, format!(":2: {expected} \"1;5\"; columns are separated by commas")),
+        ("time", "1,5\nlater,6\n", None, ":2: a time must be seconds or such as 2026".to_owned()),
         ("column", "time,a\n1,5\n2,5\n", Some("b"), ":1: has no column \"b\"; there are: time, a".to_owned()),
-        ("empty", "", None, ": has no values; lines such as".to_owned()),
-        ("header", "time,requests\n", None, ": has no values; lines such as".to_owned()),
-        ("one", "1,5\n", None, ": has 1 value of a single second; at least two".to_owned()),
-        ("same", "1,5\n1,6\n", None, ": has 2 values of a single second; at least two".to_owned()),
-        ("years", "1,5\n40000001,6\n", None, ": has steps of 463 d; at most 366 d are allowed".to_owned()),
+        ("empty", "", None, ": must have lines such as".to_owned()),
+        ("header", "time,requests\n", None, ": must have lines such as".to_owned()),
+        ("one", "1,5\n", None, ": must have values of at least two different seconds, got 1 value of one".to_owned()),
+        (
+            "same",
+            "1,5\n1,6\n",
+            None,
+            ": must have values of at least two different seconds, got 2 values of one".to_owned(),
+        ),
+        ("years", "1,5\n40000001,6\n", None, ": must have steps of at most 366 d, got 463 d".to_owned()),
         (
             "long",
             "0,5\n1,6\n2,6\n900000000000,7\n",
             None,
-            ": spans 900,000,000,001 steps of 1 s; at most 2,000,000 are allowed".to_owned(),
+            ": must span at most 2,000,000 steps, got 900,000,000,001 of 1 s".to_owned(),
         ),
     ] {
         let file = Written::new(name, text);
         let reason = file.read(column).expect_err(name);
-        assert!(reason.contains(&format!("{name}.csv{told}")), "{name}: {reason}");
+        assert!(reason.contains(&format!("{name}.csv{reported}")), "{name}: {reason}");
     }
     let reason = series_from_csv(&PathBuf::from("/nowhere/at/all.csv"), None).expect_err("no file");
     assert!(reason.starts_with("/nowhere/at/all.csv: can't be opened"), "{reason}");

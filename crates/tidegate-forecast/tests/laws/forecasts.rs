@@ -3,7 +3,7 @@
 use tidegate_forecast::{Forecaster, Settings};
 
 use crate::generated::{START, burst, poisson, walk};
-use crate::{assert_sound, bursts, told};
+use crate::{assert_sound, bursts, reported};
 
 #[test]
 fn before_the_first_value_nothing_is_expected_and_after_it_that() {
@@ -31,7 +31,7 @@ fn a_forecast_is_sound_from_the_first_value_on() {
 #[test]
 fn load_that_begins_is_not_taken_for_restlessness() {
     for values in [&[0.0, 100.0][..], &[0.0, 0.0, 100.0], &[0.0, 100.0, 100.0]] {
-        let forecast = told(Settings::default(), values.iter().copied()).forecast().expect("a forecast");
+        let forecast = reported(Settings::default(), values.iter().copied()).forecast().expect("a forecast");
         let upper = forecast.quantile(0.95).iter().copied().fold(0.0, f64::max);
         assert!((30.0..130.0).contains(&upper), "{upper} after {values:?}");
     }
@@ -44,9 +44,9 @@ fn a_model_that_is_clearly_better_takes_over() {
         let members = forecaster.forecast().expect("a forecast").members;
         members.iter().filter(|member| names.contains(&member.name)).map(|member| member.weight).sum::<f64>()
     };
-    let cycle = told(Settings::default(), bursts(random).take(420));
+    let cycle = reported(Settings::default(), bursts(random).take(420));
     assert!(weight(&cycle, &["seasonal", "seasonal_level"]) > 0.9, "a cycle");
-    let constant = told(Settings::default(), (0..600).map(|_| poisson(random, 200.0)));
+    let constant = reported(Settings::default(), (0..600).map(|_| poisson(random, 200.0)));
     assert!(weight(&constant, &["last"]) < 0.2, "noise around a level: {}", weight(&constant, &["last"]));
 }
 
@@ -55,7 +55,7 @@ fn a_cycle_is_followed_from_the_fourth_spike_on() {
     let at = |second: i64| burst((second - START) as f64, 60.0, 10.0, 100.0, 500.0);
     let random = &mut fastrand::Rng::with_seed(3);
     // Three minutes, and the fourth up to shortly before its spike.
-    let forecaster = told(Settings::default(), bursts(random).take(3 * 60 + 45));
+    let forecaster = reported(Settings::default(), bursts(random).take(3 * 60 + 45));
     let forecast = forecaster.forecast().expect("a forecast");
     let wrong = (forecast.start..).zip(&forecast.mean).filter(|(second, mean)| (at(*second) - *mean).abs() > 50.0);
     let wrong: Vec<_> = wrong.collect();
@@ -66,15 +66,15 @@ fn a_cycle_is_followed_from_the_fourth_spike_on() {
 fn the_same_values_give_the_same_forecast() {
     let run = || {
         let random = &mut fastrand::Rng::with_seed(4);
-        told(Settings::default(), bursts(random).take(500)).forecast()
+        reported(Settings::default(), bursts(random).take(500)).forecast()
     };
     assert_eq!(run(), run());
 }
 
 #[test]
-fn values_told_again_and_late_ones_do_no_harm() {
+fn repeated_and_late_values_do_no_harm() {
     let values: Vec<f64> = bursts(&mut fastrand::Rng::with_seed(5)).take(600).collect();
-    let plain = told(Settings::default(), values.iter().copied());
+    let plain = reported(Settings::default(), values.iter().copied());
     let mut repeated = Forecaster::new(Settings::default());
     for (second, value) in (START..).zip(&values) {
         repeated.observe(second, *value);
@@ -86,7 +86,7 @@ fn values_told_again_and_late_ones_do_no_harm() {
 
 /// A value in any order, of any size, at any time. Small settings, so that there is time for many.
 #[test]
-fn nothing_that_is_told_makes_it_panic_or_tell_nonsense() {
+fn no_input_makes_it_panic_or_forecast_nonsense() {
     let strange = [f64::NAN, f64::INFINITY, -1.0, -0.0, 0.0, 1e-300, 1e9, 2e9, f64::MAX, f64::MIN];
     let times = [i64::MIN, i64::MIN + 1, -(1 << 52), -1, 0, 1, 1 << 52, (1 << 52) + 1, i64::MAX - 1, i64::MAX];
     for seed in 0..20 {
@@ -121,7 +121,7 @@ fn settings_of_nothing_do_no_harm() {
         Settings { step: 1, horizon: 1, stride: 0, kept: 1 },
         Settings { step: 1, horizon: 500, stride: 1, kept: 3 },
     ] {
-        let forecaster = told(settings, walk(&mut fastrand::Rng::with_seed(6)).take(50));
+        let forecaster = reported(settings, walk(&mut fastrand::Rng::with_seed(6)).take(50));
         let settings = Settings { horizon: settings.horizon.max(1), ..settings };
         assert_sound(&forecaster.forecast().expect("a forecast"), settings);
     }

@@ -17,8 +17,8 @@ mod strange;
 
 use tidegate_forecast::{Forecast, Forecaster, Series, Settings};
 
-/// A forecaster that was told these values, one a second from [`generated::START`] on.
-fn told(settings: Settings, values: impl IntoIterator<Item = f64>) -> Forecaster {
+/// A forecaster that got these values, one a second from [`generated::START`] on.
+fn reported(settings: Settings, values: impl IntoIterator<Item = f64>) -> Forecaster {
     let mut forecaster = Forecaster::new(settings);
     for (second, value) in (generated::START..).zip(values) {
         forecaster.observe(second, value);
@@ -35,15 +35,15 @@ fn bursts(random: &mut fastrand::Rng) -> impl Iterator<Item = f64> {
 fn with_gaps(series: &Series, share: f64, random: &mut fastrand::Rng) -> Series {
     let mut rest = Series::new(series.step(), 1_000_000);
     let history = series.history();
-    for (place, value) in history.known() {
+    for (index, value) in history.known() {
         if random.f64() >= share {
-            rest.put(history.start + place as i64 * i64::from(history.step), value);
+            rest.put(history.start + index as i64 * i64::from(history.step), value);
         }
     }
     rest
 }
 
-/// What every forecast is, whatever was told.
+/// What every forecast is, whatever it got.
 fn assert_sound(forecast: &Forecast, settings: Settings) {
     let is_sound = |value: &f64| value.is_finite() && *value >= 0.0;
     assert_eq!(forecast.mean.len(), settings.horizon);

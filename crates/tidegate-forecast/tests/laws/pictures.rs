@@ -43,8 +43,8 @@ fn axes(svg: &str) -> Vec<Text> {
 /// The picture of so many steps.
 fn drawn(start: i64, step: u32, count: usize) -> String {
     let mut series = Series::new(step, count);
-    for place in 0..count {
-        assert!(series.put(start + place as i64 * i64::from(step), (place % 7) as f64));
+    for index in 0..count {
+        assert!(series.put(start + index as i64 * i64::from(step), (index % 7) as f64));
     }
     let settings = Settings { horizon: 2, stride: count / 4, kept: 60, step };
     let outcome = backtest(series.history(), settings, 0, Forecaster::new(settings)).expect("long enough");
@@ -109,8 +109,8 @@ fn gaps_and_nothing_at_all_can_be_drawn() {
 }
 
 #[test]
-fn lengths_of_time_are_told_in_the_unit_that_suits() {
-    for (seconds, told) in [
+fn lengths_of_time_are_shown_in_the_unit_that_suits() {
+    for (seconds, reported) in [
         (1.0, "1 s"),
         (37.4, "37.4 s"),
         (60.0, "1 min"),
@@ -123,7 +123,7 @@ fn lengths_of_time_are_told_in_the_unit_that_suits() {
         (604_800.0, "7 d"),
         (0.25, "0.2 s"),
     ] {
-        assert_eq!(span(seconds), told);
+        assert_eq!(span(seconds), reported);
     }
 }
 
@@ -138,15 +138,15 @@ fn labels_lie_within_the_picture_and_not_on_each_other() {
             starts.into_iter().flat_map(|start| [64, 100, 481, 601, 719, 725, 1_441].map(|count| (start, count)))
         {
             let texts = axes(&drawn(start, step, count));
-            for (place, text) in texts.iter().enumerate() {
+            for (index, text) in texts.iter().enumerate() {
                 let (left, right) = text.reach();
-                let told = format!("{:?} of {count} steps of {step} s from {start}", text.words);
-                assert!(left >= 0.0 && right <= 1_000.0, "outside: {told}");
+                let reported = format!("{:?} of {count} steps of {step} s from {start}", text.words);
+                assert!(left >= 0.0 && right <= 1_000.0, "outside: {reported}");
                 let is_on = |other: &&Text| {
                     (other.y - text.y).abs() < 10.0 && other.reach().0 < right && left < other.reach().1
                 };
-                let other = texts.iter().skip(place + 1).find(is_on);
-                assert!(other.is_none(), "{told} lies on {:?}", other.map(|other| &other.words));
+                let other = texts.iter().skip(index + 1).find(is_on);
+                assert!(other.is_none(), "{reported} lies on {:?}", other.map(|other| &other.words));
             }
             let (labels, below) = times(&drawn(start, step, count));
             assert!(
@@ -187,13 +187,13 @@ fn the_first_tick_has_day_year_and_zone_and_the_others_what_changes() {
             "30 Mar 1599 UTC",
         ),
     ] {
-        let (told, told_below) = times(&drawn(start, step, count));
-        assert_eq!((told.join(", ").as_str(), told_below.join(", ").as_str()), (labels, below));
+        let (reported, told_below) = times(&drawn(start, step, count));
+        assert_eq!((reported.join(", ").as_str(), told_below.join(", ").as_str()), (labels, below));
     }
 }
 
 #[test]
-fn seconds_of_no_calendar_are_told_as_the_time_that_has_passed() {
+fn seconds_without_a_date_are_shown_as_the_time_that_has_passed() {
     for (start, step, count, labels) in [
         (0, 1, 100, "0 / 10 s / 20 s / 30 s / 40 s / 50 s / 1 min / 1 min 10 s / 1 min 20 s / 1 min 30 s"),
         (100_000, 60, 700, "0 / 2 h / 4 h / 6 h / 8 h / 10 h"),
@@ -216,8 +216,8 @@ fn an_axis_of_nothing_but_zeros_goes_up_to_one() {
 }
 
 #[test]
-fn moments_are_told_on_both_sides_of_1970() {
-    for (second, told) in [
+fn moments_are_reported_on_both_sides_of_1970() {
+    for (second, reported) in [
         (1_768_840_200, "2026-01-19T16:30:00Z"),
         (0, "1970-01-01T00:00:00Z"),
         (-1, "1969-12-31T23:59:59Z"),
@@ -225,6 +225,6 @@ fn moments_are_told_on_both_sides_of_1970() {
         (-12_219_292_800, "1582-10-15T00:00:00Z"),
         (253_402_300_800, "10000-01-01T00:00:00Z"),
     ] {
-        assert_eq!(plot::moment(second), told);
+        assert_eq!(plot::moment(second), reported);
     }
 }

@@ -6,7 +6,7 @@ use tidegate_forecast::Series;
 
 fn known(series: &Series) -> Vec<(i64, f64)> {
     let history = series.history();
-    history.known().map(|(place, value)| (history.start + place as i64 * i64::from(history.step), value)).collect()
+    history.known().map(|(index, value)| (history.start + index as i64 * i64::from(history.step), value)).collect()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn what_lies_between_two_values_is_a_gap_that_a_late_one_fills() {
 }
 
 #[test]
-fn a_time_that_is_told_again_has_the_newer_value_and_one_before_the_first_is_refused() {
+fn a_time_that_comes_again_has_the_newer_value_and_one_before_the_first_is_rejected() {
     let mut series = Series::new(1, 100);
     assert!(series.put(-5, 1.0) && series.put(-4, 2.0) && series.put(-5, 3.0));
     assert_eq!(known(&series), [(-5, 3.0), (-4, 2.0)]);
@@ -29,7 +29,7 @@ fn a_time_that_is_told_again_has_the_newer_value_and_one_before_the_first_is_ref
 }
 
 #[test]
-fn what_is_no_load_is_refused_and_changes_nothing() {
+fn an_invalid_load_is_rejected_and_changes_nothing() {
     let mut series = Series::new(7, 100);
     let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -f64::MIN_POSITIVE, 1.000_1e9, f64::MAX];
     assert!(series.put(70, 0.0) && series.put(77, 1e9));
@@ -72,15 +72,15 @@ fn any_sequence_of_values_leaves_what_a_map_would_hold() {
         for _ in 0..2_000 {
             now += i64::from(step) * [1, 1, 1, 0, -1, 3, -20, 70][random.usize(..8)] + random.i64(-3..=3);
             let value = f64::from(random.u16(..));
-            let place = now.div_euclid(i64::from(step));
+            let index = now.div_euclid(i64::from(step));
             let is_first = map.is_empty();
-            if series.put(now, value) && (is_first || place > newest - most as i64) {
-                map.insert(place, value);
-                newest = newest.max(place);
-                map.retain(|place, _| *place > newest - most as i64);
+            if series.put(now, value) && (is_first || index > newest - most as i64) {
+                map.insert(index, value);
+                newest = newest.max(index);
+                map.retain(|index, _| *index > newest - most as i64);
             }
             let expected: Vec<(i64, f64)> =
-                map.iter().map(|(place, value)| (place * i64::from(step), *value)).collect();
+                map.iter().map(|(index, value)| (index * i64::from(step), *value)).collect();
             assert_eq!(known(&series), expected, "seed {seed}");
             assert!(series.history().values.len() <= most, "seed {seed}");
         }

@@ -33,20 +33,20 @@ fn a_single_mad_value_changes_no_forecast() {
     for (name, values) in kinds() {
         let mads = [100.0 * values[900], 1e9];
         let mut missing = Forecaster::new(Settings::default());
-        let mut told = mads.map(|_| Forecaster::new(Settings::default()));
-        for (place, value) in values.iter().enumerate().take(1_300) {
-            let second = START + place as i64;
-            if place == 900 {
-                let is_believed = |(told, mad): (&mut Forecaster, f64)| told.observe(second, mad);
-                assert!(!told.iter_mut().zip(mads).any(is_believed), "{name}");
+        let mut reported = mads.map(|_| Forecaster::new(Settings::default()));
+        for (index, value) in values.iter().enumerate().take(1_300) {
+            let second = START + index as i64;
+            if index == 900 {
+                let is_believed = |(reported, mad): (&mut Forecaster, f64)| reported.observe(second, mad);
+                assert!(!reported.iter_mut().zip(mads).any(is_believed), "{name}");
                 continue;
             }
             missing.observe(second, *value);
-            for (told, mad) in told.iter_mut().zip(mads) {
-                told.observe(second, *value);
-                if place > 900 && place % 50 == 1 {
-                    let (one, other) = (told.forecast().expect("one"), missing.forecast().expect("one"));
-                    assert!(apart(&one, &other) < 0.1, "{name}, {mad}, {place}: {}", apart(&one, &other));
+            for (reported, mad) in reported.iter_mut().zip(mads) {
+                reported.observe(second, *value);
+                if index > 900 && index % 50 == 1 {
+                    let (one, other) = (reported.forecast().expect("one"), missing.forecast().expect("one"));
+                    assert!(apart(&one, &other) < 0.1, "{name}, {mad}, {index}: {}", apart(&one, &other));
                 }
             }
         }
@@ -58,12 +58,12 @@ fn one_in_fifty_values_being_mad_does_not_make_it_run_away_until_they_have_becom
     for (name, values) in kinds() {
         let mut forecaster = Forecaster::new(Settings::default());
         let highest = values.iter().copied().fold(0.0, f64::max);
-        for (place, value) in values.iter().enumerate().take(1_200) {
+        for (index, value) in values.iter().enumerate().take(1_200) {
             // Four of them: a sixth would be believed, as a spike that comes every minute must be.
-            let value = if place > 1_000 && place % 50 == 0 { 1e9 } else { *value };
-            forecaster.observe(START + place as i64, value);
-            let forecast = forecaster.forecast().filter(|_| place > 1_000).map_or(0.0, |it| it.highest(0.95));
-            assert!(forecast < 3.0 * highest, "{name}, {place}: {forecast}");
+            let value = if index > 1_000 && index % 50 == 0 { 1e9 } else { *value };
+            forecaster.observe(START + index as i64, value);
+            let forecast = forecaster.forecast().filter(|_| index > 1_000).map_or(0.0, |it| it.highest(0.95));
+            assert!(forecast < 3.0 * highest, "{name}, {index}: {forecast}");
         }
     }
 }
@@ -86,11 +86,11 @@ fn a_single_mad_time_loses_no_history() {
     let (_, values) = kinds().swap_remove(0);
     for time in [START + 1_000_000, START * 1_000, 1 << 52, 0, -5, i64::MAX, i64::MIN] {
         let mut forecaster = Forecaster::new(Settings::default());
-        for (place, value) in values.iter().enumerate().take(300) {
-            if place == 250 {
+        for (index, value) in values.iter().enumerate().take(300) {
+            if index == 250 {
                 assert!(!forecaster.observe(time, *value), "{time} was believed");
             }
-            assert!(forecaster.observe(START + place as i64, *value));
+            assert!(forecaster.observe(START + index as i64, *value));
         }
         assert_eq!(forecaster.history().known_count(), 300, "{time}");
     }

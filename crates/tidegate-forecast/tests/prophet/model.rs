@@ -186,12 +186,12 @@ fn any_history_is_borne() {
     let odd_seasons = [f64::NAN, f64::INFINITY, -5.0, 0.0, 1.0, 2.0, 3.0, 1e18, 37.0, 37.0, 18.5];
     for growth in [Growth::Flat, Growth::Linear, Growth::Held] {
         for mode in [Mode::Additive, Mode::Multiplicative] {
-            for (place, values) in histories.iter().enumerate() {
+            for (index, values) in histories.iter().enumerate() {
                 for seasons in [&[][..], &odd_seasons.map(season)] {
                     let settings = Settings { growth, mode, most_seasons: 4, ..Settings::default() };
                     let model = learnt(settings, values, seasons);
                     let path = path(&model, values, 60);
-                    assert!(path.iter().all(|value| (0.0..=f64::MAX).contains(value)), "{place}: {path:?}");
+                    assert!(path.iter().all(|value| (0.0..=f64::MAX).contains(value)), "{index}: {path:?}");
                     let quantiles = model.quantiles(history(values), 60, &[0.1, 0.9], 50, 1).expect("it has learnt");
                     assert!(quantiles.iter().flatten().all(|value| (0.0..=f64::MAX).contains(value)));
                 }
@@ -212,7 +212,7 @@ fn a_constant_is_predicted_as_it_is() {
 }
 
 #[test]
-fn too_little_is_refused_and_what_was_learnt_is_kept() {
+fn too_little_is_rejected_and_what_was_learnt_is_kept() {
     let too_short = Err(NotLearnt::TooShort { least: Settings::LEAST });
     let mut model = ProphetModel::default();
     for values in [&[][..], &[1.0], &[1.0, 2.0], &[1.0, 2.0, 3.0], &[f32::NAN; 600]] {

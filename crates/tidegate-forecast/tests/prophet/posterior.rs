@@ -15,7 +15,7 @@ const ADDITIVE: [(i32, i32); 6] = [(1, 0); 6];
 fn problem(kind: TrendIndicator, columns: [(i32, i32); 6], rows: usize, rng: &mut Rng) -> optimizer::Data {
     let positive = |value: f64| value.try_into().expect("a positive number");
     let t: Vec<f64> = (0..rows).map(|row| row as f64 / (rows - 1) as f64).collect();
-    let t_change: Vec<f64> = (1..=4).map(|place| t[place * rows / 6]).collect();
+    let t_change: Vec<f64> = (1..=4).map(|index| t[index * rows / 6]).collect();
     optimizer::Data {
         T: rows as i32,
         y: t.iter().map(|t| 0.4 + 0.3 * (t - 0.4).abs() + 0.1 * normal(rng)).collect(),
@@ -61,14 +61,14 @@ fn as_stan_writes_it(data: &optimizer::Data, at: &Params) -> f64 {
     }
     for row in 0..data.y.len() {
         let t = data.t[row];
-        let passed: Vec<usize> = (0..data.t_change.len()).filter(|place| t >= data.t_change[*place]).collect();
-        let rate = at.k + passed.iter().map(|place| at.delta[*place]).sum::<f64>();
+        let passed: Vec<usize> = (0..data.t_change.len()).filter(|index| t >= data.t_change[*index]).collect();
+        let rate = at.k + passed.iter().map(|index| at.delta[*index]).sum::<f64>();
         let trend = match data.trend_indicator {
             TrendIndicator::Linear => {
-                rate * t + at.m + passed.iter().map(|place| -data.t_change[*place] * at.delta[*place]).sum::<f64>()
+                rate * t + at.m + passed.iter().map(|index| -data.t_change[*index] * at.delta[*index]).sum::<f64>()
             }
             TrendIndicator::Logistic => {
-                let offset = at.m + passed.iter().map(|place| gamma[*place]).sum::<f64>();
+                let offset = at.m + passed.iter().map(|index| gamma[*index]).sum::<f64>();
                 data.cap[row] / (1.0 + (-rate * (t - offset)).exp())
             }
             TrendIndicator::Flat => at.m,
@@ -107,16 +107,16 @@ fn the_gradient_is_the_limit_of_differences() {
                 let posterior = Posterior::new(&data);
                 let mut at = anywhere(&mut rng);
                 let mut gradient = posterior.smooth(&at).1;
-                for (place, slope) in places(&mut gradient).into_iter().enumerate() {
+                for (index, slope) in places(&mut gradient).into_iter().enumerate() {
                     let mut moved = |by: f64| {
-                        *places(&mut at)[place] += by;
+                        *places(&mut at)[index] += by;
                         let cost = posterior.smooth(&at).0;
-                        *places(&mut at)[place] -= by;
+                        *places(&mut at)[index] -= by;
                         cost
                     };
                     let difference = (moved(1e-5) - moved(-1e-5)) / 2e-5;
                     let error = (difference - *slope).abs();
-                    assert!(error < 1e-5 * (1.0 + slope.abs()), "{kind:?} {place}: {slope} against {difference}");
+                    assert!(error < 1e-5 * (1.0 + slope.abs()), "{kind:?} {index}: {slope} against {difference}");
                 }
             }
         }

@@ -58,7 +58,7 @@ fn eight_of_ten_values_that_come_lie_between_the_tenth_and_the_ninetieth_hundred
             let quantiles = quantiles.expect("it has learnt");
             let inside =
                 |(step, value): (usize, &f32)| (quantiles[0][step]..=quantiles[1][step]).contains(&f64::from(*value));
-            within += future.iter().enumerate().filter(|place| inside(*place)).count();
+            within += future.iter().enumerate().filter(|index| inside(*index)).count();
         }
         let share = within as f64 / 1_200.0;
         assert!((0.74..0.86).contains(&share), "{growth:?}: {share}");

@@ -1,24 +1,24 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tidegate_serve::rest::{Answer, Asked};
+use tidegate_serve::rest::{Request, Response};
 
 use super::desk::Desk;
 use super::metrics::Metrics;
 
 /// What is known of the service from outside. It responds however busy the workers are.
-pub(super) fn respond(asked: &Asked, desk: &Desk, metrics: &Metrics, is_stopping: bool) -> Answer {
-    let response = match asked.path() {
-        "/actuator/health" => Answer::json(StatusCode::OK, &health(desk)),
+pub(super) fn respond(request: &Request, desk: &Desk, metrics: &Metrics, is_stopping: bool) -> Response {
+    let response = match request.path() {
+        "/actuator/health" => Response::json(StatusCode::OK, &health(desk)),
         "/actuator/health/readiness" if is_stopping => {
-            Answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN" }))
+            Response::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "DOWN" }))
         }
         "/actuator/health/readiness" | "/actuator/health/liveness" => {
-            Answer::json(StatusCode::OK, &json!({ "status": "UP" }))
+            Response::json(StatusCode::OK, &json!({ "status": "UP" }))
         }
-        "/actuator/prometheus" => Answer::metrics(metrics.page(&desk.occupancy(), &desk.faults.now())),
-        _ => return Answer::nothing_here(),
+        "/actuator/prometheus" => Response::metrics(metrics.page(&desk.occupancy(), &desk.faults.now())),
+        _ => return Response::nothing_here(),
     };
-    if matches!(asked.method, Method::GET | Method::HEAD) { response } else { Answer::only("GET, HEAD") }
+    if matches!(request.method, Method::GET | Method::HEAD) { response } else { Response::only("GET, HEAD") }
 }
 
 fn health(desk: &Desk) -> Value {

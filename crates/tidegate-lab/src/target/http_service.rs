@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
-use tidegate_serve::rest::{self, Answer, Asked, Bounds};
+use tidegate_serve::rest::{self, Bounds, Request as Asked, Response as Answer};
 use tidegate_serve::{Aggregate, Log, Shutdown};
 use tokio::net::TcpListener;
 
@@ -85,7 +85,7 @@ async fn respond(target: Arc<Shared>, asked: Asked, address: SocketAddr) -> Answ
         "/api/test" if is_read => target.work().await,
         "/api/test" => Answer::only("GET, HEAD"),
         "/faults" if is_read => target.shown_faults(),
-        "/faults" => asked.refusal_of_pages(address).unwrap_or_else(|| target.change_faults(&asked)),
+        "/faults" => asked.rejection_of_pages(address).unwrap_or_else(|| target.change_faults(&asked)),
         _ => actuator::respond(&asked, &target.desk, &target.metrics, target.shutdown.is_wanted()),
     };
     request.responded(response.status());

@@ -19,7 +19,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     (1..=LONGEST_NAME).contains(&text.chars().count()) && !text.chars().any(char::is_control)
 }
 
-/// Whether a client means well, so that results can be told apart.
+/// Whether a client means well, so that results can be kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Those for whom the service is there.
@@ -49,7 +49,7 @@ pub struct Politeness {
     pub retries: u32,
     /// The first pause, in seconds; each further one is twice as long, with full jitter. `Retry-After` counts over it.
     pub base: f64,
-    /// The longest pause, in seconds. Whoever is told to wait longer gives up.
+    /// The longest pause, in seconds. A client that is asked to wait longer gives up.
     pub longest: f64,
 }
 
@@ -126,8 +126,8 @@ fn following(first: IpAddr, count: u64) -> IpAddr {
     }
 }
 
-const WEIGHT: Allowed = Allowed::new(1e-9..=1e9, "a weight from 0.000000001 to 1000000000 is allowed");
-const PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600 are allowed");
+const WEIGHT: Allowed = Allowed::new(1e-9..=1e9, "a weight from 0.000000001 to 1000000000");
+const PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600");
 
 /// Reads a group of clients.
 pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
@@ -137,7 +137,7 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
         None | Some("honest") => Some(Class::Honest),
         Some("attacker") => Some(Class::Attacker),
         Some(other) => {
-            group.wrong("class", format!("is {other:?}; `honest` or `attacker` is allowed"));
+            group.wrong("class", format!("must be `honest` or `attacker`, got {other:?}"));
             None
         }
     };
@@ -156,14 +156,14 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
     if let Some(text) = group.text("forwardedFor") {
         match text.parse::<IpAddr>() {
             Ok(first) if count.is_some_and(|count| !has_room(first, count)) => {
-                group.wrong("forwardedFor", format!("is {text:?}, too near the last address for `count` clients"));
+                group.wrong("forwardedFor", format!("must leave room for `count` addresses, got {text:?}"));
             }
             Ok(first) => headers.push((HeaderName::from_static("x-forwarded-for"), Template::Address(first))),
-            Err(_) => group.wrong("forwardedFor", format!("is {text:?}; an address is allowed: the first client's")),
+            Err(_) => group.wrong("forwardedFor", format!("must be an address, the first client's, got {text:?}")),
         }
     }
     if name.as_deref().is_some_and(|name| !is_name(name)) {
-        group.wrong("name", format!("is no name; 1 to {LONGEST_NAME} characters that can be printed are allowed"));
+        group.wrong("name", format!("must be 1 to {LONGEST_NAME} printable characters"));
     }
     group.end();
     // Those without a name get one when it is known what the others are called.
@@ -180,12 +180,12 @@ fn has_room(first: IpAddr, count: u64) -> bool {
     }
 }
 
-/// Tells of groups that have another's name.
-pub(super) fn tell_doubles(groups: &[Value], wrong: impl Fn(usize, String)) {
+/// Reports groups that have another's name.
+pub(super) fn report_duplicate_names(groups: &[Value], wrong: impl Fn(usize, String)) {
     let mut taken = HashSet::new();
-    for (place, group) in groups.iter().enumerate() {
+    for (index, group) in groups.iter().enumerate() {
         if let Some(name) = group["name"].as_str().filter(|name| is_name(name) && !taken.insert(*name)) {
-            wrong(place, format!("is {name:?}, as another's; each group needs its own"));
+            wrong(index, format!("must differ from the other groups' names, got {name:?} again"));
         }
     }
 }
@@ -205,9 +205,11 @@ pub(super) fn name(groups: &mut [Group]) {
 
 fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &str, name: &str, value: &str) {
     match (HeaderName::from_bytes(name.as_bytes()), Template::read(value)) {
-        (Ok(name), _) if is_ours(&name) => group.wrong(field, format!("has {name:?}, which is set by itself")),
+        (Ok(name), _) if is_ours(&name) => {
+            group.wrong(field, format!("must not have {name:?}: it is set automatically"));
+        }
         (Ok(name), Some(template)) => headers.push((name, template)),
-        _ => group.wrong(field, format!("has {name:?}, which is no header, or has a value that none can have")),
+        _ => group.wrong(field, format!("{name:?} must be a valid header name with a valid value")),
     }
 }
 
@@ -218,7 +220,7 @@ fn politeness(group: &mut Object<'_>) -> Option<Option<Politeness>> {
         None | Some(Value::Bool(false)) => Some(None),
         Some(Value::Bool(true)) => Some(Some(Politeness { retries: 3, base: 0.1, longest: 60.0 })),
         Some(value) if !value.is_object() => {
-            group.wrong("polite", format!("is {}; `true`, `false` or an object is allowed", shown(&value)));
+            group.wrong("polite", format!("must be `true`, `false` or an object, got {}", shown(&value)));
             None
         }
         Some(value) => {

@@ -1,10 +1,10 @@
-//! What the command line may say instead of the plan.
+//! Fields of a plan that the command line overrides.
 
 use serde_json::{Map, Value};
 
 use tidegate_input::Problems;
 
-/// Put in the place of what a plan says, before it is read: so it is checked as if it had stood there.
+/// Replace what a plan says before it is read, so they are checked as if they stood there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// `limiterUrl`
@@ -25,7 +25,7 @@ pub struct Overrides {
 
 impl Overrides {
     pub(super) fn apply(&self, plan: &mut Value, problems: &Problems) {
-        // What is no object is told by whoever reads it.
+        // If it is not an object, the reader reports it.
         let Value::Object(plan) = plan else { return };
         let mut set = |field: &str, other: Option<&str>, value: Option<Value>| {
             if let Some(value) = value {
@@ -40,7 +40,7 @@ impl Overrides {
         self.add_thresholds(plan);
         if let Some(duration) = self.duration {
             if plan.get("phases").is_some_and(|phases| !phases.is_null()) {
-                problems.add("duration", "can't be given for a plan of phases: each has its own");
+                problems.add("duration", "must not be set for a plan of phases: each has its own");
             } else {
                 plan.insert("duration".to_owned(), duration.into());
             }
@@ -60,7 +60,7 @@ impl Overrides {
             None | Some(Value::Null) => {
                 plan.insert("thresholds".to_owned(), more.collect());
             }
-            // What is no list is told by whoever reads it.
+            // If it is not a list, the reader reports it.
             Some(_) => {}
         }
     }
@@ -78,6 +78,6 @@ fn set_rate(plan: &mut Map<String, Value>, rate: f64, problems: &Problems) {
         (Some(params), Some(field)) => {
             params.insert(field.to_owned(), rate.into());
         }
-        _ => problems.add("profile", "has no single rate that could be given; `constant` and `poisson` have one"),
+        _ => problems.add("profile", "must be `constant` or `poisson` for a single rate to be set"),
     }
 }

@@ -47,13 +47,13 @@ impl fmt::Display for Part {
     }
 }
 
-/// Text that is no part.
+/// An invalid part, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPart(String);
 
 impl fmt::Display for InvalidPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "is {:?}; `2/3` is allowed, the second of three, for up to {MOST}", self.0)
+        write!(f, "must be such as `2/3` (the second of three), of at most {MOST}, got {:?}", self.0)
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_is_refused() {
+    fn an_invalid_part_is_rejected() {
         for text in [
             "",
             "/",

@@ -15,12 +15,11 @@ pub(super) const LONGEST: f64 = 604_800.0;
 /// The most pieces that a profile may consist of.
 const MOST_PIECES: usize = 1_000_000;
 
-const RATE: Allowed = Allowed::new(0.0..=HIGHEST_RATE, "requests a second from 0 to 10000000 are allowed");
-pub(crate) const SOME_RATE: Allowed =
-    Allowed::new(1e-6..=HIGHEST_RATE, "requests a second from 0.000001 to 10000000 are allowed");
-const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds from 0 to 604800 are allowed");
-pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds from 0.001 to 604800 are allowed");
-const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor from 0.000001 to 1000000 is allowed");
+const RATE: Allowed = Allowed::new(0.0..=HIGHEST_RATE, "requests a second from 0 to 10000000");
+pub(crate) const SOME_RATE: Allowed = Allowed::new(1e-6..=HIGHEST_RATE, "requests a second from 0.000001 to 10000000");
+const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds from 0 to 604800");
+pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds from 0.001 to 604800");
+const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor from 0.000001 to 1000000");
 
 /// The names that a profile's type may have.
 const TYPES: [&str; 8] = ["constant", "burst", "sinusoidal", "poisson", "ddos", "ramp", "steps", "trace"];
@@ -40,16 +39,20 @@ pub(super) fn read(mut profile: Object<'_>, duration: f64, seed: u64) -> Option<
     let params = profile.object("params");
     let known = kind.as_deref().and_then(|kind| TYPES.into_iter().find(|known| *known == kind));
     let Some(kind) = known else {
-        // What is no text has been told.
+        // A value of another type has been reported.
         if kind.is_some() || !has_kind {
-            let said = kind.map_or("is missing".to_owned(), |kind| format!("is {kind:?}"));
-            profile.wrong("type", format!("{said}; one of {} is allowed", TYPES.join(", ")));
+            let types = TYPES.join(", ");
+            let reason = kind.map_or_else(
+                || format!("is missing; must be one of {types}"),
+                |kind| format!("must be one of {types}, got {kind:?}"),
+            );
+            profile.wrong("type", reason);
         }
         return None;
     };
     let Some(params) = params else {
         if !has_params {
-            profile.wrong("params", format!("is missing; the numbers of `{kind}` stand there"));
+            profile.wrong("params", format!("is missing; must have the numbers of `{kind}`"));
         }
         return None;
     };
@@ -101,7 +104,7 @@ fn not_above(params: &Object<'_>, (field, low): (&str, Option<f64>), (other, hig
     if let (Some(low), Some(high)) = (low, high)
         && low > high
     {
-        params.wrong(field, format!("is {low}; at most `{other}`, which is {high}, is allowed"));
+        params.wrong(field, format!("must be at most `{other}` ({high}), got {low}"));
     }
 }
 
@@ -139,22 +142,22 @@ fn ddos(mut params: Object<'_>, duration: f64, seed: u64) -> Option<Vec<(Shape, 
 
 /// Rates that follow each other, each for its time; the last one stays to the end.
 fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>> {
-    let what = "a list of steps is allowed, each as {\"rps\": 50, \"duration\": 10}";
+    let what = "must be a list of steps, each as {\"rps\": 50, \"duration\": 10}";
     let steps = if params.has("steps") { params.list("steps", MOST_PIECES)? } else { Vec::new() };
     let Some(last) = steps.len().checked_sub(1) else {
         params.wrong("steps", format!("is missing or empty; {what}"));
         return None;
     };
     let (mut pieces, mut left) = (Vec::new(), duration);
-    for (place, step) in steps.into_iter().enumerate() {
-        let mut step = Object::new(params.at(&format!("steps[{place}]")), step, params.problems)?;
+    for (index, step) in steps.into_iter().enumerate() {
+        let mut step = Object::new(params.at(&format!("steps[{index}]")), step, params.problems)?;
         let rate = step.number("rps", &RATE);
         let length = step.number_or("duration", &SOME_TIME, LONGEST);
-        if place < last && length == Some(LONGEST) {
+        if index < last && length == Some(LONGEST) {
             step.wrong("duration", "is missing; only the last step lasts to the end by itself");
         }
         step.end();
-        let length = if place == last { left } else { length?.min(left) };
+        let length = if index == last { left } else { length?.min(left) };
         left -= length;
         pieces.push((Shape::Constant { rate: rate? }, Duration::from_secs_f64(length)));
     }
@@ -166,16 +169,17 @@ fn steps(mut params: Object<'_>, duration: f64) -> Option<Vec<(Shape, Duration)>
 /// before.
 fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
     if params.take("file").is_some() {
-        let reason = "is only read for a plan in a file, on the command line; `rates` or `timestamps` are allowed here";
+        let reason = "is only read for a plan in a file, on the command line; must be `rates` or `timestamps` here";
         params.wrong("file", reason);
         return None;
     }
     let scale = params.number_or("scale", &SCALE, 1.0);
     let step = params.number_or("step", &SOME_TIME, 1.0);
     match (params.has("rates"), params.has("timestamps")) {
-        (true, true) => params.wrong("rates", "is there, and `timestamps` too; one of them is allowed"),
+        (true, true) => params.wrong("rates", "must not be set beside `timestamps`"),
         (false, false) => {
-            let what = "one is needed: `rates` (requests a second, each for `step` seconds) or `timestamps` (seconds)";
+            let what = "is missing; must be set, or else `timestamps`: requests a second, each for `step` seconds, or \
+                        the seconds of requests";
             params.wrong("rates", what);
         }
         _ => {}
@@ -184,11 +188,11 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
     let read = match (rates, times) {
         (Some(rates), None) => {
             let (scale, step) = (scale?, step?);
-            if let Some(place) = rates.iter().position(|rate| rate * scale > HIGHEST_RATE) {
-                let rate = rates[place] * scale;
+            if let Some(index) = rates.iter().position(|rate| rate * scale > HIGHEST_RATE) {
+                let rate = rates[index] * scale;
                 params.wrong(
-                    &format!("rates[{place}]"),
-                    format!("is {rate} with its `scale`; at most 10000000 are allowed"),
+                    &format!("rates[{index}]"),
+                    format!("must be at most 10000000 with its `scale`, got {rate}"),
                 );
                 return None;
             }
@@ -201,8 +205,8 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
             Read::Shapes(rates.into_iter().map(piece).collect())
         }
         (None, Some(times)) => {
-            if let Some(place) = times.windows(2).position(|pair| pair[0] > pair[1]) {
-                params.wrong(&format!("timestamps[{}]", place + 1), "is before the one that it follows");
+            if let Some(index) = times.windows(2).position(|pair| pair[0] > pair[1]) {
+                params.wrong(&format!("timestamps[{}]", index + 1), "is before the one that it follows");
                 return None;
             }
             let (first, scale) = (times.first().copied().unwrap_or_default(), scale?);
@@ -210,7 +214,7 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
             let due = times.iter().map(|time| (time - first) / scale).take_while(|due| *due < duration);
             Read::Times(due.map(Duration::from_secs_f64).collect())
         }
-        // It has been told why not.
+        // The reason has been reported.
         _ => return None,
     };
     params.end();
@@ -220,12 +224,12 @@ fn trace(mut params: Object<'_>, duration: f64) -> Option<Read> {
 fn numbers(params: &mut Object<'_>, field: &'static str) -> Option<Vec<f64>> {
     let values = params.list(field, MOST_PIECES)?;
     if values.is_empty() {
-        params.wrong(field, "is empty; a list of numbers is allowed");
+        params.wrong(field, "must be a list of numbers, got an empty one");
     }
-    let number = |(place, value): (usize, &Value)| {
+    let number = |(index, value): (usize, &Value)| {
         let number = value.as_f64().filter(|number| (0.0..=1e12).contains(number));
         if number.is_none() {
-            params.wrong(&format!("{field}[{place}]"), format!("is {}; a number from 0 on is allowed", shown(value)));
+            params.wrong(&format!("{field}[{index}]"), format!("must be a number from 0 on, got {}", shown(value)));
         }
         number
     };

@@ -48,11 +48,11 @@ impl Request {
 /// The target.
 pub(super) fn target(plan: &mut Object<'_>) -> Option<HttpUrl> {
     if !plan.has("limiterUrl") {
-        plan.wrong("limiterUrl", "is missing; http://host:port/path or https://… is allowed");
+        plan.wrong("limiterUrl", "is missing; must be http://host:port/path or https://…");
     }
     let url = plan.text("limiterUrl")?;
     if url.len() > LONGEST_URL {
-        plan.wrong("limiterUrl", format!("is {} characters long; {LONGEST_URL} are allowed", url.len()));
+        plan.wrong("limiterUrl", format!("must be at most {LONGEST_URL} characters long, got {}", url.len()));
         return None;
     }
     match HttpUrl::read(&url) {
@@ -64,7 +64,7 @@ pub(super) fn target(plan: &mut Object<'_>) -> Option<HttpUrl> {
             } else {
                 (format!("{url:?} "), "")
             };
-            plan.wrong("limiterUrl", format!("{url}{reason}{hint}; http://host:port/path or https://… is allowed"));
+            plan.wrong("limiterUrl", format!("{url}{reason}{hint}; must be http://host:port/path or https://…"));
             None
         }
     }
@@ -75,7 +75,7 @@ const LONGEST_QUERY: usize = 30_000;
 /// The same for the URL of the target.
 const LONGEST_URL: usize = 30_000;
 
-const TIMEOUT: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600 are allowed");
+const TIMEOUT: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600");
 
 /// What is sent; its path is only the query that goes behind the target's.
 pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
@@ -93,7 +93,7 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
         None => Some(Method::GET),
         Some(Ok(method)) if method != Method::CONNECT => Some(method),
         Some(_) => {
-            options.wrong("method", "is none that can be sent");
+            options.wrong("method", "must be an HTTP method other than CONNECT");
             None
         }
     };
@@ -101,12 +101,11 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
     for (name, value) in options.texts("headers") {
         match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value)) {
             (Ok(name), _) if is_ours(&name) => {
-                options.wrong("headers", format!("has {name:?}, which is set by itself"));
+                options.wrong("headers", format!("must not have {name:?}: it is set automatically"));
             }
             (Ok(name), Ok(value)) => headers.push((name, value)),
             _ => {
-                options
-                    .wrong("headers", format!("has {name:?}, which is no header, or has a value that none can have"));
+                options.wrong("headers", format!("{name:?} must be a valid header name with a valid value"));
             }
         }
     }
@@ -126,11 +125,11 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
     if query.len() > LONGEST_QUERY {
         options.wrong(
             "query",
-            format!("is {} characters long when it is written; {LONGEST_QUERY} are allowed", query.len()),
+            format!("must be at most {LONGEST_QUERY} characters long when encoded, got {}", query.len()),
         );
     }
     if options.has("auth") && headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
-        options.wrong("auth", "is there, and `headers` has `authorization` too; one or the other is allowed");
+        options.wrong("auth", "must not be set beside `authorization` in `headers`");
     }
     if let Some(value) = options.object("auth").and_then(authorization) {
         headers.push((AUTHORIZATION, value));
@@ -144,7 +143,7 @@ pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {
     Some(Request { method: method?, path: query, headers, body, timeout, is_http2, is_insecure })
 }
 
-/// None is a problem that has been told.
+/// None is a problem that has been reported.
 fn is_http2(options: &mut Object<'_>) -> Option<bool> {
     let Some(value) = options.take("protocol") else { return Some(false) };
     // Also as a number, which is how one would write it.
@@ -152,7 +151,7 @@ fn is_http2(options: &mut Object<'_>) -> Option<bool> {
         "1.1" => Some(false),
         "2" | "2.0" => Some(true),
         _ => {
-            options.wrong("protocol", format!("is {}; \"1.1\" or \"2\" is allowed", shown(&value)));
+            options.wrong("protocol", format!("must be \"1.1\" or \"2\", got {}", shown(&value)));
             None
         }
     }
@@ -176,10 +175,10 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
 fn authorization(mut auth: Object<'_>) -> Option<HeaderValue> {
     match [auth.has("token"), auth.has("user"), auth.has("password")] {
         [true, false, false] | [false, true, true] => {}
-        [true, _, _] => auth.wrong("token", "is there, and `user` or `password` too; one or the other is allowed"),
-        [false, true, false] => auth.wrong("password", "is missing; text is allowed, also \"\""),
-        [false, false, true] => auth.wrong("user", "is missing; text is allowed"),
-        [false, false, false] => auth.wrong("token", "is needed, or else `user` and `password`"),
+        [true, _, _] => auth.wrong("token", "must not be set beside `user` or `password`"),
+        [false, true, false] => auth.wrong("password", "is missing; must be text, may be \"\""),
+        [false, false, true] => auth.wrong("user", "is missing; must be text"),
+        [false, false, false] => auth.wrong("token", "is missing; must be set, or else `user` and `password`"),
     }
     let (token, user, password) = (auth.text("token"), auth.text("user"), auth.text("password"));
     let value = match (token, user, password) {
@@ -188,8 +187,8 @@ fn authorization(mut auth: Object<'_>) -> Option<HeaderValue> {
         _ => None,
     };
     let value = value.and_then(|value| {
-        let told = |_| auth.wrong("token", "has a character that no header can have");
-        HeaderValue::from_str(&value).map_err(told).ok()
+        let reported = |_| auth.wrong("token", "has a character that no header can have");
+        HeaderValue::from_str(&value).map_err(reported).ok()
     });
     auth.end();
     let mut value = value?;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// What stands for a secret.
 const HIDDEN: &str = "***";
-/// Longer lists are told by their length.
+/// Longer lists are shown by their length.
 const LONGEST_LIST: usize = 100;
 /// Of what consists of more values, the rest is left out.
 const MOST_VALUES: u32 = 10_000;
@@ -36,10 +36,10 @@ fn is_secret(name: &str) -> bool {
 
 /// A plan as it may be shown.
 pub(super) fn shown(plan: &Value) -> Value {
-    told(plan, &mut { MOST_VALUES })
+    reported(plan, &mut { MOST_VALUES })
 }
 
-fn told(value: &Value, left: &mut u32) -> Value {
+fn reported(value: &Value, left: &mut u32) -> Value {
     *left = left.saturating_sub(1);
     match value {
         _ if *left == 0 => "…".into(),
@@ -53,7 +53,7 @@ fn told(value: &Value, left: &mut u32) -> Value {
             some.into()
         }
         Value::Array(list) if list.len() > LONGEST_LIST => format!("{} entries", list.len()).into(),
-        Value::Array(list) => list.iter().map(|value| told(value, left)).collect(),
+        Value::Array(list) => list.iter().map(|value| reported(value, left)).collect(),
         Value::String(text) if text.chars().count() > LONGEST_TEXT => {
             text.chars().take(LONGEST_TEXT).chain(['…']).collect::<String>().into()
         }
@@ -65,8 +65,8 @@ fn field(name: &str, value: &Value, left: &mut u32) -> Value {
     match value {
         Value::Null => Value::Null,
         _ if is_secret(name) => HIDDEN.into(),
-        Value::String(url) if name == "limiterUrl" || name == "url" => told(&without_secrets(url).into(), left),
-        other => told(other, left),
+        Value::String(url) if name == "limiterUrl" || name == "url" => reported(&without_secrets(url).into(), left),
+        other => reported(other, left),
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Threshold {
 /// A figure of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
-    /// Latency from the intended time: of responses of this class, or of all that were answered or timed out.
+    /// Latency from the intended time: of responses of this class, or of all that got a response or timed out.
     Latency(Statistic, Option<StatusClass>),
     /// The share of requests that ended so.
     Share(Outcome),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_ones_are_rejected() {
         for text in [
             "",
             "p99",

@@ -164,7 +164,7 @@ fn crossing(length: f64, guess: f64, function: impl Fn(f64) -> (f64, f64)) -> f6
         }
         let step = time - value / slope;
         let next = if slope > 0.0 && step > low && step < high { step } else { f64::midpoint(low, high) };
-        // A femtosecond of a second-long wave: below what a clock, or the sum itself, can tell.
+        // A femtosecond of a second-long wave: below what a clock, or the sum itself, can resolve.
         if (next - time).abs() <= 1e-15 * length || next <= low || next >= high {
             return next;
         }

@@ -54,18 +54,18 @@ pub enum Missed {
 /// How requests ended, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Answers by status, in the statuses' order: a run sees a few, and finding one among them is cheap.
+    /// Responses by status, in the statuses' order: a run sees a few, and finding one among them is cheap.
     statuses: Vec<(u16, u64)>,
     /// Failures by cause, in the order of `Cause::ALL`.
     failures: [u64; Cause::ALL.len()],
-    /// Sent, and not answered when the run was stopped.
+    /// Sent, and without a response when the run was stopped.
     pub unfinished: u64,
     /// Never sent: they would have been too late.
     pub too_late: u64,
     /// Never sent: too many were in flight.
     pub no_room: u64,
-    /// Retries that a polite client owed itself and did not send: it was told to wait too long, had tried often enough,
-    /// or found no place.
+    /// Retries that a polite client owed itself and did not send: it was asked to wait too long, had tried often
+    /// enough, or found no free slot.
     pub given_up: u64,
 }
 
@@ -87,8 +87,8 @@ impl Counts {
 
     pub(crate) fn add_status(&mut self, status: u16, count: u64) {
         match self.statuses.binary_search_by_key(&status, |(status, _)| *status) {
-            Ok(place) => self.statuses[place].1 += count,
-            Err(place) => self.statuses.insert(place, (status, count)),
+            Ok(index) => self.statuses[index].1 += count,
+            Err(index) => self.statuses.insert(index, (status, count)),
         }
     }
 
@@ -109,7 +109,7 @@ impl Counts {
         self.given_up += other.given_up;
     }
 
-    /// Answers by status, in the statuses' order.
+    /// Responses by status, in the statuses' order.
     pub fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.statuses.iter().copied()
     }
@@ -124,17 +124,17 @@ impl Counts {
         self.failures[Cause::TimedOut as usize]
     }
 
-    /// Those that were answered.
-    pub fn answered(&self) -> u64 {
+    /// Those that got a response.
+    pub fn responded(&self) -> u64 {
         self.statuses.iter().map(|(_, count)| count).sum()
     }
 
-    /// Answers of 2xx.
+    /// Responses of 2xx.
     pub fn success(&self) -> u64 {
         self.statuses().filter(|(status, _)| (200..300).contains(status)).map(|(_, count)| count).sum()
     }
 
-    /// Answers of 429.
+    /// Responses of 429.
     pub fn rate_limited(&self) -> u64 {
         self.statuses().find(|(status, _)| *status == 429).map_or(0, |(_, count)| count)
     }
@@ -146,7 +146,7 @@ impl Counts {
 
     /// Requests that were sent.
     pub fn sent(&self) -> u64 {
-        self.answered() + self.failures.iter().sum::<u64>() + self.unfinished
+        self.responded() + self.failures.iter().sum::<u64>() + self.unfinished
     }
 
     /// Requests that were due and never sent.

@@ -11,20 +11,20 @@ const TIMED_OUT: usize = StatusClass::ALL.len();
 /// Index of latencies whose status nobody knows any more: results of earlier versions did not keep it.
 const UNKNOWN: usize = TIMED_OUT + 1;
 
-/// From the intended time to the end, of requests that were answered or timed out: by class of the status. Each counts
+/// From the intended time to the end, of requests that got a response or timed out: by class of the status. Each counts
 /// once, so all classes together are exactly what one histogram would have been.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies([Fine; UNKNOWN + 1]);
 
 impl Latencies {
-    /// Counts a request that was answered or timed out; others have no latency.
+    /// Counts a request that got a response or timed out; others have no latency.
     pub(super) fn note(&mut self, end: End, latency: Duration) {
-        let place = match end {
+        let index = match end {
             End::Answered(status) => StatusClass::of(status) as usize,
             End::Failed(Cause::TimedOut) => TIMED_OUT,
             End::Failed(_) | End::Unfinished => return,
         };
-        self.0[place].note(latency);
+        self.0[index].note(latency);
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -86,8 +86,8 @@ impl Latencies {
     ) -> Result<Self, &'static str> {
         let mut latencies = Self::default();
         for (name, part) in parts {
-            let place = part_names().iter().position(|known| *known == name);
-            latencies.0[place.ok_or("has times of an unknown status class")?].add(&part);
+            let index = part_names().iter().position(|known| *known == name);
+            latencies.0[index.ok_or("has times of an unknown status class")?].add(&part);
         }
         let mut expected = [0; UNKNOWN];
         for (status, count) in counts.statuses() {
@@ -98,12 +98,12 @@ impl Latencies {
         let left: Option<Vec<u64>> = left.collect();
         let left = left.filter(|left| left.iter().sum::<u64>() == unknown.len());
         let left = left.ok_or("has more or fewer times than requests that have one")?;
-        let mut lacking = (0..UNKNOWN).filter(|place| left[*place] > 0);
-        let place = match (lacking.next(), lacking.next()) {
+        let mut lacking = (0..UNKNOWN).filter(|index| left[*index] > 0);
+        let index = match (lacking.next(), lacking.next()) {
             (Some(only), None) => only,
             _ => UNKNOWN,
         };
-        latencies.0[place].add(unknown);
+        latencies.0[index].add(unknown);
         Ok(latencies)
     }
 }

@@ -32,13 +32,13 @@ const MOST_PAIRS: usize = 30_000;
 /// The longest plan, in microseconds: a week.
 const LONGEST_MICROS: u64 = 604_800_000_000;
 
-/// A file that is no report: why.
+/// Why a file is not a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidReport(String);
 
 impl fmt::Display for InvalidReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "is no result of tidegate load: {}", self.0)
+        write!(f, "is not a result of tidegate load: {}", self.0)
     }
 }
 
@@ -125,7 +125,7 @@ impl Report {
             return Err(invalid(format!("its format is {found:?}; {FORMAT:?} and {EARLIER_FORMAT:?} can be read")));
         }
         if !document.plan.0.is_object() {
-            return Err(invalid("`plan` is no object"));
+            return Err(invalid("`plan` must be an object"));
         }
         document.record.report(document.plan.0)
     }
@@ -170,16 +170,16 @@ impl RecordText {
         let setting = self.setting(plan)?;
         let classes: Vec<Class> = setting.groups.iter().map(|(_, class)| *class).collect();
         let mut record = Record::new(setting.duration, &classes);
-        for (place, group) in self.groups.iter().enumerate() {
-            let told = |part: &str, reason: &str| invalid(format!("`groups[{place}].{part}` {reason}"));
-            record.groups[place] = group.requests.tally().map_err(|reason| told("requests", reason))?;
-            record.retries[place] = group.retries.tally().map_err(|reason| told("retries", reason))?;
+        for (index, group) in self.groups.iter().enumerate() {
+            let wrong = |part: &str, reason: &str| invalid(format!("`groups[{index}].{part}` {reason}"));
+            record.groups[index] = group.requests.tally().map_err(|reason| wrong("requests", reason))?;
+            record.retries[index] = group.retries.tally().map_err(|reason| wrong("retries", reason))?;
         }
-        for (place, step) in self.steps.iter().enumerate() {
-            let told = |part: &str, reason: &str| invalid(format!("`steps[{place}].{part}` {reason}"));
+        for (index, step) in self.steps.iter().enumerate() {
+            let wrong = |part: &str, reason: &str| invalid(format!("`steps[{index}].{part}` {reason}"));
             record.steps.push(Step {
-                honest: step.honest.tally().map_err(|reason| told("honest", reason))?,
-                attacker: step.attacker.tally().map_err(|reason| told("attacker", reason))?,
+                honest: step.honest.tally().map_err(|reason| wrong("honest", reason))?,
+                attacker: step.attacker.tally().map_err(|reason| wrong("attacker", reason))?,
             });
         }
         record.lag = Fine::from_pairs(&self.lag).map_err(|reason| invalid(format!("`lag` {reason}")))?;
@@ -209,7 +209,8 @@ impl RecordText {
         if !problem.is_empty() {
             return Err(invalid(problem));
         }
-        let digest = u64::from_str_radix(&self.plan_digest, 16).map_err(|_| invalid("`planDigest` is none"))?;
+        let digest = u64::from_str_radix(&self.plan_digest, 16)
+            .map_err(|_| invalid("`planDigest` must be a hexadecimal number of 64 bits"))?;
         let thresholds = self.thresholds.iter().map(|text| Threshold::from_str(text));
         let thresholds = thresholds.collect::<Result<_, _>>().map_err(|error| invalid(error.to_string()))?;
         let class = |group: &GroupText| if group.is_attacker { Class::Attacker } else { Class::Honest };

@@ -32,24 +32,24 @@ impl Report {
         };
         let mut names = vec![first.clone(); all.instances.len()];
         for (name, report) in reports {
-            let refused = |reason: String| CannotMerge(format!("{name}: {reason}"));
+            let rejected = |reason: String| CannotMerge(format!("{name}: {reason}"));
             if report.setting.digest != all.setting.digest || report.setting.groups != all.setting.groups {
                 let fields = differences(&report.setting.plan, &all.setting.plan);
                 let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
                 let fields = if fields.is_empty() { String::new() } else { format!(": in {}", fields.join(", ")) };
-                return Err(refused(format!("is of another plan than {first}{fields}")));
+                return Err(rejected(format!("is of another plan than {first}{fields}")));
             }
-            for (place, other) in all.instances.iter().enumerate() {
-                let clash = report.instances.iter().find_map(|instance| clash(instance, other, &names[place]));
+            for (index, other) in all.instances.iter().enumerate() {
+                let clash = report.instances.iter().find_map(|instance| clash(instance, other, &names[index]));
                 if let Some(reason) = clash {
-                    return Err(refused(reason));
+                    return Err(rejected(reason));
                 }
             }
-            all.setting.add_thresholds(report.setting.thresholds).map_err(|reason| refused(reason.to_owned()))?;
+            all.setting.add_thresholds(report.setting.thresholds).map_err(|reason| rejected(reason.to_owned()))?;
             if all.instances.len() + report.instances.len() > MOST_INSTANCES {
-                return Err(refused(format!("is one too many; at most {MOST_INSTANCES} can be merged")));
+                return Err(rejected(format!("is one too many; at most {MOST_INSTANCES} can be merged")));
             }
-            all.record.merge(&report.record).map_err(|error| refused(error.to_string()))?;
+            all.record.merge(&report.record).map_err(|error| rejected(error.to_string()))?;
             names.extend(std::iter::repeat_n(name, report.instances.len()));
             all.instances.extend(report.instances);
         }

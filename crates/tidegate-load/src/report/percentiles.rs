@@ -33,7 +33,7 @@ impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
         Self { unknown: counts.missed() + counts.unfinished, ..Self::service(known, counts, timeout) }
     }
 
-    /// From when requests were due, of responses of one class: what was never sent, or not answered before a stop,
+    /// From when requests were due, of responses of one class: what was never sent, or got no response before a stop,
     /// might have been one of them, and is slower than all others here too. A request that timed out got no response,
     /// and is in no class.
     pub(super) fn of_class(known: &'a Spread<C, DIGITS>, counts: &Counts) -> Self {

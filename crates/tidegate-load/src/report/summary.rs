@@ -16,7 +16,7 @@ use crate::record::{Counts, StepTally, Tally};
 use crate::status_class::StatusClass;
 use page::{Ink, Page, cells, cut, padded};
 
-/// The most groups, statuses, runs and such that are told one by one.
+/// The most groups, statuses, runs and such that are reported one by one.
 const MOST_ROWS: usize = 20;
 
 impl Report {
@@ -106,7 +106,7 @@ impl Report {
         let mut row = |name: &str, times: &Percentiles<'_, u64, 3>| {
             let percentiles = PERCENTS.map(|(_, percent)| times.at(percent));
             let all = [times.mean()].into_iter().chain(percentiles).chain([times.max()]);
-            page.plain(&format!("  {name:<16}{}", cells(all.map(told))));
+            page.plain(&format!("  {name:<16}{}", cells(all.map(reported))));
         };
         let latency = tally.latency.all();
         row("from when due", &Percentiles::latency(&latency, counts, timeout));
@@ -138,7 +138,7 @@ impl Report {
         }
         for class in Class::ALL {
             let groups = self.record.classes.iter().filter(|of| **of == class).count();
-            // Where there is only one of a class, it has been told.
+            // Where there is only one of a class, it has been reported.
             if let Some(tally) = self.record.class(class).filter(|_| groups > 1) {
                 page.plain(&format!("  {}{}", padded(&format!("all {}", class.name()), 30), self.group_cells(&tally)));
             }
@@ -155,8 +155,8 @@ impl Report {
             share(counts.success(), due),
             share(counts.rate_limited(), due),
             share(counts.errors(), due),
-            told(latency.at(50.0)),
-            told(latency.at(99.0)),
+            reported(latency.at(50.0)),
+            reported(latency.at(99.0)),
         ])
     }
 
@@ -196,12 +196,12 @@ impl Report {
         let most = Reading { value: bars.iter().copied().fold(0.0, f64::max), is_at_least };
         let name = if self.record.classes.contains(&Class::Attacker) { class.name() } else { "" };
         let name = format!("p99 {name}");
-        page.plain(&format!("  {name:<16}{}  up to {}", sparkline::of(&bars), told(Some(most))));
+        page.plain(&format!("  {name:<16}{}  up to {}", sparkline::of(&bars), reported(Some(most))));
     }
 }
 
 /// What is only known not to be below says so.
-fn told(reading: Option<Reading>) -> String {
+fn reported(reading: Option<Reading>) -> String {
     match reading {
         None => "-".to_owned(),
         Some(Reading { value, is_at_least: true }) => format!("≥ {}", time(value)),
@@ -217,9 +217,9 @@ fn causes(counts: &Counts) -> String {
     let failures = counts.failures().map(|(cause, count)| (count, cause.name().replace('_', " ")));
     let mut all: Vec<(u64, String)> = statuses.chain(failures).collect();
     all.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
-    let told: Vec<String> =
+    let reported: Vec<String> =
         all.iter().take(MOST_ROWS).map(|(part, name)| format!("{name} × {}", grouped(*part))).collect();
-    told.join(" · ")
+    reported.join(" · ")
 }
 
 fn tell_thresholds(page: &mut Page, judged: &[Judged]) {
@@ -227,7 +227,7 @@ fn tell_thresholds(page: &mut Page, judged: &[Judged]) {
     for Judged { threshold, value, unit, is_at_least, holds } in judged {
         let value = match (value, unit) {
             (None, _) => "nothing to measure".to_owned(),
-            (Some(value), Unit::Seconds) => told(Some(Reading { value: *value, is_at_least: *is_at_least })),
+            (Some(value), Unit::Seconds) => reported(Some(Reading { value: *value, is_at_least: *is_at_least })),
             (Some(value), Unit::PerSecond) => format!("{}/s", decimal(*value)),
             (Some(value), Unit::Share) => format!("{:.3} %", value * 100.0),
         };

@@ -12,7 +12,7 @@ use super::{Ended, Report};
 use crate::plan::{Figure, Plan, Times};
 use crate::record::Counts;
 
-/// The percentiles that reports tell.
+/// The percentiles that reports have.
 pub(super) const PERCENTS: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9)];
 
@@ -65,43 +65,45 @@ impl Report {
         let tally = self.record.all();
         let (counts, setting) = (&tally.counts, &self.setting);
         let of_all = |part: u64| format!("{} ({})", requests(part), share(part, counts.due()));
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         if self.ended() == Ended::Stopped {
             let (window, whole) = (time(self.window().as_secs_f64()), time(setting.duration.as_secs_f64()));
-            told.push(if self.window().is_zero() {
+            notes.push(if self.window().is_zero() {
                 "the run was stopped before it began".to_owned()
             } else {
                 format!("the run was stopped after {window} of {whole}")
             });
         }
-        if counts.sent() > 0 && counts.answered() == 0 {
-            told.push("no request was answered".to_owned());
+        if counts.sent() > 0 && counts.responded() == 0 {
+            notes.push("no request got a response".to_owned());
         }
         if counts.no_room > 0 {
             let (missed, most) = (of_all(counts.no_room), grouped(setting.concurrency));
-            told.push(format!("{missed} never sent, with {most} in flight; counted as slower than all others"));
+            notes.push(format!("{missed} never sent, with {most} in flight; counted as slower than all others"));
         }
         if counts.unfinished > 0 {
             let unfinished = of_all(counts.unfinished);
-            told.push(format!("{unfinished} unanswered when the run was stopped; counted as slower than all others"));
+            notes.push(format!(
+                "{unfinished} without a response when the run was stopped; counted as slower than all others"
+            ));
         }
         if counts.timed_out() > 0 {
             let (timeouts, timeout) = (of_all(counts.timed_out()), time(setting.timeout.as_secs_f64()));
-            told.push(format!("{timeouts} without an answer within {timeout}; counted with the time waited"));
+            notes.push(format!("{timeouts} without a response within {timeout}; counted with the time waited"));
         }
         if let Some(threshold) = self.class_threshold_that_holds().filter(|_| counts.timed_out() > 0) {
             let timeouts = requests(counts.timed_out());
-            told.push(format!("{timeouts} timed out and are in no class: {threshold} does not count them"));
+            notes.push(format!("{timeouts} timed out and are in no class: {threshold} does not count them"));
         }
         if let Some(rejections) = self.mostly_rejected() {
-            told.push(format!(
+            notes.push(format!(
                 "most responses are rejections: {rejections}, so latencies of all responses are mostly theirs; \
                  a threshold such as p99{{2xx}}<250ms counts one class of responses"
             ));
         }
         if !tally.latency.are_split() {
             let unknown = requests(tally.latency.unknown().len());
-            told.push(format!(
+            notes.push(format!(
                 "latencies by status are unknown: {unknown} from a result of an earlier version, which did not keep \
                  them apart"
             ));
@@ -112,11 +114,11 @@ impl Report {
             |(name, percent): (&'static str, f64)| latency.at(percent).filter(|at| at.is_at_least).map(|at| (name, at));
         let bounds: Vec<(&str, Reading)> = PERCENTS.into_iter().filter_map(bound).collect();
         if let [(name, at), ..] = bounds[..] {
-            told.push(format!("latencies from {name} on are bounds: {name} is at least {}", time(at.value)));
+            notes.push(format!("latencies from {name} on are bounds: {name} is at least {}", time(at.value)));
         }
-        told.extend(self.missing_parts());
-        told.extend(self.notes());
-        told
+        notes.extend(self.missing_parts());
+        notes.extend(self.notes());
+        notes
     }
 
     /// The first threshold on the latency of one class of responses that holds.
@@ -130,9 +132,9 @@ impl Report {
     pub(crate) fn mostly_rejected(&self) -> Option<String> {
         let counts = self.record.all().counts;
         is_mostly_rejected(&counts).then(|| {
-            let (rejected, answered) = (grouped(counts.rate_limited()), grouped(counts.answered()));
-            let part = share(counts.rate_limited(), counts.answered());
-            format!("{rejected} of {answered} ({part}) are 429")
+            let (rejected, responded) = (grouped(counts.rate_limited()), grouped(counts.responded()));
+            let part = share(counts.rate_limited(), counts.responded());
+            format!("{rejected} of {responded} ({part}) are 429")
         })
     }
 
@@ -140,18 +142,18 @@ impl Report {
     fn notes(&self) -> Vec<String> {
         let first = self.instances.first().map_or(&[][..], |instance| &instance.notes);
         let is_of_all = |note: &&String| self.instances.iter().all(|instance| instance.notes.contains(note));
-        let mut told: Vec<String> = first.iter().filter(is_of_all).cloned().collect();
-        let common = told.len();
+        let mut notes: Vec<String> = first.iter().filter(is_of_all).cloned().collect();
+        let common = notes.len();
         let of_some =
             self.instances.iter().flat_map(|instance| instance.notes.iter().map(move |note| (instance, note)));
-        for (instance, note) in of_some.filter(|(_, note)| !told[..common].contains(note)).collect::<Vec<_>>() {
-            if told.len() == MOST_NOTES {
-                told.push("there are more notes; `instances` in the result file has all of them".to_owned());
+        for (instance, note) in of_some.filter(|(_, note)| !notes[..common].contains(note)).collect::<Vec<_>>() {
+            if notes.len() == MOST_NOTES {
+                notes.push("there are more notes; `instances` in the result file has all of them".to_owned());
                 break;
             }
-            told.push(format!("{}: {note}", instance.name()));
+            notes.push(format!("{}: {note}", instance.name()));
         }
-        told
+        notes
     }
 
     /// Tells of the parts of the plan that are not here, if it was divided evenly.
@@ -162,20 +164,20 @@ impl Report {
         let here: BTreeSet<u64> = parts.iter().filter(|part| part.of() == of).map(|part| part.index()).collect();
         if here.len() < parts.len() {
             return Some(
-                "the parts are of divisions that differ: whether they are all of the plan is not told".to_owned(),
+                "the parts are of divisions that differ: it is unknown whether they are all of the plan".to_owned(),
             );
         }
         let missing = of - here.len() as u64;
         let are = if missing == 1 { "is" } else { "are" };
         (missing > 0).then(|| {
-            format!("{missing} of the plan's {of} parts {are} not here: the load was more than these figures tell")
+            format!("{missing} of the plan's {of} parts {are} not here: the load was higher than these figures show")
         })
     }
 }
 
 /// Whether more than half of all responses are 429.
 pub(super) fn is_mostly_rejected(counts: &Counts) -> bool {
-    counts.rate_limited() > counts.answered() / 2
+    counts.rate_limited() > counts.responded() / 2
 }
 
 /// Tells of a trace that was over before the test was: the rates are over the whole time.

@@ -102,10 +102,10 @@ impl Run {
             orders.push(Arc::new(Orders::new()?));
             live.push(Arc::new(Shard(Live::new(&buckets))));
             let agenda = Agenda::new(&plan, index + of * number as u64, of * count as u64);
-            // The first ones have one place more if they can't be shared out evenly.
-            let places = plan.concurrency / count + usize::from(number < plan.concurrency % count);
+            // The first ones have one slot more if they can't be shared out evenly.
+            let slots = plan.concurrency / count + usize::from(number < plan.concurrency % count);
             let (orders, live) = (Arc::clone(&orders[number]), Arc::clone(&live[number]));
-            senders.push(Task { errand: Arc::clone(&errand), agenda, orders, live, places });
+            senders.push(Task { errand: Arc::clone(&errand), agenda, orders, live, slots });
         }
         let (profile, notes) = (Mutex::new(None), Mutex::default());
         let (is_stopped, is_over, rate) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
@@ -129,7 +129,7 @@ impl Run {
             let ended = ended.clone();
             let work = move || {
                 // The watcher waits as long as there are senders.
-                let _told = ended.send(sender.carry_out());
+                let _reported = ended.send(sender.carry_out());
             };
             if let Err(error) = thread::Builder::new().name("load-sender".to_owned()).spawn(work) {
                 run.stop();
@@ -149,13 +149,11 @@ fn beginning(plan: &Plan) -> Result<(Instant, SystemTime), NotStarted> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let Some(start_at) = plan.start_at else { return Ok((now + LEAD, wall + LEAD)) };
     match start_at.duration_since(wall) {
-        Ok(ahead) if ahead > FARTHEST => {
-            Err(wrong("startAt", "is more than a week ahead; a time until then is allowed"))
-        }
+        Ok(ahead) if ahead > FARTHEST => Err(wrong("startAt", "must be at most a week ahead")),
         Ok(ahead) => Ok((now + ahead, start_at)),
         Err(passed) => {
             let seconds = passed.duration().as_secs_f64();
-            Err(wrong("startAt", format!("was {seconds:.1} s ago; a time to come is allowed")))
+            Err(wrong("startAt", format!("must be in the future, got a time {seconds:.1} s ago")))
         }
     }
 }
@@ -168,8 +166,8 @@ fn address(target: &HttpUrl) -> Result<SocketAddr, NotStarted> {
         Ok(found) => found.collect(),
         Err(error) => return Err(wrong("limiterUrl", format!("the host {:?} can't be found: {error}", target.host))),
     };
-    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRIAL).is_ok();
-    let chosen = if found.len() > 1 { found.iter().find(answers) } else { None };
+    let responses = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRIAL).is_ok();
+    let chosen = if found.len() > 1 { found.iter().find(responses) } else { None };
     let nobody = || wrong("limiterUrl", format!("the host {:?} has no address", target.host));
     chosen.or(found.first()).copied().ok_or_else(nobody)
 }

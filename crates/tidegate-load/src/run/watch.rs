@@ -23,7 +23,7 @@ const ERRORS_EVERY: Duration = Duration::from_secs(5);
 /// Who says it.
 const NAME: &str = "LoadGenerator";
 
-/// Waits for all senders, and tells meanwhile what happens.
+/// Waits for all senders, and reports what happens until then.
 pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &Log) -> io::Result<Report> {
     log.info(NAME, format_args!("Starting load test {} ({})", run.id, run.plan.about()));
     let mut reported = Reported::default();
@@ -57,7 +57,7 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
     let classes: Vec<_> = run.plan.clients.iter().map(|group| group.class).collect();
     let record = record.unwrap_or_else(|| Record::new(run.plan.duration, &classes));
     let mut notes = std::mem::take(&mut *run.notes.lock().unwrap_or_else(PoisonError::into_inner));
-    // What a name such as `tls` does not tell.
+    // What a name such as `tls` does not show.
     notes.extend(live::reasons(run.live()).iter().map(|(cause, why)| format!("{}: {why}", cause.name())));
     let report = Report::new(&run.plan, record, ended, run.started, elapsed, &run.id).with_notes(notes);
     tell_end(&report, elapsed, log);
@@ -148,7 +148,7 @@ fn tell_end(report: &Report, elapsed: Duration, log: &Log) {
     let counts = &all.counts;
     let latency = all.latency.all();
     let latency = if latency.is_empty() {
-        "no answer".to_owned()
+        "no response".to_owned()
     } else {
         let (mean, p95) = (latency.mean() / 1e3, latency.percentile(95.0) as f64 / 1e3);
         format!("avg latency {mean:.1}ms, p95 {p95:.1}ms")

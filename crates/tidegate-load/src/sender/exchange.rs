@@ -39,7 +39,7 @@ pub(super) struct Done {
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) cause: Cause,
-    /// In words, for whoever wonders.
+    /// In words, for reports.
     pub(super) why: String,
     /// The other side has not looked at it: it can be sent again on another connection, as if it had not been sent.
     pub(super) is_untouched: bool,

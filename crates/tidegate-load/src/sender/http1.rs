@@ -24,7 +24,7 @@ pub(super) struct Http1 {
     is_usable: bool,
     /// There may be more to read than was read in one go.
     has_more: bool,
-    /// The other side has closed, which is told only once: what it sent before may still have to be read.
+    /// The other side has closed, which is reported only once: what it sent before may still have to be read.
     is_closed: bool,
 }
 
@@ -51,7 +51,7 @@ impl Http1 {
         self.is_usable && self.exchange.is_none()
     }
 
-    /// Whether it must be read again without being told so by the kernel.
+    /// Whether it must be read again without an event from the kernel.
     pub(super) fn has_more(&self) -> bool {
         self.has_more && self.is_usable
     }
@@ -66,7 +66,7 @@ impl Http1 {
         self.answer.reset();
         self.unsent_body = body;
         let mut rest = head;
-        // To the end or until it would wait: nobody tells when TLS has room again.
+        // To the end or until it would wait: there is no event when TLS has room again.
         while self.is_connected && !rest.is_empty() {
             match self.wire.write(rest) {
                 Ok(sent) => rest = &rest[sent..],
@@ -144,20 +144,20 @@ impl Http1 {
             }
             match self.answer.feed(&buffer[..read]) {
                 Err(_) => {
-                    let why = format!("the answer is no HTTP/1: {:?}", beginning(&buffer[..read]));
+                    let why = format!("the response is not HTTP/1: {:?}", beginning(&buffer[..read]));
                     return self.fail(Failure::new(Cause::NotHttp, why), done);
                 }
                 Ok(None) => {}
-                Ok(Some(told)) => {
+                Ok(Some(reported)) => {
                     // A response before its request has gone out leaves the rest of that on the way.
-                    self.is_usable = told.is_kept && !self.has_unsent();
-                    done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Ok(told) }));
+                    self.is_usable = reported.is_kept && !self.has_unsent();
+                    done.extend(self.exchange.take().map(|exchange| Done { exchange, end: Ok(reported) }));
                     if !self.is_usable {
                         return;
                     }
                 }
             }
-            // The kernel would have given more, and tells when there is. An end behind it has been told already.
+            // The kernel would have given more, and reports when there is. An end behind it has been reported already.
             if read < buffer.len() && !self.is_closed && !self.wire.is_tls() {
                 return;
             }
@@ -174,7 +174,7 @@ impl Http1 {
     fn closed(&mut self, done: &mut Vec<Done>) {
         self.is_usable = false;
         let end =
-            self.answer.end().ok_or_else(|| Failure::new(Cause::Closed, "the connection ended before the answer"));
+            self.answer.end().ok_or_else(|| Failure::new(Cause::Closed, "the connection ended before the response"));
         done.extend(self.exchange.take().map(|exchange| Done { exchange, end }));
     }
 

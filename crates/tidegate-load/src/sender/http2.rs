@@ -1,5 +1,5 @@
 //! A connection that carries many requests at once, polled by hand: the sender knows from the kernel when its socket is
-//! ready, and from wakers that only take notes which streams have something to tell.
+//! ready, and from wakers that only take notes which streams are ready.
 
 use std::collections::HashMap;
 use std::future::Future as _;
@@ -30,7 +30,7 @@ const CONNECTION: u32 = u32::MAX;
 /// A connection of HTTP/2.
 pub(super) struct Http2 {
     stage: Stage,
-    /// Requests for which there was no place yet.
+    /// Requests for which there was no slot yet.
     waiting: Vec<(Exchange, Request<Bytes>)>,
     streams: HashMap<u32, Stream>,
     next_stream: u32,
@@ -42,7 +42,7 @@ pub(super) struct Http2 {
     has_more: bool,
 }
 
-/// How many rounds are made in one go: answers without end must not keep others from being sent and read.
+/// How many rounds are made in one go: responses without end must not keep others from being sent and read.
 const ROUNDS_AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 1 << 18;
 
@@ -69,7 +69,7 @@ enum Reading {
     Body(Told, RecvStream),
 }
 
-/// Which streams have something to tell.
+/// Which streams are ready.
 #[derive(Default)]
 struct Notes(Mutex<Vec<u32>>);
 
@@ -108,7 +108,7 @@ impl Http2 {
         })
     }
 
-    /// Shows its socket, which is still its own, to whoever will watch it.
+    /// Shows its socket, which is still its own, to be watched.
     pub(super) fn watch(&self, add: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
         match &self.stage {
             Stage::Connecting(wire) => add(wire.as_fd()),
@@ -126,7 +126,7 @@ impl Http2 {
         !self.is_closing && self.waiting.len() + self.streams.len() < most
     }
 
-    /// Whether there is something to do without being told so by the kernel.
+    /// Whether there is something to do without an event from the kernel.
     pub(super) fn has_more(&self) -> bool {
         self.has_more && self.is_usable()
     }
@@ -187,9 +187,9 @@ impl Http2 {
         for _ in 0..ROUNDS_AT_ONCE {
             let Stage::Open(open) = &mut self.stage else { return };
             if let Poll::Ready(ended) = pin!(&mut open.1).poll(&mut cx) {
-                let closed = || Failure::new(Cause::Closed, "the connection ended before the answer");
+                let closed = || Failure::new(Cause::Closed, "the connection ended before the response");
                 let failure = ended.map_or_else(|error| reason(&error), |()| closed());
-                // Answers that had come before are there to be read.
+                // Responses that had come before are there to be read.
                 let streams: Vec<u32> = self.streams.keys().copied().collect();
                 for stream in streams {
                     self.read(stream, done);
@@ -197,12 +197,12 @@ impl Http2 {
                 return self.fail(&failure, done);
             }
             self.send_waiting(&mut cx, done);
-            let told = self.notes.take();
-            if told.is_empty() {
+            let reported = self.notes.take();
+            if reported.is_empty() {
                 self.has_more = self.intake.allowed.get() == 0;
                 return;
             }
-            told.into_iter().filter(|stream| *stream != CONNECTION).for_each(|stream| self.read(stream, done));
+            reported.into_iter().filter(|stream| *stream != CONNECTION).for_each(|stream| self.read(stream, done));
         }
         self.has_more = true;
     }
@@ -226,16 +226,16 @@ impl Http2 {
             let (exchange, request) = self.waiting.remove(0);
             let (head, body) = request.into_parts();
             let sent =
-                send.send_request(Request::from_parts(head, ()), body.is_empty()).and_then(|(answer, mut out)| {
+                send.send_request(Request::from_parts(head, ()), body.is_empty()).and_then(|(response, mut out)| {
                     if !body.is_empty() {
                         out.send_data(body, true)?;
                     }
-                    Ok(answer)
+                    Ok(response)
                 });
             match sent {
-                Ok(answer) => {
+                Ok(response) => {
                     let waker = self.notes.waker(exchange.stream);
-                    let (heard, reading) = (self.intake.heard.get(), Reading::Head(answer));
+                    let (heard, reading) = (self.intake.heard.get(), Reading::Head(response));
                     self.streams.insert(exchange.stream, Stream { exchange, waker, reading, heard });
                     // Asked once, so that it knows whom to wake.
                     self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchange.stream);
@@ -271,8 +271,8 @@ impl Http2 {
     /// Gives up a request; the others go on.
     pub(super) fn give_up(&mut self, number: u32, done: &mut Vec<Done>) -> Option<Exchange> {
         let waiting = self.waiting.iter().position(|(exchange, _)| exchange.stream == number);
-        if let Some(place) = waiting {
-            let (exchange, _) = self.waiting.remove(place);
+        if let Some(index) = waiting {
+            let (exchange, _) = self.waiting.remove(index);
             // A connection that is not there by now is not worth waiting for.
             self.is_closing |= !matches!(self.stage, Stage::Open(_));
             return Some(exchange);
@@ -292,17 +292,17 @@ impl Stream {
         let mut cx = Context::from_waker(&waker);
         loop {
             match &mut self.reading {
-                Reading::Head(answer) => match std::task::ready!(Pin::new(answer).poll(&mut cx)) {
+                Reading::Head(response) => match std::task::ready!(Pin::new(response).poll(&mut cx)) {
                     Err(error) => return Poll::Ready(Err(reason(&error))),
-                    Ok(answer) => {
+                    Ok(response) => {
                         let retry_after =
-                            answer.headers().get("retry-after").and_then(|value| retry_after(value.as_bytes()));
-                        let told = Told { status: answer.status().as_u16(), is_kept: true, retry_after };
-                        self.reading = Reading::Body(told, answer.into_body());
+                            response.headers().get("retry-after").and_then(|value| retry_after(value.as_bytes()));
+                        let reported = Told { status: response.status().as_u16(), is_kept: true, retry_after };
+                        self.reading = Reading::Body(reported, response.into_body());
                     }
                 },
-                Reading::Body(told, body) => match std::task::ready!(body.poll_data(&mut cx)) {
-                    None => return Poll::Ready(Ok(*told)),
+                Reading::Body(reported, body) => match std::task::ready!(body.poll_data(&mut cx)) {
+                    None => return Poll::Ready(Ok(*reported)),
                     Some(Err(error)) => return Poll::Ready(Err(reason(&error))),
                     Some(Ok(data)) => {
                         // It can fail only if more is released than has come.
@@ -325,7 +325,7 @@ fn reason(error: &h2::Error) -> Failure {
     Failure { cause, why: error.to_string(), is_untouched }
 }
 
-/// Answers are only counted, so they may come as fast as they can; pushes nobody wants.
+/// Responses are only counted, so they may come as fast as they can; pushes nobody wants.
 fn builder() -> h2::client::Builder {
     let mut builder = h2::client::Builder::new();
     builder.enable_push(false).max_header_list_size(65_536);

@@ -28,7 +28,7 @@ impl Line {
         }
     }
 
-    /// Whether it must be looked after without being told so by the kernel.
+    /// Whether it must be looked after without an event from the kernel.
     pub(super) fn has_more(&self) -> bool {
         match self {
             Self::Http1(line) => line.has_more(),

@@ -1,4 +1,4 @@
-//! What a sender is told while it sends.
+//! Orders to a sender while it sends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::profile::Profile;
 
-/// What a sender is told. It hears the bell in the kernel, where it waits.
+/// Orders to a sender. It hears the bell in the kernel, where it waits.
 #[derive(Debug)]
 pub(crate) struct Orders {
     stop: AtomicBool,

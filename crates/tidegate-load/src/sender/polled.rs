@@ -37,7 +37,7 @@ impl AsyncRead for Polled {
         let allowed = self.intake.allowed.get();
         let room = into.initialize_unfilled();
         let most = room.len().min(allowed);
-        // Whoever is out of turn looks as if nothing had come; the sender comes back without being told.
+        // A connection out of turn looks as if nothing had come; the sender comes back without an event.
         if most == 0 {
             return Poll::Pending;
         }

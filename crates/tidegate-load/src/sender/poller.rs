@@ -47,7 +47,7 @@ impl Poller {
         Ok(Self { epoll, timer, armed: None, events: Vec::with_capacity(AT_ONCE) })
     }
 
-    /// Watches a socket until it is closed. It is told when it becomes ready, not as long as it is.
+    /// Watches a socket until it is closed. It is reported when it becomes ready, not as long as it is.
     pub(super) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(key), flags)?)
@@ -95,9 +95,9 @@ impl Poller {
         Ok(())
     }
 
-    /// The sockets that the last look or wait has found, by their place in the list.
-    pub(super) fn ready(&self, place: usize) -> Option<Ready> {
-        let event = self.events.get(place)?;
+    /// The sockets that the last look or wait has found, by their index in the list.
+    pub(super) fn ready(&self, index: usize) -> Option<Ready> {
+        let event = self.events.get(index)?;
         let closed = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         // Copied out: the kernel's structure is packed.
         let (flags, data) = (event.flags, event.data);

@@ -27,7 +27,7 @@ impl Retries {
     }
 
     /// A request was rejected at `now`. Its client comes back later, or gives up.
-    pub(super) fn refused(
+    pub(super) fn rejected(
         &mut self,
         mut exchange: Exchange,
         polite: &Politeness,

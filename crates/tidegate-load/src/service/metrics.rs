@@ -26,14 +26,14 @@ pub fn write(page: &mut Exposition, all: &Progress, running: Option<&Run>) {
     requests.sample(&[("status", "rate_limited")], planned.rate_limited + retried.rate_limited);
     requests.sample(&[("status", "error")], planned.errors + retried.errors);
     let errors = planned.errors + retried.errors;
-    counter(page, "loadgen_errors_total", "Requests answered otherwise than with 2xx or 429, or not at all.", errors);
+    counter(page, "loadgen_errors_total", "Requests with another response than 2xx or 429, or without one.", errors);
     counter(page, "loadgen_retries_total", "Requests that polite clients have sent again after a 429.", retried.sent);
     let mut missed = page.family("loadgen_missed_total", "Requests that were due and never sent.", Kind::Counter);
     missed.sample(&[("reason", "too_late")], all.too_late);
     missed.sample(&[("reason", "no_room")], all.no_room);
-    let help = "From the time a request should have been sent to the end of its answer.";
+    let help = "From the time a request should have been sent to the end of its response.";
     histogram(page, "loadgen_request_duration_seconds", help, &all.latency);
-    let help = "From the time a request was sent to the end of its answer.";
+    let help = "From the time a request was sent to the end of its response.";
     histogram(page, "loadgen_service_time_seconds", help, &all.service);
     gauge(page, "loadgen_current_rps", "Requests sent within the last second.", running.map_or(0.0, Run::rate));
     let wanted = running.and_then(Run::wanted_rate).unwrap_or_default();

@@ -27,10 +27,7 @@ impl AllowedHosts {
         if is_loopback(&target.authority) || self.0.iter().any(is_named) {
             return Ok(());
         }
-        let message = format!(
-            "leads to {:?}, which this service may not send to; this machine is allowed, and what `--allow-host` names",
-            target.host
-        );
+        let message = format!("must be on this machine or on a host that `--allow-host` names, got {:?}", target.host);
         Err(problem("limiterUrl", message))
     }
 }
@@ -50,7 +47,7 @@ impl Plans {
             Ok(Value::Object(fields)) => match fields.get("plan") {
                 Some(Value::String(name)) if fields.len() == 1 => Some(name.clone()),
                 Some(_) => {
-                    return Err(vec![problem("plan", "is the name of a stored plan, beside which nothing may stand")]);
+                    return Err(vec![problem("plan", "must be the name of a stored plan, without other fields")]);
                 }
                 None => None,
             },
@@ -65,20 +62,20 @@ impl Plans {
     fn stored(&self, name: &str) -> Result<Plan, Vec<Problem>> {
         let wrong = |message: String| vec![problem("plan", message)];
         let Some(directory) = &self.0 else {
-            return Err(wrong(format!("is {name:?}, but no plans are stored: start the service with `--plans DIR`")));
+            return Err(wrong(format!("no plans are stored: start the service with `--plans DIR` to use {name:?}")));
         };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
-            return Err(wrong(format!("is {name:?}; letters, digits, `-` and `_` are allowed, 64 at most")));
+            return Err(wrong(format!("must be 1 to 64 letters, digits, `-` and `_`, got {name:?}")));
         }
         let names = self.names();
         if !names.iter().any(|there| there == name) {
-            return Err(wrong(format!("is {name:?}; there are: {}", names.join(", "))));
+            return Err(wrong(format!("must be one of {}, got {name:?}", names.join(", "))));
         }
         let path = directory.join(format!("{name}.json"));
-        let told = |problem: Problem| Problem { path: format!("{name}.json: {}", problem.path), ..problem };
+        let in_file = |problem: Problem| Problem { path: format!("{name}.json: {}", problem.path), ..problem };
         let read = Plan::open(&path, &Overrides::default());
-        read.map_err(|InvalidPlan(problems)| problems.into_iter().map(told).collect())
+        read.map_err(|InvalidPlan(problems)| problems.into_iter().map(in_file).collect())
     }
 
     /// The names of those that are there, a hundred at most.

@@ -92,7 +92,7 @@ fn no_percentile_of_a_second_is_above_the_highest_latency() {
     assert!(!summary.contains("p99 attacker"), "nothing was measured there: {summary}");
 }
 
-/// What is only known not to be below is told as that, by second too.
+/// What is only known not to be below is reported as that, by second too.
 #[test]
 fn percentiles_of_a_second_may_be_bounds() {
     let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}})));

@@ -27,7 +27,7 @@ fn reason(file: &Value) -> String {
 }
 
 /// What is said of a result in which one value is another.
-fn assert_refused(good: &Value, pointer: &str, value: Value, expected: &str) {
+fn assert_rejected(good: &Value, pointer: &str, value: Value, expected: &str) {
     let mut bad = good.clone();
     let (holder, field) = pointer.rsplit_once('/').expect("a path");
     let holder = bad.pointer_mut(holder).unwrap_or_else(|| panic!("{pointer} is not there"));
@@ -41,16 +41,16 @@ fn assert_refused(good: &Value, pointer: &str, value: Value, expected: &str) {
 }
 
 #[test]
-fn what_is_no_result_is_refused_with_a_reason() {
+fn a_file_that_is_not_a_result_is_rejected_with_a_reason() {
     for text in ["", "{", "[]", "null", "5", "{}", "{\"format\": 5}", "\u{feff}{}", &"[".repeat(100_000)] {
         let error = Report::read(text.as_bytes()).expect_err(text).to_string();
-        assert!(error.starts_with("is no result of tidegate load: ") && error.len() < 400, "{error}");
+        assert!(error.starts_with("is not a result of tidegate load: ") && error.len() < 400, "{error}");
     }
     let good = written(&report_of(None, 0..1_000));
     assert!(Report::read(good.to_string().as_bytes()).is_ok(), "however it is laid out");
     for (pointer, value, expected) in [
         ("/format", json!("tidegate-load-result/3"), "its format is \"tidegate-load-result/3\""),
-        ("/plan", json!([]), "`plan` is no object"),
+        ("/plan", json!([]), "`plan` must be an object"),
         ("/plan", json!(vec![0; 40_000]), "`plan` has too many values"),
         ("/record", json!(null), "invalid type: null"),
         ("/record/lag", json!(vec![[1, 1]; 30_001]), "a list has more than 30000 entries"),
@@ -66,7 +66,7 @@ fn what_is_no_result_is_refused_with_a_reason() {
         ("/record/thresholds", json!(vec!["p99<1s"; 101]), "a list has more than 100 entries"),
         ("/record/groups", json!([]), "`groups` is empty"),
     ] {
-        assert_refused(&good, pointer, value, expected);
+        assert_rejected(&good, pointer, value, expected);
     }
     let mut unknown = good.clone();
     unknown["record"]["extra"] = json!(1);
@@ -74,7 +74,7 @@ fn what_is_no_result_is_refused_with_a_reason() {
 }
 
 #[test]
-fn groups_that_make_no_sense_are_refused() {
+fn groups_that_make_no_sense_are_rejected() {
     let good = written(&report_of(None, 0..1_000));
     for (pointer, value, expected) in [
         ("/record/groups/0/name", json!(""), "a name that none can have"),
@@ -109,12 +109,12 @@ fn groups_that_make_no_sense_are_refused() {
             "more requests than can be counted",
         ),
     ] {
-        assert_refused(&good, pointer, value, expected);
+        assert_rejected(&good, pointer, value, expected);
     }
 }
 
 #[test]
-fn steps_lags_and_instances_that_make_no_sense_are_refused() {
+fn steps_lags_and_instances_that_make_no_sense_are_rejected() {
     let good = written(&report_of(None, 0..1_000));
     for (pointer, value, expected) in [
         ("/record/steps", json!(vec![json!({}); 3_601]), "a list has more than 3600 entries"),
@@ -128,19 +128,19 @@ fn steps_lags_and_instances_that_make_no_sense_are_refused() {
         ("/record/instances/0/notes", json!(["a\u{1b}[31m"]), "`notes` has one"),
         ("/record/instances/0/notes", json!(["a".repeat(201)]), "`notes` has one"),
         ("/record/instances/0/notes", json!(vec!["a"; 21]), "a list has more than 20 entries"),
-        ("/record/instances/0/part", json!("3/2"), "`part` is \"3/2\""),
+        ("/record/instances/0/part", json!("3/2"), "`part` must be such as `2/3`"),
         ("/record/instances/0/sent", json!(u64::MAX), "beyond what is possible"),
         ("/record/instances/0/sent", json!(1), "the requests of its lags"),
         ("/record/instances/0/startedMillis", json!(u64::MAX), "beyond what is possible"),
         ("/record/instances/0/elapsedMicros", json!(u64::MAX), "beyond what is possible"),
     ] {
-        assert_refused(&good, pointer, value, expected);
+        assert_rejected(&good, pointer, value, expected);
     }
 }
 
 /// A file may be long; what it makes us keep is not.
 #[test]
-fn thousands_of_groups_and_instances_are_refused() {
+fn thousands_of_groups_and_instances_are_rejected() {
     let good = written(&report_of(None, 0..10));
     for (field, most) in [("groups", 100), ("instances", 1_000), ("steps", 3_600)] {
         let mut bad = good.clone();

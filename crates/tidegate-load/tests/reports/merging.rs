@@ -8,7 +8,7 @@ use tidegate_load::{End, Report};
 use crate::run::{Run, millis, plan, report_of, written};
 
 fn merged(reports: &[Report]) -> Result<Report, String> {
-    let named = reports.iter().enumerate().map(|(place, report)| (format!("{place}.json"), report.clone()));
+    let named = reports.iter().enumerate().map(|(index, report)| (format!("{index}.json"), report.clone()));
     Report::merge(named).map_err(|error| error.to_string())
 }
 
@@ -60,7 +60,7 @@ fn the_same_plan_run_by_several_is_more_load() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused_by_name() {
+fn what_does_not_belong_together_is_rejected_by_name() {
     let of = |part: Option<&str>| report_of(part, 0..10);
     let other = |more: Value| Run::new(&plan(&more)).report();
     for (one, two, reason) in [
@@ -79,7 +79,7 @@ fn what_does_not_belong_together_is_refused_by_name() {
         assert_eq!(merged(&[one, two]).expect_err(reason), reason);
     }
     let parts = merged(&[of(Some("1/2")), of(Some("2/4")), of(Some("4/4"))]).expect("all of it, once");
-    assert!(parts.verdict().qualifications.iter().any(|told| told.contains("divisions that differ")));
+    assert!(parts.verdict().qualifications.iter().any(|reported| reported.contains("divisions that differ")));
     let third = merged(&[of(Some("1/2")), of(Some("2/4")), of(Some("2/8"))]).expect_err("twice");
     assert!(third.starts_with("2.json: ") && third.ends_with("as in 1.json"), "{third}");
 }
@@ -116,14 +116,14 @@ fn secrets_do_not_tell_plans_apart() {
 }
 
 #[test]
-fn parts_that_are_not_here_are_told_of() {
+fn missing_parts_are_reported() {
     let of = |part: &str| report_of(Some(part), 0..10);
     let missing = |reports: &[Report]| {
-        let told = merged(reports).expect("one plan").verdict().qualifications;
-        told.into_iter().find(|told| told.contains("parts"))
+        let reported = merged(reports).expect("one plan").verdict().qualifications;
+        reported.into_iter().find(|reported| reported.contains("parts"))
     };
     assert_eq!(missing(&[of("1/2"), of("2/2")]), None);
-    let told = missing(&[of("1/3"), of("3/3")]).expect("one is missing");
-    assert!(told.starts_with("1 of the plan's 3 parts is not here"), "{told}");
+    let reported = missing(&[of("1/3"), of("3/3")]).expect("one is missing");
+    assert!(reported.starts_with("1 of the plan's 3 parts is not here"), "{reported}");
     assert!(missing(&[of("1/3")]).expect("two are").starts_with("2 of the plan's 3"));
 }

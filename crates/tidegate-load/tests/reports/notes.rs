@@ -12,7 +12,7 @@ fn noted(part: &str, notes: &[&str]) -> Report {
 }
 
 #[test]
-fn notes_are_told_and_kept() {
+fn notes_are_shown_and_kept() {
     let report = noted("1/1", &["the rate was changed to 500/s after 1.0 s"]);
     assert_eq!(report.verdict().qualifications, ["the rate was changed to 500/s after 1.0 s"]);
     assert!(report.summary(false).starts_with("note  the rate was changed to 500/s after 1.0 s\n"));
@@ -33,7 +33,7 @@ fn notes_are_few_short_and_printable() {
     assert_eq!(Report::read(&report.write()).expect("its own file"), report);
 }
 
-/// What is of all is told once; what is of one, with its name.
+/// What is of all is reported once; what is of one, with its name.
 #[test]
 fn notes_of_several_runs_come_together() {
     let merged =
@@ -43,19 +43,19 @@ fn notes_of_several_runs_come_together() {
     assert_eq!(Report::read(&both.write()).expect("its own file"), both);
     let many: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let told = merged(vec![noted("1/2", &many), noted("2/2", &["more"])]).verdict().qualifications;
-    assert_eq!((told.len(), told[20].contains("there are more notes")), (21, true), "{told:?}");
+    let reported = merged(vec![noted("1/2", &many), noted("2/2", &["more"])]).verdict().qualifications;
+    assert_eq!((reported.len(), reported[20].contains("there are more notes")), (21, true), "{reported:?}");
 }
 
 /// Its rates are over the whole time, so that somebody might wonder.
 #[test]
 fn a_trace_that_ends_early_is_noted() {
-    let told = |seconds: usize| {
+    let reported = |seconds: usize| {
         let profile = json!({"type": "trace", "params": {"rates": vec![5; seconds]}});
         let mut run = Run::new(&plan(&json!({"duration": 6, "profile": profile})));
         run.add(10, End::Answered(200), millis(1));
         run.report().verdict().qualifications
     };
-    assert_eq!(told(4), ["the trace was over after 4.00 s of 6.00 s: nothing was due from then on"]);
-    assert!(told(6).is_empty() && told(9).is_empty());
+    assert_eq!(reported(4), ["the trace was over after 4.00 s of 6.00 s: nothing was due from then on"]);
+    assert!(reported(6).is_empty() && reported(9).is_empty());
 }

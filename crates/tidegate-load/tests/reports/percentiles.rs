@@ -21,13 +21,13 @@ fn latency(run: Run) -> Value {
 /// 1 to 1,000 µs, once each: a percentile is its rank.
 #[test]
 fn with_everything_known_a_percentile_is_a_rank() {
-    let told = latency(run_of_a_thousand());
+    let reported = latency(run_of_a_thousand());
     let expected = json!({
         "count": 1_000, "mean": 0.000_501, "p50": 0.000_5, "p90": 0.000_9, "p95": 0.000_95, "p99": 0.000_99,
             "p99.9": 0.000_999,
         "max": 0.001, "atLeast": [],
     });
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 /// U of A + U are slower than all that are known: percentile p is at rank ⌈p(A + U)⌉ of the known ones, or beyond them.
@@ -49,14 +49,18 @@ fn what_was_never_sent_counts_as_slower_than_all() {
     ] {
         let mut run = run_of_a_thousand();
         run.miss(missed, Missed::NoRoom);
-        let told = latency(run);
-        let micros = |name: &str| (told[name].as_f64().expect("a number") * 1e6).round();
-        assert_eq!([micros("p50"), micros("p90"), micros("p99")], [p50, p90, p99].map(f64::from), "{missed}: {told}");
-        assert_eq!(told["atLeast"], json!(bounds), "{missed}: {told}");
+        let reported = latency(run);
+        let micros = |name: &str| (reported[name].as_f64().expect("a number") * 1e6).round();
+        assert_eq!(
+            [micros("p50"), micros("p90"), micros("p99")],
+            [p50, p90, p99].map(f64::from),
+            "{missed}: {reported}"
+        );
+        assert_eq!(reported["atLeast"], json!(bounds), "{missed}: {reported}");
         let mut stopped = run_of_a_thousand();
         stopped.ended = Ended::Stopped;
         stopped.add(u64::from(missed > 0) * missed, End::Unfinished, millis(1));
-        assert_eq!(latency(stopped), told, "a request that a stop left unanswered is no better known");
+        assert_eq!(latency(stopped), reported, "a request that a stop left unanswered is no better known");
     }
 }
 
@@ -65,13 +69,13 @@ fn what_was_never_sent_counts_as_slower_than_all() {
 fn what_was_never_sent_has_no_service_time() {
     let mut run = run_of_a_thousand();
     run.miss(500, Missed::NoRoom);
-    let told = written(&run.report())["serviceSeconds"].clone();
-    assert_eq!((&told["p99"], &told["atLeast"]), (&json!(0.000_99), &json!([])));
+    let reported = written(&run.report())["serviceSeconds"].clone();
+    assert_eq!((&reported["p99"], &reported["atLeast"]), (&json!(0.000_99), &json!([])));
     let mut run = run_of_a_thousand();
     run.add(500, End::Unfinished, millis(1));
-    let told = written(&run.report())["serviceSeconds"].clone();
-    assert_eq!((&told["p50"], &told["p90"]), (&json!(0.000_75), &json!(0.001)));
-    assert_eq!(told["atLeast"], json!(["mean", "p90", "p95", "p99", "p99.9", "max"]));
+    let reported = written(&run.report())["serviceSeconds"].clone();
+    assert_eq!((&reported["p50"], &reported["p90"]), (&json!(0.000_75), &json!(0.001)));
+    assert_eq!(reported["atLeast"], json!(["mean", "p90", "p95", "p99", "p99.9", "max"]));
 }
 
 /// Whoever timed out would have waited longer: what is not below the timeout is a bound.
@@ -79,12 +83,12 @@ fn what_was_never_sent_has_no_service_time() {
 fn timeouts_are_bounds() {
     let mut run = run_of_a_thousand();
     run.add(20, End::Failed(Cause::TimedOut), millis(1_000));
-    let told = latency(run);
+    let reported = latency(run);
     // ⌈0.99 · 1,020⌉ = 1,010: the tenth of those that timed out. ⌈0.95 · 1,020⌉ = 969.
-    assert_eq!((&told["p95"], &told["count"]), (&json!(0.000_969), &json!(1_020)));
-    let p99 = told["p99"].as_f64().expect("a number");
+    assert_eq!((&reported["p95"], &reported["count"]), (&json!(0.000_969), &json!(1_020)));
+    let p99 = reported["p99"].as_f64().expect("a number");
     assert!((1.0..1.001).contains(&p99), "{p99}");
-    assert_eq!(told["atLeast"], json!(["mean", "p99", "p99.9", "max"]));
+    assert_eq!(reported["atLeast"], json!(["mean", "p99", "p99.9", "max"]));
 }
 
 #[test]
@@ -95,11 +99,11 @@ fn other_failures_are_no_latencies() {
 }
 
 #[test]
-fn where_nothing_is_known_nothing_is_told() {
+fn where_nothing_is_known_nothing_is_reported() {
     let mut run = Run::new(&plan(&json!({})));
     run.miss(5, Missed::NoRoom);
     run.add(5, End::Failed(Cause::Closed), millis(5));
-    let told = latency(run);
-    assert_eq!((&told["p50"], &told["mean"], &told["max"]), (&Value::Null, &Value::Null, &Value::Null));
-    assert_eq!((&told["count"], &told["atLeast"]), (&json!(0), &json!([])));
+    let reported = latency(run);
+    assert_eq!((&reported["p50"], &reported["mean"], &reported["max"]), (&Value::Null, &Value::Null, &Value::Null));
+    assert_eq!((&reported["count"], &reported["atLeast"]), (&json!(0), &json!([])));
 }

@@ -22,7 +22,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A run to be told of.
+/// A run to be reported.
 pub(crate) struct Run {
     pub(crate) plan: Plan,
     pub(crate) record: Record,
@@ -47,7 +47,7 @@ impl Run {
         (0..count).for_each(|_| self.record.add(&Sample { group: 0, intended: due, sent: due, finished: after, end }));
     }
 
-    /// So many that were sent this late, and answered at once.
+    /// So many that were sent this late, and got a response at once.
     pub(crate) fn lag(&mut self, count: u64, lag: Duration) {
         let sample = Sample { group: 0, intended: Duration::ZERO, sent: lag, finished: lag, end: End::Answered(200) };
         (0..count).for_each(|_| self.record.add(&sample));

@@ -79,11 +79,11 @@ fn quick_rejections_do_not_hide_a_slow_service() {
 #[test]
 fn a_run_that_was_mostly_rejected_says_so() {
     let report = mostly_rejected(&json!([])).report();
-    let told = "most responses are rejections: 980 of 1,000 (98.0 %) are 429";
-    assert!(report.verdict().qualifications.iter().any(|note| note.starts_with(told)), "{:?}", report.verdict());
+    let reported = "most responses are rejections: 980 of 1,000 (98.0 %) are 429";
+    assert!(report.verdict().qualifications.iter().any(|note| note.starts_with(reported)), "{:?}", report.verdict());
     assert_eq!(written(&report)["mostlyRejected"], true);
     let summary = report.summary(false);
-    assert!(summary.contains(&format!("note  {told}")) && summary.contains("p99{2xx}"), "{summary}");
+    assert!(summary.contains(&format!("note  {reported}")) && summary.contains("p99{2xx}"), "{summary}");
     for row in ["    of 2xx ", "    of rejected "] {
         assert!(summary.lines().any(|line| line.starts_with(row)), "{row}\n{summary}");
     }
@@ -143,8 +143,8 @@ fn a_threshold_of_a_class_that_holds_says_how_many_timed_out() {
         assert_eq!(written(&report)["qualifications"], json!(report.verdict().qualifications));
         report.verdict().qualifications
     };
-    let told = "40 requests timed out and are in no class: p99{2xx}<5ms does not count them";
-    assert!(notes(json!(["p50<2s", "p99{2xx}<5ms"]), 40).contains(&told.to_owned()));
+    let reported = "40 requests timed out and are in no class: p99{2xx}<5ms does not count them";
+    assert!(notes(json!(["p50<2s", "p99{2xx}<5ms"]), 40).contains(&reported.to_owned()));
     for (thresholds, timeouts) in
         [(json!([]), 40), (json!(["p50<2s"]), 40), (json!(["p99{2xx}<1us"]), 40), (json!(["p99{2xx}<5ms"]), 0)]
     {
@@ -197,7 +197,7 @@ fn what_an_earlier_version_did_not_say_may_be_known_all_the_same() {
     assert!(again.thresholds_hold());
 }
 
-/// A file that an earlier version wrote: six requests were answered, fourteen rejected.
+/// A file that an earlier version wrote: six requests were admitted, fourteen rejected.
 #[test]
 fn a_file_of_an_earlier_version_can_be_read() {
     let report = Report::read(include_bytes!("of-version-1.json")).expect("a result");

@@ -8,7 +8,7 @@ use crate::run::{Run, millis, note, plan, report_of};
 #[test]
 fn a_summary_tells_what_matters() {
     let summary = report_of(None, 0..15_000).summary(false);
-    for told in [
+    for reported in [
         "note  883 requests (6.7 %) never sent, with 1,024 in flight",
         "http://127.0.0.1:8082/api/test",
         "constant · 60.0 s · 2026-01-19T16:30:05Z",
@@ -33,7 +33,7 @@ fn a_summary_tells_what_matters() {
         "█",
         "✗  p99<50ms",
     ] {
-        assert!(summary.contains(told), "{told}\n{summary}");
+        assert!(summary.contains(reported), "{reported}\n{summary}");
     }
     assert!(!summary.contains("INVALID") && !summary.contains('\x1b'), "{summary}");
 }

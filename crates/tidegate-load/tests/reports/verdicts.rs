@@ -77,7 +77,7 @@ fn a_run_whose_instrument_failed_is_invalid() {
 }
 
 #[test]
-fn a_run_in_which_requests_were_not_sent_or_not_answered_is_qualified() {
+fn a_run_in_which_requests_were_not_sent_or_got_no_response_is_qualified() {
     let tight = json!({"lagBudget": 0.01, "maxLag": 2, "concurrency": 7});
     let cases: [Case; 9] = [
         (
@@ -106,7 +106,7 @@ fn a_run_in_which_requests_were_not_sent_or_not_answered_is_qualified() {
             run(&tight, |run| run.add(90, End::Unfinished, millis(1))),
             &[],
             &[
-                "90 requests (90.0 %) unanswered when the run was stopped; counted as slower than all others",
+                "90 requests (90.0 %) without a response when the run was stopped; counted as slower than all others",
                 "latencies from p50 on are bounds: p50 is at least 5.00 ms",
             ],
         ),
@@ -115,7 +115,7 @@ fn a_run_in_which_requests_were_not_sent_or_not_answered_is_qualified() {
             run(&tight, |run| run.add(1, End::Failed(Cause::TimedOut), millis(10_000))),
             &[],
             &[
-                "1 request (9.1 %) without an answer within 10.0 s; counted with the time waited",
+                "1 request (9.1 %) without a response within 10.0 s; counted with the time waited",
                 "latencies from p95 on are bounds: p95 is at least 10.0 s",
             ],
         ),
@@ -126,7 +126,7 @@ fn a_run_in_which_requests_were_not_sent_or_not_answered_is_qualified() {
             &["nothing was sent"],
             &["the run was stopped before it began"],
         ),
-        ("nobody there", nobody_there(), &[], &["no request was answered"]),
+        ("nobody there", nobody_there(), &[], &["no request got a response"]),
         ("no budget at all", run(&json!({"lagBudget": 0}), |_| {}), &[], &[]),
     ];
     for (name, report, reasons, qualifications) in cases {

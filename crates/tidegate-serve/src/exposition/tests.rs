@@ -101,7 +101,7 @@ mod mistakes {
     }
 
     #[test]
-    #[should_panic(expected = "is no name for a counter")]
+    #[should_panic(expected = "must be a valid name for a counter")]
     fn a_counter_ends_in_total() {
         Exposition::new().family("requests", "Requests.", Kind::Counter);
     }

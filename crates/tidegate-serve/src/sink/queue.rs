@@ -45,7 +45,7 @@ pub(super) enum WriterState {
 pub(super) enum Pushed {
     Quietly,
     WakeWriter,
-    Refused,
+    Rejected,
 }
 
 /// What the writer takes in one go.
@@ -82,7 +82,7 @@ impl Queue {
         let (max_lines, max_bytes) = (self.max_lines.min(most_lines), self.max_bytes.min(bytes_of(most_lines)));
         let room = max_bytes.saturating_sub(self.bytes.len());
         if self.closing || self.lines >= max_lines || line.len() >= room {
-            return Pushed::Refused;
+            return Pushed::Rejected;
         }
         self.bytes.extend_from_slice(line);
         self.bytes.push(b'\n');
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_buffer_is_bounded_in_lines() {
         let mut queue = queue(2, WriterState::Busy);
-        assert_eq!([(); 3].map(|()| queue.push(b"", usize::MAX)), [Pushed::Quietly, Pushed::Quietly, Pushed::Refused]);
+        assert_eq!([(); 3].map(|()| queue.push(b"", usize::MAX)), [Pushed::Quietly, Pushed::Quietly, Pushed::Rejected]);
         queue.take(Vec::new());
         assert_eq!(queue.push(b"", usize::MAX), Pushed::Quietly);
     }
@@ -197,26 +197,26 @@ mod tests {
         let mut queue = queue(10, WriterState::Busy);
         assert_eq!(
             queue.push(&vec![b'x'; LEAST_BYTES], usize::MAX),
-            Pushed::Refused,
+            Pushed::Rejected,
             "with its newline it is one too long"
         );
         assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES - 1], usize::MAX), Pushed::Quietly);
-        assert_eq!(queue.push(b"", usize::MAX), Pushed::Refused);
+        assert_eq!(queue.push(b"", usize::MAX), Pushed::Rejected);
     }
 
     #[test]
     fn a_sink_without_room_takes_nothing() {
-        assert_eq!(queue(0, WriterState::Idle).push(b"", usize::MAX), Pushed::Refused);
+        assert_eq!(queue(0, WriterState::Idle).push(b"", usize::MAX), Pushed::Rejected);
     }
 
     #[test]
-    fn who_leaves_room_for_others_is_refused_before_them() {
+    fn who_leaves_room_for_others_is_rejected_before_them() {
         let mut queue = queue(4, WriterState::Busy);
-        assert_eq!([(); 3].map(|()| queue.push(b"many", 2)), [Pushed::Quietly, Pushed::Quietly, Pushed::Refused]);
+        assert_eq!([(); 3].map(|()| queue.push(b"many", 2)), [Pushed::Quietly, Pushed::Quietly, Pushed::Rejected]);
         assert_eq!(queue.push(b"rare", usize::MAX), Pushed::Quietly);
         let mut queue = self::queue(1_000, WriterState::Lingering);
         assert_eq!(queue.push(b"many", 2), Pushed::WakeWriter, "half of its own room is full");
         assert!(!queue.can_wait());
-        assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES], 2), Pushed::Refused, "in bytes, too");
+        assert_eq!(queue.push(&vec![b'x'; LEAST_BYTES], 2), Pushed::Rejected, "in bytes, too");
     }
 }

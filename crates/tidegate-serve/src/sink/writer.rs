@@ -155,8 +155,8 @@ impl Writer {
     }
 }
 
-/// Like `write_all`, but tells what was not written, and waits for an output that would block instead of giving up: on
-/// this thread, waiting is what it is for.
+/// Like `write_all`, but returns what was not written, and waits for an output that would block instead of giving up:
+/// on this thread, waiting is what it is for.
 fn write_whole<'a>(out: &mut dyn Write, mut rest: &'a [u8]) -> Result<(), (&'a [u8], io::Error)> {
     while !rest.is_empty() {
         match out.write(rest) {

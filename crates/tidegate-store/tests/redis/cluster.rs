@@ -9,6 +9,7 @@ use tidegate_store::{FailureMode, LeaseTerms, Sharing, Source, Store, StoreConfi
 use crate::failure::until;
 use crate::setup::{MODES, admitted, all_rules, ask, leasable_rules, limit, name, patient};
 use crate::tls;
+use tidegate_testkit::pause_async;
 use tidegate_testkit::redis_server::{Server, eventually};
 use tidegate_testkit::redis_tls::{Certificates, SecureServer};
 
@@ -120,7 +121,7 @@ async fn exact_and_leased_limits_work_on_every_master() {
     }
 }
 
-/// The nodes tell of each other by address and TLS port, and their certificates are checked like those of the nodes
+/// The nodes know each other by address and TLS port, and their certificates are checked like those of the nodes
 /// that were listed.
 #[tokio::test]
 async fn limits_hold_over_tls_and_a_replica_is_followed() {
@@ -201,7 +202,7 @@ async fn the_kill_of_a_master_is_survived_in_every_mode() {
                 }
             }
             assert_eq!(ask(&other, &elsewhere, "ann", 1).await.source, Source::Shared, "another namespace");
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            pause_async(Duration::from_millis(10)).await;
         }
         assert!(local.iter().all(|count| *count <= 100), "this process' own memory limits too: {local:?}");
         for count in shared {

@@ -8,12 +8,13 @@ use tidegate_policy::{RejectedBy, Rule};
 use tidegate_store::{FailureMode, Sharing, Source, Store, StoreConfig, StoreEvent};
 
 use crate::setup::{MODES, Seen, admitted, all_rules, ask, leasable_rules, level, limit, now, patient, recorder};
+use tidegate_testkit::pause_async;
 use tidegate_testkit::redis_server::{Server, free_port};
 
 pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !done().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            pause_async(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), waiting)

@@ -12,31 +12,31 @@ pub(crate) const CONNECTIONS: usize = 64;
 
 /// What becomes of all requests of a part.
 #[derive(Clone, Copy)]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     Proxied,
-    Refused,
+    Rejected,
 }
 
 pub(crate) fn compare(
     setting: &Setting,
     scratch: &Scratch,
     upstream: u16,
-    answer: Answer,
+    response: Response,
     lies: &mut Vec<String>,
 ) -> Value {
-    let (title, limit) = match answer {
-        Answer::Proxied => ("proxied", tidegate::OPEN),
-        Answer::Refused => ("refused", tidegate::TIGHT),
+    let (title, limit) = match response {
+        Response::Proxied => ("proxied", tidegate::OPEN),
+        Response::Rejected => ("refused", tidegate::TIGHT),
     };
     let subjects = [
-        nginx::proxy(scratch, upstream, answer, Logs::Off),
+        nginx::proxy(scratch, upstream, response, Logs::Off),
         tidegate::in_memory(scratch, upstream, "tidegate", limit),
-        nginx::proxy(scratch, upstream, answer, Logs::On),
+        nginx::proxy(scratch, upstream, response, Logs::On),
         tidegate::logging(scratch, upstream, "tidegate, access log", limit),
     ];
     let series = interleave(setting, scratch, &subjects, CONNECTIONS);
-    honesty::check_once(title, &subjects, answer, lies);
-    honesty::check_answers(title, &series, answer, lies);
+    honesty::check_once(title, &subjects, response, lies);
+    honesty::check_responses(title, &series, response, lies);
     honesty::check_lines(title, &subjects[3], lies);
 
     table::print(&format!("{title}, {CONNECTIONS} connections"), &series);

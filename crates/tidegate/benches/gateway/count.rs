@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::beside_nginx::Answer;
+use crate::beside_nginx::Response;
 use crate::nginx::Logs;
 use crate::process::{Process, free_port};
 use crate::scratch::Scratch;
@@ -31,16 +31,21 @@ Cookie: session=4f0d1c9b7a; theme=dark\r\nConnection: keep-alive\r\n\r\n";
 pub(crate) fn run(scratch: &Scratch, upstream: u16) {
     println!("\n{:<12} {:>10} {:>10} {:>16}", "instructions", "tidegate", "nginx", "tidegate / nginx");
     let mut report = Map::from_iter([("requests".to_owned(), json!(LENGTHS))]);
-    for (name, answer, limit) in
-        [("proxied", Answer::Proxied, tidegate::OPEN), ("rejected", Answer::Refused, tidegate::TIGHT)]
+    for (name, response, limit) in
+        [("proxied", Response::Proxied, tidegate::OPEN), ("rejected", Response::Rejected, tidegate::TIGHT)]
     {
-        let ours = per_request(scratch, answer, |port| {
+        let ours = per_request(scratch, response, |port| {
             tidegate::command(scratch, "tidegate", &tidegate::config(port, upstream, "tidegate", limit, None, ""))
         });
-        let theirs = per_request(scratch, answer, |port| {
+        let theirs = per_request(scratch, response, |port| {
             // In one process: callgrind would count only the one that starts the worker.
-            nginx::command(scratch, "nginx", "master_process off;", &nginx::proxying(port, upstream, answer, Logs::Off))
-                .0
+            nginx::command(
+                scratch,
+                "nginx",
+                "master_process off;",
+                &nginx::proxying(port, upstream, response, Logs::Off),
+            )
+            .0
         });
         let ratio = ours / theirs;
         println!("{name:<12} {ours:>10.0} {theirs:>10.0} {ratio:>16.3}");
@@ -50,16 +55,16 @@ pub(crate) fn run(scratch: &Scratch, upstream: u16) {
 }
 
 /// What one request takes of a server that `command` starts on a port.
-fn per_request(scratch: &Scratch, answer: Answer, command: impl Fn(u16) -> Vec<OsString>) -> f64 {
+fn per_request(scratch: &Scratch, response: Response, command: impl Fn(u16) -> Vec<OsString>) -> f64 {
     let [few, many] = LENGTHS.map(|requests| {
         let port = free_port();
-        count(scratch, port, command(port), requests, answer) as f64
+        count(scratch, port, command(port), requests, response) as f64
     });
     (many - few) / f64::from(LENGTHS[1] - LENGTHS[0])
 }
 
 /// All instructions of a server from its start to its end, with so many requests in between.
-fn count(scratch: &Scratch, port: u16, command: Vec<OsString>, requests: u32, answer: Answer) -> u64 {
+fn count(scratch: &Scratch, port: u16, command: Vec<OsString>, requests: u32, response: Response) -> u64 {
     let counts = scratch.join(&format!("callgrind.{port}"));
     let mut file = OsString::from("--callgrind-out-file=");
     file.push(&counts);
@@ -67,14 +72,14 @@ fn count(scratch: &Scratch, port: u16, command: Vec<OsString>, requests: u32, an
     let mut server =
         Process::start(scratch, &format!("callgrind.{port}.log"), SUBJECT_CORE, callgrind.into_iter().chain(command));
     server.wait_for(port);
-    send(port, requests, answer);
+    send(port, requests, response);
     server.signal("TERM");
     server.finish();
     total(&counts)
 }
 
 /// Sends requests one after the other over one connection.
-fn send(port: u16, requests: u32, answer: Answer) {
+fn send(port: u16, requests: u32, response: Response) {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_nodelay(true).expect("a TCP socket");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero");
@@ -82,9 +87,9 @@ fn send(port: u16, requests: u32, answer: Answer) {
     for number in 0..requests {
         stream.get_mut().write_all(REQUEST).expect("it reads");
         let status = read_response(&mut stream);
-        let expected = match answer {
-            Answer::Refused if number > 0 => 429,
-            Answer::Refused | Answer::Proxied => 200,
+        let expected = match response {
+            Response::Rejected if number > 0 => 429,
+            Response::Rejected | Response::Proxied => 200,
         };
         // nginx counts time in milliseconds and may already reject the first.
         assert!(status == expected || number == 0, "response {number} is a {status}");

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::beside_nginx::Answer;
+use crate::beside_nginx::Response;
 use crate::scratch::Scratch;
 use crate::setting::{Part, Setting};
 
@@ -66,13 +66,13 @@ fn main() -> ExitCode {
     let mut report = serde_json::Map::new();
     report.insert("rounds".to_owned(), json!(setting.rounds));
     report.insert("seconds_a_round".to_owned(), json!(setting.seconds));
-    for (part, name) in [(Part::Proxied, "proxied"), (Part::Refused, "refused"), (Part::Redis, "redis")] {
+    for (part, name) in [(Part::Proxied, "proxied"), (Part::Rejected, "refused"), (Part::Redis, "redis")] {
         if !setting.wants(part) {
             continue;
         }
         let figures = match part {
-            Part::Proxied => beside_nginx::compare(&setting, &scratch, upstream.port, Answer::Proxied, &mut lies),
-            Part::Refused => beside_nginx::compare(&setting, &scratch, upstream.port, Answer::Refused, &mut lies),
+            Part::Proxied => beside_nginx::compare(&setting, &scratch, upstream.port, Response::Proxied, &mut lies),
+            Part::Rejected => beside_nginx::compare(&setting, &scratch, upstream.port, Response::Rejected, &mut lies),
             Part::Redis => shared::compare(&setting, &scratch, upstream.port, &mut lies),
         };
         report.insert(name.to_owned(), figures);

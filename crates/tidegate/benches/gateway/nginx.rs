@@ -3,13 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::beside_nginx::Answer;
+use crate::beside_nginx::Response;
 use crate::process::{Process, free_port};
 use crate::rounds::Subject;
 use crate::scratch::Scratch;
 use crate::{LOAD_CORE, SUBJECT_CORE};
 
-/// What the upstream answers to everything.
+/// The upstream's response to everything.
 pub(crate) const BODY: &str = "The tide is high and the gate is open.";
 
 pub(crate) struct Upstream {
@@ -17,7 +17,7 @@ pub(crate) struct Upstream {
     pub(crate) port: u16,
 }
 
-/// A server that answers everything at once.
+/// A server that responds to everything at once.
 pub(crate) fn upstream(scratch: &Scratch) -> Upstream {
     upstream_with(scratch, "")
 }
@@ -47,20 +47,20 @@ pub(crate) enum Logs {
 }
 
 /// nginx as a gateway, running.
-pub(crate) fn proxy(scratch: &Scratch, upstream: u16, answer: Answer, logs: Logs) -> Subject {
+pub(crate) fn proxy(scratch: &Scratch, upstream: u16, response: Response, logs: Logs) -> Subject {
     let port = free_port();
     let name = if logs == Logs::On { "nginx, logs on" } else { "nginx" };
-    let (server, directory) = start(scratch, name, SUBJECT_CORE, port, &proxying(port, upstream, answer, logs));
+    let (server, directory) = start(scratch, name, SUBJECT_CORE, port, &proxying(port, upstream, response, logs));
     let logs = [directory.join("access.log"), directory.join("error.log")].into_iter().filter(|log| log.exists());
     Subject { name, server, port, logs: logs.collect(), redis: None }
 }
 
 /// What makes nginx a gateway with `limit_req`, which limits all clients together as ours does by default.
-pub(crate) fn proxying(port: u16, upstream: u16, answer: Answer, logs: Logs) -> String {
-    let (rate, burst) = match answer {
+pub(crate) fn proxying(port: u16, upstream: u16, response: Response, logs: Logs) -> String {
+    let (rate, burst) = match response {
         // It counts time in milliseconds: what comes within one needs a burst, however high the rate.
-        Answer::Proxied => ("1000000r/s", "burst=1000000 nodelay"),
-        Answer::Refused => ("1r/m", ""),
+        Response::Proxied => ("1000000r/s", "burst=1000000 nodelay"),
+        Response::Rejected => ("1r/m", ""),
     };
     let logging = match logs {
         Logs::Off => "access_log off; limit_req_log_level info;", // below the error log's level

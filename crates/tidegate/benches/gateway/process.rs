@@ -41,7 +41,7 @@ impl Process {
         let file = File::create(&output).expect("the temporary directory is writable");
         let path = std::env::var("PATH").unwrap_or_default();
         // Both replace themselves by what they start, so its process id is the child's. `setpriv` is for the end that
-        // no destructor sees: when this program is killed, the child is told to stop.
+        // no destructor sees: when this program is killed, the child gets a signal to stop.
         let child = Command::new("taskset")
             .args(["-c", &core.to_string(), "setpriv", "--pdeathsig", "TERM"])
             .args(command)

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Proxied,
-    Refused,
+    Rejected,
     Redis,
 }
 
@@ -20,7 +20,7 @@ impl Setting {
     pub(crate) fn from_environment() -> Self {
         let only = std::env::var("BENCH_ONLY").ok().filter(|only| !only.is_empty()).map(|only| match only.as_str() {
             "proxied" => Part::Proxied,
-            "refused" => Part::Refused,
+            "refused" => Part::Rejected,
             "redis" => Part::Redis,
             other => panic!("BENCH_ONLY is proxied, refused or redis, not {other:?}"),
         });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::beside_nginx::{Answer, CONNECTIONS};
+use crate::beside_nginx::{CONNECTIONS, Response};
 use crate::redis::Redis;
 use crate::rounds::{Round, Series, interleave};
 use crate::scratch::Scratch;
@@ -19,10 +19,10 @@ pub(crate) fn compare(setting: &Setting, scratch: &Scratch, upstream: u16, lies:
     let busy = interleave(setting, scratch, &subjects, CONNECTIONS);
     // With all connections busy, a request waits for the others above all. One alone shows what the way to Redis takes.
     let alone = interleave(setting, scratch, &subjects[..2], 1);
-    honesty::check_once("redis", &subjects, Answer::Proxied, lies);
+    honesty::check_once("redis", &subjects, Response::Proxied, lies);
     let (busy_title, alone_title) = (format!("redis, {CONNECTIONS} connections"), "redis, 1 connection");
     for (title, series) in [(&*busy_title, &busy), (alone_title, &alone)] {
-        honesty::check_answers(title, series, Answer::Proxied, lies);
+        honesty::check_responses(title, series, Response::Proxied, lies);
         check_redis_was_asked(title, series, lies);
     }
 

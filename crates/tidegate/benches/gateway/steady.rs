@@ -2,9 +2,9 @@
 //! nothing may grow.
 //!
 //! What it can carry is measured first: the same clients send one request after the other, each as soon as the last one
-//! was answered. Then each sends when its time has come, whatever became of the last one. Meanwhile limits are changed,
-//! the configuration is reloaded, the log rotated. At the end everything that was sent must be accounted for, and
-//! everything that was held given back.
+//! got a response. Then each sends when its time has come, whatever became of the last one. Meanwhile limits are
+//! changed, the configuration is reloaded, the log rotated. At the end everything that was sent must be accounted for,
+//! and everything that was held given back.
 
 mod client;
 mod connection;
@@ -82,7 +82,7 @@ pub(crate) fn run(seconds: u64, scratch: &Scratch) -> ExitCode {
     let tally = Arc::new(Tally::new());
     let time = Duration::from_secs(CAPACITY_SECONDS);
     let (full, ()) = load(&runtime, &site, &tally, Pace::Eager, time, || std::thread::sleep(time));
-    assert!(tally.counts().errors == 0, "errors at full load: {:?}", tally.counts().told);
+    assert!(tally.counts().errors == 0, "errors at full load: {:?}", tally.counts().reported);
     let page_before = start_counting(&site, &mut operator);
 
     let due_per_second = full.per_second * SHARE;
@@ -117,7 +117,7 @@ pub(crate) fn run(seconds: u64, scratch: &Scratch) -> ExitCode {
 enum Pace {
     /// So many requests a second, all together.
     Even(f64),
-    /// As fast as they are answered.
+    /// As fast as responses come.
     Eager,
 }
 

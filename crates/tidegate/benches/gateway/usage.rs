@@ -35,7 +35,7 @@ fn own_cpu(id: u32) -> Cpu {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it still runs");
     let after_name = stat.rsplit_once(')').expect("a stat line").1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
-    // Linux tells user space about hundredths of a second, whatever it counts in itself.
+    // Linux shows user space hundredths of a second, whatever it counts in itself.
     let seconds = |place: usize| fields[place].parse::<f64>().expect("ticks") / 100.0;
     Cpu { user: seconds(11), system: seconds(12) }
 }

@@ -11,8 +11,8 @@ use crate::scratch::Scratch;
 pub(crate) struct Load {
     pub(crate) requests: u64,
     pub(crate) per_second: f64,
-    /// Answers with a status that is neither 2xx nor 3xx.
-    pub(crate) refused: u64,
+    /// Responses with a status that is neither 2xx nor 3xx.
+    pub(crate) rejected: u64,
     /// Connections that failed, and requests without a response.
     pub(crate) errors: u64,
     pub(crate) p50_ms: f64,
@@ -48,7 +48,7 @@ fn parse(text: &str) -> Option<Load> {
     Some(Load {
         requests: requests.parse().ok()?,
         per_second: after("Requests/sec:")?.parse().ok()?,
-        refused: after("Non-2xx or 3xx responses:").map_or(Some(0), |count| count.parse().ok())?,
+        rejected: after("Non-2xx or 3xx responses:").map_or(Some(0), |count| count.parse().ok())?,
         errors,
         p50_ms: millis(after("50%")?)?,
         p99_ms: millis(after("99%")?)?,

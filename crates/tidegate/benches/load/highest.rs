@@ -10,8 +10,8 @@ const STEP: f64 = 1.15;
 /// How often a rate is tried: the machine may be busy with something else for a moment.
 const TRIES: usize = 8;
 
-/// Raises the rate until it is no longer held: all requests sent and answered, and 99 of 100 less than a millisecond
-/// late.
+/// Raises the rate until it is no longer held: all requests sent and all responses received, and 99 of 100 less than a
+/// millisecond late.
 pub(crate) fn search(setting: &Setting, scratch: &Scratch, server: &Responder) -> f64 {
     println!("\nThe highest rate that core {TOOL_CORE} holds (lag p99 < 1 ms, nothing missed)\n");
     println!("{:>10} {:>10} {:>12} {:>10} {:>12}", "rate/s", "lag p50", "lag p99", "missed", "core stolen");

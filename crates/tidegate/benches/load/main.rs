@@ -40,7 +40,7 @@ const SERVER_CORE: usize = 1;
 /// As many connections as each tool may use at saturation.
 const CONNECTIONS: usize = 64;
 /// As many as ours may use where it must not wait: a machine that stands still for some milliseconds leaves many
-/// requests unanswered.
+/// requests without a response.
 const ROOM: usize = 1_024;
 
 /// How long and how often.

@@ -1,5 +1,5 @@
-//! A server that does as little as a server can: it answers whatever ends in an empty line, and writes down when that
-//! came.
+//! A server that does as little as a server can: it responds to whatever ends in an empty line, and writes down when
+//! that came.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nOK";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nOK";
 /// The listener among the connections, which are numbered from 0.
 const LISTENER: u64 = u64::MAX;
 
@@ -27,8 +27,8 @@ impl Responder {
         listener.set_nonblocking(true).expect("a socket can be");
         let port = listener.local_addr().expect("an address").port();
         let arrivals = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&arrivals);
-        thread::spawn(move || serve(&listener, &told));
+        let reported = Arc::clone(&arrivals);
+        thread::spawn(move || serve(&listener, &reported));
         Self { port, arrivals }
     }
 
@@ -59,7 +59,7 @@ fn serve(listener: &TcpListener, arrivals: &Mutex<Vec<Instant>>) {
                 continue;
             }
             let slot = &mut connections[data.u64() as usize];
-            if slot.as_mut().is_some_and(|stream| !answer(stream, &mut buffer, arrivals)) {
+            if slot.as_mut().is_some_and(|stream| !response(stream, &mut buffer, arrivals)) {
                 *slot = None;
             }
         }
@@ -75,14 +75,14 @@ fn accept(listener: &TcpListener, epoll: &OwnedFd, connections: &mut Vec<Option<
     }
 }
 
-/// Answers what has come, and says whether the connection is still there. No tool here sends a request before the last
-/// one is answered.
-fn answer(stream: &mut TcpStream, buffer: &mut [u8], arrivals: &Mutex<Vec<Instant>>) -> bool {
+/// Responds to what has come, and says whether the connection is still there. No tool here sends a request before the
+/// last one gets a response.
+fn response(stream: &mut TcpStream, buffer: &mut [u8], arrivals: &Mutex<Vec<Instant>>) -> bool {
     match stream.read(buffer) {
         Ok(0) => false,
         Ok(read) if buffer[..read].ends_with(b"\r\n\r\n") => {
             arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
-            stream.write_all(ANSWER).is_ok()
+            stream.write_all(RESPONSE).is_ok()
         }
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::WouldBlock,

@@ -14,7 +14,7 @@ pub(super) struct Figures {
     pub(super) limit: Option<Vec<f64>>,
     /// What is said of the limit then.
     pub(super) other_limit: String,
-    /// Of the last second: failed requests, and how long 95 of 100 good answers took, in seconds.
+    /// Of the last second: failed requests, and how long 95 of 100 good responses took, in seconds.
     pub(super) errors: u64,
     pub(super) p95: Option<f64>,
     /// Of the last second, where there are attackers: what became of everybody else.
@@ -57,7 +57,7 @@ impl Figures {
         self.offered.len() as u64
     }
 
-    /// `honest clients: 2 of 125 failed, 0 refused`
+    /// `honest clients: 2 of 125 failed, 0 rejected`
     pub(super) fn of_honest(&self) -> Option<(String, bool)> {
         let honest = self.honest.filter(|_| !self.offered.is_empty())?;
         let failed = honest.target_errors + honest.errors;
@@ -78,7 +78,7 @@ impl Figures {
     }
 }
 
-/// The seconds that can be told: requests count when they have ended, so those of a second that is just over are not
+/// The seconds that can be shown: requests count when they have ended, so those of a second that is just over are not
 /// all there.
 fn settled<'a>(moment: &Moment<'a>, scenario: &Scenario) -> &'a [Row] {
     let rows = &moment.observation.rows;
@@ -110,16 +110,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_is_told_when_its_requests_have_ended() {
+    fn a_second_is_shown_when_its_requests_have_ended() {
         let (name, text) = tidegate_lab::DEMO[0];
         let scenario = Scenario::read(name, text).expect("a scenario");
         let observation = Observation::new(scenario.duration(), &scenario.plan.clients);
         let (duration, levels) = (scenario.duration(), Levels::default());
-        let told = |millis: u64| {
+        let reported = |millis: u64| {
             let elapsed = Duration::from_millis(millis);
             let moment = Moment { elapsed, duration, observation: &observation, levels: &levels, events: &[] };
             settled(&moment, &scenario).len()
         };
-        assert_eq!([told(0), told(2_100), told(2_300), told(1_000_000)], [0, 1, 2, 6]);
+        assert_eq!([reported(0), reported(2_100), reported(2_300), reported(1_000_000)], [0, 1, 2, 6]);
     }
 }

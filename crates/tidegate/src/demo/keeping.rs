@@ -51,7 +51,8 @@ fn invitation(ports: &Ports, scenario: &Scenario) -> String {
          curl -i http://{gateway}/api/test\n\
          # spikes; the limit is up before the later ones come\n\
          curl -X POST http://{load}/test/start -d '{{\"limiterUrl\": \"http://{gateway}/api/test\", \"duration\": 60, \
-         \"profile\": {{\"type\": \"burst\", \"params\": {{\"baseRps\": 100, \"spikeRps\": 350, \"spikeDuration\": 2, \"spikePeriod\": 6}}}}}}'\n\
+         \"profile\": {{\"type\": \"burst\", \"params\": {{\"baseRps\": 100, \"spikeRps\": 350, \
+         \"spikeDuration\": 2, \"spikePeriod\": 6}}}}}}'\n\
          curl http://{load}/test/status\n\
          # the limit in force, and why it is that\n\
          curl http://{gateway}/config/limits\n\

@@ -50,7 +50,7 @@ impl<'a> Lines<'a> {
 
     fn line(&self, figures: &Figures) -> String {
         let limit = figures.limit.as_deref().map_or_else(|| figures.other_limit.clone(), latest);
-        let honest = figures.of_honest().map_or_else(String::new, |(told, _)| format!(" · {told}"));
+        let honest = figures.of_honest().map_or_else(String::new, |(reported, _)| format!(" · {reported}"));
         format!(
             "  {:>4} s  offered {:>6}  admitted {:>6}  refused {:>6}  limit {limit:>6}  {}{honest}\n",
             figures.seconds(),
@@ -64,5 +64,5 @@ impl<'a> Lines<'a> {
 
 /// What can't be written is not worth ending a run for: it shows again when its verdict can't be.
 fn say(text: &str) {
-    let _told = print(text.as_bytes());
+    let _reported = print(text.as_bytes());
 }

@@ -107,7 +107,7 @@ impl Picture<'_> {
         let ink = |is_bad: bool| if is_bad { Ink::Red } else { Ink::Plain };
         let sentence = figures.sentence(self.scenario.target.workers);
         lines.push(vec![(ink(figures.errors > 0), format!(" {sentence}"))]);
-        lines.extend(figures.of_honest().map(|(told, is_bad)| vec![(ink(is_bad), format!(" {told}"))]));
+        lines.extend(figures.of_honest().map(|(reported, is_bad)| vec![(ink(is_bad), format!(" {reported}"))]));
         lines
     }
 }
@@ -168,13 +168,13 @@ mod tests {
                     .into_iter()
                     .map(|line| line.into_iter().map(|(_, piece)| piece).collect())
                     .collect();
-                let place = |words: &str| lines.iter().position(|line| line.contains(words));
+                let index = |words: &str| lines.iter().position(|line| line.contains(words));
                 for words in ["offered", "admitted", "refused", "limit", "p95", "3 of"] {
-                    assert!(place(words).is_some_and(|place| place < rows), "{words}, {columns}×{rows}: {lines:#?}");
+                    assert!(index(words).is_some_and(|index| index < rows), "{words}, {columns}×{rows}: {lines:#?}");
                 }
                 let about = texts::sentences(&scenario.about);
                 let first = about.split(' ').next().expect("words");
-                assert_eq!(place(&format!(" {first}")).is_some(), rows == 30, "{columns}×{rows}: {lines:#?}");
+                assert_eq!(index(&format!(" {first}")).is_some(), rows == 30, "{columns}×{rows}: {lines:#?}");
             }
         }
     }

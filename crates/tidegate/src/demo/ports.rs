@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_port_is_told_and_another_one_is_found() {
+    fn a_taken_port_is_reported_and_another_one_is_found() {
         // Whether 8082 was free before is of no matter: it is taken now.
         let _taken = bind(8082);
-        let (ports, told) = Ports::find().expect("there are others");
+        let (ports, reported) = Ports::find().expect("there are others");
         let gateway = ports.places.gateway;
         assert_ne!(gateway.port(), 8082);
         let sentence = format!("8082 is taken: the gateway listens on {gateway}");
-        assert!(told.contains(&sentence), "{told:?}");
+        assert!(reported.contains(&sentence), "{reported:?}");
     }
 }

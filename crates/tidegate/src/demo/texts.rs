@@ -33,10 +33,10 @@ pub(super) fn opening(ports: &Ports, taken: &[String], seconds: u64) -> String {
 }
 
 /// `part 2 of 4, run 1 of 2`
-pub(super) fn part(place: usize, count: usize, scenario: &Scenario, variant: Variant) -> String {
+pub(super) fn part(index: usize, count: usize, scenario: &Scenario, variant: Variant) -> String {
     let variants = Variant::all(scenario);
     let run = variants.iter().position(|it| *it == variant).map_or(0, |before| before + 1);
-    let part = format!("part {} of {count}", place + 1);
+    let part = format!("part {} of {count}", index + 1);
     if variants.len() > 1 { format!("{part}, run {run} of {}", variants.len()) } else { part }
 }
 

@@ -19,10 +19,10 @@ use crate::load::{BAD_INPUT, is_same};
 use crate::print;
 use words::{count, counted};
 
-/// Tell how good forecasts of a recorded series would have been
+/// Report how good forecasts of a recorded series would have been
 ///
-/// The values are told to the forecaster one by one, as they came; every few steps it says what it expects, and that is
-/// compared with what followed. Nothing of the future is known to it.
+/// The forecaster gets the values one by one, as they came; every few steps it forecasts, and that is compared with
+/// what followed. Nothing of the future is known to it.
 ///
 /// MASE is the mean distance of what came from what was expected, where 1 is the mean distance of a value from the one
 /// before it: below 1 it would do to know the next value. The combination is what is used; each of its models alone
@@ -92,7 +92,7 @@ impl Tested {
         Some(score.mase)
     }
 
-    /// A model's error as a share of another one; no number if there is none.
+    /// A model's error as a share of another one; no number without that one.
     fn ratio(&self, name: &str, other: Option<f64>) -> f64 {
         match (self.mase(name), other) {
             (Some(mase), Some(other)) if other > 0.0 => mase / other,
@@ -104,19 +104,19 @@ impl Tested {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tasks = match arguments.tasks() {
         Ok(tasks) => tasks,
-        Err(reason) => return Ok(refused(&reason)),
+        Err(reason) => return Ok(rejected(&reason)),
     };
     for out in arguments.outputs() {
         probe(out).with_context(|| format!("can't write {}", out.display()))?;
     }
     let has_colours = crate::has_colours();
     let mut all = Vec::new();
-    for (place, task) in tasks.into_iter().enumerate() {
+    for (index, task) in tasks.into_iter().enumerate() {
         let tested = match task.test() {
             Ok(tested) => tested,
-            Err(reason) => return Ok(refused(&reason)),
+            Err(reason) => return Ok(rejected(&reason)),
         };
-        let gap = if place == 0 { "" } else { "\n" };
+        let gap = if index == 0 { "" } else { "\n" };
         print(format!("{gap}{}", page::of(&tested, has_colours)).as_bytes())?;
         all.push(tested);
     }
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn refused(reason: &str) -> ExitCode {
+fn rejected(reason: &str) -> ExitCode {
     eprintln!("tidegate: {reason}");
     ExitCode::from(BAD_INPUT)
 }
@@ -185,7 +185,7 @@ impl Arguments {
         let least = horizon.div_ceil(MOST_AT_ONCE);
         let stride = given(self.stride, usual.stride.max(least));
         if stride < least {
-            return Err(format!("--stride is {stride}; with forecasts of {horizon} steps at least {least} is allowed"));
+            return Err(format!("--stride: must be at least {least} with forecasts of {horizon} steps, got {stride}"));
         }
         let warm_up = given(self.warm_up, usual.warm_up().min(series.history().values.len() / 2));
         let settings = Settings { horizon, stride, kept: given(self.kept, usual.kept), ..usual };

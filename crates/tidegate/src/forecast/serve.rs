@@ -14,11 +14,11 @@ use super::number;
 use crate::load::BAD_INPUT;
 use crate::service::{self, Service};
 
-/// Answer gateways that ask what their limits should be
+/// Advise gateways what their limits should be
 ///
 /// A gateway (tidegate gateway --forecaster http://127.0.0.1:8090) sends what it sees to POST /v1/limit-config every
-/// few seconds: the requests of each second, how many it refused, how fast the target answers. It is told what its
-/// limits should be, now and at which times of the next minute: raised ahead of a rise that the target can bear,
+/// few seconds: the requests of each second, how many it rejected, how fast the target responds. The response has what
+/// its limits should be, now and at which times of the next minute: raised ahead of a rise that the target can bear,
 /// tightened ahead of one that it can't. /actuator/health and /actuator/prometheus (forecast errors, coverage, weights
 /// of the models, time of a fit) are there as well. Everything else is in docs/forecast.md.
 ///
@@ -30,7 +30,7 @@ use crate::service::{self, Service};
 #[command(after_help = "Example: tidegate forecast serve --capacity 3200 --state forecast.json")]
 pub(crate) struct Arguments {
     /// Requests a second that the target bears; without it that is learnt from how late and with how many errors it
-    /// answers
+    /// responds
     #[arg(long, value_name = "RPS", allow_negative_numbers = true, value_parser = rate)]
     capacity: Option<f64>,
     /// Never advise fewer requests a second [default: 5, or the capacity if that is lower]
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(value_parser = number(120, 86_400))]
     history: u32,
     /// Keep what was learnt in this file, so that it survives a restart: written every 30 seconds and at the end. A
-    /// file that is no state of a forecaster keeps this one from starting
+    /// file that is not a state of a forecaster keeps this one from starting
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Advise other numbers only, never another algorithm
@@ -57,13 +57,13 @@ pub(crate) struct Arguments {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.001..=1e9).contains(rate));
-    rate.ok_or_else(|| "requests a second, from 0.001 to 1e9, are allowed".to_owned())
+    rate.ok_or_else(|| "must be requests a second from 0.001 to 1e9".to_owned())
 }
 
 const SERVICE: Service = Service { component: "Forecaster", port: 8090, log_level: LogLevel::Info };
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    // Before it listens: nobody is told that it can't be used by a port that closes again.
+    // Before it listens: a port that closes again would look like a service that failed.
     let service = match arguments.service() {
         Ok(service) => service,
         Err(reason) => {
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     service::run(&arguments.service, &SERVICE, |context| async move {
-        context.log.info(SERVICE.component, format_args!("{}", service.told()));
+        context.log.info(SERVICE.component, format_args!("{}", service.summary()));
         context.announce_ready();
         Ok(service.run(context.listener, context.log, context.shutdown).await?)
     })
@@ -84,7 +84,7 @@ impl Arguments {
         let usual = Policy::default().floor.min(self.capacity.unwrap_or(f64::INFINITY));
         let floor = self.floor.unwrap_or(usual);
         if let Some(capacity) = self.capacity.filter(|capacity| *capacity < floor) {
-            return Err(format!("--floor is {floor}; at most --capacity ({capacity}) is allowed"));
+            return Err(format!("--floor: must be at most --capacity ({capacity}), got {floor}"));
         }
         let policy = Policy {
             capacity: self.capacity,

@@ -29,13 +29,15 @@ const INVALID: u8 = 98;
 
 /// Run scenarios live: real sockets, a real gateway before a real target, a real Redis where a scenario asks for one
 ///
-/// Everything is started for each run on free ports of the loopback, and ended with it. The load begins with a second, so that windows begin with it. Redis is
-/// `redis-server`; where it is not installed, the runs that need it are skipped, which is told and counts as a failure.
+/// Everything is started for each run on free ports of the loopback, and ended with it. The load begins with a second,
+/// so that windows begin with it. Redis is `redis-server`; where it is not installed, the runs that need it are
+/// skipped, which is reported and counts as a failure.
 ///
-/// Tables go to standard output, progress to standard error. Ctrl-C ends the run under way; the report tells what was run until then.
+/// Tables go to standard output, progress to standard error. Ctrl-C ends the run under way; the report has what was run
+/// until then.
 ///
-/// Exit codes: 0 all is as the scenarios expect · 99 something is not, or was not run · 98 a run is INVALID: the load generator itself was late · 2 a scenario can't be used,
-/// and why · 130 stopped by Ctrl-C · 1 other errors.
+/// Exit codes: 0 all is as the scenarios expect · 99 something is not, or was not run · 98 a run is INVALID: the load
+/// generator itself was late · 2 a scenario can't be used, and why · 130 stopped by Ctrl-C · 1 other errors.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate lab run boundary --out report")]
 pub(crate) struct Arguments {
@@ -71,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         },
     );
     and_then(&mut said, || print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes()));
-    // First what nobody could make again, then what could not be told.
+    // First what could not be made again, then what could not be reported.
     out.write(&report.to_json())?;
     said?;
     Ok(exit_code(&report, is_stopped.load(Relaxed)))
@@ -84,24 +86,25 @@ pub(crate) fn and_then(so_far: &mut Result<()>, next: impl FnOnce() -> Result<()
     }
 }
 
-/// Plays everything, each scenario (by its place) in all its variants, until somebody stops it. `told` when one is over.
+/// Runs everything, each scenario (by its index) in all its variants, until it is stopped. Calls `show` after each
+/// scenario.
 pub(crate) fn play(
     scenarios: Vec<Scenario>,
     report: &mut Report,
     is_stopped: &AtomicBool,
     mut one: impl FnMut(usize, &Scenario, Variant) -> Run,
-    mut told: impl FnMut(&Scenario, &[Run]),
+    mut show: impl FnMut(&Scenario, &[Run]),
 ) {
-    for (place, scenario) in scenarios.into_iter().enumerate() {
+    for (index, scenario) in scenarios.into_iter().enumerate() {
         let mut runs = Vec::new();
         for variant in Variant::all(&scenario) {
             runs.push(if is_stopped.load(Relaxed) {
                 Run::skipped(&scenario, variant, "stopped before".to_owned())
             } else {
-                one(place, &scenario, variant)
+                one(index, &scenario, variant)
             });
         }
-        told(&scenario, &runs);
+        show(&scenario, &runs);
         report.push(scenario, runs);
         if is_stopped.load(Relaxed) {
             report.interrupt();
@@ -129,18 +132,18 @@ pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
 
 fn run_one(scenario: &Scenario, variant: Variant, is_stopped: &AtomicBool) -> Run {
     let id = variant.id(&scenario.name);
-    let mut told = Progress::new(&id);
+    let mut progress = Progress::new(&id);
     let made = live::run(scenario, variant, &ListenAddresses::default(), &Log::discard(), is_stopped, &mut |moment| {
-        told.tell(moment.share());
+        progress.show(moment.share());
     });
-    told.end();
+    progress.end();
     made.map_or_else(
         |reason| Run::skipped(scenario, variant, reason),
         |live| Run::of(scenario, variant, &live.outcome, Kind::Live, live.fault),
     )
 }
 
-/// A line that tells how far a run is, where somebody sees it.
+/// A line that shows how far a run is, on a terminal.
 struct Progress<'a> {
     id: &'a str,
     shown: Option<u64>,
@@ -152,7 +155,7 @@ impl<'a> Progress<'a> {
         Self { id, shown: None, is_seen: is_drawn_on(&std::io::stderr()) }
     }
 
-    fn tell(&mut self, share: f64) {
+    fn show(&mut self, share: f64) {
         let percent = (share * 100.0) as u64;
         if self.is_seen && self.shown.replace(percent) != Some(percent) {
             eprint!("\r{:<40}{percent:>3} %", self.id);

@@ -18,19 +18,23 @@ use super::out::Out;
 use crate::load::BAD_INPUT;
 use crate::{has_colours, print};
 
-/// Replay recorded traffic through a policy: who would have been refused, when, and by which limit
+/// Replay recorded traffic through a policy: which requests would have been rejected, when, and by which limit
 ///
-/// LOG is an access log (common, combined, or an object of JSON a line, as the gateway and others write them), or CSV with a column of times, found out by its
-/// first line. Several are read one after the other, the oldest first; `-` is standard input: `zcat $(ls -rv access.log.*.gz) | tidegate lab replay - --config gateway.yaml`, the oldest first. What decides
-/// is what decides in the gateway, at the times at which requests came; nothing is sent anywhere.
+/// LOG is an access log (common, combined, or an object of JSON a line, as the gateway and others write them), or CSV
+/// with a column of times; the first line decides which. Several are read one after the other, the oldest first; `-` is
+/// standard input: `zcat $(ls -rv access.log.*.gz) | tidegate lab replay - --config gateway.yaml`, the oldest first.
+/// The gateway's own limits decide, at the times at which requests came; nothing is sent anywhere.
 ///
-/// Lines need not be in order, within 10 s. Where a log tells only the second, the requests of a second are spread evenly over it. Lines that can't be read are
-/// counted and told; memory does not grow with the log. Adaptation is not replayed.
+/// Lines need not be in order, within 10 s. Where a log has times in whole seconds, the requests of a second are spread
+/// evenly over it. Lines that can't be read are counted and reported; memory does not grow with the log. Adaptation is
+/// not replayed.
 ///
-/// --suggest proposes, for each limit of the (first) configuration, about the least numbers of the same form that would have refused no more than that share of the requests.
-/// They fit all that is in the log: --without leaves out whom they are not to fit, such as a scraper.
+/// --suggest proposes, for each limit of the (first) configuration, about the least numbers of the same form that would
+/// have rejected no more than that share of the requests. They fit all that is in the log: --without leaves out whom
+/// they are not to fit, such as a scraper.
 ///
-/// Exit codes: 0 done · 2 a log, configuration or option can't be used, and why · 130 Ctrl-C; what was read by then is told · 1 other errors.
+/// Exit codes: 0 done · 2 a log, configuration or option can't be used, and why · 130 Ctrl-C; what was read by then is
+/// reported · 1 other errors.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tidegate lab replay access.log --config gateway.yaml --out replay\n  \
     tidegate lab replay access.log --config now.yaml --config stricter.yaml\n  \
@@ -43,20 +47,20 @@ pub(crate) struct Arguments {
     /// The gateway's configuration; again for others beside it, up to four
     #[arg(long, value_name = "FILE", required = true)]
     config: Vec<PathBuf>,
-    /// How lines are written, if their first one does not tell
+    /// How lines are written, if their first one does not show it
     #[arg(long, value_enum)]
     format: Option<Form>,
-    /// What a field of JSON or a column of CSV tells, if its name does not: time, start, took, took_ms, took_ns, client, method, host, path, request, user, tier,
-    /// header:NAME
+    /// What a field of JSON or a column of CSV means, if its name does not show it: time, start, took, took_ms,
+    /// took_ns, client, method, host, path, request, user, tier, header:NAME
     #[arg(long, value_name = "ROLE=NAME")]
     field: Vec<String>,
-    /// The host of requests of which the log tells none
+    /// Host to assume for log lines without one
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Leave out the requests of this client or user, as the log writes it; again for more of them
     #[arg(long, value_name = "NAME")]
     without: Vec<String>,
-    /// Propose numbers that would refuse at most this share of the requests: 0.1%, or 0.001
+    /// Propose numbers that would reject at most this share of the requests: 0.1%, or 0.001
     #[arg(long, value_name = "SHARE", value_parser = share)]
     suggest: Option<f64>,
     /// Write report.html and report.json into this directory
@@ -75,7 +79,7 @@ enum Form {
 fn share(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
     let share = number.parse::<f64>().ok().map(|number| number / unit).filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| "a share from 0 to less than 1 is allowed, such as 0.1% or 0.001".to_owned())
+    share.ok_or_else(|| "must be a share from 0 to less than 1, such as 0.1% or 0.001".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -97,7 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if found.late > found.requests / 10 {
         return Ok(refused(&format!(
-            "{} of {} requests stand more than 10 s too late in the log: sort it by time first, or name its files from the oldest to the newest",
+            "{} of {} requests stand more than 10 s too late in the log: sort it by time first, or name its files from \
+             the oldest to the newest",
             found.late, found.requests
         )));
     }
@@ -161,11 +166,11 @@ fn short_name(path: &Path, all: &[PathBuf]) -> String {
     name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Why there is nothing to tell.
+/// Why there is nothing to report.
 fn nothing(found: &Replay) -> String {
     match found.read.bad.first() {
         _ if found.left_out() > 0 => format!("all {} requests are left out", found.left_out()),
-        None => "there is no line in the log".to_owned(),
+        None => "the log is empty".to_owned(),
         Some(bad) => format!(
             "none of {} lines can be read as a request; the first is {}:{}: {}",
             found.read.bad_lines, bad.file, bad.line, bad.reason

@@ -51,9 +51,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let out = arguments.out.as_deref().map(Out::open).transpose()?;
     let has_colours = has_colours();
     let mut report = Report::new(Kind::Simulated, arguments.choice.seed, None);
-    for (place, scenario) in scenarios.into_iter().enumerate() {
+    for (index, scenario) in scenarios.into_iter().enumerate() {
         let runs = runs(&scenario);
-        let gap = if place == 0 { "" } else { "\n" };
+        let gap = if index == 0 { "" } else { "\n" };
         print(format!("{gap}{}", table::of(&scenario, &runs, has_colours)).as_bytes())?;
         report.push(scenario, runs);
     }

@@ -32,12 +32,12 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
     // Columns that say nothing of any run are left out.
-    let is_shown = |figure: Figure| {
+    let is_reported = |figure: Figure| {
         // Without attackers they are all honest.
-        let judged_by = if figure == Figure::RefusedHonest { Figure::RefusedAttackers } else { figure };
-        runs.iter().any(|run| value(run, judged_by).is_some())
+        let decisive = if figure == Figure::RefusedHonest { Figure::RefusedAttackers } else { figure };
+        runs.iter().any(|run| value(run, decisive).is_some())
     };
-    let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_shown(*figure)).collect();
+    let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_reported(*figure)).collect();
     fit(&mut columns);
     let mut head = format!("  {:<13}{:<8}", "algorithm", "adapts");
     for (name, _, width) in &columns {
@@ -52,7 +52,7 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
             let _infallible = write!(line, "{shown:>width$}");
         }
         let _infallible = writeln!(page, "{line}{}", mark(run, &painted));
-        // Of a run that proves nothing only why is told.
+        // For a run that proves nothing only the reason is shown.
         let is_valid = run.status() != "invalid";
         for checked in run.expectations.iter().filter(|checked| is_valid && !checked.holds()) {
             let comparison = checked.expectation.comparison;
@@ -113,11 +113,11 @@ pub(crate) fn verdict(report: &Report, has_colours: bool) -> String {
         .filter_map(|status| Some(count(status)).filter(|count| *count > 0).map(|count| format!("{count} {status}")))
         .collect();
     let runs = if all == 1 { "run" } else { "runs" };
-    let told = if failed.is_empty() {
+    let summary = if failed.is_empty() {
         format!("{all} {runs}, all as expected")
     } else {
         format!("{all} {runs}: {} as expected, {}", count("passed"), failed.join(", "))
     };
     let colour = if failed.is_empty() { GREEN } else { RED };
-    if has_colours { format!("{colour}{told}{PLAIN}\n") } else { format!("{told}\n") }
+    if has_colours { format!("{colour}{summary}{PLAIN}\n") } else { format!("{summary}\n") }
 }

@@ -15,7 +15,7 @@ use super::outcome::{BAD_INPUT, is_same, tell};
 ///
 /// The results must be of the same plan: of its parts (`--part 1/3` and so on), or of the whole plan run several times.
 /// Prints the summary of all together. Exit code 98 if one of them is invalid, 99 if a threshold does not hold for all
-/// together, 2 if a file is no result or does not belong to the others.
+/// together, 2 if a file is not a result or does not belong to the others.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Result files, as `--json` writes them
@@ -57,7 +57,7 @@ fn report(path: &Path) -> Result<Report, String> {
     Report::read(&bytes).map_err(|error| error.to_string())
 }
 
-/// One byte more than a result may have tells that it has too many.
+/// One byte more than a result may have shows that it has too many.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(Report::MOST_BYTES + 1).read_to_end(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! How a run is told, and by which exit code.
+//! How a run is reported, and with which exit code.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -69,7 +69,7 @@ fn fitted(line: &str) -> String {
 fn line(run: &Run, before: &Progress, now: &Progress, passed: Duration) -> String {
     let (elapsed, duration) = (run.elapsed().as_secs_f64(), run.plan.duration.as_secs_f64());
     if elapsed > duration + 1.0 {
-        return format!("all is sent; waiting for {} answers", now.in_flight);
+        return format!("all is sent; waiting for {} responses", now.in_flight);
     }
     let filled = ((elapsed / duration).min(1.0) * BAR as f64) as usize;
     let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
@@ -85,7 +85,8 @@ fn line(run: &Run, before: &Progress, now: &Progress, passed: Duration) -> Strin
     let recent = now.latency.since(&before.latency);
     let time = |share: f64| recent.quantile(share).map_or("–".to_owned(), shown);
     format!(
-        "{:>3.0}s/{duration:.0}s {bar} {rate:>6.0}/s  ok {}  429 {}  errors {}  missed {}  in flight {}  p50 {}  p99 {}",
+        "{:>3.0}s/{duration:.0}s {bar} {rate:>6.0}/s  ok {}  429 {}  errors {}  missed {}  in flight {}  p50 {}  \
+         p99 {}",
         elapsed.min(duration),
         share(now.planned.success, before.planned.success),
         share(now.planned.rate_limited, before.planned.rate_limited),

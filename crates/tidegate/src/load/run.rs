@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use tidegate_load::service::write_metrics;
 use tidegate_load::{Ended, NotStarted, Overrides, Plan, Run};
-use tidegate_serve::rest::{self, Answer, Asked, Bounds};
+use tidegate_serve::rest::{self, Bounds, Request, Response};
 use tidegate_serve::{Exposition, Log, LogFormat, LogLevel, Process, ShutdownHandle};
 use tokio::net::TcpListener;
 
@@ -22,14 +22,15 @@ use super::progress::Display;
 use crate::orders::{CUT_OFF, Orders};
 use crate::service;
 
-/// Send load by a plan, and say what became of it
+/// Send load by a plan, and report what became of it
 ///
-/// An open model: requests are sent when the plan wants them, whether those before were answered or not, and latency counts from the
-/// time a request should have been sent. What could not be sent in time is counted as missed.
+/// An open model: requests are sent when the plan wants them, whether those before got a response or not, and latency
+/// counts from the time a request should have been sent. What could not be sent in time is counted as missed.
 ///
 /// Progress goes to standard error, the summary to standard output.
 ///
-/// Exit codes: 0 good · 99 a threshold does not hold · 98 the result is INVALID · 2 a bad plan · 130 stopped by Ctrl-C · 1 other errors.
+/// Exit codes: 0 good · 99 a threshold does not hold · 98 the result is INVALID · 2 a bad plan · 130 stopped by Ctrl-C
+/// · 1 other errors.
 ///
 /// Environment: CONFIG_FILE instead of PLAN.
 #[derive(Args)]
@@ -72,7 +73,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR", value_parser = service::address)]
     metrics: Option<SocketAddr>,
     /// How many seconds the metrics stay up after the end, for a last scrape
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "metrics", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "metrics")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=86_400))]
     linger: u64,
     /// Write start, end, bursts and errors to this file; at 10 MB it becomes FILE.1
     #[arg(long, value_name = "FILE")]
@@ -85,9 +87,9 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// What `f64` reads, but for what is no number.
+/// A finite number.
 fn number(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "a number is allowed".to_owned())
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "must be a number".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -156,7 +158,7 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
     let starting = tokio::task::spawn_blocking(move || Run::start(plan, ca.as_deref(), its_log));
     let started = tokio::select! {
         started = starting => started?,
-        // A name server that does not answer may keep it for long.
+        // A name server that does not respond may keep it for long.
         () = orders.next() => return Ok(ExitCode::from(CUT_OFF)),
     };
     let (run, watching) = match started {
@@ -204,21 +206,21 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
 /// Shows metrics of this run until the process ends.
 async fn metrics(listener: TcpListener, run: Arc<Run>, shutdown: tidegate_serve::Shutdown) {
     let process = Arc::new(Process::new());
-    let answer = move |asked: Asked| {
+    let response = move |request: Request| {
         let (run, process) = (Arc::clone(&run), Arc::clone(&process));
         async move {
-            match asked.path() {
-                "/actuator/health" => Answer::json(http::StatusCode::OK, &serde_json::json!({ "status": "UP" })),
+            match request.path() {
+                "/actuator/health" => Response::json(http::StatusCode::OK, &serde_json::json!({ "status": "UP" })),
                 "/actuator/prometheus" => {
                     let progress = run.progress();
                     let mut page = Exposition::new();
                     write_metrics(&mut page, &progress, (!run.is_over()).then_some(&*run));
                     process.write(&mut page);
-                    Answer::metrics(page)
+                    Response::metrics(page)
                 }
-                _ => Answer::nothing_here(),
+                _ => Response::nothing_here(),
             }
         }
     };
-    rest::serve(listener, Bounds { connections: 64, ..Bounds::default() }, shutdown, answer).await;
+    rest::serve(listener, Bounds { connections: 64, ..Bounds::default() }, shutdown, response).await;
 }

@@ -19,7 +19,7 @@ use crate::service::{self, Service};
 /// plan, PATCH /test with {"rps": 200} changes the rate of a constant one, GET /test/result has the result of the last
 /// one. Metrics: /actuator/prometheus. One test runs at a time.
 ///
-/// It sends only to this machine unless other hosts are allowed: whoever reaches the service could turn it against
+/// It sends only to this machine unless other hosts are allowed: anyone who reaches the service could turn it against
 /// others.
 ///
 /// Port 8080. Environment: PORT or SERVER_PORT.
@@ -48,13 +48,11 @@ impl Arguments {
             let is_name =
                 !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
             if !(host == "*" || is_address || is_name) {
-                return Err(format!(
-                    "--allow-host {host:?}: a host is allowed, a name or an address without a port, or `*`"
-                ));
+                return Err(format!("--allow-host: must be a name or an address without a port, or `*`, got {host:?}"));
             }
         }
         if let Some(plans) = self.plans.as_ref().filter(|plans| !plans.is_dir()) {
-            return Err(format!("--plans {}: is no directory", plans.display()));
+            return Err(format!("--plans: must be a directory, got {}", plans.display()));
         }
         if let Some(ca) = &self.ca {
             tidegate_serve::tls::certificates(ca).map_err(|error| format!("--ca {error}"))?;

@@ -1,5 +1,5 @@
 //! The gateway as an operator meets it: its endpoints, limits, identities, logs, metrics and command line.
-#![allow(clippy::float_cmp, reason = "counts and settings are whole, or told as they were written")]
+#![allow(clippy::float_cmp, reason = "counts and settings are whole, or shown as they were written")]
 
 mod access_log;
 mod addresses;
@@ -8,6 +8,8 @@ mod algorithm_switch;
 mod algorithms;
 mod bad_changes;
 mod check_command;
+mod check_mistakes;
+mod check_redis;
 mod command_line;
 mod config_api;
 mod environment;

@@ -10,7 +10,7 @@ mod h2_malformed;
 mod http2;
 mod idle;
 mod open_files;
-mod own_answers;
+mod own_responses;
 mod pattern;
 mod session;
 mod streaming;

@@ -33,8 +33,8 @@ impl Report {
     pub(super) fn series(&self) -> Vec<Moment> {
         let classes = Class::ALL.into_iter().filter_map(|class| Some((class, self.record.class(class)?.latency.max())));
         let classes: Vec<(Class, u64)> = classes.collect();
-        let moment = |(place, step): (u64, &Step)| Moment {
-            second: place * self.record.step.as_secs(),
+        let moment = |(index, step): (u64, &Step)| Moment {
+            second: index * self.record.step.as_secs(),
             classes: classes
                 .iter()
                 .map(|(class, longest)| (class.name(), self.moment(step, *class, *longest)))

@@ -89,9 +89,9 @@ impl TallyText {
     }
 }
 
-/// Each request that was answered or timed out has a time, and no other.
+/// Each request that got a response or timed out has a time, and no other.
 fn fits(counts: &Counts, times: u64) -> Result<(), &'static str> {
-    let is_fit = counts.answered() + counts.timed_out() == times;
+    let is_fit = counts.responded() + counts.timed_out() == times;
     if is_fit { Ok(()) } else { Err("has more or fewer times than requests that have one") }
 }
 

@@ -8,8 +8,8 @@ const WIDTH: usize = 56;
 pub(super) fn of(numbers: &[f64]) -> String {
     let bars = numbers.len().min(WIDTH);
     let most = numbers.iter().copied().fold(0.0, f64::max);
-    let bar = |place: usize| {
-        let share = &numbers[place * numbers.len() / bars..(place + 1) * numbers.len() / bars];
+    let bar = |index: usize| {
+        let share = &numbers[index * numbers.len() / bars..(index + 1) * numbers.len() / bars];
         let height = share.iter().copied().fold(0.0, f64::max);
         let height = if most > 0.0 { (height / most * 8.0).ceil() as usize } else { 0 };
         if height == 0 { ' ' } else { BARS[height.min(8) - 1] }

@@ -67,8 +67,8 @@ impl Client {
         }
         connection.send(request.as_bytes()).await?;
         self.tally.sent(kind.name, due);
-        let head = connection.answer().await?;
-        self.tally.answered(kind.name, head.status, due);
+        let head = connection.response().await?;
+        self.tally.responded(kind.name, head.status, due);
         if !kind.expected.contains(&head.status) {
             self.tally.error(kind.name, &format!("it was answered with {}", head.status));
         } else if head.status == 200 && head.length != kind.length {

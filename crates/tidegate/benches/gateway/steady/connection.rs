@@ -45,7 +45,7 @@ impl Connection {
     }
 
     /// Reads a whole response.
-    pub(crate) async fn answer(&mut self) -> io::Result<Head> {
+    pub(crate) async fn response(&mut self) -> io::Result<Head> {
         let head = self.head().await?;
         let mut left = head.length;
         loop {

@@ -1,5 +1,5 @@
-//! The upstream for what nginx does not do: answers that take a while, uploads that are read before they are answered,
-//! sockets.
+//! The upstream for what nginx does not do: responses that take a while, uploads that are read before they get a
+//! response, sockets.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::mix::NOTE;
 /// How long `/slow` takes.
 const WHILE: Duration = Duration::from_millis(20);
 
-type Answer = Response<http_body_util::Either<Full<Bytes>, Empty<Bytes>>>;
+type DeskResponse = Response<http_body_util::Either<Full<Bytes>, Empty<Bytes>>>;
 
 /// Serves for ever.
 pub(crate) async fn serve(listener: std::net::TcpListener) {
@@ -27,22 +27,22 @@ pub(crate) async fn serve(listener: std::net::TcpListener) {
     loop {
         let (tcp, _peer) = listener.accept().await.expect("there are descriptors enough");
         let _set = tcp.set_nodelay(true);
-        let connection = http1::Builder::new().serve_connection(TokioIo::new(tcp), service_fn(answer));
-        // Clients leave, and the gateway closes what it no longer needs: that a connection ends is nothing to tell.
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(tcp), service_fn(response));
+        // Clients leave, and the gateway closes what it no longer needs: that a connection ends is not reported.
         tokio::spawn(async { drop(connection.with_upgrades().await) });
     }
 }
 
-async fn answer(mut request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn response(mut request: Request<Incoming>) -> Result<DeskResponse, Infallible> {
     let path = request.uri().path();
     if path == "/socket" {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async { drop(upgrade.await.map(echo).map(tokio::spawn)) });
-        let mut answer = Response::new(http_body_util::Either::Right(Empty::new()));
-        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        answer.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        return Ok(answer);
+        let mut response = Response::new(http_body_util::Either::Right(Empty::new()));
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        return Ok(response);
     }
     if path == "/slow" {
         tokio::time::sleep(WHILE).await;

@@ -59,7 +59,7 @@ fn check(what: &'static str, passed: bool, seen: String) -> Check {
 
 fn load(run: &Run<'_>) -> [Check; 3] {
     let sent = run.steady.per_second / run.due_per_second;
-    let refused = run.counts.answered(4);
+    let rejected = run.counts.responded(4);
     [
         check("the load was what it should be", sent >= LEAST_LOAD, format!("{:.1} %", sent * 100.0)),
         check(
@@ -67,7 +67,7 @@ fn load(run: &Run<'_>) -> [Check; 3] {
             run.counts.latest <= LONGEST_STALL,
             format!("sent at most {} ms late", run.counts.latest.as_millis()),
         ),
-        check("limits refused some", refused > 0, format!("{refused} requests")),
+        check("limits refused some", rejected > 0, format!("{rejected} requests")),
     ]
 }
 

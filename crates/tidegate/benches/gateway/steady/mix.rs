@@ -1,4 +1,4 @@
-//! What clients ask for, how often, and what may be answered.
+//! What clients ask for, how often, and which responses are right.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ pub(crate) enum Leaves {
 const SMALL: usize = nginx::BODY.len();
 pub(crate) const LARGE: usize = 64 * 1024;
 pub(crate) const HUGE: usize = 1024 * 1024;
-/// What [`desk`](super::desk) answers.
+/// What [`desk`](super::desk) responds with.
 pub(crate) const NOTE: &str = "taken";
 
 const CHUNK: usize = 4 * 1024;
@@ -76,7 +76,7 @@ const KINDS: [Kind; 19] = [
     Kind { name: "shaped", weight: 100, path: "/shaped", expected: &[200, 429], ..PLAIN },
     Kind { name: "partly refused", weight: 500, path: "/search", expected: &[200, 429], ..PLAIN },
     Kind { name: "refused", weight: 1_200, path: "/closed", expected: &[200, 429], ..PLAIN },
-    Kind { name: "upload, refused", weight: 200, path: "/closed", body: Body::Length(4 * 1024), ..REFUSED },
+    Kind { name: "upload, refused", weight: 200, path: "/closed", body: Body::Length(4 * 1024), ..REJECTED },
     Kind { name: "leased from Redis", weight: 600, path: "/leased", ..PLAIN },
     Kind { name: "exact in Redis", weight: 200, path: "/exact", has_key: true, ..PLAIN },
     Kind { name: "left in its head", weight: 5, leaves: Some(Leaves::InHead), ..AT_DESK },
@@ -87,10 +87,10 @@ const KINDS: [Kind; 19] = [
 ];
 
 const AT_DESK: Kind = Kind { path: "/slow", length: NOTE.len(), ..PLAIN };
-const REFUSED: Kind = Kind { expected: &[200, 429], ..PLAIN };
+const REJECTED: Kind = Kind { expected: &[200, 429], ..PLAIN };
 const UPLOAD: Kind = Kind { body: Body::Length(64 * 1024), length: NOTE.len(), ..PLAIN };
 
-/// Clients' addresses, as the load balancer before the gateway tells them: so many at a time …
+/// Clients' addresses, as the load balancer before the gateway sends them: so many at a time …
 const ADDRESSES: u32 = 2_000;
 /// … of which so many are new each second.
 const NEW_ADDRESSES: u32 = 50;

@@ -16,7 +16,7 @@ use super::sockets;
 /// Sockets kept open: with each reload another one is opened, and the oldest closed.
 const KEPT_SOCKETS: usize = 8;
 
-/// Changes, one after the other and again from the start. None of them makes a difference to what should be answered.
+/// Changes, one after the other and again from the start. None of them makes a difference to the responses.
 const CHANGES: [(&str, &str, &str); 9] = [
     ("POST", "/config/limits/address", r#"{"algorithm": "sliding", "limit": 200000, "window": 10}"#),
     ("POST", "/config/limits/everyone", r#"{"algorithm": "token", "capacity": 1000000000, "fillRate": 1000000000}"#),
@@ -69,9 +69,9 @@ impl Operator {
     /// How many more requests could be in flight, by the limits that count those.
     pub(crate) fn free_places(&mut self) -> [Option<u64>; 2] {
         self.passed_on += 1;
-        let answer = self.ask("GET", "/slow", "");
+        let response = self.ask("GET", "/slow", "");
         ["\"places\";r=", "\"shared-places\";r="].map(|limit| {
-            let rest = answer.split_once(limit)?.1;
+            let rest = response.split_once(limit)?.1;
             rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
         })
     }
@@ -139,14 +139,14 @@ impl Operator {
         self.lines + lines(&self.log).expect("the log is ours")
     }
 
-    /// What is answered, head and body; nothing if that is not 200.
+    /// The response, head and body; nothing if that is not 200.
     fn ask(&mut self, method: &str, path: &str, body: &str) -> String {
         self.asked += 1;
-        let answer = exchange(self.port, method, path, body).unwrap_or_else(|error| error.to_string());
-        if answer.starts_with("HTTP/1.1 200") {
-            return answer;
+        let response = exchange(self.port, method, path, body).unwrap_or_else(|error| error.to_string());
+        if response.starts_with("HTTP/1.1 200") {
+            return response;
         }
-        self.faults.push(format!("{method} {path}: {}", answer.lines().next().unwrap_or("no answer")));
+        self.faults.push(format!("{method} {path}: {}", response.lines().next().unwrap_or("no answer")));
         String::new()
     }
 }
@@ -159,9 +159,9 @@ fn exchange(port: u16, method: &str, path: &str, body: &str) -> io::Result<Strin
         stream,
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
 }
 
 /// Opens a socket, and waits until the gateway has gone over.

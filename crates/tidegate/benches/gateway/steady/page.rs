@@ -14,12 +14,12 @@ impl Page {
         samples.sum::<f64>() as u64
     }
 
-    /// Answers with statuses of 500 and above.
+    /// Responses with statuses of 500 and above.
     pub(crate) fn failures(&self) -> u64 {
         self.sum("ratelimiter_responses_total", "status=\"5")
     }
 
-    /// Answers to requests that were not for the gateway itself.
+    /// Responses to requests that were not for the gateway itself.
     pub(crate) fn responses(&self) -> u64 {
         self.sum("ratelimiter_responses_total", "")
     }

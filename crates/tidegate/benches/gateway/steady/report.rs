@@ -1,4 +1,4 @@
-//! What is told of a run.
+//! The report of a run.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub(crate) fn tell(run: &Run<'_>) -> ExitCode {
         let verdict = if check.passed { "ok" } else { "FAILED" };
         println!("  {verdict:<6}  {:<40} {}", check.what, check.seen);
     }
-    for fault in counts.told.iter().chain(&run.operator.faults) {
+    for fault in counts.reported.iter().chain(&run.operator.faults) {
         println!("  {fault}");
     }
     let passed = checks.iter().all(|check| check.passed);
@@ -62,11 +62,12 @@ pub(crate) fn tell(run: &Run<'_>) -> ExitCode {
 fn requests(run: &Run<'_>) {
     println!("\n{:<30} {:>10}   answers", "requests", "sent");
     for (kind, row) in &run.counts.rows {
-        let mut answers: Vec<String> = row.answers.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+        let mut responses: Vec<String> =
+            row.responses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
         if row.left > 0 {
-            answers.push(format!("left: {}", row.left));
+            responses.push(format!("left: {}", row.left));
         }
-        println!("  {kind:<28} {:>10}   {}", row.sent, answers.join(", "));
+        println!("  {kind:<28} {:>10}   {}", row.sent, responses.join(", "));
     }
 }
 

@@ -13,7 +13,7 @@ struct Sample {
     holdings: Holdings,
     /// How much of its core it used since the last sample …
     busy: f64,
-    /// … and how long the slowest answer took.
+    /// … and how long the slowest response took.
     slowest: Duration,
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 pub(crate) enum Schedule {
-    /// At times that don't depend on answers: what comes late does not make the rest come later.
+    /// At times that don't depend on responses: what comes late does not make the rest come later.
     Paced { next: Instant, gap: Duration, end: Instant },
-    /// As soon as the answer to the last one has come.
+    /// As soon as the response to the last one has come.
     Eager { end: Instant },
 }
 

@@ -78,7 +78,7 @@ identity:
 }
 
 /// Two workers, so that there is something to share. Clients have the addresses that they say they have, as if a load
-/// balancer had. Limits that are not meant to refuse are far away: whatever they refuse is an error.
+/// balancer had. Limits that are not meant to reject are far away: whatever they reject is an error.
 const POLICY: &str = "workers: 2
 trusted_proxies: [127.0.0.1]
 limits:

@@ -41,7 +41,7 @@ async fn talk(gateway: SocketAddr, kind: &'static str, random: &mut Rng, tally: 
     connection.send(ASK.as_bytes()).await?;
     tally.sent(kind, due);
     let status = connection.head().await?.status;
-    tally.answered(kind, status, due);
+    tally.responded(kind, status, due);
     if status != 101 {
         tally.error(kind, &format!("it was answered with {status}"));
         return Ok(());
@@ -56,7 +56,7 @@ async fn talk(gateway: SocketAddr, kind: &'static str, random: &mut Rng, tally: 
     }
     if kind == LEAVING {
         tally.left(kind);
-        // In the middle of something: the answer to it finds nobody.
+        // In the middle of something: the response to it finds nobody.
         return connection.send(b"anyone?").await;
     }
     connection.close().await

@@ -113,7 +113,7 @@ async fn connect(gateway: SocketAddr, tls: Arc<ClientConfig>) -> Result<Session,
     tcp.set_nodelay(true)?;
     let stream = TlsConnector::from(tls).connect(ServerName::try_from("localhost")?, tcp).await?;
     let (session, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-    // What goes wrong on it is told by the request that it goes wrong for.
+    // What goes wrong on it is reported by the request that it goes wrong for.
     tokio::spawn(async { drop(connection.await) });
     Ok(session)
 }
@@ -126,9 +126,9 @@ async fn exchange(
     tally: &Tally,
 ) -> Result<(), Fault> {
     session.ready().await?;
-    let answer = session.send_request(request);
+    let response = session.send_request(request);
     tally.sent(kind.name, due);
-    let (head, mut body) = answer.await?.into_parts();
+    let (head, mut body) = response.await?.into_parts();
     if kind.leaves {
         tally.left(kind.name);
         return Ok(());
@@ -137,7 +137,7 @@ async fn exchange(
     while let Some(frame) = body.frame().await {
         length += frame?.data_ref().map_or(0, Bytes::len);
     }
-    tally.answered(kind.name, head.status.as_u16(), due);
+    tally.responded(kind.name, head.status.as_u16(), due);
     if head.status != 200 {
         tally.error(kind.name, &format!("it was answered with {}", head.status));
     } else if length != kind.length {

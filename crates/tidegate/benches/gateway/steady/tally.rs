@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Latencies are kept in tenths of a millisecond, up to two seconds.
 const TENTHS: usize = 20_000;
-/// Errors that are told in words; all are counted.
+/// Errors that are reported in words; all are counted.
 const TOLD: usize = 20;
 
 /// Counts of all clients.
@@ -19,7 +19,7 @@ pub(crate) struct Counts {
     /// Connections that clients opened.
     pub(crate) connections: u64,
     pub(crate) errors: u64,
-    pub(crate) told: Vec<String>,
+    pub(crate) reported: Vec<String>,
     /// From when a request was due to the end of its response.
     latencies: Vec<u64>,
     /// The longest of them since somebody last looked.
@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) sent: u64,
     /// Clients that left before the end.
     pub(crate) left: u64,
-    pub(crate) answers: BTreeMap<u16, u64>,
+    pub(crate) responses: BTreeMap<u16, u64>,
 }
 
 impl Tally {
@@ -46,7 +46,7 @@ impl Tally {
             rows: BTreeMap::new(),
             connections: 0,
             errors: 0,
-            told: Vec::new(),
+            reported: Vec::new(),
             latencies: vec![0; TENTHS + 1],
             slowest: Duration::ZERO,
             latest: Duration::ZERO,
@@ -75,12 +75,12 @@ impl Tally {
     }
 
     /// A whole response came to a request that was due then.
-    pub(crate) fn answered(&self, kind: &'static str, status: u16, due: Instant) {
+    pub(crate) fn responded(&self, kind: &'static str, status: u16, due: Instant) {
         let took = due.elapsed();
         let tenths = (took.as_micros() / 100) as usize;
         let mut counts = self.counts();
         counts.slowest = counts.slowest.max(took);
-        *counts.rows.entry(kind).or_default().answers.entry(status).or_default() += 1;
+        *counts.rows.entry(kind).or_default().responses.entry(status).or_default() += 1;
         counts.latencies[tenths.min(TENTHS)] += 1;
     }
 
@@ -92,8 +92,8 @@ impl Tally {
     pub(crate) fn error(&self, kind: &str, what: &str) {
         let mut counts = self.counts();
         counts.errors += 1;
-        if counts.told.len() < TOLD {
-            counts.told.push(format!("{kind}: {what}"));
+        if counts.reported.len() < TOLD {
+            counts.reported.push(format!("{kind}: {what}"));
         }
     }
 }
@@ -103,10 +103,10 @@ impl Counts {
         self.rows.values().map(|row| row.sent).sum()
     }
 
-    /// Answers with a status, in hundreds: 5 is all that begin with it.
-    pub(crate) fn answered(&self, hundreds: u16) -> u64 {
-        let answers = self.rows.values().flat_map(|row| &row.answers);
-        answers.filter(|(status, _)| **status / 100 == hundreds).map(|(_, count)| count).sum()
+    /// Responses with a status, in hundreds: 5 is all that begin with it.
+    pub(crate) fn responded(&self, hundreds: u16) -> u64 {
+        let responses = self.rows.values().flat_map(|row| &row.responses);
+        responses.filter(|(status, _)| **status / 100 == hundreds).map(|(_, count)| count).sum()
     }
 
     /// The latency that this share of the responses kept to, in milliseconds.

@@ -6,7 +6,7 @@ use tidegate_forecast::plot::moment;
 
 use super::Tested;
 
-/// All series, as the documentation tells the fields.
+/// All series, with the fields of the documentation.
 pub(super) fn of(all: &[Tested]) -> serde_json::Result<String> {
     let series: Vec<Value> = all.iter().map(one).collect();
     let all = json!({

@@ -87,7 +87,7 @@ fn tell_models(page: &mut Page, tested: &Tested) {
     page.plain(&if outcome.unit > 0.0 {
         format!("  A MASE of 1 is {}, the mean distance of a value from the one before it.", figure(outcome.unit))
     } else {
-        "  There is no MASE: no value differs from the one before it.".to_owned()
+        "  MASE is undefined: no value differs from the one before it.".to_owned()
     });
 }
 
@@ -97,7 +97,7 @@ fn tell_quantiles(page: &mut Page, tested: &Tested) {
         "{:<18}{:>8}{:>14}{:>20}{:>14}",
         "Quantiles", "steps", "pinball loss", "highest step", "pinball loss"
     ));
-    let told = |score: &QuantileScore| {
+    let cells = |score: &QuantileScore| {
         if score.is_judged() {
             (format!("≤ {:>5.1} %", 100.0 * score.covered), figure(score.pinball))
         } else {
@@ -106,7 +106,7 @@ fn tell_quantiles(page: &mut Page, tested: &Tested) {
     };
     for (step, peak) in outcome.quantiles.iter().zip(&outcome.peaks) {
         let level = percent(step.level);
-        let ((step, loss), (peak, peak_loss)) = (told(step), told(peak));
+        let ((step, loss), (peak, peak_loss)) = (cells(step), cells(peak));
         page.plain(&format!("  {level:<14}{step:>10}{loss:>14}{peak:>20}{peak_loss:>14}"));
     }
     page.plain(&format!("  Between 10 % and 90 % lay {} of all steps.", percent(outcome.within_band)));

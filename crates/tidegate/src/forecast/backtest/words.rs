@@ -26,7 +26,7 @@ pub(super) fn figure(number: f64) -> String {
     }
 }
 
-/// A mean error in units of the series, of which it may have none.
+/// A mean error in units of the series, if it has one.
 pub(super) fn mase(mase: Option<f64>) -> String {
     mase.map_or_else(|| NONE.to_owned(), |mase| format!("{mase:.3}"))
 }
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits_and_are_never_no_number() {
-        for (number, told) in [
+        for (number, text) in [
             (0.0, "0"),
             (1.6e-17, "0"),
             (0.000_000_456, "4.56e-7"),
@@ -57,7 +57,7 @@ mod tests {
             (f64::NAN, "–"),
             (f64::INFINITY, "–"),
         ] {
-            assert_eq!(figure(number), told);
+            assert_eq!(figure(number), text);
         }
         assert_eq!((percent(f64::NAN).as_str(), percent(0.805).as_str()), ("–", "80 %"));
     }

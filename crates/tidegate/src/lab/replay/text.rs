@@ -17,15 +17,15 @@ const MOST_BAD: usize = 3;
 pub(super) fn of(found: &Replay, has_colours: bool) -> String {
     let bold = |text: String| if has_colours { format!("{BOLD}{text}{PLAIN}") } else { text };
     let mut page = log(found);
-    for (place, policy) in found.policies.iter().enumerate() {
-        let _infallible = writeln!(page, "\n{}", bold(verdict(found, place, policy)));
+    for (index, policy) in found.policies.iter().enumerate() {
+        let _infallible = writeln!(page, "\n{}", bold(verdict(found, index, policy)));
         for note in &policy.notes {
             let _infallible = writeln!(page, "  {note}");
         }
         page.push_str(&rest(policy));
         page.push_str(&limits(policy));
         page.push_str(&routes(policy));
-        page.push_str(&clients(found, place, policy));
+        page.push_str(&clients(found, index, policy));
     }
     if let Some(differences) = found.differences {
         let _infallible = writeln!(page, "\n{}", bold("Both together".to_owned()));
@@ -93,7 +93,7 @@ fn share(part: u64, whole: u64) -> String {
     shown_share(share)
 }
 
-fn verdict(found: &Replay, place: usize, policy: &Replayed) -> String {
+fn verdict(found: &Replay, index: usize, policy: &Replayed) -> String {
     let refused = policy.totals.refused + policy.totals.lacking;
     let mut text = format!(
         "{} would have refused {} of {} requests ({})",
@@ -102,7 +102,7 @@ fn verdict(found: &Replay, place: usize, policy: &Replayed) -> String {
         grouped(found.requests),
         share(refused, found.requests)
     );
-    let clients = found.clients.refused_count(place);
+    let clients = found.clients.refused_count(index);
     if clients > 0 {
         let least = if found.clients.are_exact() { "" } else { "at least " };
         let one = if clients == 1 { "client" } else { "clients" };
@@ -155,22 +155,22 @@ fn rest(policy: &Replayed) -> String {
 }
 
 fn limits(policy: &Replayed) -> String {
-    let numbers = |place: usize| policy.limits[place].numbers.to_string().replace("algorithm=", "");
+    let numbers = |index: usize| policy.limits[index].numbers.to_string().replace("algorithm=", "");
     let name = policy.limits.iter().map(|limit| limit.name.len()).max().unwrap_or(0).max(5) + 2;
-    let wide = (0..policy.limits.len()).map(|place| numbers(place).len()).max().unwrap_or(0).max(7) + 2;
+    let wide = (0..policy.limits.len()).map(|index| numbers(index).len()).max().unwrap_or(0).max(7) + 2;
     let key = policy.limits.iter().map(|limit| limit.key.len()).max().unwrap_or(0).max(3) + 2;
     let mut page = format!(
         "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}\n",
         "limit", "numbers", "key", "asked", "refused", "share"
     );
-    for (place, limit) in policy.limits.iter().enumerate() {
-        let (asked, refused) = (policy.asked[place], policy.refused_by[place]);
+    for (index, limit) in policy.limits.iter().enumerate() {
+        let (asked, refused) = (policy.asked[index], policy.refused_by[index]);
         let watching = if limit.is_watching { "  only watches" } else { "" };
         let _infallible = writeln!(
             page,
             "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}{watching}",
             limit.name,
-            numbers(place),
+            numbers(index),
             limit.key,
             grouped(asked),
             grouped(refused),
@@ -199,8 +199,8 @@ fn routes(policy: &Replayed) -> String {
     page
 }
 
-fn clients(found: &Replay, place: usize, policy: &Replayed) -> String {
-    let most = found.clients.most_refused(place, MOST_CLIENTS);
+fn clients(found: &Replay, index: usize, policy: &Replayed) -> String {
+    let most = found.clients.most_refused(index, MOST_CLIENTS);
     if most.is_empty() {
         return String::new();
     }
@@ -211,7 +211,7 @@ fn clients(found: &Replay, place: usize, policy: &Replayed) -> String {
         "most refused", "requests", "refused", "share", "limit", "from, until"
     );
     for ((_, client), shown) in most.iter().zip(&shown) {
-        let refused = client.refused(place);
+        let refused = client.refused(index);
         let _infallible = writeln!(
             page,
             "  {shown:<name$}{:>12}{:>12}{:>11}  {:<16}{}, {}",
@@ -223,7 +223,7 @@ fn clients(found: &Replay, place: usize, policy: &Replayed) -> String {
             moment(refused.last / 1_000_000_000),
         );
     }
-    let more = found.clients.refused_count(place) - most.len() as u64;
+    let more = found.clients.refused_count(index) - most.len() as u64;
     if more > 0 {
         let _infallible = writeln!(page, "  and {} more", grouped(more));
     }

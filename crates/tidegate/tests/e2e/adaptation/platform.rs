@@ -20,10 +20,10 @@ pub(crate) struct Platform {
     target: Gateway,
 }
 
-/// What the parts are told.
+/// The settings of the parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
-    /// Requests a second that the target is told to bear; the gateway's ceiling.
+    /// Requests a second that the target is set to bear; the gateway's ceiling.
     pub(crate) capacity: u64,
     pub(crate) adaptive: bool,
     /// How long a period of the load is, in seconds.
@@ -98,8 +98,8 @@ impl Platform {
     }
 
     pub(crate) fn history(&self) -> Vec<Value> {
-        let answer = request(self.gateway.address, "GET", "/config/history", &[("host", "localhost")], b"");
-        answer.json()["entries"].as_array().cloned().expect("entries")
+        let response = request(self.gateway.address, "GET", "/config/history", &[("host", "localhost")], b"");
+        response.json()["entries"].as_array().cloned().expect("entries")
     }
 
     /// The limit in force at a time, in requests a second, by what adaptation did.
@@ -116,7 +116,7 @@ impl Platform {
         rate
     }
 
-    /// What the target refused or failed.
+    /// What the target rejected or failed.
     pub(crate) fn target_errors(&self) -> f64 {
         self.target.metric("target_refused_requests_total").expect("a count")
     }
@@ -129,7 +129,7 @@ pub(crate) struct Second {
     pub(crate) at: u64,
     pub(crate) sent: u64,
     pub(crate) success: u64,
-    pub(crate) refused: u64,
+    pub(crate) rejected: u64,
     pub(crate) errors: u64,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn seconds(ran: &Ran) -> Vec<Second> {
             at: entry["second"].as_u64().expect("a second"),
             sent: count("sent"),
             success: count("success"),
-            refused: count("rateLimited"),
+            rejected: count("rateLimited"),
             errors: count("errors"),
         }
     };

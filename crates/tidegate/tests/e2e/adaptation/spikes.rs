@@ -32,16 +32,16 @@ fn spikes_that_can_be_borne_are_let_in_from_the_fourth_on() {
     let [adapted, fixed] = loads.map(|load| load.ended_within(patience(adaptive.period * SPIKES)));
 
     let (late, late_fixed) = (after_learning(&adapted, adaptive), after_learning(&fixed, adaptive));
-    let (refused, refused_fixed) = (sum(&late, |second| second.refused), sum(&late_fixed, |second| second.refused));
-    println!("spikes at 2.5×: {refused} refused from the fourth spike on, {refused_fixed} with a fixed limit");
+    let (rejected, rejected_fixed) = (sum(&late, |second| second.rejected), sum(&late_fixed, |second| second.rejected));
+    println!("spikes at 2.5×: {rejected} refused from the fourth spike on, {rejected_fixed} with a fixed limit");
     println!("  p95 of the target {:.1} ms, {:.1} ms with a fixed limit", p95(&adapted) * 1e3, p95(&fixed) * 1e3);
-    assert!(refused_fixed > 500, "without adaptation they are refused: {refused_fixed}");
-    assert!(refused < refused_fixed, "{refused} of {refused_fixed} are still refused");
+    assert!(rejected_fixed > 500, "without adaptation they are refused: {rejected_fixed}");
+    assert!(rejected < rejected_fixed, "{rejected} of {rejected_fixed} are still refused");
     is_free_of_errors(&adapted, &with);
     if !are_judged() {
         return;
     }
-    assert!(refused * 5 <= refused_fixed, "{refused} of {refused_fixed} are still refused");
+    assert!(rejected * 5 <= rejected_fixed, "{rejected} of {rejected_fixed} are still refused");
     for spike in LEARNT_FROM + 1..=SPIKES {
         let begins = began(&adapted) + (spike * adaptive.period - adaptive.spike()) as f64;
         let limit = with.limit_at(begins - 0.2);

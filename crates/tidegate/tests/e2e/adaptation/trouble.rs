@@ -17,7 +17,7 @@ const TROUBLE_AFTER: u64 = 3;
 
 /// What a bucket holds grows with its rate.
 const AT_ONCE_RAISED: u64 = AT_ONCE * CEILING / BASE;
-/// Requests a second that the gateway may let through, whatever it is told.
+/// Requests a second that the gateway may let through, whatever it is advised.
 const CEILING: u64 = 250;
 
 /// Sends spikes, does something to the forecaster in the middle, and checks that no second brings more than `most`.
@@ -41,7 +41,7 @@ fn with_trouble(most: u64, make_trouble: impl FnOnce(&mut Platform) -> Option<Up
         let (least, most) = (if is_quiet { second.sent } else { 0 } * 95 / 100, most * 105 / 100);
         let is_within = (least..=most).contains(&second.success);
         assert!(is_within || !are_judged(), "{second:?}: between {least} and {most}\n{:#?}", platform.history());
-        assert_eq!(second.sent, second.success + second.refused + second.errors, "{second:?}");
+        assert_eq!(second.sent, second.success + second.rejected + second.errors, "{second:?}");
     }
     platform
 }
@@ -97,9 +97,9 @@ fn lies() {
             json!({ "algorithm": "sliding", "limit": 1_000_000_000, "window": 86_400 }).to_string(),
             "<html>".to_owned(),
         ];
-        let told = std::sync::atomic::AtomicUsize::new(0);
+        let reported = std::sync::atomic::AtomicUsize::new(0);
         Some(Upstream::listening(listen_at(address), move |_, stream| {
-            let lie = &lies[told.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % lies.len()];
+            let lie = &lies[reported.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % lies.len()];
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", lie.len());
             stream.write_all(format!("{head}{lie}").as_bytes()).is_ok()
         }))

@@ -24,7 +24,7 @@ fn two(upstream: &Upstream, server: &Server, section: &str) -> [Gateway; 2] {
     [one, other]
 }
 
-/// What the forecaster was told to have been offered, all in all.
+/// What the forecaster got as offered, all in all.
 fn offered(forecaster: &Forecaster) -> u64 {
     let of = |snapshot: &Value| -> u64 {
         snapshot["series"]["offered"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum()
@@ -34,29 +34,29 @@ fn offered(forecaster: &Forecaster) -> u64 {
 
 #[test]
 fn one_of_two_asks_for_both_and_both_follow() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(100)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(100)));
     let [holder, follower] = two(&upstream, &server, &forecaster.section(""));
     forecaster.wait_for_more(2);
     assert_eq!((send(&holder, 7), send(&follower, 5)), (7, 5));
     wait_until("both are told of", || offered(&forecaster) >= 12);
     assert_eq!(offered(&forecaster), 12, "each request once");
-    forecaster.now_answers(fixed(120));
+    forecaster.now_responses(fixed(120));
     wait_for_limit(&holder, 120);
     wait_for_limit(&follower, 120);
-    let told = limit(&follower);
-    assert_eq!((&told["set_by"], &told["base"]["limit"]), (&json!("adaptive"), &json!(100)));
+    let reported = limit(&follower);
+    assert_eq!((&reported["set_by"], &reported["base"]["limit"]), (&json!("adaptive"), &json!(100)));
     follower.wait_for_line(
         "AI update followed: algorithm=fixed, limit from 100 to 120, window=1, decided by another gateway",
     );
     wait_for_entry(&follower, "it is recorded", |entry| entry["event"] == "followed" && entry["to"]["limit"] == 120);
     assert!(!follower.lines().iter().any(|line| line.contains("AI request sent")));
-    forecaster.now_answers(fixed(100));
+    forecaster.now_responses(fixed(100));
     wait_until("both return", || limit(&holder)["set_by"] == "file" && limit(&follower)["set_by"] == "file");
 }
 
 #[test]
 fn when_the_one_that_adapts_dies_another_goes_on() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let [holder, follower] = two(&upstream, &server, &forecaster.section(""));
     wait_for_limit(&follower, 120);
     drop(holder);
@@ -64,7 +64,7 @@ fn when_the_one_that_adapts_dies_another_goes_on() {
     assert_eq!(limit(&follower)["limit"], 120, "with what was in force");
     follower.wait_for_line("INFO AdaptiveController - This gateway adapts the limit for all that share it");
     follower.wait_for_line("AI request sent");
-    forecaster.now_answers(fixed(130));
+    forecaster.now_responses(fixed(130));
     wait_for_limit(&follower, 130);
 }
 
@@ -74,7 +74,7 @@ fn a_schedule_ends_though_its_gateway_is_dead() {
     let (server, upstream, forecaster) = (
         Server::start(),
         Upstream::start(),
-        Forecaster::answering(json!({
+        Forecaster::responding(json!({
         // Much later than the holder dies: every response begins with the same.
         "algorithm": "fixed", "limit": 200, "window": 1, "validFor": 14, "schedule": [{"after": 13, "limit": 150}]})),
     );
@@ -90,7 +90,7 @@ fn a_schedule_ends_though_its_gateway_is_dead() {
 
 #[test]
 fn one_that_stops_lets_another_adapt_at_once() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let [mut holder, follower] = two(&upstream, &server, &forecaster.section(""));
     wait_for_limit(&follower, 120);
     holder.signal("TERM");
@@ -103,7 +103,7 @@ fn one_that_stops_lets_another_adapt_at_once() {
 
 #[test]
 fn what_an_operator_sets_anywhere_ends_what_was_adapted_everywhere() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let [holder, follower] = two(&upstream, &server, &forecaster.section(""));
     wait_for_limit(&follower, 120);
     forecaster.now(Behaviour::Closes);
@@ -111,14 +111,14 @@ fn what_an_operator_sets_anywhere_ends_what_was_adapted_everywhere() {
     assert_eq!(follower.post("/config/limits", r#"{"algorithm": "fixed", "limit": 80, "window": 1}"#).status, 200);
     wait_until("both follow", || limit(&holder)["limit"] == 80 && limit(&follower)["limit"] == 80);
     assert_eq!((&limit(&holder)["set_by"], &limit(&follower)["set_by"]), (&json!("api"), &json!("api")));
-    forecaster.now_answers(fixed(110));
+    forecaster.now_responses(fixed(110));
     wait_for_limit(&follower, 110);
     assert_eq!(limit(&follower)["base"]["limit"], 80);
 }
 
 #[test]
 fn a_limit_in_memory_is_adapted_by_each_gateway_itself() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let start = || {
         Gateway::start(&format!(
             "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\"}}\nlimits: {{default: {}}}\n{}",
@@ -138,7 +138,7 @@ fn a_limit_in_memory_is_adapted_by_each_gateway_itself() {
 /// same, to the request.
 #[test]
 fn who_follows_keeps_to_what_was_measured() {
-    let (server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));
+    let (server, forecaster) = (Server::start(), Forecaster::responding(fixed(100)));
     let (upstream, state) = crate::adaptive::measured::upstream();
     let [holder, follower] = two(&upstream, &server, &forecaster.section("errors: 0.2, floor: 60"));
     let _load = crate::adaptive::load::Load::start(&holder, 3, std::time::Duration::from_millis(20));
@@ -150,14 +150,14 @@ fn who_follows_keeps_to_what_was_measured() {
         assert_eq!(limit(&follower)["limit"], 60);
         forecaster.count() >= asked + 5
     });
-    let told = follower.lines().iter().filter(|line| line.contains("AI update followed")).count();
-    assert!(told <= 2, "once when it begins, not each second: {told}");
+    let reported = follower.lines().iter().filter(|line| line.contains("AI update followed")).count();
+    assert!(reported <= 2, "once when it begins, not each second: {reported}");
 }
 
-/// Something else under the council's keys: nobody adapts, and it is told why.
+/// Something else under the council's keys: nobody adapts, and the reason is reported.
 #[test]
-fn what_is_not_ours_in_redis_is_told() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+fn what_is_not_ours_in_redis_is_reported() {
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let key = "tidegate:{ratelimiter}::council:default:members";
     redis::cmd("SET").arg(key).arg("mine").exec(&mut server.connection()).expect("it is set");
     let gateway = gateway(&upstream, &server, &forecaster.section(""));

@@ -1,4 +1,4 @@
-//! A forecaster that answers what a test wants, and keeps what it was asked.
+//! A forecaster that responds with what a test wants, and keeps what it was asked.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -11,11 +11,11 @@ use tidegate_testkit::{Received, Upstream, wait_until};
 /// What a forecaster does when it is asked.
 #[derive(Clone, Debug)]
 pub(crate) enum Behaviour {
-    /// Answers 200 with this.
-    Answers(Value),
+    /// Responds with 200 and this.
+    Responses(Value),
     /// Writes these bytes.
     Writes(Vec<u8>),
-    /// Never answers.
+    /// Never responds.
     Hangs,
     /// Closes the connection.
     Closes,
@@ -28,8 +28,8 @@ pub(crate) struct Forecaster {
 }
 
 impl Forecaster {
-    pub(crate) fn answering(answer: Value) -> Self {
-        Self::behaving(Behaviour::Answers(answer))
+    pub(crate) fn responding(response: Value) -> Self {
+        Self::behaving(Behaviour::Responses(response))
     }
 
     pub(crate) fn behaving(behaviour: Behaviour) -> Self {
@@ -43,7 +43,7 @@ impl Forecaster {
         let upstream = Upstream::listening(listener, move |_, stream| {
             let behaviour = asked.lock().expect("no panic").clone();
             match behaviour {
-                Behaviour::Answers(answer) => stream.write_all(&ok(&answer.to_string())).is_ok(),
+                Behaviour::Responses(response) => stream.write_all(&ok(&response.to_string())).is_ok(),
                 Behaviour::Writes(bytes) => {
                     let _written = stream.write_all(&bytes);
                     false
@@ -61,8 +61,8 @@ impl Forecaster {
         *self.behaviour.lock().expect("no panic") = behaviour;
     }
 
-    pub(crate) fn now_answers(&self, answer: Value) {
-        self.now(Behaviour::Answers(answer));
+    pub(crate) fn now_responses(&self, response: Value) {
+        self.now(Behaviour::Responses(response));
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -21,7 +21,7 @@ pub(crate) const FAILING: u8 = 2;
 pub(crate) fn upstream() -> (Upstream, Arc<AtomicU8>) {
     let state = Arc::new(AtomicU8::new(FINE));
     let seen = Arc::clone(&state);
-    let upstream = Upstream::answering(move |_| match seen.load(Ordering::Relaxed) {
+    let upstream = Upstream::responding(move |_| match seen.load(Ordering::Relaxed) {
         FAILING => b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n".to_vec(),
         SLOW => {
             pause(Duration::from_millis(80));
@@ -34,9 +34,10 @@ pub(crate) fn upstream() -> (Upstream, Arc<AtomicU8>) {
 
 #[test]
 fn a_limit_is_lowered_while_its_upstream_is_overloaded_and_comes_back() {
-    for (trouble, told) in [(SLOW, "p95 latency is"), (FAILING, "of the upstream's answers are errors, more than 20 %")]
+    for (trouble, reported) in
+        [(SLOW, "p95 latency is"), (FAILING, "of the upstream's responses are errors, more than 20 %")]
     {
-        let ((upstream, state), forecaster) = (upstream(), Forecaster::answering(fixed(100)));
+        let ((upstream, state), forecaster) = (upstream(), Forecaster::responding(fixed(100)));
         let gateway = gateway(&upstream, &forecaster, HUNDRED, "latency: 40ms, errors: 0.2, floor: 60");
         let _load = Load::start(&gateway, 6, Duration::from_millis(15));
         forecaster.wait_for_more(3);
@@ -48,9 +49,9 @@ fn a_limit_is_lowered_while_its_upstream_is_overloaded_and_comes_back() {
         let line = gateway.wait_for_line(
             "WARN AdaptiveController - Upstream overloaded, lowering the limit: algorithm=fixed, limit from 100 to ",
         );
-        assert!(line.contains(told), "{line}");
+        assert!(line.contains(reported), "{line}");
         let entry = wait_for_verdict(&gateway, "lowered");
-        assert!(entry["reason"].as_str().is_some_and(|reason| reason.contains(told)), "{entry}");
+        assert!(entry["reason"].as_str().is_some_and(|reason| reason.contains(reported)), "{entry}");
         state.store(FINE, Ordering::Relaxed);
         wait_until("the operator's limit is back", || limit(&gateway)["set_by"] == "file");
         gateway.wait_for_line("INFO AdaptiveController - Upstream recovered, the limit is no longer lowered");
@@ -61,7 +62,7 @@ fn a_limit_is_lowered_while_its_upstream_is_overloaded_and_comes_back() {
 
 #[test]
 fn in_the_shadow_an_overload_lowers_nothing() {
-    let ((upstream, state), forecaster) = (upstream(), Forecaster::answering(fixed(100)));
+    let ((upstream, state), forecaster) = (upstream(), Forecaster::responding(fixed(100)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "errors: 0.2, mode: shadow");
     let _load = Load::start(&gateway, 2, Duration::from_millis(20));
     state.store(FAILING, Ordering::Relaxed);
@@ -76,7 +77,7 @@ fn an_attack_raises_nothing_and_teaches_nothing() {
     let flood = Load::start(&gateway, 4, Duration::from_millis(1));
     wait_until("it is an attack", || gateway.metric("tidegate_adaptive_attack") == Some(1.0));
     gateway.wait_for_line("WARN AdaptiveController - Attack begins: ");
-    forecaster.now_answers(fixed(20));
+    forecaster.now_responses(fixed(20));
     wait_for_verdict(&gateway, "frozen");
     forecaster.wait_for_more(2);
     assert_eq!(limit(&gateway)["limit"], 10);

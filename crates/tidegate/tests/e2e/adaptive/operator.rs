@@ -12,7 +12,7 @@ use tidegate_testkit::{Directory, Gateway, Upstream, text, tidegate, wait_until}
 
 #[test]
 fn what_an_operator_sets_ends_what_was_adapted() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     for (method, path, body, number, set_by) in [
         ("POST", "/config/limits", r#"{"algorithm": "fixed", "limit": 80, "window": 1}"#, 80, "api"),
@@ -21,13 +21,13 @@ fn what_an_operator_sets_ends_what_was_adapted() {
         ("DELETE", "/config/limits/default", "", 100, "file"),
         ("POST", "/reload", "", 100, "file"),
     ] {
-        forecaster.now_answers(fixed(120));
+        forecaster.now_responses(fixed(120));
         wait_until("it is adapted", || limit(&gateway)["set_by"] == "adaptive");
         forecaster.now(Behaviour::Closes);
         // What is under way is over, so that nothing comes after.
         forecaster.wait_for_more(2);
-        let answer = tidegate_testkit::request(gateway.address, method, path, &[], body.as_bytes());
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let response = tidegate_testkit::request(gateway.address, method, path, &[], body.as_bytes());
+        assert_eq!(response.status, 200, "{}", response.text());
         let now = limit(&gateway);
         assert_eq!((&now["limit"], &now["set_by"]), (&json!(number), &json!(set_by)), "{method} {path}");
         assert!(now.get("base").is_none(), "{now}");
@@ -39,16 +39,16 @@ fn what_an_operator_sets_ends_what_was_adapted() {
 
 #[test]
 fn what_was_read_while_it_is_adapted_can_be_sent_back() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     wait_for_limit(&gateway, 120);
-    let answer = gateway.post("/config/limits/default", &limit(&gateway).to_string());
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = gateway.post("/config/limits/default", &limit(&gateway).to_string());
+    assert_eq!(response.status, 200, "{}", response.text());
 }
 
 #[test]
 fn the_snapshots_base_is_what_the_operator_set_last() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     wait_for_limit(&gateway, 120);
     wait_until("it is told of what is in force", || forecaster.last()["limit"] == 120);
@@ -60,7 +60,7 @@ fn the_snapshots_base_is_what_the_operator_set_last() {
 
 #[test]
 fn a_limit_that_becomes_one_without_a_rate_is_left_alone() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     wait_for_limit(&gateway, 120);
     assert_eq!(gateway.post("/config/limits", r#"{"algorithm": "concurrency", "limit": 7}"#).status, 200);
@@ -72,7 +72,7 @@ fn a_limit_that_becomes_one_without_a_rate_is_left_alone() {
 
 #[test]
 fn in_the_shadow_everything_is_recorded_and_nothing_changed() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "mode: shadow");
     let entry = wait_for_verdict(&gateway, "shadow");
     assert_eq!((&entry["from"]["limit"], &entry["to"]["limit"]), (&json!(100), &json!(120)));
@@ -95,7 +95,7 @@ fn start(upstream: &Upstream, environment: &[(&str, &str)], flags: &[&str]) -> G
 
 #[test]
 fn environment_and_flags_switch_it_on_and_off() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let url = format!("http://{}", forecaster.address());
     let each_second = ("ADAPTIVE_UPDATE_INTERVAL", "1");
     for (environment, flags) in [
@@ -127,14 +127,14 @@ fn environment_and_flags_switch_it_on_and_off() {
 
 #[test]
 fn a_reload_switches_it_on_and_off_and_to_other_settings() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let on = config(&upstream, &forecaster, HUNDRED, "");
     let without = on.split("adaptive:").next().expect("a beginning").to_owned();
     let gateway = Gateway::start(&without);
     let reload = |config: &str| {
         fs::write(&gateway.config, config).expect("the file can be written");
-        let answer = gateway.post("/reload", "");
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let response = gateway.post("/reload", "");
+        assert_eq!(response.status, 200, "{}", response.text());
     };
     reload(&on);
     wait_for_limit(&gateway, 120);
@@ -151,7 +151,7 @@ fn a_reload_switches_it_on_and_off_and_to_other_settings() {
 
 #[test]
 fn another_limit_can_be_the_one_that_is_adapted() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let section = forecaster.section("limit: total");
     let gateway = Gateway::start(&format!(
         "upstreams: {{app: {{url: \"http://{}\"}}}}\nlimits: {{default: {HUNDRED}, total: {HUNDRED}}}\n\
@@ -169,7 +169,7 @@ fn another_limit_can_be_the_one_that_is_adapted() {
 
 #[test]
 fn the_history_is_as_protected_as_the_limits() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let config = config(&upstream, &forecaster, HUNDRED, "") + "admin: {token: \"0123456789abcdef\"}\n";
     let gateway = Gateway::start(&config);
     assert_eq!(gateway.get("/config/history").status, 401);
@@ -180,7 +180,7 @@ fn the_history_is_as_protected_as_the_limits() {
 }
 
 #[test]
-fn what_can_not_be_adapted_is_refused_with_its_path() {
+fn what_can_not_be_adapted_is_rejected_with_its_path() {
     let directory = Directory::new();
     let with = |limit: &str, adaptive: &str| {
         format!("limits: {{default: {limit}}}\nadaptive: {{forecaster: \"http://127.0.0.1:8090\", {adaptive}}}\n")

@@ -1,4 +1,4 @@
-//! A forecaster over TLS: asked if its certificate is good, and told nothing if it is not.
+//! A forecaster over TLS: asked if its certificate is good, and sent nothing if it is not.
 
 use crate::adaptive::forecaster::Forecaster;
 use crate::adaptive::setting::{HUNDRED, fixed, limit, requests, wait_for_limit};
@@ -7,7 +7,7 @@ use tidegate_testkit::{Directory, Gateway, Upstream, text, wait_until};
 
 #[test]
 fn a_forecaster_is_trusted_by_its_authority_alone() {
-    let (upstream, forecaster, directory) = (Upstream::start(), Forecaster::answering(fixed(120)), Directory::new());
+    let (upstream, forecaster, directory) = (Upstream::start(), Forecaster::responding(fixed(120)), Directory::new());
     let (good, other) = (Authority::new(), Authority::new());
     let issued = good.issue(&["localhost"]);
     let (certificate, key) =

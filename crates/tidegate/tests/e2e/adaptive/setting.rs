@@ -24,7 +24,7 @@ pub(crate) fn fixed(limit: u64) -> Value {
     json!({"algorithm": "fixed", "limit": limit, "window": 1, "predictedRps": limit, "validFor": 60})
 }
 
-/// The limit `default` as the gateway tells it.
+/// The limit `default` as the gateway shows it.
 pub(crate) fn limit(gateway: &Gateway) -> Value {
     gateway.get("/config/limits").json()["limits"]["default"].clone()
 }

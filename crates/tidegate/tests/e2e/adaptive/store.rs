@@ -23,7 +23,7 @@ pub(crate) fn gateway(upstream: &Upstream, server: &Server, adaptive: &str) -> G
 
 #[test]
 fn while_redis_is_away_recommendations_wait_and_the_newest_is_applied_when_it_is_back() {
-    let (mut server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (mut server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &server, &forecaster.section(""));
     wait_for_limit(&gateway, 120);
     server.kill();
@@ -31,14 +31,14 @@ fn while_redis_is_away_recommendations_wait_and_the_newest_is_applied_when_it_is
         send(&gateway, 1);
         gateway.metric("ratelimiter_mode{type=\"failopen\"}") == Some(1.0)
     });
-    forecaster.now_answers(fixed(130));
+    forecaster.now_responses(fixed(130));
     let deferred = |limit: u64| {
         wait_for_entry(&gateway, "it waits", |entry| {
             entry["verdict"] == "deferred" && entry["recommendation"]["limit"] == limit
         })
     };
     deferred(130);
-    forecaster.now_answers(fixed(140));
+    forecaster.now_responses(fixed(140));
     deferred(140);
     assert_eq!(limit(&gateway)["limit"], 120);
     gateway.wait_for_line("AI update waits: Redis is away");
@@ -52,7 +52,7 @@ fn while_redis_is_away_recommendations_wait_and_the_newest_is_applied_when_it_is
 
 #[test]
 fn adapted_numbers_are_never_written_to_redis() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &server, &forecaster.section(""));
     wait_for_limit(&gateway, 120);
     let stored: Option<String> =
@@ -71,7 +71,7 @@ fn adapted_numbers_are_never_written_to_redis() {
 
 #[test]
 fn what_another_gateway_sets_ends_what_was_adapted() {
-    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(120)));
+    let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
     let adapting = gateway(&upstream, &server, &forecaster.section(""));
     let other = gateway(&upstream, &server, "");
     wait_for_limit(&adapting, 120);
@@ -81,13 +81,13 @@ fn what_another_gateway_sets_ends_what_was_adapted() {
     assert_eq!(other.post("/config/limits", r#"{"algorithm": "fixed", "limit": 80, "window": 1}"#).status, 200);
     wait_until("it follows", || limit(&adapting)["limit"] == 80);
     assert_eq!(limit(&adapting)["set_by"], "api");
-    let _refused = wait_for_entry(&adapting, "it is recorded", |entry| entry["event"] == "rebased");
+    let _rejected = wait_for_entry(&adapting, "it is recorded", |entry| entry["event"] == "rebased");
 }
 
 /// Each limits in its memory then, and the upstream is as overloaded by all of them together as it was before.
 #[test]
 fn while_redis_is_away_each_gateway_lowers_its_limit_in_memory_by_what_it_measures() {
-    let (mut server, forecaster) = (Server::start(), Forecaster::answering(fixed(100)));
+    let (mut server, forecaster) = (Server::start(), Forecaster::responding(fixed(100)));
     let (upstream, state) = crate::adaptive::measured::upstream();
     let config = format!(
         "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: local}}\n\
@@ -117,7 +117,7 @@ fn while_redis_is_away_each_gateway_lowers_its_limit_in_memory_by_what_it_measur
 
 #[test]
 fn a_closed_gateway_does_not_take_silence_for_rest() {
-    let (mut server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::answering(fixed(100)));
+    let (mut server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(100)));
     let config = format!(
         "upstreams: {{app: {{url: \"http://{}\"}}}}\nredis: {{url: \"{}\", budget: 500ms, on_failure: closed}}\n\
          limits: {{default: {HUNDRED}}}\n{}",

@@ -57,13 +57,13 @@ fn combined_lines_are_those_of_nginx_and_apache() {
 }
 
 #[test]
-fn json_lines_tell_route_upstream_and_refusal() {
+fn json_lines_have_route_upstream_and_rejection() {
     let upstream = Upstream::start();
     let (gateway, directory) = logging(&upstream, &once(1), "json");
-    let answer = gateway.get_with("/x?y", &[("X-Api-Key", "key-of-ann"), ("User-Agent", "agent \"1\"")]);
+    let response = gateway.get_with("/x?y", &[("X-Api-Key", "key-of-ann"), ("User-Agent", "agent \"1\"")]);
     let file = directory.0.join("access.log");
     wait_for_lines(&file, 1);
-    let refused = gateway.get("/");
+    let rejected = gateway.get("/");
     let lines = wait_for_lines(&file, 2);
     let objects: Vec<Value> =
         lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
@@ -82,12 +82,12 @@ fn json_lines_tell_route_upstream_and_refusal() {
         assert_eq!(first[field], value, "{field} of {first}");
     }
     assert_eq!((&first["status"], &first["bytes"], &first["complete"]), (&200.into(), &2.into(), &true.into()));
-    assert_eq!(first["request_id"].as_str(), answer.header("x-request-id"));
+    assert_eq!(first["request_id"].as_str(), response.header("x-request-id"));
     assert!(first["duration_seconds"].as_f64().is_some_and(|seconds| (0.0..20.0).contains(&seconds)));
     assert!(first["time"].as_str().is_some_and(|time| time.len() == 24 && time.ends_with('Z')), "{first}");
     assert!(first.get("refused_by").is_none());
     assert_eq!((&second["status"], &second["refused_by"]), (&429.into(), &"default".into()));
-    assert_eq!(second["request_id"].as_str(), refused.header("x-request-id"));
+    assert_eq!(second["request_id"].as_str(), rejected.header("x-request-id"));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn nobody_can_forge_a_line_or_a_field() {
             b"GET /%0d%0a?x=%22 HTTP/1.1\r\nHost: test.example\r\nX-Api-Key: key-of-eve\r\n\
               User-Agent: one\" 200 0 \"-\" \"two\\\t\x80\xff\r\nReferer: \"\\\r\n\r\n",
         );
-        assert_eq!(client.answer().status, 429);
+        assert_eq!(client.response().status, 429);
         let file = directory.0.join("access.log");
         let ends = || fs::read(&file).unwrap_or_default().split(|byte| *byte == b'\n').count() - 1;
         wait_until("two lines", || ends() >= 2);
@@ -147,7 +147,7 @@ fn nobody_can_forge_a_line_or_a_field() {
 
 /// What is no request can't put anything into the log either.
 #[test]
-fn a_head_with_line_breaks_in_it_is_refused() {
+fn a_head_with_line_breaks_in_it_is_rejected() {
     let upstream = Upstream::start();
     let (gateway, directory) = logging(&upstream, PLENTY, "combined");
     for head in [
@@ -157,8 +157,8 @@ fn a_head_with_line_breaks_in_it_is_refused() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.send(head);
-        let answer = client.try_answer_to("GET");
-        assert!(answer.is_none_or(|answer| answer.status == 400), "{head:?}");
+        let response = client.try_response_to("GET");
+        assert!(response.is_none_or(|response| response.status == 400), "{head:?}");
     }
     assert_eq!(upstream.count(), 0);
     gateway.get("/last");
@@ -264,7 +264,7 @@ fn a_disk_that_is_full_loses_lines_and_never_requests() {
 }
 
 #[test]
-fn a_file_that_can_not_be_written_is_told_at_the_start() {
+fn a_file_that_can_not_be_written_is_reported_at_the_start() {
     let directory = tidegate_testkit::Directory::new();
     let file = directory.file("gateway.yaml", "access_log: {file: /nonexistent/access.log}\n");
     let outcome =
@@ -273,7 +273,7 @@ fn a_file_that_can_not_be_written_is_told_at_the_start() {
 }
 
 #[test]
-fn a_log_that_can_not_be_opened_anew_is_told_of() {
+fn a_log_that_can_not_be_opened_anew_is_reported() {
     let upstream = Upstream::start();
     let (gateway, directory) = logging(&upstream, PLENTY, "combined");
     let errors = || gateway.metric("tidegate_access_log_errors_total").expect("it is counted");
@@ -341,21 +341,21 @@ impl Drop for Ended {
 }
 
 #[test]
-fn nothing_is_sent_to_a_refused_head_and_the_log_says_so() {
+fn nothing_is_sent_to_a_rejected_head_and_the_log_says_so() {
     let upstream = Upstream::start();
     let (gateway, directory) = logging(&upstream, &once(1), "json");
     assert_eq!(gateway.get("/").status, 200);
     let file = directory.0.join("access.log");
     wait_for_lines(&file, 1);
-    let refused = tidegate_testkit::request(gateway.address, "HEAD", "/", &[], b"");
-    assert_eq!(refused.status, 429);
+    let rejected = tidegate_testkit::request(gateway.address, "HEAD", "/", &[], b"");
+    assert_eq!(rejected.status, 429);
     let line: Value = serde_json::from_str(&wait_for_lines(&file, 2)[1]).expect("JSON");
     assert_eq!((&line["method"], &line["status"], &line["bytes"]), (&"HEAD".into(), &429.into(), &0.into()), "{line}");
 }
 
 /// Whoever tries a limit out wants to know whom it would hit.
 #[test]
-fn a_limit_on_trial_names_those_it_would_refuse() {
+fn a_dry_run_limit_names_those_it_would_reject() {
     let upstream = Upstream::start();
     let trial = once(1).replace('}', ", dry_run: true}");
     let (gateway, directory) = logging(&upstream, &trial, "json");

@@ -124,7 +124,7 @@ fn an_ipv6_client_is_its_first_64_bits() {
 /// Clients of an IPv6-only network reach IPv4 servers, and IPv4 clients reach IPv6-only ones, through a NAT64: all of
 /// them had one account, that of `64:ff9b::/64`.
 #[test]
-fn clients_behind_a_nat64_are_told_apart() {
+fn clients_behind_a_nat64_are_reported_apart() {
     let upstream = Upstream::start();
     let gateway = by_ip(&upstream, "[127.0.0.1]");
     for prefix in ["64:ff9b::", "::"] {
@@ -186,7 +186,7 @@ fn what_is_no_text_is_no_address_and_hides_none() {
             ]
             .concat(),
         );
-        client.answer().status
+        client.response().status
     };
     // The upstream of these tests takes text only.
     assert_eq!(status(1), 502);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::control::setting::{PLENTY, before, once};
 use tidegate_testkit::command::run;
-use tidegate_testkit::{Answer, Client, Gateway, Upstream, request, text};
+use tidegate_testkit::{Client, Gateway, Response, Upstream, request, text};
 
 const GOOD: &str = r#"{"algorithm": "fixed", "limit": 5, "window": 60}"#;
 const FAST: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
@@ -20,7 +20,7 @@ const GUARDED: [(&str, &str, &str); 6] = [
     ("POST", "/reload", ""),
 ];
 
-fn ask(address: SocketAddr, (method, path, body): (&str, &str, &str), headers: &[(&str, &str)]) -> Answer {
+fn ask(address: SocketAddr, (method, path, body): (&str, &str, &str), headers: &[(&str, &str)]) -> Response {
     request(address, method, path, headers, body.as_bytes())
 }
 
@@ -38,15 +38,15 @@ fn on_the_loopback_they_are_open() {
 }
 
 #[test]
-fn on_other_addresses_they_are_refused_and_it_is_said_how_to_open_them() {
+fn on_other_addresses_they_are_rejected_and_it_is_said_how_to_open_them() {
     let upstream = Upstream::start();
     for address in ["0.0.0.0:0", "[::]:0"] {
         let gateway = with_admin(&upstream, &format!("listeners: [{{address: \"{address}\"}}]"));
         let near = SocketAddr::from(([127, 0, 0, 1], gateway.address.port()));
         for endpoint in GUARDED {
-            let answer = ask(near, endpoint, &[]);
-            assert_eq!(answer.status, 403, "{endpoint:?}");
-            let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+            let response = ask(near, endpoint, &[]);
+            assert_eq!(response.status, 403, "{endpoint:?}");
+            let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
             for way in ["admin.token", "admin.listen", "ADMIN_OPEN"] {
                 assert!(detail.contains(way), "{detail}");
             }
@@ -93,9 +93,9 @@ fn with_a_token_they_need_it_wherever_the_listener_is() {
                 &[("Authorization", "Basic a-token-of-some-length")],
                 &[("X-Token", TOKEN)],
             ] {
-                let answer = ask(near, endpoint, wrong);
-                assert_eq!(answer.status, 401, "{endpoint:?} {wrong:?}");
-                assert!(!answer.text().contains(TOKEN));
+                let response = ask(near, endpoint, wrong);
+                assert_eq!(response.status, 401, "{endpoint:?} {wrong:?}");
+                assert!(!response.text().contains(TOKEN));
             }
             let bearer = format!("Bearer {TOKEN}");
             assert_eq!(ask(near, endpoint, &[("Authorization", &bearer)]).status, 200, "{endpoint:?}");
@@ -109,9 +109,9 @@ fn with_a_token_they_need_it_wherever_the_listener_is() {
 fn a_missing_token_is_asked_for_by_its_scheme() {
     let upstream = Upstream::start();
     let gateway = with_admin(&upstream, &format!("admin: {{token: {TOKEN}}}"));
-    let answer = gateway.get("/config/limits");
-    let scheme = answer.header("www-authenticate").unwrap_or_default();
-    assert!(answer.status == 401 && scheme.starts_with("Bearer"), "{:?}", answer.headers);
+    let response = gateway.get("/config/limits");
+    let scheme = response.header("www-authenticate").unwrap_or_default();
+    assert!(response.status == 401 && scheme.starts_with("Bearer"), "{:?}", response.headers);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn with_a_listener_of_their_own_the_main_one_proxies_everything() {
     let admin = gateway.admin.expect("the ready line names it");
     assert_ne!(admin, gateway.address);
     for path in ["/config/limits", "/actuator/health", "/actuator/prometheus", "/config/anything", "/"] {
-        let answer = gateway.get(path);
-        assert_eq!((answer.status, answer.text().as_str()), (200, "OK"), "{path}");
+        let response = gateway.get(path);
+        assert_eq!((response.status, response.text().as_str()), (200, "OK"), "{path}");
         assert!(upstream.last().line.contains(path));
-        assert!(answer.header("ratelimit").is_some(), "{path} is limited like everything else");
+        assert!(response.header("ratelimit").is_some(), "{path} is limited like everything else");
     }
     assert_eq!(gateway.post("/reload", "").text(), "OK");
     assert_eq!(upstream.count(), 6);
@@ -179,14 +179,14 @@ fn a_page_in_a_browser_can_not_change_limits_without_the_token() {
         &[("Origin", "https://evil.example"), ("Sec-Fetch-Site", "same-origin"), ("Content-Type", "text/plain")],
     ] {
         for endpoint in [GUARDED[1], GUARDED[3], GUARDED[4], GUARDED[5]] {
-            let answer = ask(gateway.address, endpoint, headers);
-            assert_eq!(answer.status, 403, "{endpoint:?} {headers:?}");
-            assert_eq!(answer.header("access-control-allow-origin"), None);
+            let response = ask(gateway.address, endpoint, headers);
+            assert_eq!(response.status, 403, "{endpoint:?} {headers:?}");
+            assert_eq!(response.header("access-control-allow-origin"), None);
         }
     }
     let preflight = [("Origin", "https://evil.example"), ("Access-Control-Request-Method", "POST")];
-    let answer = request(gateway.address, "OPTIONS", "/config/limits", &preflight, b"");
-    assert!(answer.status >= 400 && answer.header("access-control-allow-origin").is_none());
+    let response = request(gateway.address, "OPTIONS", "/config/limits", &preflight, b"");
+    assert!(response.status >= 400 && response.header("access-control-allow-origin").is_none());
     assert_eq!(gateway.get("/config/limits").json(), config, "nothing has changed");
     assert_eq!(
         ask(gateway.address, GUARDED[0], &[("Sec-Fetch-Site", "none")]).status,
@@ -211,9 +211,9 @@ fn what_a_proxy_has_sent_on_needs_the_token_on_the_loopback_too() {
         let address = gateway.admin.unwrap_or(gateway.address);
         for endpoint in GUARDED {
             for header in forwarded {
-                let answer = ask(address, endpoint, &[header]);
-                assert_eq!(answer.status, 403, "{endpoint:?} {header:?}");
-                let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+                let response = ask(address, endpoint, &[header]);
+                assert_eq!(response.status, 403, "{endpoint:?} {header:?}");
+                let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
                 assert!(detail.contains("admin.token") && detail.contains("ADMIN_OPEN"), "{detail}");
             }
         }
@@ -227,7 +227,7 @@ fn what_a_proxy_has_sent_on_needs_the_token_on_the_loopback_too() {
 }
 
 /// nginx with `proxy_pass` connects from the loopback and sends `Host` anew, so that the only sign of it may be
-/// `X-Real-IP`, or whatever else it was told to add. `/config/limits` could be changed from outside then.
+/// `X-Real-IP`, or whatever else it was set to add. `/config/limits` could be changed from outside then.
 #[test]
 fn every_header_that_proxies_add_is_a_sign_of_a_proxy() {
     let upstream = Upstream::start();
@@ -256,9 +256,9 @@ fn every_header_that_proxies_add_is_a_sign_of_a_proxy() {
             "X-Envoy-External-Address",
             "X-Amzn-Trace-Id",
         ] {
-            let answer = ask(address, GUARDED[1], &[(header, "198.51.100.1")]);
-            assert_eq!(answer.status, 403, "{header}");
-            let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+            let response = ask(address, GUARDED[1], &[(header, "198.51.100.1")]);
+            assert_eq!(response.status, 403, "{header}");
+            let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
             for word in [&*header.to_lowercase(), "proxy", "admin.token", "admin.listen"] {
                 assert!(detail.contains(word), "{detail}");
             }
@@ -285,25 +285,29 @@ fn http_1_0_is_a_sign_of_a_proxy() {
             "{head}Host: 127.0.0.1:8082\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{GOOD}",
             GOOD.len()
         ));
-        client.answer()
+        client.response()
     };
-    let answer = ask("POST /config/limits HTTP/1.0\r\n");
-    assert_eq!(answer.status, 403);
-    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("HTTP/1.0")), "{}", answer.text());
+    let response = ask("POST /config/limits HTTP/1.0\r\n");
+    assert_eq!(response.status, 403);
+    assert!(
+        response.json()["detail"].as_str().is_some_and(|detail| detail.contains("HTTP/1.0")),
+        "{}",
+        response.text()
+    );
     assert_eq!(ask("POST /config/limits HTTP/1.1\r\n").status, 200);
 }
 
 /// A page whose name leads to 127.0.0.1 (DNS rebinding) is of the same origin as far as the browser knows, and sends no
 /// `Origin` with GET.
 #[test]
-fn on_the_loopback_only_who_asks_for_this_machine_is_answered() {
+fn on_the_loopback_only_who_asks_for_this_machine_gets_a_response() {
     let upstream = Upstream::start();
     let gateway = with_admin(&upstream, "");
     let port = gateway.address.port();
     for host in ["evil.example", &format!("evil.example:{port}"), "localhost.evil.example", "10.0.0.1", "[::2]"] {
         for endpoint in GUARDED {
-            let answer = ask(gateway.address, endpoint, &[("Host", host), ("Sec-Fetch-Site", "same-origin")]);
-            assert_eq!(answer.status, 403, "{endpoint:?} {host}");
+            let response = ask(gateway.address, endpoint, &[("Host", host), ("Sec-Fetch-Site", "same-origin")]);
+            assert_eq!(response.status, 403, "{endpoint:?} {host}");
         }
     }
     for host in ["localhost", "LocalHost:1", "127.0.0.1", &gateway.address.to_string(), "[::1]", "[::1]:8082"] {
@@ -334,12 +338,12 @@ fn a_change_may_have_64_kib_and_no_more() {
     let gateway = with_admin(&upstream, "");
     let padded = |length: usize| format!("{GOOD}{}", " ".repeat(length - GOOD.len()));
     assert_eq!(gateway.post("/config/limits", &padded(65_536)).status, 200);
-    let answer = gateway.post("/config/limits", &padded(65_537));
-    assert_eq!((answer.status, &answer.json()["error"]), (413, &"bad_body".into()));
+    let response = gateway.post("/config/limits", &padded(65_537));
+    assert_eq!((response.status, &response.json()["error"]), (413, &"bad_body".into()));
     let mut client = Client::connect(gateway.address);
     client.send("POST /config/limits HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("{:x}\r\n{}\r\n0\r\n\r\n", 70_000, padded(70_000)));
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.response().status, 413);
     assert_eq!(gateway.get("/config/limits").status, 200);
 }
 
@@ -350,12 +354,12 @@ fn a_change_can_come_in_chunks() {
     let mut client = Client::connect(gateway.address);
     client.send("POST /config/limits HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("{:x}\r\n{GOOD}\r\n0\r\n\r\n", GOOD.len()));
-    assert_eq!(client.answer().json()["limit"], 5);
+    assert_eq!(client.response().json()["limit"], 5);
     assert_eq!(client.request("GET", "/config/limits", &[], b"").json()["limit"], 5, "the connection stays usable");
 }
 
 #[test]
-fn head_is_answered_like_get_without_a_body() {
+fn head_gets_the_response_of_get_without_a_body() {
     let upstream = Upstream::start();
     let gateway = with_admin(&upstream, "");
     for path in ["/config/limits", "/config/limits/default", "/actuator/health", "/actuator/prometheus"] {
@@ -368,7 +372,7 @@ fn head_is_answered_like_get_without_a_body() {
 }
 
 #[test]
-fn a_weak_or_doubled_token_is_refused_at_the_start() {
+fn a_weak_or_doubled_token_is_rejected_at_the_start() {
     let directory = tidegate_testkit::Directory::new();
     for (admin, path) in [
         ("token: short", "admin.token"),

@@ -13,7 +13,7 @@ fn active(config: &Value) -> Value {
 }
 
 #[test]
-fn it_takes_json_or_a_query_and_answers_with_what_is_in_force() {
+fn it_takes_json_or_a_query_and_responds_with_what_is_in_force() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 100, window: 60}");
     let by_json = gateway.post("/config/algorithm", r#"{"algorithm": "sliding"}"#);
@@ -31,8 +31,8 @@ fn it_takes_json_or_a_query_and_answers_with_what_is_in_force() {
 fn a_query_may_be_percent_encoded() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 100, window: 60}");
-    let answer = gateway.post("/config/algorithm?algorithm=%73liding%5Flog&name=d%65fault", "");
-    assert_eq!((answer.status, &answer.json()["algorithm"]), (200, &json!("sliding_log")), "{}", answer.text());
+    let response = gateway.post("/config/algorithm?algorithm=%73liding%5Flog&name=d%65fault", "");
+    assert_eq!((response.status, &response.json()["algorithm"]), (200, &json!("sliding_log")), "{}", response.text());
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn a_large_limit_can_be_switched_too() {
         let file = format!("{{algorithm: fixed, limit: {limit}, window: {window}}}");
         for algorithm in ["token", "gcra", "leaky"] {
             let gateway = Gateway::before(upstream.address, &file);
-            let answer = gateway.post(&format!("/config/algorithm?algorithm={algorithm}"), "");
-            assert_eq!(answer.status, 200, "{algorithm} from {file}: {}", answer.text());
-            let (wanted, got) = (f64::from(limit) / f64::from(window), answer.json()["fillRate"].as_f64());
+            let response = gateway.post(&format!("/config/algorithm?algorithm={algorithm}"), "");
+            assert_eq!(response.status, 200, "{algorithm} from {file}: {}", response.text());
+            let (wanted, got) = (f64::from(limit) / f64::from(window), response.json()["fillRate"].as_f64());
             assert!(
                 (got.unwrap_or_default() / wanted - 1.0).abs() < 0.05,
                 "{algorithm} from {file}: {got:?} for {wanted}"
@@ -120,9 +120,9 @@ fn a_named_limit_is_switched_and_the_others_are_not() {
         ("/config/algorithm?algorithm=sliding&name=search", "", "sliding"),
         ("/config/algorithm", r#"{"algorithm": "gcra", "name": "search"}"#, "gcra"),
     ] {
-        let answer = gateway.post(path, body);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        assert_eq!((&answer.json()["name"], &answer.json()["algorithm"]), (&json!("search"), &json!(algorithm)));
+        let response = gateway.post(path, body);
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert_eq!((&response.json()["name"], &response.json()["algorithm"]), (&json!("search"), &json!(algorithm)));
         let config = gateway.get("/config/limits").json();
         assert_eq!(
             (&config["algorithm"], &config["limits"]["search"]["algorithm"]),
@@ -131,17 +131,17 @@ fn a_named_limit_is_switched_and_the_others_are_not() {
     }
 }
 
-/// It was a panic: a rate of nothing never refills, and no window is as long as that. Whoever needs a rate refuses it,
+/// It was a panic: a rate of nothing never refills, and no window is as long as that. Whoever needs a rate rejects it,
 /// others drop it.
 #[test]
-fn a_rate_that_makes_no_sense_is_refused_by_name_or_dropped() {
+fn a_rate_that_makes_no_sense_is_rejected_by_name_or_dropped() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 5, fill_rate: 1}");
     for rate in ["0", "-1", "1e-300"] {
         let body = format!(r#"{{"algorithm": "gcra", "fillRate": {rate}}}"#);
-        let answer = gateway.post("/config/algorithm", &body);
-        assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.text().contains("fillRate"), "{}", answer.text());
+        let response = gateway.post("/config/algorithm", &body);
+        assert_eq!(response.status, 400, "{body}");
+        assert!(response.text().contains("fillRate"), "{}", response.text());
         assert_eq!(gateway.get("/config/limits").json()["algorithm"], "token");
         let body = format!(r#"{{"algorithm": "fixed", "fillRate": {rate}}}"#);
         let fixed = gateway.post("/config/algorithm", &body).json();
@@ -158,7 +158,7 @@ fn numbers_that_come_with_it_are_judged_by_the_new_algorithm() {
     for body in [r#"{"algorithm": "leaky", "capacity": 0, "fillRate": 5}"#, r#"{"algorithm": "leaky", "capacity": 0}"#]
     {
         let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 9, fill_rate: 1}");
-        let answer = gateway.post("/config/algorithm", body);
-        assert_eq!((answer.status, &answer.json()["capacity"]), (200, &json!(0)), "{body}: {}", answer.text());
+        let response = gateway.post("/config/algorithm", body);
+        assert_eq!((response.status, &response.json()["capacity"]), (200, &json!(0)), "{body}: {}", response.text());
     }
 }

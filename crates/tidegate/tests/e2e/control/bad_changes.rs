@@ -4,16 +4,16 @@ use crate::control::setting::{PLENTY, before};
 use tidegate_testkit::{Gateway, Upstream};
 
 /// Posts each body to `/config/limits`: 400, and the reason holds the word beside it.
-fn assert_refused(limit: &str, cases: &[(&str, &str)]) {
+fn assert_rejected(limit: &str, cases: &[(&str, &str)]) {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {limit}}}")));
     let config = gateway.get("/config/limits").json();
     let mut wrong = Vec::new();
     for (body, word) in cases {
-        let answer = gateway.post("/config/limits", body);
-        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
-        if answer.status != 400 || !detail.contains(word) {
-            wrong.push(format!("{body}: {} {detail:?} does not name {word}", answer.status));
+        let response = gateway.post("/config/limits", body);
+        let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
+        if response.status != 400 || !detail.contains(word) {
+            wrong.push(format!("{body}: {} {detail:?} does not name {word}", response.status));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -24,7 +24,7 @@ const FIXED: &str = "{algorithm: fixed, limit: 100, window: 60}";
 
 #[test]
 fn what_is_no_json_object() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             ("", "JSON"),
@@ -43,7 +43,7 @@ fn what_is_no_json_object() {
 
 #[test]
 fn what_is_missing() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             ("{}", "algorithm"),
@@ -65,7 +65,7 @@ fn what_is_missing() {
 
 #[test]
 fn numbers_that_make_no_limit() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             (r#"{"algorithm": "fixed", "limit": 0, "window": 60}"#, "limit"),
@@ -89,8 +89,8 @@ fn numbers_that_make_no_limit() {
 
 /// A bucket that takes longer to fill than time can be counted: neither has a window.
 #[test]
-fn a_bucket_that_never_fills_is_told_by_its_own_fields() {
-    assert_refused(
+fn a_bucket_that_never_fills_is_reported_by_its_own_fields() {
+    assert_rejected(
         FIXED,
         &[
             (r#"{"algorithm": "token", "capacity": 4294967295, "fillRate": 0.000001}"#, "capacity"),
@@ -101,7 +101,7 @@ fn a_bucket_that_never_fills_is_told_by_its_own_fields() {
 
 #[test]
 fn values_of_a_wrong_type() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             (r#"{"algorithm": 7, "limit": 5, "window": 1}"#, "algorithm"),
@@ -126,7 +126,7 @@ fn values_of_a_wrong_type() {
 
 #[test]
 fn words_that_nobody_knows() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             (r#"{"algorithm": "magic", "limit": 5, "window": 1}"#, "algorithm"),
@@ -144,7 +144,7 @@ fn words_that_nobody_knows() {
 /// The soft excess comes on top of the limit: together they must not wrap around to a small number.
 #[test]
 fn a_huge_limit_with_a_soft_excess() {
-    assert_refused(
+    assert_rejected(
         "{algorithm: fixed, limit: 100, window: 60, soft: true}",
         &[
             (r#"{"algorithm": "fixed", "limit": 18446744073709551615, "window": 60}"#, "limit"),
@@ -156,7 +156,7 @@ fn a_huge_limit_with_a_soft_excess() {
 }
 
 #[test]
-fn a_refused_change_of_a_named_limit_or_an_algorithm_changes_nothing_either() {
+fn a_rejected_change_of_a_named_limit_or_an_algorithm_changes_nothing_either() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, FIXED);
     let config = gateway.get("/config/limits").json();
@@ -176,9 +176,9 @@ fn a_refused_change_of_a_named_limit_or_an_algorithm_changes_nothing_either() {
         ("/config/algorithm?algorithm", "", "algorithm"),
         ("/config/algorithm?colour=blue", r#"{"algorithm": "token"}"#, "colour"),
     ] {
-        let answer = gateway.post(path, body);
-        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(answer.status, 400, "{path} {body}: {detail}");
+        let response = gateway.post(path, body);
+        let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(response.status, 400, "{path} {body}: {detail}");
         assert!(detail.contains(word), "{path} {body}: {detail}");
     }
     assert_eq!(gateway.get("/config/limits").json(), config);
@@ -186,7 +186,7 @@ fn a_refused_change_of_a_named_limit_or_an_algorithm_changes_nothing_either() {
 
 /// Of two the last would count, and nobody would learn of the first.
 #[test]
-fn a_name_that_stands_twice_is_refused() {
+fn a_name_that_stands_twice_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, PLENTY);
     let before = gateway.get("/config/limits").json();
@@ -195,16 +195,16 @@ fn a_name_that_stands_twice_is_refused() {
         ("/config/limits/default", r#"{"algorithm": "fixed", "limit": 5, "limit": 5, "window": 60}"#),
         ("/config/algorithm", r#"{"algorithm": "token", "algorithm": "gcra"}"#),
     ] {
-        let answer = gateway.post(path, body);
-        assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.text().contains("twice"), "{}", answer.text());
+        let response = gateway.post(path, body);
+        assert_eq!(response.status, 400, "{body}");
+        assert!(response.text().contains("twice"), "{}", response.text());
     }
     assert_eq!(gateway.get("/config/limits").json(), before);
 }
 
 #[test]
 fn values_of_a_wrong_type_that_only_other_algorithms_need() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "fillRate": "0"}"#, "fillRate"),
@@ -217,7 +217,7 @@ fn values_of_a_wrong_type_that_only_other_algorithms_need() {
 
 #[test]
 fn what_a_limit_is_besides_its_numbers() {
-    assert_refused(
+    assert_rejected(
         FIXED,
         &[
             (r#"{"algorithm": "fixed", "limit": 5, "window": 1, "limits": {}}"#, "limits"),
@@ -228,9 +228,9 @@ fn what_a_limit_is_besides_its_numbers() {
     let gateway = Gateway::before(upstream.address, FIXED);
     for (field, value) in [("key", "\"ip\""), ("status", "503"), ("state", "\"exact\""), ("set_by", "\"api\"")] {
         let body = format!("{{\"algorithm\": \"fixed\", \"limit\": 5, \"window\": 1, \"{field}\": {value}}}");
-        let answer = gateway.post("/config/limits/default", &body);
-        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
-        assert!(answer.text().contains(field), "{body}: {}", answer.text());
+        let response = gateway.post("/config/limits/default", &body);
+        assert_eq!(response.status, 400, "{body}: {}", response.text());
+        assert!(response.text().contains(field), "{body}: {}", response.text());
     }
 }
 
@@ -243,10 +243,10 @@ fn a_query_that_says_something_else_than_the_body() {
         ("/config/algorithm?algorithm=token&algorithm=gcra", ""),
         ("/config/algorithm?algorithm=token&name=default", r#"{"name": "other"}"#),
     ] {
-        let answer = gateway.post(path, body);
-        assert_eq!(answer.status, 400, "{path} {body}: {}", answer.text());
-        assert!(answer.text().contains("differs"), "{path} {body}: {}", answer.text());
+        let response = gateway.post(path, body);
+        assert_eq!(response.status, 400, "{path} {body}: {}", response.text());
+        assert!(response.text().contains("differs"), "{path} {body}: {}", response.text());
     }
-    let answer = gateway.post("/config/algorithm?algorithm=sliding", r#"{"algorithm": "sliding"}"#);
-    assert_eq!(answer.status, 200, "the same twice: {}", answer.text());
+    let response = gateway.post("/config/algorithm?algorithm=sliding", r#"{"algorithm": "sliding"}"#);
+    assert_eq!(response.status, 200, "the same twice: {}", response.text());
 }

@@ -44,7 +44,7 @@ fn help_names_every_flag() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_is_reported() {
     let outcome = run(&["--version"], &[]);
     assert_eq!((outcome.code, outcome.out.trim()), (0, concat!("tidegate ", env!("CARGO_PKG_VERSION"))));
 }
@@ -71,14 +71,14 @@ fn whoever_stops_reading_has_read_enough() {
         let mut command = tidegate();
         command.args(arguments).stdout(writer).stderr(std::process::Stdio::piped());
         let output = command.spawn().and_then(std::process::Child::wait_with_output).expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{arguments:?}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), reported.as_str()), (Some(0), ""), "{arguments:?}");
     }
 }
 
 /// Scripts that start a server wait for that line, whatever else it logs.
 #[test]
-fn the_ready_line_is_told_at_every_level() {
+fn the_ready_line_is_reported_at_every_level() {
     let upstream = Upstream::start();
     for level in ["debug", "info", "warn", "error"] {
         let config = format!("upstreams: {{app: {{url: \"http://{}\"}}}}\nlog: {{level: {level}}}\n", upstream.address);
@@ -92,7 +92,7 @@ fn the_ready_line_is_told_at_every_level() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_with_a_hint() {
+fn wrong_arguments_are_rejected_with_a_hint() {
     for (arguments, hint) in [
         (&[][..], "Usage"),
         (&["gatway"], "gateway"),
@@ -112,7 +112,7 @@ fn wrong_arguments_are_refused_with_a_hint() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
     let outcome = run(&["gateway", "--listen", &address], &[]);
@@ -125,7 +125,7 @@ fn a_port_in_use_is_told() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_is_told_in_full_and_ends_with_2() {
+fn a_configuration_that_makes_no_sense_is_reported_in_full_and_ends_with_2() {
     let directory = Directory::new();
     let file =
         directory.file("gateway.yaml", "workers: 0\nlimits: {default: {algorithm: fixed, limit: 0, window: 1}}\n");
@@ -134,7 +134,7 @@ fn a_configuration_that_makes_no_sense_is_told_in_full_and_ends_with_2() {
     assert!(outcome.err.contains("workers: ") && outcome.err.contains("limits.default.limit: "), "{outcome:?}");
 }
 
-/// Syntax and meaning alike: whoever starts it can tell a bad file from a port in use.
+/// Syntax and meaning alike: a script that starts it can distinguish a bad file from a port in use.
 #[test]
 fn a_configuration_that_can_not_be_read_ends_with_2_too() {
     let directory = Directory::new();

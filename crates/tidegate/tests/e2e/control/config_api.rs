@@ -8,14 +8,14 @@ use crate::control::limit_headers::left;
 use crate::control::setting::{PLENTY, before, once};
 use tidegate_testkit::{Client, Gateway, Upstream, request, wait_until};
 
-/// `fields`, as far as `answer` has to have them.
-fn assert_has(answer: &Value, fields: &Value) {
+/// `fields`, as far as `response` has to have them.
+fn assert_has(response: &Value, fields: &Value) {
     for (field, value) in fields.as_object().expect("an object") {
-        assert_eq!(&answer[field], value, "{field} of {answer}");
+        assert_eq!(&response[field], value, "{field} of {response}");
     }
 }
 
-fn delete(gateway: &Gateway, path: &str) -> tidegate_testkit::Answer {
+fn delete(gateway: &Gateway, path: &str) -> tidegate_testkit::Response {
     request(gateway.address, "DELETE", path, &[], b"")
 }
 
@@ -23,9 +23,9 @@ fn delete(gateway: &Gateway, path: &str) -> tidegate_testkit::Answer {
 fn a_new_gateway_tells_the_limits_of_its_file() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 100, window: 60}");
-    let answer = gateway.get("/config/limits");
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-    let config = answer.json();
+    let response = gateway.get("/config/limits");
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/json")));
+    let config = response.json();
     assert_has(&config, &json!({"algorithm": "fixed", "limit": 100, "window": 60}));
     assert!(config.get("capacity").is_none() && config.get("fillRate").is_none(), "only what counts: {config}");
     assert_has(
@@ -36,7 +36,7 @@ fn a_new_gateway_tells_the_limits_of_its_file() {
 }
 
 #[test]
-fn every_algorithm_can_be_posted_and_is_answered_with_what_is_in_force() {
+fn every_algorithm_can_be_posted_and_the_response_has_what_is_in_force() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, PLENTY);
     for posted in [
@@ -50,21 +50,21 @@ fn every_algorithm_can_be_posted_and_is_answered_with_what_is_in_force() {
         json!({"algorithm": "concurrency", "limit": 4, "hold": 30}),
         json!({"algorithm": "fixed", "limit": 4_294_967_295_u32, "window": 0.5}),
     ] {
-        let answer = gateway.post("/config/limits", &posted.to_string());
-        assert_eq!(answer.status, 200, "{posted}: {}", answer.text());
-        let (answered, config) = (answer.json(), gateway.get("/config/limits").json());
-        assert_eq!(answered, config, "the answer is the active config");
+        let response = gateway.post("/config/limits", &posted.to_string());
+        assert_eq!(response.status, 200, "{posted}: {}", response.text());
+        let (responded, config) = (response.json(), gateway.get("/config/limits").json());
+        assert_eq!(responded, config, "the answer is the active config");
         for (field, value) in posted.as_object().expect("an object") {
-            let (told, set) = (&config[field], value);
-            let same = told == set || told.as_f64().is_some() && told.as_f64() == set.as_f64();
-            assert!(same, "{field}: {told} is not {set}");
+            let (reported, set) = (&config[field], value);
+            let same = reported == set || reported.as_f64().is_some() && reported.as_f64() == set.as_f64();
+            assert!(same, "{field}: {reported} is not {set}");
         }
         assert_eq!(config["limits"]["default"]["set_by"], "api");
     }
 }
 
 #[test]
-fn a_change_is_in_force_when_it_is_answered() {
+fn a_change_is_in_force_when_its_response_comes() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, PLENTY);
     assert_eq!(gateway.get("/").status, 200);
@@ -86,9 +86,9 @@ fn burst_is_another_word_for_capacity() {
         r#"{"algorithm": "token", "burst": 20, "fillRate": 5}"#,
         r#"{"algorithm": "token", "burst": 20, "capacity": 20, "fillRate": 5}"#,
     ] {
-        let answer = gateway.post("/config/limits", body);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        assert_has(&answer.json(), &json!({"algorithm": "token", "capacity": 20}));
+        let response = gateway.post("/config/limits", body);
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert_has(&response.json(), &json!({"algorithm": "token", "capacity": 20}));
     }
 }
 
@@ -183,10 +183,10 @@ fn what_is_not_there_is_404_and_a_wrong_method_405_with_those_allowed() {
         ("POST", "/config/algorithm?algorithm=token&name=nothing"),
     ] {
         let body = if method == "POST" && !path.contains('?') { good } else { "" };
-        let answer = request(gateway.address, method, path, &[], body.as_bytes());
-        assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
-        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
-        assert!(answer.json()["detail"].is_string());
+        let response = request(gateway.address, method, path, &[], body.as_bytes());
+        assert_eq!(response.status, 404, "{method} {path}: {}", response.text());
+        assert_eq!(response.header("content-type"), Some("application/problem+json"));
+        assert!(response.json()["detail"].is_string());
     }
     for (method, path, allowed) in [
         ("PUT", "/config/limits", &["GET", "POST"][..]),
@@ -197,9 +197,9 @@ fn what_is_not_there_is_404_and_a_wrong_method_405_with_those_allowed() {
         ("POST", "/actuator/health", &["GET"]),
         ("DELETE", "/actuator/prometheus", &["GET"]),
     ] {
-        let answer = request(gateway.address, method, path, &[], b"");
-        assert_eq!(answer.status, 405, "{method} {path}: {}", answer.text());
-        let allow = answer.header("allow").unwrap_or_else(|| panic!("{method} {path}: no Allow"));
+        let response = request(gateway.address, method, path, &[], b"");
+        assert_eq!(response.status, 405, "{method} {path}: {}", response.text());
+        let allow = response.header("allow").unwrap_or_else(|| panic!("{method} {path}: no Allow"));
         let methods: Vec<&str> = allow.split(',').map(str::trim).filter(|method| *method != "HEAD").collect();
         assert_eq!(methods, allowed, "{method} {path}");
     }

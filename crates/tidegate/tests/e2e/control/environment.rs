@@ -79,7 +79,7 @@ fn the_port_of_the_environment_leaves_the_address_alone() {
 #[test]
 fn the_target() {
     let named = |name: &'static str| {
-        Upstream::answering(move |_| {
+        Upstream::responding(move |_| {
             format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len()).into_bytes()
         })
     };
@@ -96,7 +96,7 @@ fn the_target() {
 }
 
 #[test]
-fn a_target_for_several_upstreams_is_refused() {
+fn a_target_for_several_upstreams_is_rejected() {
     let directory = Directory::new();
     let file = directory
         .file("gateway.yaml", "upstreams: {a: {url: \"http://a\"}, b: {url: \"http://b\"}}\nroutes: [{upstream: a}]\n");
@@ -156,12 +156,12 @@ fn the_log_format_and_the_workers() {
     assert!(first.starts_with('[') && first.contains("workers: 3"), "{first}");
 }
 
-/// A server that answers nothing, and keeps what it was told first.
+/// A server that never responds, and keeps what it got first.
 fn silent_redis() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
-    let told: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let kept = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let kept = Arc::clone(&reported);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let kept = Arc::clone(&kept);
@@ -169,16 +169,16 @@ fn silent_redis() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
                 let mut buffer = [0; 4_096];
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
                     kept.lock().expect("no panic").extend_from_slice(&buffer[..count]);
-                    let _refused = stream.write_all(b"-ERR not here\r\n");
+                    let _rejected = stream.write_all(b"-ERR not here\r\n");
                 }
             });
         }
     });
-    (address, told)
+    (address, reported)
 }
 
-fn was_asked(told: &Mutex<Vec<u8>>) -> bool {
-    !told.lock().expect("no panic").is_empty()
+fn was_asked(reported: &Mutex<Vec<u8>>) -> bool {
+    !reported.lock().expect("no panic").is_empty()
 }
 
 #[test]
@@ -214,18 +214,18 @@ fn redis() {
     assert!(!was_asked(&in_environment) && !was_asked(&in_file), "and no other");
 }
 
-/// What was told, once all of these are in it.
-fn wait_for_told(told: &Mutex<Vec<u8>>, needles: &[&str]) {
+/// What was reported, once all of these are in it.
+fn wait_for_report(reported: &Mutex<Vec<u8>>, needles: &[&str]) {
     wait_until("it is told", || {
-        let told = String::from_utf8_lossy(&told.lock().expect("no panic")).into_owned();
-        needles.iter().all(|needle| told.contains(&format!("\r\n{needle}\r\n")))
+        let reported = String::from_utf8_lossy(&reported.lock().expect("no panic")).into_owned();
+        needles.iter().all(|needle| reported.contains(&format!("\r\n{needle}\r\n")))
     });
 }
 
 /// Each variable replaces its own part, and the rest stays.
 #[test]
 fn parts_of_the_address_of_redis() {
-    let (redis, told) = silent_redis();
+    let (redis, reported) = silent_redis();
     let port = redis.port().to_string();
     for (url, variables, flags, needles) in [
         (format!("redis://{redis}"), &[("REDIS_PASSWORD", "new")][..], &[][..], &["AUTH", "new"][..]),
@@ -250,10 +250,10 @@ fn parts_of_the_address_of_redis() {
             &["AUTH", "eve", "own"],
         ),
     ] {
-        told.lock().expect("no panic").clear();
+        reported.lock().expect("no panic").clear();
         let config = format!("redis: {{url: \"{url}\", budget: 100ms}}\n");
         let _gateway = start(&config, variables, &[&FREE[..], flags].concat());
-        wait_for_told(&told, needles);
+        wait_for_report(&reported, needles);
     }
 }
 
@@ -266,7 +266,7 @@ fn an_ipv6_address_of_redis_needs_no_brackets() {
 }
 
 #[test]
-fn variables_that_can_not_be_applied_are_refused() {
+fn variables_that_can_not_be_applied_are_rejected() {
     let cluster = "redis: {url: \"redis+cluster://a:1,b:2\"}\n";
     for (config, variables, word) in [
         ("", &[("REDIS_PORT", "6379")][..], "REDIS_HOST"),
@@ -294,30 +294,30 @@ fn variables_that_can_not_be_applied_are_refused() {
 /// The connection was plain, whatever the variable said.
 #[test]
 fn tls_in_the_environment_must_not_contradict_the_flag() {
-    let (redis, told) = silent_redis();
+    let (redis, reported) = silent_redis();
     for (url, tls) in [(format!("redis://{redis}"), "true"), (format!("rediss://{redis}"), "false")] {
         let flags = ["gateway", "--listen", "127.0.0.1:0", "--redis", &url];
         let outcome = run(&flags, &[("REDIS_TLS", tls)]);
         assert!(outcome.code != 0 && outcome.err.contains("REDIS_TLS"), "{url} {tls}: {outcome:?}");
     }
-    assert!(!was_asked(&told));
+    assert!(!was_asked(&reported));
     let _agree = start("", &[("REDIS_TLS", "false")], &[&FREE[..], &["--redis", &format!("redis://{redis}")]].concat());
-    wait_until("it is asked", || was_asked(&told));
+    wait_until("it is asked", || was_asked(&reported));
 }
 
 /// Kubernetes sets `REDIS_PORT` in every pod beside a service named `redis`, and no gateway there started.
 #[test]
 fn the_port_of_a_kubernetes_service_is_no_wish_for_redis() {
-    let (redis, told) = silent_redis();
+    let (redis, reported) = silent_redis();
     let link = format!("tcp://10.0.0.1:{}", redis.port());
     let without = start("", &[("REDIS_PORT", &link)], &FREE);
     assert_eq!(without.get("/actuator/health").json()["store"]["type"], "memory");
     let file = format!("redis: {{url: \"redis://{redis}\", budget: 100ms}}\n");
     let _by_file = start(&file, &[("REDIS_PORT", "tcp://10.0.0.1:1")], &FREE);
-    wait_until("the file's is asked", || was_asked(&told));
-    told.lock().expect("no panic").clear();
+    wait_until("the file's is asked", || was_asked(&reported));
+    reported.lock().expect("no panic").clear();
     let _with_host = start("", &[("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", &link)], &FREE);
-    wait_until("its port is asked", || was_asked(&told));
+    wait_until("its port is asked", || was_asked(&reported));
 }
 
 /// Once only `true` was looked at, and a file's `open: true` could not be closed.
@@ -327,13 +327,13 @@ fn admin_open_is_closed_by_the_environment_too() {
     for (value, status) in [("false", 403), ("0", 403), ("", 200), ("true", 200)] {
         let gateway = start(config, &[("ADMIN_OPEN", value)], &[]);
         let near = SocketAddr::from(([127, 0, 0, 1], gateway.address.port()));
-        let answer = tidegate_testkit::request(near, "GET", "/config/limits", &[], b"");
-        assert_eq!(answer.status, status, "ADMIN_OPEN={value}");
+        let response = tidegate_testkit::request(near, "GET", "/config/limits", &[], b"");
+        assert_eq!(response.status, status, "ADMIN_OPEN={value}");
     }
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused_by_name() {
+fn values_that_make_no_sense_are_rejected_by_name() {
     for (name, value) in [
         ("PORT", "abc"),
         ("PORT", "70000"),

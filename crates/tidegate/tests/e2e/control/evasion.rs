@@ -71,7 +71,7 @@ fn of_a_target_in_absolute_form() {
     assert_eq!(gateway.get("/api/search").status, 200);
     let mut client = Client::connect(gateway.address);
     client.send("GET http://test.example/api/search HTTP/1.1\r\nHost: test.example\r\n\r\n");
-    assert_eq!(client.answer().status, 429);
+    assert_eq!(client.response().status, 429);
 }
 
 /// One account for a resource, whatever its spelling; and a host is one host in any case and with any port.
@@ -175,8 +175,8 @@ fn of_more_limits_than_can_be_asked_together() {
         ),
     ));
     let mut client = Client::connect(gateway.address);
-    let answer = client.request("GET", "/a/../b", &[], b"");
-    assert_eq!((answer.status, &answer.json()["error"]), (400, &"ambiguous_path".into()));
+    let response = client.request("GET", "/a/../b", &[], b"");
+    assert_eq!((response.status, &response.json()["error"]), (400, &"ambiguous_path".into()));
     assert_eq!(client.request("GET", "/a", &[], b"").status, 200, "the connection goes on");
     assert_eq!(upstream.count(), 1);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::control::limit_headers::unix_now;
 use crate::control::setting::before;
 use crate::control::tokens::{SECRET, base64url, signed, token};
-use tidegate_testkit::{Answer, Gateway, Upstream};
+use tidegate_testkit::{Gateway, Response, Upstream};
 
 /// A limit of one for each user: whether two requests are the same user's shows.
 const BY_USER: &str = "limits: {default: {algorithm: fixed, limit: 1, window: 30d, key: user, missing: skip}}";
@@ -15,10 +15,10 @@ fn with_identity(upstream: &Upstream, identity: &str) -> Gateway {
 }
 
 /// A 401 as RFC 9110 wants it, which has cost nobody anything.
-fn assert_unidentified(answer: &Answer, reason: &str) {
-    assert_eq!(answer.status, 401, "{}", answer.text());
-    assert!(answer.header("www-authenticate").is_some(), "RFC 9110 §11.6.1: it must say how to log in");
-    let body = answer.json();
+fn assert_unidentified(response: &Response, reason: &str) {
+    assert_eq!(response.status, 401, "{}", response.text());
+    assert!(response.header("www-authenticate").is_some(), "RFC 9110 §11.6.1: it must say how to log in");
+    let body = response.json();
     assert_eq!((&body["status"], &body["error"]), (&401.into(), &"unidentified".into()));
     assert!(body["detail"].as_str().is_some_and(|detail| detail.contains(reason)), "{reason} not in {body}");
 }
@@ -66,7 +66,7 @@ fn with_tokens(upstream: &Upstream, more: &str) -> Gateway {
     with_identity(upstream, &format!("identity: {{jwt: {{secret: \"{SECRET}\"{more}}}}}"))
 }
 
-fn bearing(gateway: &Gateway, token: &str) -> Answer {
+fn bearing(gateway: &Gateway, token: &str) -> Response {
     gateway.get_with("/", &[("Authorization", &format!("Bearer {token}"))])
 }
 
@@ -99,7 +99,7 @@ fn a_token_that_holds_names_its_user() {
 }
 
 #[test]
-fn a_token_that_does_not_hold_is_refused_and_told_why() {
+fn an_invalid_token_is_rejected_with_the_reason() {
     let upstream = Upstream::start();
     let gateway = with_tokens(&upstream, ", issuer: \"https://id.example\", audience: shop");
     let now = unix_now();

@@ -1,7 +1,7 @@
 //! Who shares a limit.
 
 use crate::control::setting::{before, once};
-use tidegate_testkit::{Answer, Client, Gateway, Upstream};
+use tidegate_testkit::{Client, Gateway, Response, Upstream};
 
 const PEOPLE: &str = "
 trusted_proxies: [127.0.0.1]
@@ -17,7 +17,7 @@ identity:
 /// A request: method, path, host, headers.
 type Sent = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-fn send(gateway: &Gateway, (method, path, host, headers): Sent) -> Answer {
+fn send(gateway: &Gateway, (method, path, host, headers): Sent) -> Response {
     let mut all = vec![("Host", host)];
     all.extend_from_slice(headers);
     Client::connect(gateway.address).request(method, path, &all, b"")
@@ -81,8 +81,8 @@ fn a_key_tells_accounts_apart_by_what_it_names_and_by_nothing_else() {
         for sent in *others {
             assert_eq!(send(&gateway, *sent).status, 200, "{key}: {sent:?} is another account than {first:?}");
         }
-        let told = gateway.get("/config/limits").json();
-        assert_eq!(told["limits"]["default"]["key"], **key, "it is told as it is written");
+        let reported = gateway.get("/config/limits").json();
+        assert_eq!(reported["limits"]["default"]["key"], **key, "it is told as it is written");
     }
 }
 
@@ -106,7 +106,7 @@ fn with_missing(upstream: &Upstream, missing: &str) -> Gateway {
 }
 
 #[test]
-fn those_who_lack_a_key_share_an_account_unless_told_otherwise() {
+fn requests_without_a_key_share_one_unless_set_otherwise() {
     let upstream = Upstream::start();
     let gateway = with_missing(&upstream, "share");
     assert_eq!((send(&gateway, PLAIN).status, send(&gateway, PLAIN).status), (200, 429));
@@ -128,12 +128,12 @@ fn those_who_lack_a_key_can_be_counted_by_address() {
 }
 
 #[test]
-fn those_who_lack_a_key_can_be_refused() {
+fn requests_without_a_key_can_be_rejected() {
     let upstream = Upstream::start();
     let gateway = with_missing(&upstream, "refuse");
-    let refused = send(&gateway, PLAIN);
-    assert_eq!(refused.status, 400);
-    let body = refused.json();
+    let rejected = send(&gateway, PLAIN);
+    assert_eq!(rejected.status, 400);
+    let body = rejected.json();
     assert_eq!(body["error"], "key_missing");
     assert!(
         body["detail"].as_str().is_some_and(|detail| detail.contains("default") && detail.contains("user")),
@@ -154,13 +154,13 @@ fn those_who_lack_a_key_can_be_left_alone() {
     let upstream = Upstream::start();
     let gateway = with_missing(&upstream, "skip");
     for _ in 0..5 {
-        let answer = send(&gateway, PLAIN);
-        assert_eq!((answer.status, answer.header("ratelimit")), (200, None));
+        let response = send(&gateway, PLAIN);
+        assert_eq!((response.status, response.header("ratelimit")), (200, None));
     }
     assert_eq!((send(&gateway, ANN).status, send(&gateway, ANN).status), (200, 429));
 }
 
-/// Which of two values the upstream takes nobody here can tell.
+/// Which of two values the upstream takes nobody here can know.
 #[test]
 fn a_header_that_is_there_twice_names_nobody() {
     let upstream = Upstream::start();

@@ -4,12 +4,12 @@ use crate::control::limit_headers::{left, limit_headers};
 use crate::control::setting::{before, once};
 use tidegate_testkit::{Gateway, Upstream, wait_until};
 
-fn from(gateway: &Gateway, ip: &str) -> tidegate_testkit::Answer {
+fn from(gateway: &Gateway, ip: &str) -> tidegate_testkit::Response {
     gateway.get_with("/", &[("X-Forwarded-For", ip)])
 }
 
 #[test]
-fn a_refusal_at_one_level_costs_nothing_at_the_others() {
+fn a_rejection_at_one_level_costs_nothing_at_the_others() {
     let upstream = Upstream::start();
     for algorithm in [
         "algorithm: fixed, limit: 10, window: 30d",
@@ -27,8 +27,8 @@ fn a_refusal_at_one_level_costs_nothing_at_the_others() {
         assert_eq!(left(&from(&gateway, "203.0.113.1"), "everyone"), 9);
         assert_eq!(left(&from(&gateway, "203.0.113.1"), "everyone"), 8);
         for _ in 0..5 {
-            let refused = from(&gateway, "203.0.113.1");
-            assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (429, Some("address")));
+            let rejected = from(&gateway, "203.0.113.1");
+            assert_eq!((rejected.status, rejected.header("x-tidegate-refused-by")), (429, Some("address")));
         }
         assert_eq!(left(&from(&gateway, "203.0.113.2"), "everyone"), 7, "{algorithm}: the five cost nothing");
     }
@@ -42,9 +42,9 @@ fn the_order_of_levels_does_not_matter() {
         let gateway = Gateway::start(&before(&upstream, &rest));
         assert_eq!(gateway.get("/").status, 200);
         for _ in 0..3 {
-            let refused = gateway.get("/");
-            assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (429, Some("tight")));
-            assert_eq!(refused.json()["violated-policies"], serde_json::json!(["tight"]));
+            let rejected = gateway.get("/");
+            assert_eq!((rejected.status, rejected.header("x-tidegate-refused-by")), (429, Some("tight")));
+            assert_eq!(rejected.json()["violated-policies"], serde_json::json!(["tight"]));
         }
         gateway.post("/config/limits/tight", r#"{"algorithm": "fixed", "limit": 100, "window": 2592000}"#);
         assert_eq!(left(&gateway.get("/"), "wide"), 3, "{order}");
@@ -70,7 +70,7 @@ fn a_route_has_its_own_limits_besides_the_common_ones() {
 
 /// An upstream's limit responds with 503, and what the client's own limits had taken is given back.
 #[test]
-fn a_limit_of_an_upstream_is_answered_with_503_and_costs_the_client_nothing() {
+fn a_limit_of_an_upstream_is_responded_with_503_and_costs_the_client_nothing() {
     let upstream = Upstream::start();
     for client in [
         "algorithm: fixed, limit: 10, window: 30d",
@@ -91,12 +91,16 @@ fn a_limit_of_an_upstream_is_answered_with_503_and_costs_the_client_nothing() {
         assert_eq!(first.status, 200);
         let unused = left(&first, "default");
         for _ in 0..5 {
-            let refused = gateway.get("/");
-            assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (503, Some("provider")), "{client}");
-            let body = refused.json();
+            let rejected = gateway.get("/");
+            assert_eq!(
+                (rejected.status, rejected.header("x-tidegate-refused-by")),
+                (503, Some("provider")),
+                "{client}"
+            );
+            let body = rejected.json();
             assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
             assert_eq!((&body["status"], &body["error"]), (&503.into(), &"Service Unavailable".into()));
-            assert!(refused.header("retry-after").is_some());
+            assert!(rejected.header("retry-after").is_some());
         }
         assert_eq!(upstream.count(), sent + 1);
         gateway.post("/config/limits/provider", r#"{"algorithm": "fixed", "limit": 5, "window": 2592000}"#);
@@ -134,7 +138,7 @@ fn the_status_of_an_upstreams_limit_can_be_chosen() {
 }
 
 #[test]
-fn an_upstreams_limit_answers_every_tier_with_503() {
+fn an_upstreams_limit_responses_every_tier_with_503() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "identity: {{api_keys: {{keys: [{{key: key-of-pat, user: pat, tier: pro}}]}}}}
@@ -164,7 +168,7 @@ routes: [{{name: bank, prefix: /bank, upstream: bank}}, {{name: card, prefix: /c
     assert_eq!((gateway.get("/card").status, gateway.get("/card").status), (200, 503));
 }
 
-/// When all connections to an upstream are in use the gateway itself refuses: that costs nothing either.
+/// When all connections to an upstream are in use the gateway itself rejects: that costs nothing either.
 #[test]
 fn a_request_that_finds_the_upstream_full_gets_its_tokens_back() {
     let gate = crate::control::gate::Gate::closed();
@@ -177,17 +181,17 @@ fn a_request_that_finds_the_upstream_full_gets_its_tokens_back() {
         let held = scope.spawn(|| gateway.get("/"));
         gate.wait_for(1);
         for _ in 0..3 {
-            let refused = gateway.get("/");
-            assert_eq!(refused.status, 503, "{}", refused.text());
-            assert_eq!(refused.json()["error"], "upstream_full");
+            let rejected = gateway.get("/");
+            assert_eq!(rejected.status, 503, "{}", rejected.text());
+            assert_eq!(rejected.json()["error"], "upstream_full");
         }
         gate.open();
         assert_eq!(left(&held.join().expect("no panic"), "default"), 9);
     });
-    // The connection is free a moment after the response has been read; those refused until then cost nothing.
+    // The connection is free a moment after the response has been read; those rejected until then cost nothing.
     let mut passed = None;
     wait_until("the connection is free", || {
-        passed = Some(gateway.get("/")).filter(|answer| answer.status == 200);
+        passed = Some(gateway.get("/")).filter(|response| response.status == 200);
         passed.is_some()
     });
     assert_eq!(left(&passed.expect("one has passed"), "default"), 8);
@@ -195,7 +199,7 @@ fn a_request_that_finds_the_upstream_full_gets_its_tokens_back() {
 
 /// A connection that waits in another worker's pool is not in use.
 #[test]
-fn an_idle_connection_is_no_reason_to_refuse() {
+fn an_idle_connection_is_not_a_reason_to_reject() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "workers: 2\nupstreams: {{app: {{url: \"http://{}\", max_connections: 1}}}}\nlimits: {{}}\n",
@@ -210,13 +214,13 @@ fn an_idle_connection_is_no_reason_to_refuse() {
 
 /// A client that plans by these headers would come too rarely.
 #[test]
-fn a_refusal_tells_what_is_left_at_the_other_levels_as_if_it_had_never_come() {
+fn a_rejection_reports_what_is_left_at_the_other_levels_as_if_it_had_never_come() {
     let upstream = Upstream::start();
     let rest = format!("limits: {{tight: {}, wide: {}}}\ncommon_limits: [tight, wide]", once(1), once(5));
     let gateway = Gateway::start(&before(&upstream, &rest));
     assert_eq!(left(&gateway.get("/"), "wide"), 4);
     for _ in 0..3 {
-        let refused = gateway.get("/");
-        assert_eq!((refused.status, left(&refused, "wide")), (429, 4));
+        let rejected = gateway.get("/");
+        assert_eq!((rejected.status, left(&rejected, "wide")), (429, 4));
     }
 }

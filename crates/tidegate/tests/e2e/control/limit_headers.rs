@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::control::structured_fields::{Item, list};
-use tidegate_testkit::Answer;
+use tidegate_testkit::Response;
 
 /// What the headers of a response say about limits.
 pub(crate) struct LimitHeaders {
@@ -22,23 +22,23 @@ pub(crate) fn unix_now() -> u64 {
 }
 
 /// A header that is there once.
-fn only<'a>(answer: &'a Answer, name: &str) -> &'a str {
+fn only<'a>(response: &'a Response, name: &str) -> &'a str {
     let values: Vec<&str> =
-        answer.headers.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect();
-    assert_eq!(values.len(), 1, "{name} in {:?}", answer.headers);
+        response.headers.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect();
+    assert_eq!(values.len(), 1, "{name} in {:?}", response.headers);
     values[0]
 }
 
 /// A header with a whole number, without a sign.
-pub(crate) fn number(answer: &Answer, name: &str) -> u64 {
-    let text = only(answer, name);
+pub(crate) fn number(response: &Response, name: &str) -> u64 {
+    let text = only(response, name);
     assert!(text.bytes().all(|byte| byte.is_ascii_digit()), "{name}: {text}");
     text.parse().expect("a number")
 }
 
 /// Reads all of them, and checks what is true of every response (draft-ietf-httpapi-ratelimit-headers).
-pub(crate) fn limit_headers(answer: &Answer) -> LimitHeaders {
-    let read = |name: &str| list(only(answer, name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+pub(crate) fn limit_headers(response: &Response) -> LimitHeaders {
+    let read = |name: &str| list(only(response, name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
     let (states, policies) = (read("ratelimit"), read("ratelimit-policy"));
     let names = |items: &[Item]| items.iter().map(|item| item.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&states), names(&policies), "both name the same limits");
@@ -52,13 +52,13 @@ pub(crate) fn limit_headers(answer: &Answer) -> LimitHeaders {
             "qu has one of its words"
         );
     }
-    let reset = number(answer, "x-ratelimit-reset");
+    let reset = number(response, "x-ratelimit-reset");
     let now = unix_now();
     // It is rounded up, and a little time has passed since.
     assert!(reset + 5 >= now, "X-RateLimit-Reset is a time that has passed: {reset}, now {now}");
     LimitHeaders {
-        limit: number(answer, "x-ratelimit-limit"),
-        remaining: number(answer, "x-ratelimit-remaining"),
+        limit: number(response, "x-ratelimit-limit"),
+        remaining: number(response, "x-ratelimit-remaining"),
         reset_in: reset.saturating_sub(now),
         states,
         policies,
@@ -66,8 +66,8 @@ pub(crate) fn limit_headers(answer: &Answer) -> LimitHeaders {
 }
 
 /// What is left of a limit by `RateLimit`.
-pub(crate) fn left(answer: &Answer, limit: &str) -> i64 {
-    let headers = limit_headers(answer);
+pub(crate) fn left(response: &Response, limit: &str) -> i64 {
+    let headers = limit_headers(response);
     let state = headers.states.iter().find(|state| state.name == limit);
-    state.and_then(|state| state.integer("r")).unwrap_or_else(|| panic!("nothing of {limit} in {:?}", answer.headers))
+    state.and_then(|state| state.integer("r")).unwrap_or_else(|| panic!("nothing of {limit} in {:?}", response.headers))
 }

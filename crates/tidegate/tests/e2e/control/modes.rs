@@ -11,12 +11,15 @@ fn degraded(upstream: &Upstream) -> Vec<Option<String>> {
 /// A limit on trial says nothing of itself, so it must not silence the upstream either.
 #[test]
 fn the_upstreams_own_limits_are_reported_under_a_dry_run() {
-    let upstream = Upstream::answering(|_| {
+    let upstream = Upstream::responding(|_| {
         b"HTTP/1.1 200 OK\r\nRateLimit: \"theirs\";r=7\r\nX-RateLimit-Limit: 9\r\nContent-Length: 0\r\n\r\n".into()
     });
     let trial = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d, dry_run: true}");
-    let answer = trial.get("/");
-    assert_eq!((answer.header("ratelimit"), answer.header("x-ratelimit-limit")), (Some("\"theirs\";r=7"), Some("9")));
+    let response = trial.get("/");
+    assert_eq!(
+        (response.header("ratelimit"), response.header("x-ratelimit-limit")),
+        (Some("\"theirs\";r=7"), Some("9"))
+    );
     let earnest = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d}");
     assert_eq!(earnest.get("/").header("x-ratelimit-limit"), Some("2"), "where we have something to say, ours counts");
 }
@@ -32,14 +35,14 @@ fn a_little_over_the_limit_passes_marked_for_the_upstream() {
     ] {
         let upstream = Upstream::start();
         let gateway = Gateway::before(upstream.address, &format!("{{{numbers}, soft: 2}}"));
-        let answers: Vec<_> = (0..6).map(|_| gateway.get("/")).collect();
-        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        let responses: Vec<_> = (0..6).map(|_| gateway.get("/")).collect();
+        let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
         assert_eq!(statuses, [200, 200, 200, 200, 200, 429], "{numbers}");
         let mark = Some("default".to_owned());
         assert_eq!(degraded(&upstream), [None, None, None, mark.clone(), mark], "{numbers}");
-        let remaining: Vec<u64> = answers.iter().map(|answer| limit_headers(answer).remaining).collect();
+        let remaining: Vec<u64> = responses.iter().map(|response| limit_headers(response).remaining).collect();
         assert_eq!(remaining, [2, 1, 0, 0, 0, 0], "clients see the limit, not the excess");
-        assert!(answers.iter().all(|answer| limit_headers(answer).limit == 3), "{numbers}");
+        assert!(responses.iter().all(|response| limit_headers(response).limit == 3), "{numbers}");
     }
 }
 
@@ -66,15 +69,15 @@ fn a_client_can_not_mark_itself() {
 }
 
 #[test]
-fn a_limit_that_only_watches_counts_and_tells_and_never_refuses() {
+fn a_dry_run_limit_counts_and_reports_and_never_rejects() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d, dry_run: true}");
-    let answers: Vec<_> = (0..5).map(|_| gateway.get("/")).collect();
-    assert!(answers.iter().all(|answer| answer.status == 200));
-    let marks: Vec<_> = answers.iter().map(|answer| answer.header("x-tidegate-dry-run")).collect();
+    let responses: Vec<_> = (0..5).map(|_| gateway.get("/")).collect();
+    assert!(responses.iter().all(|response| response.status == 200));
+    let marks: Vec<_> = responses.iter().map(|response| response.header("x-tidegate-dry-run")).collect();
     let mark = Some("default");
     assert_eq!(marks, [None, None, mark, mark, mark]);
-    assert!(answers.iter().all(|answer| answer.header("x-ratelimit-limit").is_none()), "it limits nobody");
+    assert!(responses.iter().all(|response| response.header("x-ratelimit-limit").is_none()), "it limits nobody");
     let decided = |decision: &str| {
         gateway.metric(&format!("tidegate_limit_requests_total{{limit=\"default\",decision=\"{decision}\"}}"))
     };
@@ -85,18 +88,18 @@ fn a_limit_that_only_watches_counts_and_tells_and_never_refuses() {
 }
 
 #[test]
-fn a_watching_limit_stands_beside_one_that_refuses() {
+fn a_dry_run_limit_stands_beside_one_that_rejects() {
     let upstream = Upstream::start();
     let rest = "limits:
   watching: {algorithm: fixed, limit: 1, window: 30d, dry_run: true}
   strict: {algorithm: fixed, limit: 3, window: 30d}
 common_limits: [watching, strict]";
     let gateway = Gateway::start(&before(&upstream, rest));
-    let answers: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
-    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    let responses: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
+    let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
     assert_eq!(statuses, [200, 200, 200, 429]);
-    assert_eq!(limit_headers(&answers[0]).states.len(), 1, "only the strict one is reported");
-    assert_eq!(answers[2].header("x-tidegate-dry-run"), Some("watching"));
+    assert_eq!(limit_headers(&responses[0]).states.len(), 1, "only the strict one is reported");
+    assert_eq!(responses[2].header("x-tidegate-dry-run"), Some("watching"));
     let watched = |decision: &str| {
         gateway.metric(&format!("tidegate_limit_requests_total{{limit=\"watching\",decision=\"{decision}\"}}"))
     };
@@ -109,13 +112,13 @@ common_limits: [watching, strict]";
 
 /// Once it was rejected with 400.
 #[test]
-fn a_watching_limit_that_lacks_its_key_never_refuses_either() {
+fn a_dry_run_limit_that_lacks_its_key_never_rejects_either() {
     let upstream = Upstream::start();
     let limit = "{algorithm: fixed, limit: 2, window: 30d, key: user, missing: refuse, dry_run: true}";
     let gateway = Gateway::before(upstream.address, limit);
-    let answers: Vec<_> = (0..3).map(|_| gateway.get("/")).collect();
-    assert!(answers.iter().all(|answer| answer.status == 200));
-    assert!(answers.iter().all(|answer| answer.header("x-tidegate-dry-run") == Some("default")));
+    let responses: Vec<_> = (0..3).map(|_| gateway.get("/")).collect();
+    assert!(responses.iter().all(|response| response.status == 200));
+    assert!(responses.iter().all(|response| response.header("x-tidegate-dry-run") == Some("default")));
     let decided = |decision: &str| {
         gateway.metric(&format!("tidegate_limit_requests_total{{limit=\"default\",decision=\"{decision}\"}}"))
     };
@@ -139,23 +142,23 @@ fn a_watching_shaper_delays_nobody() {
     let upstream = Upstream::start();
     let limit = "{algorithm: leaky, capacity: 2, fill_rate: 0.001, dry_run: true}";
     let gateway = Gateway::before(upstream.address, limit);
-    let answers: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
-    assert!(answers.iter().all(|answer| answer.status == 200));
-    assert_eq!(answers[3].header("x-tidegate-dry-run"), Some("default"));
+    let responses: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
+    assert!(responses.iter().all(|response| response.status == 200));
+    assert_eq!(responses[3].header("x-tidegate-dry-run"), Some("default"));
 }
 
 #[test]
-fn the_status_of_a_refusal_is_set_by_its_limit() {
+fn the_status_of_a_rejection_is_set_by_its_limit() {
     let upstream = Upstream::start();
     for (status, kind) in [(503, "temporary-reduced-capacity"), (403, "quota-exceeded"), (429, "quota-exceeded")] {
         let limit = format!("{{algorithm: fixed, limit: 1, window: 30d, status: {status}}}");
         let gateway = Gateway::before(upstream.address, &limit);
         assert_eq!(gateway.get("/").status, 200);
-        let refused = gateway.get("/");
-        assert_eq!((refused.status, &refused.json()["status"]), (status, &status.into()));
-        assert!(refused.json()["type"].as_str().is_some_and(|name| name.ends_with(kind)), "{}", refused.text());
-        assert!(refused.header("retry-after").is_some());
-        assert_eq!(limit_headers(&refused).remaining, 0);
+        let rejected = gateway.get("/");
+        assert_eq!((rejected.status, &rejected.json()["status"]), (status, &status.into()));
+        assert!(rejected.json()["type"].as_str().is_some_and(|name| name.ends_with(kind)), "{}", rejected.text());
+        assert!(rejected.header("retry-after").is_some());
+        assert_eq!(limit_headers(&rejected).remaining, 0);
     }
 }
 
@@ -170,10 +173,10 @@ fn a_request_may_cost_more_than_one() {
         "algorithm: gcra, capacity: 10, fill_rate: 0.001",
     ] {
         let gateway = Gateway::before(upstream.address, &format!("{{{numbers}, cost: 3}}"));
-        let answers: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
-        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        let responses: Vec<_> = (0..4).map(|_| gateway.get("/")).collect();
+        let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
         assert_eq!(statuses, [200, 200, 200, 429], "{numbers}");
-        let remaining: Vec<u64> = answers.iter().map(|answer| limit_headers(answer).remaining).collect();
+        let remaining: Vec<u64> = responses.iter().map(|response| limit_headers(response).remaining).collect();
         assert_eq!(remaining, [7, 4, 1, 1], "{numbers}: one is left, and too little");
     }
 }
@@ -183,13 +186,13 @@ fn a_request_may_cost_more_than_one() {
 fn a_request_that_costs_more_than_the_limit_holds_has_no_retry_after() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: fixed, limit: 2, window: 30d, cost: 3}");
-    let refused = gateway.get("/");
-    assert_eq!((refused.status, refused.header("retry-after")), (429, None));
-    assert!(refused.json()["retry_after"].is_null());
+    let rejected = gateway.get("/");
+    assert_eq!((rejected.status, rejected.header("retry-after")), (429, None));
+    assert!(rejected.json()["retry_after"].is_null());
     assert!(
-        refused.json()["detail"].as_str().is_some_and(|detail| detail.contains("costs more")),
+        rejected.json()["detail"].as_str().is_some_and(|detail| detail.contains("costs more")),
         "{}",
-        refused.text()
+        rejected.text()
     );
     assert_eq!(upstream.count(), 0);
 }

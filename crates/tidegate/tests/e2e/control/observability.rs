@@ -135,8 +135,8 @@ fn every_metric_of_the_seed_is_there() {
 }
 
 #[test]
-fn upstreams_are_told_apart_by_their_errors() {
-    let upstream = Upstream::answering(|received| {
+fn upstreams_are_distinguished_by_their_errors() {
+    let upstream = Upstream::responding(|received| {
         let status = received.line.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
         format!("HTTP/1.1 {status} Anything\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
@@ -198,8 +198,8 @@ fn health_tells_how_it_stands() {
     assert_eq!((&body["status"], &body["store"]["type"]), (&"UP".into(), &"memory".into()));
     assert_eq!(body["upstreams"]["app"]["status"], "UP");
     for part in ["liveness", "readiness"] {
-        let answer = gateway.get(&format!("/actuator/health/{part}"));
-        assert_eq!((answer.status, &answer.json()["status"]), (200, &"UP".into()), "{part}");
+        let response = gateway.get(&format!("/actuator/health/{part}"));
+        assert_eq!((response.status, &response.json()["status"]), (200, &"UP".into()), "{part}");
     }
     assert_eq!(gateway.get("/actuator/nothing").status, 404);
 }
@@ -244,7 +244,7 @@ fn a_gateway_that_drains_is_alive_and_not_ready() {
     assert_eq!(ask("/readiness").json()["status"], "DOWN");
     assert_eq!((ask("/liveness").status, ask("").status), (200, 200));
     gate.open();
-    assert_eq!(client.answer().status, 200, "the request under way ends well");
+    assert_eq!(client.response().status, 200, "the request under way ends well");
     assert!(gateway.wait_for_end());
 }
 
@@ -318,12 +318,12 @@ fn the_level_of_the_log_is_obeyed() {
 
 /// Never a line each; but every rejection is counted once, in some line's number.
 #[test]
-fn a_thousand_refusals_are_a_few_lines() {
+fn a_thousand_rejections_are_a_few_lines() {
     let upstream = Upstream::start();
     let mut gateway = Gateway::before(upstream.address, &once(1));
     let mut client = Client::connect(gateway.address);
-    let refused = (0..1_001).filter(|_| client.request("GET", "/", &[], b"").status == 429).count();
-    assert_eq!(refused, 1_000);
+    let rejected = (0..1_001).filter(|_| client.request("GET", "/", &[], b"").status == 429).count();
+    assert_eq!(rejected, 1_000);
     client.close();
     gateway.signal("TERM");
     assert!(gateway.wait_for_end());
@@ -331,7 +331,7 @@ fn a_thousand_refusals_are_a_few_lines() {
     let lines: Vec<String> = gateway.lines().into_iter().filter(|line| line.contains("Request rejected")).collect();
     assert!((1..=5).contains(&lines.len()), "{lines:#?}");
     assert!(lines[0].contains("Request rejected: limit exceeded"), "{}", lines[0]);
-    let told: usize = lines
+    let reported: usize = lines
         .iter()
         .map(|line| {
             let counted = line.rsplit_once('(').expect("a number in brackets").1;
@@ -342,5 +342,5 @@ fn a_thousand_refusals_are_a_few_lines() {
                 .unwrap_or_else(|| panic!("{line}"))
         })
         .sum();
-    assert_eq!(told, 1_000, "{lines:#?}");
+    assert_eq!(reported, 1_000, "{lines:#?}");
 }

@@ -19,29 +19,29 @@ fn rewrite(gateway: &Gateway, config: &str) {
 }
 
 #[test]
-fn another_file_is_in_force_when_the_reload_is_answered() {
+fn another_file_is_in_force_when_the_reload_gets_its_response() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
     rewrite(&gateway, &before(&upstream, "limits: {default: {algorithm: token, capacity: 1, fill_rate: 0.001}}"));
-    let answer = gateway.post("/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!((&answer.json()["algorithm"], &answer.json()["capacity"]), (&"token".into(), &1.into()));
+    let response = gateway.post("/reload", "");
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!((&response.json()["algorithm"], &response.json()["capacity"]), (&"token".into(), &1.into()));
     assert_eq!((gateway.get("/").status, gateway.get("/").status), (200, 429));
     gateway.wait_for_line("Reloaded the configuration");
     assert!(applied(&gateway) >= 1.0);
 }
 
-/// What `tidegate check` warns of, the log tells too: at the start and at each reload.
+/// What `tidegate check` warns of, the log reports too: at the start and at each reload.
 #[test]
-fn what_is_probably_not_meant_is_told() {
+fn what_is_probably_not_meant_is_reported() {
     let upstream = Upstream::start();
     let config = |cost: u32| {
         before(&upstream, &format!("limits: {{default: {{algorithm: fixed, limit: 5, window: 60, cost: {cost}}}}}"))
     };
     let gateway = Gateway::start(&config(6));
-    let told = "WARN ConfigController - limits.default.cost: is more than the limit ever holds";
-    let times = || gateway.lines().iter().filter(|line| line.contains(told)).count();
-    gateway.wait_for_line(told);
+    let reported = "WARN ConfigController - limits.default.cost: is more than the limit ever holds";
+    let times = || gateway.lines().iter().filter(|line| line.contains(reported)).count();
+    gateway.wait_for_line(reported);
     rewrite(&gateway, &config(5));
     assert_eq!(gateway.post("/reload", "").status, 200);
     gateway.wait_for_line("Reloaded the configuration");
@@ -77,7 +77,7 @@ fn what_was_used_stays_used() {
 #[test]
 fn routes_limits_and_upstreams_come_and_go() {
     let (one, other) =
-        (Upstream::start(), Upstream::answering(|_| b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n".into()));
+        (Upstream::start(), Upstream::responding(|_| b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n".into()));
     let small = before(&one, "limits: {}\nroutes: [{name: all, prefix: /, upstream: app}]");
     let gateway = Gateway::start(&small);
     assert_eq!((gateway.get("/").status, gateway.get("/other").status), (200, 200));
@@ -103,12 +103,12 @@ fn routes_limits_and_upstreams_come_and_go() {
 }
 
 #[test]
-fn a_bad_file_changes_nothing_and_is_told_why() {
+fn a_bad_file_changes_nothing_and_the_reason_is_reported() {
     let upstream = Upstream::start();
     let good = before(&upstream, &format!("limits: {{default: {}}}", once(10)));
     let gateway = Gateway::start(&good);
     let config = gateway.get("/config/limits").json();
-    let refused = || gateway.metric("tidegate_reloads_total{result=\"refused\"}").expect("it is counted");
+    let rejected = || gateway.metric("tidegate_reloads_total{result=\"refused\"}").expect("it is counted");
     let mut count = 0.0;
     for (bad, reason) in [
         ("limits: {default: {algorithm: fixed, limit: 0, window: 60}}".to_owned(), "limits.default.limit"),
@@ -120,22 +120,22 @@ fn a_bad_file_changes_nothing_and_is_told_why() {
         (format!("{good}admin: {{listen: \"127.0.0.1:0\"}}\n"), "admin.listen"),
     ] {
         rewrite(&gateway, &bad);
-        let answer = gateway.post("/reload", "");
-        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(answer.status, 400, "{bad}: {detail}");
+        let response = gateway.post("/reload", "");
+        let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(response.status, 400, "{bad}: {detail}");
         assert!(detail.contains(reason), "{bad}: {detail}");
         assert_eq!(gateway.get("/config/limits").json(), config);
         count += 1.0;
-        assert_eq!(refused(), count);
+        assert_eq!(rejected(), count);
     }
     assert_eq!(gateway.get("/").status, 200);
     let line = gateway.wait_for_line("limits.default.limit");
     assert!(line.contains(" ERROR ") && line.contains("nothing has changed"), "{line}");
 
     rewrite(&gateway, "limits: {default: {algorithm: magic}}");
-    let before_it = refused();
+    let before_it = rejected();
     gateway.signal("HUP");
-    wait_until("the refused reload", || refused() > before_it);
+    wait_until("the refused reload", || rejected() > before_it);
     gateway.wait_for_line("limits.default.algorithm");
     assert_eq!(gateway.get("/config/limits").json(), config);
 }
@@ -145,12 +145,12 @@ fn a_file_that_is_gone_changes_nothing() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
     fs::remove_file(&gateway.config).expect("it is there");
-    let answer = gateway.post("/reload", "");
-    assert_eq!(answer.status, 400, "{}", answer.text());
+    let response = gateway.post("/reload", "");
+    assert_eq!(response.status, 400, "{}", response.text());
     assert!(
-        answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("gateway.yaml")),
+        response.json()["detail"].as_str().is_some_and(|detail| detail.contains("gateway.yaml")),
         "{}",
-        answer.text()
+        response.text()
     );
     assert_eq!(gateway.get("/config/limits").json()["limit"], 10);
 }
@@ -160,14 +160,14 @@ fn without_redis_a_reload_returns_to_the_numbers_of_the_file() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
     assert_eq!(gateway.post("/config/limits", r#"{"algorithm": "token", "capacity": 50, "fillRate": 5}"#).status, 200);
-    let answer = gateway.post("/reload", "").json();
-    assert_eq!((&answer["algorithm"], &answer["limit"]), (&"fixed".into(), &10.into()));
-    assert_eq!(answer["limits"]["default"]["set_by"], "file");
+    let response = gateway.post("/reload", "").json();
+    assert_eq!((&response["algorithm"], &response["limit"]), (&"fixed".into(), &10.into()));
+    assert_eq!(response["limits"]["default"]["set_by"], "file");
 }
 
-/// What a reload does not obey it must refuse: an operator would believe it done.
+/// What a reload does not obey it must reject: an operator would believe it done.
 #[test]
-fn what_a_reload_can_not_change_is_refused_by_name() {
+fn what_a_reload_can_not_change_is_rejected_by_name() {
     let upstream = Upstream::start();
     let good = before(&upstream, &format!("limits: {{default: {}}}", once(10)));
     let gateway = Gateway::start(&good);
@@ -180,9 +180,9 @@ fn what_a_reload_can_not_change_is_refused_by_name() {
         ("connections: {drain_timeout: 7s}", "connections.drain_timeout"),
     ] {
         rewrite(&gateway, &format!("{good}{section}\n"));
-        let answer = gateway.post("/reload", "");
-        assert_eq!(answer.status, 400, "{section}");
-        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        let response = gateway.post("/reload", "");
+        assert_eq!(response.status, 400, "{section}");
+        let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
         assert!(detail.starts_with(&format!("{field}: ")) && detail.contains("restart"), "{detail}");
     }
     assert_eq!(applied(&gateway), 0.0);
@@ -190,20 +190,20 @@ fn what_a_reload_can_not_change_is_refused_by_name() {
 
 /// The log and the response go to more people than the file does.
 #[test]
-fn a_bad_file_is_told_of_without_its_secrets() {
+fn a_bad_file_is_reported_without_its_secrets() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, &format!("limits: {{default: {}}}", once(10))));
     let secret = "identity:\n  jwt:\n    secret: \"hunter2-0123456789-0123456789-abcdef\"\n    leewai: 3\n";
     rewrite(&gateway, &before(&upstream, secret));
-    let answer = gateway.post("/reload", "");
-    assert_eq!(answer.status, 400);
-    assert!(answer.text().contains("leewai") && answer.text().contains("line 5"), "{}", answer.text());
+    let response = gateway.post("/reload", "");
+    assert_eq!(response.status, 400);
+    assert!(response.text().contains("leewai") && response.text().contains("line 5"), "{}", response.text());
     let line = gateway.wait_for_line("was not reloaded");
     assert!(line.contains("leewai") && line.contains("line 5"), "{line}");
-    assert!(!answer.text().contains("hunter2") && !line.contains("hunter2"), "{line}");
+    assert!(!response.text().contains("hunter2") && !line.contains("hunter2"), "{line}");
 }
 
-/// An upstream that answers nothing, as long as the test runs.
+/// An upstream that does not respond as long as the test runs.
 fn hanging() -> Upstream {
     Upstream::behaving(|_, stream| {
         let mut gone = [0];
@@ -228,8 +228,8 @@ fn an_upstream_has_no_more_connections_than_it_may_whatever_is_reloaded() {
     let open = || gateway.metric("tidegate_upstream_connections{service=\"app\"}");
     for more in ["", "workers: null\n", "connections: {max_headers: 90}\n"] {
         rewrite(&gateway, &format!("{config}{more}"));
-        let answer = gateway.post("/reload", "");
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let response = gateway.post("/reload", "");
+        assert_eq!(response.status, 200, "{}", response.text());
         assert_eq!((gateway.get("/").status, open()), (503, Some(2.0)));
     }
     assert_eq!(upstream.count(), 2);
@@ -264,7 +264,7 @@ fn connections_to_an_upstream_that_has_moved_or_gone_are_closed() {
         let mut client = Client::connect(gateway.address);
         client.send("GET / HTTP/1.1\r\nHost: test.example\r\n\r\n");
         let mut kept = kept_connection(&old);
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
         rewrite(&gateway, &moved);
         assert_eq!(gateway.post("/reload", "").status, 200);
         assert_eq!(kept.read(&mut [0]).expect("it is closed"), 0);
@@ -314,7 +314,7 @@ fn metrics_of_routes_and_upstreams_that_are_gone_go_too() {
     let page = page();
     assert!(page.contains("endpoint=\"route-c\"") && page.contains("service=\"route-c\""), "{page}");
     assert!(!page.contains("route-a") && !page.contains("route-b"), "{page}");
-    // Answers of other statuses come with the requests above.
+    // Responses of other statuses come with the requests above.
     assert!(page.lines().count() < lines + 10, "{page}");
 }
 
@@ -393,7 +393,7 @@ fn a_file_that_takes_long_to_read_holds_up_neither_requests_nor_changes_nor_the_
     }
 }
 
-/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to refuse the same file
+/// The number of workers that nobody has written follows the CPUs at the start; it is no reason to reject the same file
 /// later.
 #[test]
 fn the_same_file_can_be_reloaded_when_the_number_of_cpus_has_changed() {
@@ -404,8 +404,8 @@ fn the_same_file_can_be_reloaded_when_the_number_of_cpus_has_changed() {
     let first = allowed.split([',', '-']).next().expect("a CPU");
     let bound = Command::new("taskset").args(["-a", "-c", "-p", first, &gateway.pid().to_string()]).output();
     assert!(bound.expect("it runs").status.success());
-    let answer = gateway.post("/reload", "");
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = gateway.post("/reload", "");
+    assert_eq!(response.status, 200, "{}", response.text());
     for _ in 0..20 {
         assert_eq!(gateway.get("/").status, 200);
     }

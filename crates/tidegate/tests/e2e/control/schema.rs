@@ -230,12 +230,12 @@ fn bad() -> Vec<Value> {
     files
 }
 
-/// Once the schema refused `fillRate` and `burst`, which the documentation writes, and took any algorithm and any
+/// Once the schema rejected `fillRate` and `burst`, which the documentation writes, and took any algorithm and any
 /// number.
 #[test]
 fn the_schema_and_the_program_agree() {
-    let told = run(&["check", "--schema"], &[]);
-    let schema: Value = serde_json::from_str(&told.out).expect("JSON");
+    let reported = run(&["check", "--schema"], &[]);
+    let schema: Value = serde_json::from_str(&reported.out).expect("JSON");
     let directory = Directory::new();
     let mut disagree = BTreeSet::new();
     for (files, is_good) in [(good(), true), (bad(), false)] {

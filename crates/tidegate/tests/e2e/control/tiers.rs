@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::control::limit_headers::limit_headers;
 use crate::control::setting::before;
-use tidegate_testkit::{Answer, Gateway, Upstream};
+use tidegate_testkit::{Gateway, Response, Upstream};
 
 const TIERS: &str = "
 identity:
@@ -29,7 +29,7 @@ limits:
 common_limits: [plan]
 ";
 
-fn send(gateway: &Gateway, user: &str) -> Answer {
+fn send(gateway: &Gateway, user: &str) -> Response {
     gateway.get_with("/", &[("X-Api-Key", &format!("key-of-{user}"))])
 }
 
@@ -50,13 +50,13 @@ fn each_tier_has_its_own_numbers_and_some_have_none() {
 }
 
 #[test]
-fn a_refusal_names_the_limit_of_the_tier() {
+fn a_rejection_names_the_limit_of_the_tier() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, TIERS));
     passed(&gateway, "pat");
-    let refused = send(&gateway, "pat");
-    assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (429, Some("plan.pro")));
-    assert_eq!(refused.json()["limit"]["quota"], 4);
+    let rejected = send(&gateway, "pat");
+    assert_eq!((rejected.status, rejected.header("x-tidegate-refused-by")), (429, Some("plan.pro")));
+    assert_eq!(rejected.json()["limit"]["quota"], 4);
     passed(&gateway, "fay");
     assert_eq!(send(&gateway, "fay").header("x-tidegate-refused-by"), Some("plan"));
 }
@@ -66,13 +66,13 @@ fn the_limit_of_a_tier_can_be_changed_alone() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, TIERS));
     assert_eq!(gateway.get("/config/limits/plan.pro").json()["limit"], 4);
-    let answer = gateway.post("/config/limits/plan.pro", r#"{"algorithm": "fixed", "limit": 6, "window": 2592000}"#);
-    assert_eq!((answer.status, &answer.json()["limit"]), (200, &json!(6)));
+    let response = gateway.post("/config/limits/plan.pro", r#"{"algorithm": "fixed", "limit": 6, "window": 2592000}"#);
+    assert_eq!((response.status, &response.json()["limit"]), (200, &json!(6)));
     assert_eq!(["pat", "fay"].map(|user| passed(&gateway, user)), [6, 2]);
 }
 
 #[test]
-fn refusals_are_counted_by_route_and_tier() {
+fn rejections_are_counted_by_route_and_tier() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&before(&upstream, TIERS));
     assert_eq!(["fay", "pat"].map(|user| passed(&gateway, user)), [2, 4]);

@@ -45,7 +45,7 @@ impl Demo {
         assert!(found.is_some(), "no {words:?} in {}", self.output());
     }
 
-    /// Where load generator, gateway, target and forecaster listen, as its second line tells.
+    /// Where load generator, gateway, target and forecaster listen, as its second line shows.
     fn addresses(&self) -> [SocketAddr; 4] {
         let output = self.output();
         let line = output.lines().nth(1).expect("a second line").split_once(':').expect("an address").1;
@@ -78,14 +78,14 @@ fn is_well(address: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(address) else { return false };
     stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a span that is not zero");
     let request = format!("GET /actuator/health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    let mut answer = String::new();
+    let mut response = String::new();
     stream.write_all(request.as_bytes()).is_ok()
-        && stream.read_to_string(&mut answer).is_ok()
-        && answer.starts_with("HTTP/1.1 200")
+        && stream.read_to_string(&mut response).is_ok()
+        && response.starts_with("HTTP/1.1 200")
 }
 
 #[test]
-fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
+fn the_outage_is_played_to_its_report_and_a_taken_port_is_reported() {
     let _turn = turn();
     // If somebody else has it, it is taken as well.
     let _taken = TcpListener::bind("127.0.0.1:8082");
@@ -118,8 +118,8 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_told() {
         .filter_map(|exempt| Some((exempt["from"].as_f64()?, exempt["until"].as_f64()?)))
         .collect();
     assert!(exempt.iter().any(|(from, until)| *from < 8.0 && *until > 4.0), "nothing is limited from 4 to 8 s: {run}");
-    let told = run["notes"][0].as_str().expect("a note");
-    assert!(told.starts_with("Not scored: ") && told.contains("so no limit was enforced"), "{told}");
+    let reported = run["notes"][0].as_str().expect("a note");
+    assert!(reported.starts_with("Not scored: ") && reported.contains("so no limit was enforced"), "{reported}");
     assert_limits_are_of_their_seconds(run, &exempt);
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
@@ -160,7 +160,7 @@ fn ctrl_c_ends_everything_and_still_writes_the_report() {
 }
 
 #[test]
-fn what_is_kept_answers_until_ctrl_c() {
+fn what_is_kept_responds_until_ctrl_c() {
     let _turn = turn();
     let mut demo = Demo::start(&["normal", "--keep"]);
     demo.wait_for("Everything is running, until Ctrl-C.");
@@ -177,7 +177,7 @@ fn what_is_kept_answers_until_ctrl_c() {
 }
 
 #[test]
-fn what_can_not_be_played_is_told_before_anything_is() {
+fn what_can_not_be_played_is_reported_before_anything_is() {
     let directory = Directory::new();
     let file = text(&directory.file("file", ""));
     // Where the page should be is something else.

@@ -1,4 +1,4 @@
-//! The demo on a terminal: `script` makes one, as wide and as high as it is told.
+//! The demo on a terminal: `script` makes one, as wide and as high as it is set.
 
 use std::fs::{self, File};
 use std::io::Write as _;

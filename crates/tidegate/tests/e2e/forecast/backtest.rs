@@ -1,4 +1,4 @@
-//! `tidegate forecast backtest`: what it prints, writes and refuses.
+//! `tidegate forecast backtest`: what it prints, writes and rejects.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,13 +35,13 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_series_is_told_as_tables_as_json_and_as_a_picture() {
+fn a_series_is_reported_as_tables_as_json_and_as_a_picture() {
     let directory = Directory::new();
     let file = directory.file("a<b>&.csv", &bursts());
     let (json, plot) = (directory.0.join("out.json"), directory.0.join("out.svg"));
     let outcome = backtest(&[&file], &["--horizon", "30", "--json", text(&json), "--plot", text(&plot)]);
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
-    for told in [
+    for reported in [
         "a<b>&.csv\n  600 steps of 1 s, 2026-01-19T16:30:00Z to 2026-01-19T16:40:00Z",
         "forecasts of 30 steps (30 s), one every 5 steps (5 s) after the first 300",
         "  last ",
@@ -49,7 +49,7 @@ fn a_series_is_told_as_tables_as_json_and_as_a_picture() {
         "  combination ",
         "A cycle of 30 s (30 steps) explains",
     ] {
-        assert!(outcome.out.contains(told), "{told}: {}", outcome.out);
+        assert!(outcome.out.contains(reported), "{reported}: {}", outcome.out);
     }
     assert!(!outcome.out.contains('\x1b'), "no colours into a file");
     let figures: Value = serde_json::from_slice(&std::fs::read(&json).expect("a file")).expect("JSON");
@@ -75,7 +75,7 @@ fn several_series_end_with_a_row_each_and_a_column_can_be_chosen() {
 }
 
 #[test]
-fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
+fn what_can_not_be_used_is_reported_with_file_line_and_reason_and_ends_with_2() {
     let directory = Directory::new();
     let good = directory.file("good.csv", &bursts());
     let bad = directory.file("bad.csv", "1,5\n2,6\n3,many\n");
@@ -84,9 +84,9 @@ fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
     let (missing, svg) = (directory.0.join("missing.csv"), directory.0.join("a.svg"));
     let folder = directory.0.join("folder");
     std::fs::create_dir(&folder).expect("a folder");
-    for (files, more, told) in [
-        (vec![&bad], vec![], "bad.csv:3: \"many\" is no value; a number from 0 to 1e9 is allowed"),
-        (vec![&good, &bad], vec![], "bad.csv:3: \"many\" is no value"),
+    for (files, more, reported) in [
+        (vec![&bad], vec![], "bad.csv:3: a value must be a number from 0 to 1e9, got \"many\""),
+        (vec![&good, &bad], vec![], "bad.csv:3: a value must be a number from 0 to 1e9, got \"many\""),
         (vec![&folder], vec![], "folder: can't be read: Is a directory"),
         (vec![&missing], vec![], "missing.csv: can't be opened"),
         (
@@ -113,9 +113,9 @@ fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
         (vec![&good, &good], vec!["--plot", text(&svg)], "--plot draws one series, and there are 2 files"),
         (vec![&good], vec!["--json", text(&good)], "good.csv is one of the series, and would be overwritten"),
         (vec![&good], vec!["--plot", text(&svg), "--json", text(&svg)], "--plot and --json name the same file"),
-        (vec![&good], vec!["--horizon", "0"], "a whole number from 1 to 10000 is allowed"),
-        (vec![&good], vec!["--horizon", "-1"], "a whole number from 1 to 10000 is allowed"),
-        (vec![&good], vec!["--stride", "x"], "a whole number from 1 to 1000000 is allowed"),
+        (vec![&good], vec!["--horizon", "0"], "must be a whole number from 1 to 10000"),
+        (vec![&good], vec!["--horizon", "-1"], "must be a whole number from 1 to 10000"),
+        (vec![&good], vec!["--stride", "x"], "must be a whole number from 1 to 1000000"),
         (
             vec![&good],
             vec!["--horizon", "401", "--stride", "2"],
@@ -125,10 +125,10 @@ fn what_can_not_be_used_is_told_with_file_line_and_reason_and_ends_with_2() {
     ] {
         let files: Vec<&Path> = files.into_iter().map(std::path::PathBuf::as_path).collect();
         let outcome = backtest(&files, &more);
-        assert_eq!(outcome.code, 2, "{told}: {outcome:?}");
-        assert!(outcome.err.contains(told), "{told}: {}", outcome.err);
+        assert_eq!(outcome.code, 2, "{reported}: {outcome:?}");
+        assert!(outcome.err.contains(reported), "{reported}: {}", outcome.err);
         assert_eq!(outcome.out, "", "nothing is forecast before all has been read");
-        assert!(!svg.exists(), "{told}: nothing is left behind");
+        assert!(!svg.exists(), "{reported}: nothing is left behind");
     }
     assert_eq!(std::fs::read_to_string(&good).expect("it is there"), bursts(), "nothing was overwritten");
 }
@@ -145,15 +145,15 @@ fn a_file_that_can_not_be_written_ends_with_1() {
 }
 
 #[test]
-fn one_is_told_as_one_and_seconds_of_no_calendar_have_no_date() {
+fn one_is_shown_as_one_and_seconds_without_a_date_have_none() {
     let directory = Directory::new();
     let file = directory.file("counted.csv", &counted(|second| (second != 7).then_some(50 + second % 10)));
     let json = directory.0.join("out.json");
     let one = ["--horizon", "1", "--stride", "390", "--warm-up", "1", "--json", text(&json)];
     let outcome = backtest(&[&file], &one);
-    let told = "counted.csv\n  400 steps of 1 s, 1 of them unknown, 6.7 min in all\n  1 forecast of 1 step (1 s), one \
-                every 390 steps (6.5 min) after the first\n";
-    assert!(outcome.out.starts_with(told), "{outcome:?}");
+    let reported = "counted.csv\n  400 steps of 1 s, 1 of them unknown, 6.7 min in all\n  1 forecast of 1 step (1 s), \
+                    one every 390 steps (6.5 min) after the first\n";
+    assert!(outcome.out.starts_with(reported), "{outcome:?}");
     let figures: Value = serde_json::from_slice(&std::fs::read(&json).expect("a file")).expect("JSON");
     assert_eq!(figures["series"][0]["startedAt"], Value::Null);
     let outcome = backtest(&[&file], &["--horizon", "1", "--stride", "1", "--warm-up", "390"]);
@@ -164,7 +164,7 @@ fn one_is_told_as_one_and_seconds_of_no_calendar_have_no_date() {
 }
 
 #[test]
-fn dates_before_1970_are_told_as_they_are() {
+fn dates_before_1970_are_reported_as_they_are() {
     let directory = Directory::new();
     let lines = (0..60).map(|second| format!("1969-07-20T20:17:{second:02}Z,{}\n", second % 5));
     let file = directory.file("moon.csv", &lines.collect::<Vec<_>>().concat());

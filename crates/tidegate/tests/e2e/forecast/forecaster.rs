@@ -2,7 +2,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use tidegate_testkit::{Answer, Directory, Gateway, request, tidegate};
+use tidegate_testkit::{Directory, Gateway, Response, request, tidegate};
 
 /// `tidegate forecast serve` on a free port.
 pub(crate) struct Forecaster(pub(crate) Gateway);
@@ -25,14 +25,14 @@ impl Forecaster {
         Self(Gateway::launch(command, config, directory))
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Response {
         request(self.0.address, method, path, &[("host", "localhost")], body.as_bytes())
     }
 
     pub(crate) fn advice(&self, snapshot: &Value) -> Value {
-        let answer = self.ask("POST", "/v1/limit-config", &snapshot.to_string());
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()
+        let response = self.ask("POST", "/v1/limit-config", &snapshot.to_string());
+        assert_eq!(response.status, 200, "{}", response.text());
+        response.json()
     }
 
     /// Tells a load second by second, in snapshots of five seconds; the last response.

@@ -1,6 +1,6 @@
 //! Load that comes after idle time, played by timestamps.
 //!
-//! A forecaster that was told nothing but zeros for 42 s expected 1,105 requests a second for two minutes when 100
+//! A forecaster that got nothing but zeros for 42 s expected 1,105 requests a second for two minutes when 100
 //! came, and as the high end for four. After 300 s of zeros it expected 135 where bursts of 350 came every 20 s, for
 //! three minutes.
 
@@ -10,11 +10,11 @@ use crate::forecast::forecaster::{Forecaster, START, with_series};
 
 const INTERVAL: usize = 5;
 
-/// What is answered to each snapshot of this load: how many seconds of it were over, what is predicted, and the highest
+/// The response to each snapshot of this load: how many seconds of it were over, what is predicted, and the highest
 /// of all that is forecast, the high end included.
-fn told(load: &[u64]) -> Vec<(usize, f64, f64)> {
+fn reported(load: &[u64]) -> Vec<(usize, f64, f64)> {
     let forecaster = Forecaster::start(&[]);
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for (place, seconds) in load.chunks_exact(INTERVAL).enumerate() {
         let begin = place * INTERVAL;
         let advice = forecaster.advice(&with_series(START + begin as i64, seconds));
@@ -22,9 +22,9 @@ fn told(load: &[u64]) -> Vec<(usize, f64, f64)> {
         let forecast = forecaster.ask("GET", "/v1/forecast", "").json();
         let high = forecast["forecasts"][0]["high"].as_array().cloned().unwrap_or_default();
         let highest = high.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
-        answers.push((begin + INTERVAL, predicted, highest));
+        responses.push((begin + INTERVAL, predicted, highest));
     }
-    answers
+    responses
 }
 
 fn after_idling(seconds: usize, load: impl Iterator<Item = u64>) -> Vec<u64> {
@@ -34,7 +34,7 @@ fn after_idling(seconds: usize, load: impl Iterator<Item = u64>) -> Vec<u64> {
 #[test]
 fn constant_load_after_idling_is_expected_as_it_is() {
     for idle in [0, 42, 300] {
-        for (at, predicted, highest) in told(&after_idling(idle, std::iter::repeat_n(100, 180))) {
+        for (at, predicted, highest) in reported(&after_idling(idle, std::iter::repeat_n(100, 180))) {
             if at >= idle + 30 {
                 assert!((95.0..=150.0).contains(&predicted), "{idle} s idle, after {at} s: {predicted}");
                 assert!(highest <= 150.0, "{idle} s idle, after {at} s: up to {highest}");
@@ -47,7 +47,7 @@ fn constant_load_after_idling_is_expected_as_it_is() {
 fn bursts_after_idling_are_expected_a_minute_later_and_never_far_above() {
     for idle in [10, 300] {
         let bursts = (0..240).map(|second| if second % 20 >= 15 { 350 } else { 100 });
-        for (at, predicted, highest) in told(&after_idling(idle, bursts)) {
+        for (at, predicted, highest) in reported(&after_idling(idle, bursts)) {
             if at >= idle + 30 {
                 assert!(predicted <= 525.0 && highest <= 525.0, "{idle} s idle, after {at} s: {predicted}, {highest}");
             }

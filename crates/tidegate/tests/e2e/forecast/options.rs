@@ -19,18 +19,18 @@ fn capacity_bounds_what_is_advised() {
 }
 
 #[test]
-fn without_a_capacity_it_is_learnt_from_how_the_target_answers() {
+fn without_a_capacity_it_is_learnt_from_how_the_target_responds() {
     let forecaster = Forecaster::start(&[]);
-    let told = |place: i64, latency: f64, errors: u64, offered: u64| {
+    let reported = |place: i64, latency: f64, errors: u64, offered: u64| {
         let mut snapshot = with_series(START + 5 * place, &[offered; 5]);
         (snapshot["latencyP95"], snapshot["errors5xx"]) = (json!(latency), json!(errors));
         forecaster.advice(&snapshot)
     };
     for place in 0..10 {
-        told(place, 0.005, 0, 80);
+        reported(place, 0.005, 0, 80);
     }
     assert_eq!(forecaster.0.metric("forecast_capacity_rps"), None, "nothing is known while all is well");
-    told(10, 0.2, 30, 150);
+    reported(10, 0.2, 30, 150);
     let learnt = forecaster.0.metric("forecast_capacity_rps").expect("learnt");
     assert!((100.0..150.0).contains(&learnt), "{learnt}");
     // More is asked for, but the limit holds it back: nothing is learnt from that.
@@ -40,7 +40,7 @@ fn without_a_capacity_it_is_learnt_from_how_the_target_answers() {
     assert!((100.0..150.0).contains(&limit_after(&advice, 1.0)), "{advice}");
 }
 
-/// A gateway whose question was not answered tells the same errors again, with all the seconds that they came in.
+/// A gateway whose snapshot got no response sends the same errors again, with all the seconds that they came in.
 #[test]
 fn errors_count_by_the_time_in_which_they_came() {
     let forecaster = Forecaster::start(&[]);
@@ -51,9 +51,9 @@ fn errors_count_by_the_time_in_which_they_came() {
     }
     // 50 errors in 30 s of 60 requests are 3 %; sent twice, the second time with a second more.
     for seconds in [30, 31, 31] {
-        let mut told = with_series(START + 50, &vec![60; seconds]);
-        (told["latencyP95"], told["errors5xx"]) = (json!(0.005), json!(50));
-        forecaster.advice(&told);
+        let mut reported = with_series(START + 50, &vec![60; seconds]);
+        (reported["latencyP95"], reported["errors5xx"]) = (json!(0.005), json!(50));
+        forecaster.advice(&reported);
     }
     assert_eq!(forecaster.0.metric("forecast_capacity_rps"), None);
 }
@@ -72,18 +72,18 @@ fn floor_is_the_least_that_is_advised() {
         assert_eq!(advice["limit"], json!(limit), "{arguments:?}: {advice}");
     }
     Forecaster::start(&["--capacity", "3"]).0.wait_for_line("capacity 3 req/s, floor 3 req/s");
-    let refused = run(&["forecast", "serve", "--floor", "50", "--capacity", "40"], &[]);
-    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
-    assert_eq!(refused.err, "tidegate: --floor is 50; at most --capacity (40) is allowed\n");
+    let rejected = run(&["forecast", "serve", "--floor", "50", "--capacity", "40"], &[]);
+    assert_eq!((rejected.code, rejected.out.as_str()), (2, ""));
+    assert_eq!(rejected.err, "tidegate: --floor: must be at most --capacity (40), got 50\n");
 }
 
 #[test]
 fn a_port_that_is_taken_is_no_bad_input() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let refused = run(&["forecast", "serve", "--listen", &address], &[]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains(&format!("can't listen on {address}")), "{refused:?}");
+    let rejected = run(&["forecast", "serve", "--listen", &address], &[]);
+    assert_eq!(rejected.code, 1, "{rejected:?}");
+    assert!(rejected.err.contains(&format!("can't listen on {address}")), "{rejected:?}");
     let help = run(&["forecast", "serve", "--help"], &[]).out;
     assert!(help.contains("Exit codes: 0 stopped · 2 "), "{help}");
 }
@@ -122,19 +122,19 @@ fn another_algorithm_is_advised_unless_it_shall_stay() {
 }
 
 #[test]
-fn bad_options_are_refused_with_what_is_allowed() {
+fn bad_options_are_rejected_with_what_is_expected() {
     for (arguments, allowed) in [
         (["--capacity", "0"], "from 0.001 to 1e9"),
         (["--capacity", "many"], "from 0.001 to 1e9"),
         (["--floor", "-1"], "from 0.001 to 1e9"),
-        (["--horizon", "5"], "a whole number from 10 to 600 is allowed"),
-        (["--horizon", "far"], "a whole number from 10 to 600 is allowed"),
-        (["--history", "-10"], "a whole number from 120 to 86400 is allowed"),
+        (["--horizon", "5"], "must be a whole number from 10 to 600"),
+        (["--horizon", "far"], "must be a whole number from 10 to 600"),
+        (["--history", "-10"], "must be a whole number from 120 to 86400"),
         (["--listen", "nowhere"], "127.0.0.1"),
     ] {
         let output = tidegate().args(["forecast", "serve"]).args(arguments).output().expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(told.contains(arguments[0]) && told.contains(allowed), "{told}");
+        assert!(reported.contains(arguments[0]) && reported.contains(allowed), "{reported}");
     }
 }

@@ -24,7 +24,7 @@ fn spikes_are_learnt_and_the_limit_is_raised_ahead_of_the_next() {
 }
 
 #[test]
-fn a_gateway_that_knows_only_the_seed_s_fields_is_answered() {
+fn a_gateway_that_sends_only_the_first_fields_gets_a_response() {
     let forecaster = Forecaster::start(&[]);
     let mut seed = snapshot(START as f64, 80.0);
     for (field, value) in [("rejectedRate", json!(0.1)), ("latencyP95", json!(0.02)), ("errors5xx", json!(0))] {
@@ -50,7 +50,7 @@ fn a_gateway_that_knows_only_the_seed_s_fields_is_answered() {
 }
 
 #[test]
-fn every_mistake_of_a_snapshot_is_told_by_its_field() {
+fn every_mistake_of_a_snapshot_is_reported_by_its_field() {
     let forecaster = Forecaster::start(&[]);
     let good = with_series(START, &[60; 5]);
     let cases: [(&str, Value, &str); 17] = [
@@ -75,10 +75,13 @@ fn every_mistake_of_a_snapshot_is_told_by_its_field() {
     for (field, value, path) in cases {
         let mut bad = good.clone();
         bad[field] = value;
-        let answer = forecaster.ask("POST", "/v1/limit-config", &bad.to_string());
-        assert_eq!(answer.status, 400, "{field}: {}", answer.text());
-        let told = answer.json()["problems"].clone();
-        assert!(told.as_array().is_some_and(|list| list.iter().any(|one| one["path"] == *path)), "{field}: {told}");
+        let response = forecaster.ask("POST", "/v1/limit-config", &bad.to_string());
+        assert_eq!(response.status, 400, "{field}: {}", response.text());
+        let reported = response.json()["problems"].clone();
+        assert!(
+            reported.as_array().is_some_and(|list| list.iter().any(|one| one["path"] == *path)),
+            "{field}: {reported}"
+        );
     }
     for text in ["", "{", "[]", "null", "{\"timestamp\": NaN}"] {
         assert_eq!(forecaster.ask("POST", "/v1/limit-config", text).status, 400, "{text:?}");
@@ -88,16 +91,16 @@ fn every_mistake_of_a_snapshot_is_told_by_its_field() {
     forecaster.advice(&good);
 }
 
-/// How many snapshots the lines with these words tell of.
-fn told(lines: &[String], words: &str) -> u64 {
-    let told = lines.iter().filter_map(|line| line.split_once(words)).map(|(_, rest)| {
+/// How many snapshots the lines with these words report.
+fn reported(lines: &[String], words: &str) -> u64 {
+    let reported = lines.iter().filter_map(|line| line.split_once(words)).map(|(_, rest)| {
         rest.split_once(" times, last: ").map_or(1, |(times, _)| times.replace(',', "").parse().expect("a number"))
     });
-    told.sum()
+    reported.sum()
 }
 
 #[test]
-fn bad_snapshots_are_told_now_and_then_and_never_one_each() {
+fn bad_snapshots_are_reported_now_and_then_and_never_one_each() {
     let mut forecaster = Forecaster::start(&[]);
     let mut bad = with_series(START, &[60; 5]);
     bad["window"] = json!(-60);
@@ -106,13 +109,13 @@ fn bad_snapshots_are_told_now_and_then_and_never_one_each() {
     }
     bad["limit"] = Value::Null;
     assert_eq!(forecaster.ask("POST", "/v1/limit-config", &bad.to_string()).status, 400);
-    let first = "WARN Forecaster - Snapshot can't be used (`window`: is -60; seconds from 1e-9 to 1e10 are allowed)";
+    let first = "WARN Forecaster - Snapshot can't be used (`window`: must be seconds from 1e-9 to 1e10, got -60)";
     forecaster.0.wait_for_line(first);
     forecaster.0.signal("TERM");
     assert!(forecaster.0.wait_for_end());
-    forecaster.0.wait_for_line(" times, last: `limit`: is missing; a number from 1 to 1e15 is allowed)");
+    forecaster.0.wait_for_line(" times, last: `limit`: is missing; must be a number from 1 to 1e15)");
     let lines: Vec<String> = forecaster.0.lines().into_iter().filter(|line| line.contains("Snapshot")).collect();
-    assert_eq!(told(&lines, "Snapshot can't be used ("), 40, "{lines:?}");
+    assert_eq!(reported(&lines, "Snapshot can't be used ("), 40, "{lines:?}");
     assert!(lines.len() < 20, "{lines:?}");
 }
 
@@ -133,22 +136,22 @@ fn nothing_of_a_bad_snapshot_makes_the_log_long_or_steers_a_terminal() {
 }
 
 #[test]
-fn snapshots_that_nobody_has_time_for_are_refused_and_told() {
+fn snapshots_beyond_the_queue_are_rejected_and_reported() {
     let mut forecaster = Forecaster::start(&[]);
-    let mut refused = 0;
+    let mut rejected = 0;
     // What came while it stood still comes at once, faster than forecasts are made.
     wait_until("some are refused", || {
         forecaster.0.signal("STOP");
         let clients: Vec<Client> = (0..100).map(|place| sent(&forecaster, place)).collect();
         forecaster.0.signal("CONT");
-        let answers = clients.into_iter().map(|mut client| client.answer().status);
-        refused += answers.filter(|status| *status == 503).count();
-        refused > 0
+        let responses = clients.into_iter().map(|mut client| client.response().status);
+        rejected += responses.filter(|status| *status == 503).count();
+        rejected > 0
     });
     forecaster.0.wait_for_line("WARN Forecaster - Snapshot not answered (too many snapshots are waiting)");
     forecaster.0.signal("TERM");
     assert!(forecaster.0.wait_for_end());
-    wait_until("all are told", || told(&forecaster.0.lines(), "Snapshot not answered (") == refused as u64);
+    wait_until("all are told", || reported(&forecaster.0.lines(), "Snapshot not answered (") == rejected as u64);
 }
 
 /// A client whose snapshot has been sent, and takes long to learn.
@@ -172,15 +175,16 @@ fn what_is_not_there_is_said() {
         ("GET", "/actuator/health/liveness", 200),
         ("GET", "/actuator/health/readiness", 200),
     ] {
-        let answer = forecaster.ask(method, path, "");
-        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
-        assert!(status != 200 || answer.json()["status"] == "UP");
+        let response = forecaster.ask(method, path, "");
+        assert_eq!(response.status, status, "{method} {path}: {}", response.text());
+        assert!(status != 200 || response.json()["status"] == "UP");
     }
     // A page of another site can't teach it anything.
     let headers = [("host", "localhost"), ("origin", "http://elsewhere.example")];
     let body = snapshot(START as f64, 1.0).to_string();
-    let answer = tidegate_testkit::request(forecaster.0.address, "POST", "/v1/limit-config", &headers, body.as_bytes());
-    assert_eq!(answer.status, 403);
+    let response =
+        tidegate_testkit::request(forecaster.0.address, "POST", "/v1/limit-config", &headers, body.as_bytes());
+    assert_eq!(response.status, 403);
     let huge = "x".repeat(1 << 19);
     assert_eq!(forecaster.ask("POST", "/v1/limit-config", &huge).status, 413);
 }
@@ -191,13 +195,13 @@ fn gaps_repeats_and_times_that_go_back_do_no_harm() {
     let load = spikes(400);
     for (place, seconds) in load.chunks(5).enumerate() {
         let start = START + 5 * place as i64;
-        let mut told = with_series(start, seconds);
+        let mut reported = with_series(start, seconds);
         match place % 10 {
             // The same again; nothing known; a second from a year ago; from the future.
             3 => {
-                forecaster.advice(&told);
+                forecaster.advice(&reported);
             }
-            5 => told["series"]["offered"] = json!([null, null, null, null, null]),
+            5 => reported["series"]["offered"] = json!([null, null, null, null, null]),
             7 => {
                 forecaster.advice(&with_series(start - 31_536_000, &[900; 5]));
             }
@@ -206,7 +210,7 @@ fn gaps_repeats_and_times_that_go_back_do_no_harm() {
             }
             _ => {}
         }
-        forecaster.advice(&told);
+        forecaster.advice(&reported);
     }
     let advice = forecaster.advice(&with_series(START + 400, &[60; 10]));
     assert!(limit_after(&advice, 6.0) >= 250.0, "{advice}");
@@ -245,9 +249,9 @@ fn one_mad_value_or_an_attack_teaches_at_most_the_capacity() {
 fn several_series_are_kept_apart_and_their_number_is_bounded() {
     let forecaster = Forecaster::start(&["--capacity", "1000"]);
     for place in 0..40 {
-        let mut told = with_series(START, &[500; 5]);
-        told["source"] = json!(format!("limit-{place}"));
-        forecaster.advice(&told);
+        let mut reported = with_series(START, &[500; 5]);
+        reported["source"] = json!(format!("limit-{place}"));
+        forecaster.advice(&reported);
     }
     let advice = forecaster.advice(&with_series(START, &[60; 5]));
     assert!(advice["predictedRps"].as_f64().is_some_and(|rate| rate < 120.0), "{advice}");
@@ -281,16 +285,16 @@ fn whoever_leaves_while_the_advice_is_made_has_taught_something_all_the_same() {
         let name = format!("forecast_requests_total{{result=\"{result}\"}}");
         forecaster.0.metric(&name).expect("a count")
     };
-    // Should one be answered before its client has gone, the next will not.
+    // Should one get a response before its client has gone, the next will not.
     for source in 0.. {
-        let mut told = with_series(START, &[77; 600]);
-        told["source"] = json!(format!("limit-{source}"));
-        let (body, mut client) = (told.to_string(), Client::connect(forecaster.0.address));
+        let mut reported = with_series(START, &[77; 600]);
+        reported["source"] = json!(format!("limit-{source}"));
+        let (body, mut client) = (reported.to_string(), Client::connect(forecaster.0.address));
         let length = body.len();
         client.send(format!(
             "POST /v1/limit-config HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}"
         ));
-        // By the time that somebody else has been answered it has been read.
+        // By the time that somebody else has got a response it has been read.
         let before = count("ok");
         client.close();
         wait_until("it is answered, or nobody is there", || count("abandoned") > 0.0 || count("ok") > before);
@@ -299,7 +303,7 @@ fn whoever_leaves_while_the_advice_is_made_has_taught_something_all_the_same() {
         }
         wait_until("it is learnt", || forecaster.0.metric("forecast_series_seconds") == Some(600.0));
         let mut more = with_series(START + 600, &[77; 5]);
-        more["source"] = told["source"].clone();
+        more["source"] = reported["source"].clone();
         let advice = forecaster.advice(&more);
         assert_eq!(forecaster.0.metric("forecast_series_seconds"), Some(605.0));
         assert!((70.0..=110.0).contains(&advice["predictedRps"].as_f64().expect("a rate")), "{advice}");
@@ -313,16 +317,16 @@ fn what_is_expected_of_each_series_can_be_read() {
     let read = || forecaster.ask("GET", "/v1/forecast", "").json();
     assert_eq!(read(), json!({ "forecasts": [] }), "of nothing nothing is expected");
     forecaster.tell(&spikes(90));
-    let told = read();
-    let forecast = &told["forecasts"][0];
+    let reported = read();
+    let forecast = &reported["forecasts"][0];
     // The next spike begins five seconds after the last snapshot.
-    let of = |level: &str, second: usize| forecast[level][second].as_f64().unwrap_or_else(|| panic!("{told}"));
+    let of = |level: &str, second: usize| forecast[level][second].as_f64().unwrap_or_else(|| panic!("{reported}"));
     for second in [7, 8, 9] {
-        assert!(of("middle", second) > 200.0, "{second}: {told}");
+        assert!(of("middle", second) > 200.0, "{second}: {reported}");
     }
     for second in 0..60 {
-        assert!(of("low", second) <= of("middle", second) && of("middle", second) <= of("high", second), "{told}");
+        assert!(of("low", second) <= of("middle", second) && of("middle", second) <= of("high", second), "{reported}");
     }
     assert_eq!((&forecast["step"], forecast["low"].as_array().map(Vec::len)), (&json!(1), Some(60)));
-    assert!(of("middle", 0) < 120.0, "{told}");
+    assert!(of("middle", 0) < 120.0, "{reported}");
 }

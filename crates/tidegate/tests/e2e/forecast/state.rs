@@ -29,7 +29,7 @@ fn what_was_learnt_survives_a_restart() {
 }
 
 #[test]
-fn a_file_that_is_no_state_is_refused_and_left_as_it_is() {
+fn a_file_that_is_not_a_state_is_rejected_and_left_as_it_is() {
     let directory = Directory::new();
     for (name, text) in [
         ("garbage", "not json"),
@@ -39,35 +39,35 @@ fn a_file_that_is_no_state_is_refused_and_left_as_it_is() {
         ("broken", "{\"format\": \"tidegate-forecast-state/1\", \"sources\": {\"default\": {\"start\": \"x\"}}}"),
     ] {
         let file = directory.file(name, text);
-        let refused = refused(&file);
-        assert_eq!(refused.code, 2, "{name}: {refused:?}");
-        assert!(refused.err.starts_with(&format!("tidegate: --state: {}: ", file.display())), "{refused:?}");
-        assert!(refused.err.ends_with("; delete it to begin anew\n"), "{refused:?}");
+        let rejected = rejected(&file);
+        assert_eq!(rejected.code, 2, "{name}: {rejected:?}");
+        assert!(rejected.err.starts_with(&format!("tidegate: --state: {}: ", file.display())), "{rejected:?}");
+        assert!(rejected.err.ends_with("; delete it to begin anew\n"), "{rejected:?}");
         assert_eq!(fs::read_to_string(&file).expect("the file"), text);
     }
 }
 
 #[test]
-fn a_state_that_can_t_ever_be_written_is_refused_at_the_start() {
+fn a_state_that_can_t_ever_be_written_is_rejected_at_the_start() {
     let directory = Directory::new();
     let file = directory.0.join("nowhere").join("state.json");
-    let outcome = refused(&file);
+    let outcome = rejected(&file);
     assert_eq!(outcome.code, 2, "{outcome:?}");
-    assert!(outcome.err.contains("nowhere: is no folder"), "{outcome:?}");
-    let folder = refused(&directory.0);
+    assert!(outcome.err.contains("nowhere: must be a directory that exists"), "{outcome:?}");
+    let folder = rejected(&directory.0);
     assert_eq!(folder.code, 2, "{folder:?}");
     assert!(folder.err.contains("Is a directory"), "{folder:?}");
 }
 
 /// How it ends with this state.
-fn refused(state: &Path) -> Outcome {
+fn rejected(state: &Path) -> Outcome {
     let mut command = tidegate();
     command.args(["forecast", "serve", "--listen", "127.0.0.1:0", "--state"]).arg(state);
     finish(command)
 }
 
 #[test]
-fn a_state_that_can_t_be_written_is_told_and_counted() {
+fn a_state_that_can_t_be_written_is_reported_and_counted() {
     let directory = Directory::new();
     let folder = directory.0.join("folder");
     fs::create_dir(&folder).expect("a folder");

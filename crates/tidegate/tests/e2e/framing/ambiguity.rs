@@ -20,25 +20,25 @@ mod chunks;
 use std::time::Duration;
 
 use crate::framing::judge;
-use tidegate_testkit::{Answer, Client, Gateway, Received, Upstream, pause};
+use tidegate_testkit::{Client, Gateway, Received, Response, Upstream, pause};
 
 /// What must become of a request.
 enum Expect {
     /// One of these statuses; no request upstream.
-    Refused(&'static [u16]),
+    Rejected(&'static [u16]),
     /// One request upstream, with this body.
     One(&'static [u8]),
 }
 
-use Expect::{One, Refused};
+use Expect::{One, Rejected};
 
 /// A name, the bytes (`/@` stands for the path of this case), and what must become of them.
 type Case = (&'static str, &'static [u8], Expect);
 
-const BAD: Expect = Refused(&[400]);
+const BAD: Expect = Rejected(&[400]);
 
-/// A coding that is not understood may be told so.
-const BAD_CODING: Expect = Refused(&[400, 501]);
+/// A coding that is not understood may be reported so.
+const BAD_CODING: Expect = Rejected(&[400, 501]);
 
 const NONE: Expect = One(b"");
 
@@ -69,7 +69,7 @@ fn a_length_is_one_number_of_digits() {
         ("nothing", post!("Content-Length:\r\n\r\nhello"), BAD),
         ("a word", post!("Content-Length: five\r\n\r\nhello"), BAD),
         ("beyond 64 bits", post!("Content-Length: 18446744073709551621\r\n\r\nhello"), BAD),
-        ("all 64 bits", post!("Content-Length: 18446744073709551615\r\n\r\nhello"), Refused(&[400, 413, 431])),
+        ("all 64 bits", post!("Content-Length: 18446744073709551615\r\n\r\nhello"), Rejected(&[400, 413, 431])),
         ("a blank before the colon", post!("Content-Length : 5\r\n\r\nhello"), BAD),
         (
             "named as of the connection",
@@ -134,7 +134,7 @@ fn a_coding_is_chunked_or_nothing() {
 }
 
 #[test]
-fn a_coding_beside_a_length_is_refused() {
+fn a_coding_beside_a_length_is_rejected() {
     judge(&[
         (
             "the length first",
@@ -305,8 +305,8 @@ fn a_request_line_has_three_words() {
         ("two hosts besides", b"GET http://other.example/@ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", BAD),
         ("a user in the target", b"GET http://user@other.example/@ HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
         ("no host in the target", b"GET http:///@ HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
-        ("CONNECT", b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n", Refused(&[501])),
-        ("CONNECT to a path", b"CONNECT /@ HTTP/1.1\r\nHost: a\r\n\r\n", Refused(&[400, 501])),
+        ("CONNECT", b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n", Rejected(&[501])),
+        ("CONNECT to a path", b"CONNECT /@ HTTP/1.1\r\nHost: a\r\n\r\n", Rejected(&[400, 501])),
         ("an asterisk, which is for OPTIONS", b"GET * HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
         ("a host and port, which are for CONNECT", b"GET a.example:80 HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
         ("no slash", b"GET evil HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
@@ -320,10 +320,10 @@ fn a_request_line_has_three_words() {
         ("no version", b"GET /@\r\nHost: a\r\n\r\n", BAD),
         ("no target", b"GET HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
         ("a bracket in the method", b"G(T /@ HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
-        ("HTTP/0.9", b"GET /@ HTTP/0.9\r\nHost: a\r\n\r\n", Refused(&[400, 505])),
+        ("HTTP/0.9", b"GET /@ HTTP/0.9\r\nHost: a\r\n\r\n", Rejected(&[400, 505])),
         ("HTTP/1.2, which is spoken to as 1.1", b"GET /@ HTTP/1.2\r\nHost: a\r\n\r\n", NONE),
         ("HTTP/1.2 without a host", b"GET /@ HTTP/1.2\r\n\r\n", BAD),
-        ("HTTP/2.0", b"GET /@ HTTP/2.0\r\nHost: a\r\n\r\n", Refused(&[400, 505])),
+        ("HTTP/2.0", b"GET /@ HTTP/2.0\r\nHost: a\r\n\r\n", Rejected(&[400, 505])),
         ("small letters", b"GET /@ http/1.1\r\nHost: a\r\n\r\n", BAD),
         ("another protocol", b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03 a\r\n\r\n", BAD),
     ]);
@@ -331,15 +331,15 @@ fn a_request_line_has_three_words() {
 
 #[test]
 fn options_of_the_server_itself_are_asked_as_such() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = Gateway::start(&format!("upstreams: {{app: {{url: \"http://{}/base\"}}}}\n", upstream.address));
-    let answer = Client::connect(gateway.address).request("OPTIONS", "*", &[], b"");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "OPTIONS * HTTP/1.1\n"));
+    let response = Client::connect(gateway.address).request("OPTIONS", "*", &[], b"");
+    assert_eq!((response.status, response.text().as_str()), (200, "OPTIONS * HTTP/1.1\n"));
 }
 
 #[test]
 fn the_host_in_a_target_wins_over_the_header() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let config = format!(
         "upstreams: {{app: {{url: \"http://{}\", preserve_host: true}}}}\nroutes: [{{host: other.example}}]\n",
         upstream.address
@@ -347,18 +347,18 @@ fn the_host_in_a_target_wins_over_the_header() {
     let gateway = Gateway::start(&config);
     let mut client = Client::connect(gateway.address);
     client.send("GET http://Other.example:81/a?b HTTP/1.1\r\nHost: test.example\r\n\r\n");
-    assert_eq!(client.answer().text(), "GET /a?b HTTP/1.1\n");
+    assert_eq!(client.response().text(), "GET /a?b HTTP/1.1\n");
     let received = upstream.last();
     assert_eq!(received.header("host"), Some("other.example:81"));
     assert_eq!(received.header("x-forwarded-host"), Some("other.example:81"));
     client.send("GET http://test.example/a HTTP/1.1\r\nHost: other.example\r\n\r\n");
-    assert_eq!(client.answer().status, 404, "the header must not choose the route");
+    assert_eq!(client.response().status, 404, "the header must not choose the route");
 }
 
 /// Cuts a stream of requests at every byte: what a packet ends with must make no difference.
 #[test]
 fn requests_are_the_same_however_they_arrive() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let bytes = b"POST /one HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\none\r\n0\r\nA: b\r\n\r\n\
                   PUT /two HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n\r\ntwo\r\nGET /three HTTP/1.1\r\n\
@@ -368,15 +368,15 @@ fn requests_are_the_same_however_they_arrive() {
         client.send(&bytes[..cut]);
         pause(Duration::from_millis(1));
         client.send(&bytes[cut..]);
-        assert_eq!(client.answer().text(), "POST /one HTTP/1.1\none", "cut at {cut}");
-        assert_eq!(client.answer().text(), "PUT /two HTTP/1.1\n\r\ntwo", "cut at {cut}");
-        assert_eq!(client.answer().text(), "GET /three HTTP/1.1\n", "cut at {cut}");
+        assert_eq!(client.response().text(), "POST /one HTTP/1.1\none", "cut at {cut}");
+        assert_eq!(client.response().text(), "PUT /two HTTP/1.1\n\r\ntwo", "cut at {cut}");
+        assert_eq!(client.response().text(), "GET /three HTTP/1.1\n", "cut at {cut}");
     }
     for byte in bytes {
         client.send([*byte]);
     }
     for expected in ["POST /one HTTP/1.1\none", "PUT /two HTTP/1.1\n\r\ntwo", "GET /three HTTP/1.1\n"] {
-        assert_eq!(client.answer().text(), expected, "byte by byte");
+        assert_eq!(client.response().text(), expected, "byte by byte");
     }
     for bytes in upstream.bytes() {
         assert!(!judge::read(&bytes).expect("well-formed").unfinished);
@@ -400,7 +400,7 @@ fn gateway(upstream: &Upstream) -> Gateway {
 /// Sends all cases, each over a connection of its own, and an honest request behind each, over the same connection and
 /// over another.
 fn judge(cases: &[Case]) {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let mut wrong = Vec::new();
     for (place, (name, bytes, expect)) in cases.iter().enumerate() {
@@ -419,7 +419,7 @@ fn judge(cases: &[Case]) {
         wrong.push(format!("two requests out of one: {targets:?}"));
     }
     for (place, (name, _, expect)) in cases.iter().enumerate() {
-        let expected = usize::from(!matches!(expect, Refused(_)));
+        let expected = usize::from(!matches!(expect, Rejected(_)));
         let count = targets.iter().filter(|target| **target == case_path(place)).count();
         if count != expected {
             wrong.push(format!("{name}: {count} requests upstream instead of {expected}"));
@@ -435,39 +435,39 @@ fn case_path(place: usize) -> String {
 fn send(gateway: &Gateway, place: usize, bytes: &[u8], expect: &Expect) -> Result<(), String> {
     let mut client = Client::connect(gateway.address);
     client.send(with_path(bytes, &case_path(place)));
-    let answer = client.try_answer_to("GET").ok_or("no answer")?;
+    let response = client.try_response_to("GET").ok_or("no answer")?;
     let own = |body: &[u8]| {
-        let (line, rest) = answer.body.split_at(answer.body.iter().position(|byte| *byte == b'\n').unwrap_or(0));
+        let (line, rest) = response.body.split_at(response.body.iter().position(|byte| *byte == b'\n').unwrap_or(0));
         let line = String::from_utf8_lossy(line).into_owned();
         line.split(' ').nth(1) == Some(&case_path(place)) && rest.strip_prefix(b"\n") == Some(body)
     };
     let is_right = match expect {
-        Refused(statuses) => statuses.contains(&answer.status),
-        One(body) => answer.status == 200 && own(body),
+        Rejected(statuses) => statuses.contains(&response.status),
+        One(body) => response.status == 200 && own(body),
     };
     if !is_right {
-        return Err(format!("answered {} {:?}", answer.status, answer.text()));
+        return Err(format!("answered {} {:?}", response.status, response.text()));
     }
     // The same connection goes on with the next request, or ends.
     let after = format!("/after-{place}");
     client.try_send(format!("GET {after} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
-    match client.try_answer_to("GET") {
-        Some(answer) if !is_own(&answer, &after) => {
+    match client.try_response_to("GET") {
+        Some(response) if !is_own(&response, &after) => {
             return Err(format!(
                 "the next request over the same connection was answered {} {:?}",
-                answer.status,
-                answer.text()
+                response.status,
+                response.text()
             ));
         }
         _ => {}
     }
     let honest = format!("/honest-{place}");
-    let answer = gateway.get(&honest);
-    if is_own(&answer, &honest) { Ok(()) } else { Err(format!("another client got {:?}", answer.text())) }
+    let response = gateway.get(&honest);
+    if is_own(&response, &honest) { Ok(()) } else { Err(format!("another client got {:?}", response.text())) }
 }
 
-fn is_own(answer: &Answer, path: &str) -> bool {
-    answer.status == 200 && answer.text() == format!("GET {path} HTTP/1.1\n")
+fn is_own(response: &Response, path: &str) -> bool {
+    response.status == 200 && response.text() == format!("GET {path} HTTP/1.1\n")
 }
 
 fn with_path(bytes: &[u8], path: &str) -> Vec<u8> {

@@ -40,7 +40,7 @@ fn admitted(gateway: &Gateway, limit: &str) -> u64 {
     count(gateway, &format!("tidegate_limit_requests_total{{limit=\"{limit}\",decision=\"admitted\"}}"))
 }
 
-fn refused(gateway: &Gateway, limit: &str) -> u64 {
+fn rejected(gateway: &Gateway, limit: &str) -> u64 {
     count(gateway, &format!("tidegate_limit_requests_total{{limit=\"{limit}\",decision=\"refused\"}}"))
 }
 
@@ -85,8 +85,8 @@ fn send_get(gateway: &Gateway) -> Client {
 
 /// The place is taken: others are rejected, by that limit.
 fn assert_taken(gateway: &Gateway) {
-    let answer = gateway.get("/b");
-    assert_eq!((answer.status, answer.header("x-tidegate-refused-by")), (429, Some("place")));
+    let response = gateway.get("/b");
+    assert_eq!((response.status, response.header("x-tidegate-refused-by")), (429, Some("place")));
 }
 
 /// A request passes, as soon as whoever came before it has been settled.
@@ -105,7 +105,7 @@ fn assert_passes(gateway: &Gateway, origin: &Origin) {
         assert!(visit.head().starts_with("GET /next HTTP/1.1\r\n"));
         // Closed, so that the next round begins as this one did.
         visit.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nOK");
-        assert_eq!(client.answer().text(), "OK");
+        assert_eq!(client.response().text(), "OK");
         assert_eq!(visit.read_to_end(), b"");
         true
     });
@@ -210,9 +210,9 @@ fn while_it_waits_in_a_queue_with_half_a_body() {
 fn redis_has_it_all_back(gateway: &Gateway) {
     wait_until("the place is free again", || gateway.get("/second").status == 200);
     wait_until("the second request has left its place", || {
-        let answer = gateway.get("/third");
-        assert_eq!(answer.status, 429, "two tokens, two requests");
-        answer.header("x-tidegate-refused-by") == Some("once")
+        let response = gateway.get("/third");
+        assert_eq!(response.status, 429, "two tokens, two requests");
+        response.header("x-tidegate-refused-by") == Some("once")
     });
 }
 
@@ -265,16 +265,16 @@ fn while_the_upstream_is_connected_to_it_has_spent_nothing() {
     for _ in 0..2 {
         let client = send_get(&gateway);
         wait_until("it waits to be connected, or was refused", || {
-            upstream_connections(&gateway) == 1 || refused(&gateway, "once") > 0
+            upstream_connections(&gateway) == 1 || rejected(&gateway, "once") > 0
         });
-        assert_eq!(refused(&gateway, "once"), 0, "its token was not given back");
+        assert_eq!(rejected(&gateway, "once"), 0, "its token was not given back");
         client.close();
         wait_until("no request is under way", || in_flight(&gateway) == 0);
     }
 }
 
 #[test]
-fn while_the_answer_is_awaited() {
+fn while_the_response_is_awaited() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[], "");
     rounds(&origin, &gateway, |gateway, origin| {
@@ -289,9 +289,9 @@ fn while_the_answer_is_awaited() {
 }
 
 /// A client that has sent more than is read ahead once could leave unseen: its place stayed taken until the upstream
-/// answered.
+/// responded.
 #[test]
-fn while_the_answer_is_awaited_with_much_behind_the_request() {
+fn while_the_response_is_awaited_with_much_behind_the_request() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[], "");
     for reset in [false, true] {
@@ -315,7 +315,7 @@ fn while_the_answer_is_awaited_with_much_behind_the_request() {
 }
 
 #[test]
-fn while_the_answers_head_is_half_there() {
+fn while_the_responses_head_is_half_there() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[], "");
     rounds(&origin, &gateway, |gateway, origin| {
@@ -378,7 +378,7 @@ fn while_it_is_to_go_over_to_a_tunnel() {
 }
 
 #[test]
-fn behind_an_answer_that_did_not_want_the_body() {
+fn behind_a_response_that_did_not_want_the_body() {
     let origin = Origin::new();
     let few = "{algorithm: token, capacity: 1, fillRate: 0.0001}";
     let gateway = gateway(origin.address, &[("few", few)], "");
@@ -387,7 +387,7 @@ fn behind_an_answer_that_did_not_want_the_body() {
     for _ in 0..20 {
         let mut client = Client::connect(gateway.address);
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhello");
-        assert_eq!(client.answer().status, 429);
+        assert_eq!(client.response().status, 429);
         client.close();
     }
     wait_until("no request is under way", || in_flight(&gateway) == 0);
@@ -413,7 +413,7 @@ fn tunnel(gateway: &Gateway, origin: &Origin) -> (Client, Visit) {
     let mut visit = origin.accept();
     visit.head();
     visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.response().status, 101);
     client.send("ping");
     assert_eq!(visit.read(4), b"ping");
     visit.send("pong");

@@ -47,8 +47,8 @@ fn what_connection_names_stays_behind_whatever_stands_beside_it() {
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: x-hop,\xff,close\r\nX-Hop: 1\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    let response = client.response();
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
     assert_eq!(upstream.last().header("x-hop"), None);
 }
 
@@ -70,7 +70,7 @@ fn a_trusted_proxys_word_for_the_client_is_passed_on() {
 
 /// What an HTTP/1.0 client expects is ignored (RFC 9110 §10.1.1).
 #[test]
-fn what_can_not_be_expected_is_refused() {
+fn what_can_not_be_expected_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, PLENTY);
     for (head, status) in [
@@ -80,7 +80,7 @@ fn what_can_not_be_expected_is_refused() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.send(head);
-        assert_eq!(client.answer().status, status, "{head:?}");
+        assert_eq!(client.response().status, status, "{head:?}");
     }
     assert_eq!(upstream.last().header("expect"), None);
 }

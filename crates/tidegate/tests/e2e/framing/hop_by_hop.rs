@@ -8,7 +8,7 @@ use std::io::{BufRead as _, Read as _};
 
 use crate::framing::judge;
 use crate::framing::origin::Origin;
-use tidegate_testkit::{Answer, Client, Gateway, OK, Received, Upstream, request};
+use tidegate_testkit::{Client, Gateway, OK, Received, Response, Upstream, request};
 
 const PLENTY: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
 
@@ -32,7 +32,7 @@ fn what_concerns_the_clients_connection_does_not_reach_the_upstream() {
          HTTP2-Settings: AAA\r\n\
          Proxy-Authorization: Basic eDp5\r\nContent-Length: 2\r\n\r\nhi",
     );
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     let received = upstream.last();
     for name in ["x-one", "x-two", "x-three", "keep-alive", "proxy-connection", "te", "upgrade", "proxy-authorization"]
     {
@@ -53,7 +53,7 @@ fn nobody_can_make_the_gateways_own_headers_hop_by_hop() {
          X-Forwarded-Proto, \
          Forwarded, Via, X-Request-Id\r\nContent-Length: 2\r\n\r\nhi",
     );
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     let received = upstream.last();
     for name in [
         "host",
@@ -72,7 +72,7 @@ fn nobody_can_make_the_gateways_own_headers_hop_by_hop() {
 
 #[test]
 fn what_concerns_the_upstreams_connection_does_not_reach_the_client() {
-    let upstream = Upstream::answering(|_| {
+    let upstream = Upstream::responding(|_| {
         b"HTTP/1.1 200 OK\r\nConnection: X-One, Content-Length\r\nConnection: x-two\r\nX-One: 1\r\nX-Two: 2\r\n\
           X-Kept: 3\r\n\
           Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\nTE: trailers\r\n\
@@ -82,11 +82,11 @@ fn what_concerns_the_upstreams_connection_does_not_reach_the_client() {
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     for _ in 0..2 {
-        let answer = client.request("GET", "/", &[], b"");
+        let response = client.request("GET", "/", &[], b"");
         for name in ["x-one", "x-two", "keep-alive", "proxy-connection", "upgrade", "te", "connection"] {
-            assert_eq!(answer.header(name), None, "{name}");
+            assert_eq!(response.header(name), None, "{name}");
         }
-        assert_eq!((answer.header("x-kept"), answer.text().as_str()), (Some("3"), "OK"));
+        assert_eq!((response.header("x-kept"), response.text().as_str()), (Some("3"), "OK"));
     }
     assert_eq!(upstream.last().connection, 0, "the upstream's connection is kept");
 }
@@ -100,34 +100,34 @@ fn an_upstream_that_closes_does_not_close_the_clients_connection() {
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     for _ in 0..3 {
-        let answer = client.request("GET", "/", &[], b"");
-        assert_eq!((answer.text().as_str(), answer.header("connection")), ("OK", None));
+        let response = client.request("GET", "/", &[], b"");
+        assert_eq!((response.text().as_str(), response.header("connection")), ("OK", None));
     }
-    let answer = client.request("GET", "/", &[("Connection", "close")], b"");
-    assert_eq!(answer.header("connection"), Some("close"));
+    let response = client.request("GET", "/", &[("Connection", "close")], b"");
+    assert_eq!(response.header("connection"), Some("close"));
     assert!(client.is_closed());
 }
 
 #[test]
 fn via_names_everyone_on_the_way_with_the_version_they_were_spoken_to() {
-    let upstream = Upstream::answering(|received| {
+    let upstream = Upstream::responding(|received| {
         let version = if received.line.contains("old") { "1.0" } else { "1.1" };
         format!("HTTP/{version} 200 OK\r\nVia: 1.1 inner\r\nContent-Length: 2\r\n\r\nOK").into_bytes()
     });
     let gateway = Gateway::before(upstream.address, PLENTY);
-    let answer = gateway.get_with("/", &[("Via", "1.0 fred"), ("Via", "1.1 wilma")]);
+    let response = gateway.get_with("/", &[("Via", "1.0 fred"), ("Via", "1.1 wilma")]);
     assert_eq!(values(&upstream.last().headers, "via").join(", "), "1.0 fred, 1.1 wilma, 1.1 tidegate");
-    assert_eq!(values(&answer.headers, "via").join(", "), "1.1 inner, 1.1 tidegate");
+    assert_eq!(values(&response.headers, "via").join(", "), "1.1 inner, 1.1 tidegate");
     let mut client = Client::connect(gateway.address);
     client.send("GET /old HTTP/1.0\r\n\r\n");
-    let answer = client.answer();
+    let response = client.response();
     assert_eq!(upstream.last().header("via"), Some("1.0 tidegate"));
     // RFC 9110 §7.6.3: the version of the message that was received.
-    assert_eq!(values(&answer.headers, "via").join(", "), "1.1 inner, 1.0 tidegate");
+    assert_eq!(values(&response.headers, "via").join(", "), "1.1 inner, 1.0 tidegate");
 }
 
 #[test]
-fn the_upstream_is_asked_by_its_own_name_unless_told_otherwise() {
+fn the_upstream_gets_its_own_name_unless_set_otherwise() {
     let upstream = Upstream::start();
     let address = upstream.address;
     let gateway = Gateway::start(&format!(
@@ -143,7 +143,7 @@ fn the_upstream_is_asked_by_its_own_name_unless_told_otherwise() {
     assert_eq!(host("/kept", "Shop.example:81"), ("shop.example:81".to_owned(), "shop.example:81".to_owned()));
     let mut client = Client::connect(gateway.address);
     client.send("GET /kept HTTP/1.0\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     let headers = upstream.last().headers;
     assert_eq!(values(&headers, "host"), [address.to_string()], "who names no host gets the upstream's own");
     assert_eq!(values(&headers, "x-forwarded-host"), [""; 0]);
@@ -151,7 +151,7 @@ fn the_upstream_is_asked_by_its_own_name_unless_told_otherwise() {
 
 #[test]
 fn a_base_path_goes_before_the_requests_own() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     for (base, path, expected) in [
         ("/base", "/a?b=c", "GET /base/a?b=c HTTP/1.1"),
         ("/base/", "/a", "GET /base/a HTTP/1.1"),
@@ -166,8 +166,8 @@ fn a_base_path_goes_before_the_requests_own() {
 }
 
 #[test]
-fn answers_without_a_body_have_none() {
-    let upstream = Upstream::answering(|received| {
+fn responses_without_a_body_have_none() {
+    let upstream = Upstream::responding(|received| {
         let head = match received.line.split(' ').nth(1) {
             Some("/length") => "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
             Some("/chunked") => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -182,7 +182,7 @@ fn answers_without_a_body_have_none() {
     let gateway = Gateway::before(upstream.address, PLENTY);
     for (method, path, status, length) in [
         ("HEAD", "/length", 200, Some("1000")),
-        // RFC 9110 §8.6: a length that differs from that of a GET must not be told.
+        // RFC 9110 §8.6: a length that differs from that of a GET must not be sent.
         ("HEAD", "/chunked", 200, None),
         ("HEAD", "/silent", 200, None),
         ("GET", "/204", 204, None),
@@ -191,21 +191,21 @@ fn answers_without_a_body_have_none() {
         ("HEAD", "/304", 304, None),
     ] {
         let mut client = Client::connect(gateway.address);
-        let answer = client.request(method, path, &[], b"");
-        assert_eq!((answer.status, answer.header("content-length")), (status, length), "{method} {path}");
-        assert_eq!(answer.header("transfer-encoding"), None, "{method} {path}");
+        let response = client.request(method, path, &[], b"");
+        assert_eq!((response.status, response.header("content-length")), (status, length), "{method} {path}");
+        assert_eq!(response.header("transfer-encoding"), None, "{method} {path}");
         assert_eq!(client.request("GET", "/", &[], b"").text(), "OK", "behind {method} {path}");
     }
     let mut client = Client::connect(gateway.address);
-    let answer = client.request("GET", "/304-length", &[], b"");
-    assert_eq!((answer.status, answer.header("etag")), (304, Some("\"a\"")));
-    assert!(matches!(answer.header("content-length"), None | Some("1000")));
+    let response = client.request("GET", "/304-length", &[], b"");
+    assert_eq!((response.status, response.header("etag")), (304, Some("\"a\"")));
+    assert!(matches!(response.header("content-length"), None | Some("1000")));
     assert_eq!(client.request("GET", "/", &[], b"").text(), "OK");
     assert_eq!(gateway.metric("tidegate_upstream_failures_total{service=\"app\",reason=\"bad_answer\"}"), Some(0.0));
 }
 
 #[test]
-fn a_refusal_of_a_head_has_no_body() {
+fn a_rejection_of_a_head_has_no_body() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, "{algorithm: token, capacity: 1, fillRate: 0.0003}");
     let mut client = Client::connect(gateway.address);
@@ -226,7 +226,7 @@ fn a_clients_trailers_arrive_without_those_that_have_no_place_there() {
          Connection: close\r\n\
          X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Request-Id: mine\r\nX-Tidegate-Degraded: x\r\n\r\n",
     );
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     let carried = judge::read(&upstream.bytes()[0]).expect("well-formed");
     let [request] = &carried.requests[..] else { panic!("{carried:?}") };
     assert_eq!(
@@ -238,9 +238,9 @@ fn a_clients_trailers_arrive_without_those_that_have_no_place_there() {
 
 #[test]
 fn an_upstreams_trailers_reach_whoever_asks_for_them() {
-    let upstream = Upstream::answering(|received| {
-        let told = if received.line.contains("untold") { "" } else { "Trailer: X-Sum\r\n" };
-        let head = format!("HTTP/1.1 200 OK\r\n{told}Transfer-Encoding: chunked\r\n\r\n");
+    let upstream = Upstream::responding(|received| {
+        let reported = if received.line.contains("untold") { "" } else { "Trailer: X-Sum\r\n" };
+        let head = format!("HTTP/1.1 200 OK\r\n{reported}Transfer-Encoding: chunked\r\n\r\n");
         (head + "2\r\nOK\r\n0\r\nX-Sum: 7\r\nContent-Length: 99\r\nX-Other: 8\r\n\r\n").into_bytes()
     });
     let gateway = Gateway::before(upstream.address, PLENTY);
@@ -252,22 +252,22 @@ fn an_upstreams_trailers_reach_whoever_asks_for_them() {
     };
     assert_eq!(end("/", ", te\r\nTE: trailers"), "2\r\nOK\r\n0\r\nx-sum: 7\r\nx-other: 8\r\n\r\n");
     assert_eq!(end("/", ""), "2\r\nOK\r\n0\r\n\r\n");
-    let untold = end("/untold", ", te\r\nTE: trailers");
-    assert!(untold.starts_with("2\r\nOK\r\n0\r\n") && untold.ends_with("\r\n\r\n"), "{untold}");
-    assert!(!untold.contains("99"), "{untold}");
+    let unreported = end("/untold", ", te\r\nTE: trailers");
+    assert!(unreported.starts_with("2\r\nOK\r\n0\r\n") && unreported.ends_with("\r\n\r\n"), "{unreported}");
+    assert!(!unreported.contains("99"), "{unreported}");
 }
 
 #[test]
 fn chunks_of_any_size_pass_both_ways() {
-    let upstream = Upstream::answering(|received| {
-        let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let upstream = Upstream::responding(|received| {
+        let mut response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         for chunk in received.body.chunks(977) {
-            answer.extend_from_slice(format!("{:X};x=y\r\n", chunk.len()).as_bytes());
-            answer.extend_from_slice(chunk);
-            answer.extend_from_slice(b"\r\n");
+            response.extend_from_slice(format!("{:X};x=y\r\n", chunk.len()).as_bytes());
+            response.extend_from_slice(chunk);
+            response.extend_from_slice(b"\r\n");
         }
-        answer.extend_from_slice(b"0\r\n\r\n");
-        answer
+        response.extend_from_slice(b"0\r\n\r\n");
+        response
     });
     let gateway = Gateway::before(upstream.address, PLENTY);
     let body: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
@@ -281,9 +281,9 @@ fn chunks_of_any_size_pass_both_ways() {
     let mut client = Client::connect(gateway.address);
     for _ in 0..2 {
         client.send(&sent);
-        let answer = client.answer();
-        assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
-        assert!(answer.body == body, "the body came back changed");
+        let response = client.response();
+        assert_eq!(response.header("transfer-encoding"), Some("chunked"));
+        assert!(response.body == body, "the body came back changed");
     }
     let carried = judge::read(&upstream.bytes()[0]).expect("well-formed");
     assert_eq!(carried.requests.len(), 2);
@@ -291,7 +291,7 @@ fn chunks_of_any_size_pass_both_ways() {
 }
 
 #[test]
-fn an_answer_that_ends_with_its_connection_is_whole() {
+fn a_response_that_ends_with_its_connection_is_whole() {
     let upstream = Upstream::behaving(|received, stream| {
         use std::io::Write as _;
         let version = if received.line.contains("old") { "1.0" } else { "1.1" };
@@ -301,8 +301,8 @@ fn an_answer_that_ends_with_its_connection_is_whole() {
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     for path in ["/old", "/new"] {
-        let answer = client.request("GET", path, &[], b"");
-        assert_eq!((answer.body.len(), answer.header("transfer-encoding")), (100_000, Some("chunked")), "{path}");
+        let response = client.request("GET", path, &[], b"");
+        assert_eq!((response.body.len(), response.header("transfer-encoding")), (100_000, Some("chunked")), "{path}");
     }
     let mut client = Client::connect(gateway.address);
     client.send("GET /old HTTP/1.0\r\n\r\n");
@@ -313,8 +313,8 @@ fn an_answer_that_ends_with_its_connection_is_whole() {
 }
 
 #[test]
-fn old_clients_get_answers_they_can_read() {
-    let upstream = Upstream::answering(|received| {
+fn old_clients_get_responses_they_can_read() {
+    let upstream = Upstream::responding(|received| {
         if received.line.contains("chunked") {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n".to_vec()
         } else {
@@ -333,17 +333,17 @@ fn old_clients_get_answers_they_can_read() {
     let mut client = Client::connect(gateway.address);
     for _ in 0..2 {
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!((answer.text().as_str(), answer.header("connection")), ("OK", Some("keep-alive")));
+        let response = client.response();
+        assert_eq!((response.text().as_str(), response.header("connection")), ("OK", Some("keep-alive")));
     }
     client.send("GET / HTTP/1.0\r\n\r\n");
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
     assert!(client.is_closed());
 }
 
 #[test]
-fn requests_sent_ahead_are_answered_in_their_order() {
-    let upstream = Upstream::answering(|received| {
+fn requests_sent_ahead_get_responses_in_their_order() {
+    let upstream = Upstream::responding(|received| {
         let body = [received.line.as_bytes(), b"|", &received.body].concat();
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes(), body].concat()
     });
@@ -357,26 +357,26 @@ fn requests_sent_ahead_are_answered_in_their_order() {
     let mut client = Client::connect(gateway.address);
     client.send((0..40).map(sent).collect::<Vec<String>>().concat());
     for number in 0..40 {
-        let answer = client.answer();
+        let response = client.response();
         match number % 4 {
-            0 => assert_eq!(answer.text(), format!("GET /{number} HTTP/1.1|")),
-            1 => assert_eq!(answer.text(), format!("POST /{number} HTTP/1.1|one")),
-            2 => assert_eq!(answer.text(), format!("POST /{number} HTTP/1.1|two")),
-            _ => assert_eq!(answer.json()["status"], "UP"),
+            0 => assert_eq!(response.text(), format!("GET /{number} HTTP/1.1|")),
+            1 => assert_eq!(response.text(), format!("POST /{number} HTTP/1.1|one")),
+            2 => assert_eq!(response.text(), format!("POST /{number} HTTP/1.1|two")),
+            _ => assert_eq!(response.json()["status"], "UP"),
         }
     }
     assert_eq!(upstream.count(), 30);
 }
 
 #[test]
-fn an_answer_in_spite_of_a_wish_to_go_over_leaves_plain_http() {
-    let upstream = Upstream::answering(echo);
+fn a_response_in_spite_of_a_wish_to_go_over_leaves_plain_http() {
+    let upstream = Upstream::responding(echo);
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     let wish = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     client.send(format!("{wish}GET /b HTTP/1.1\r\nHost: a\r\n\r\n"));
-    assert_eq!(client.answer().text(), "GET /a HTTP/1.1");
-    assert_eq!(client.answer().text(), "GET /b HTTP/1.1");
+    assert_eq!(client.response().text(), "GET /a HTTP/1.1");
+    assert_eq!(client.response().text(), "GET /b HTTP/1.1");
     let received = upstream.received();
     assert_eq!((received[0].header("connection"), received[0].header("upgrade")), (Some("upgrade"), Some("websocket")));
     assert_eq!((received[1].header("connection"), received[1].header("upgrade")), (None, None));
@@ -385,7 +385,7 @@ fn an_answer_in_spite_of_a_wish_to_go_over_leaves_plain_http() {
 /// Elsewhere this has carried requests past a proxy that nobody there saw.
 #[test]
 fn nobody_goes_over_to_http_2_behind_the_gateways_back() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = Gateway::before(upstream.address, PLENTY);
     for protocol in ["h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.3"] {
         let headers =
@@ -409,9 +409,9 @@ fn nothing_goes_into_a_tunnel_before_it_is_open() {
     assert!(visit.head().contains("upgrade: websocket\r\n"));
     visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nfirst");
     assert_eq!(visit.read(11), b"early bytes");
-    let answer: Answer = client.answer();
+    let response: Response = client.response();
     assert_eq!(
-        (answer.status, answer.header("upgrade"), answer.header("connection")),
+        (response.status, response.header("upgrade"), response.header("connection")),
         (101, Some("websocket"), Some("upgrade"))
     );
     let mut first = [0; 5];

@@ -105,12 +105,12 @@ impl Visit {
 }
 
 /// An address that refuses every connection: it is bound, but nobody listens.
-pub(crate) struct Refusing {
+pub(crate) struct Rejecting {
     _socket: tokio::net::TcpSocket,
     pub(crate) address: SocketAddr,
 }
 
-impl Refusing {
+impl Rejecting {
     pub(crate) fn new() -> Self {
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
@@ -118,7 +118,7 @@ impl Refusing {
     }
 }
 
-/// An address where nobody answers: its queue is full, so the kernel drops whoever knocks.
+/// An address where nobody responds: its queue is full, so the kernel drops new connections.
 pub(crate) struct Silent {
     listener: TcpListener,
     waiting: Vec<TcpStream>,

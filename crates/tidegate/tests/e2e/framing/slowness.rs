@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::framing::judge;
 use crate::framing::origin::Origin;
-use tidegate_testkit::{Answer, Client, Directory, Gateway, OK, Upstream, pause, text, wait_until};
+use tidegate_testkit::{Client, Directory, Gateway, OK, Response, Upstream, pause, text, wait_until};
 
 fn with_connections(upstream: std::net::SocketAddr, settings: &str) -> Gateway {
     Gateway::start(&format!(
@@ -16,8 +16,8 @@ fn with_connections(upstream: std::net::SocketAddr, settings: &str) -> Gateway {
     ))
 }
 
-fn error(answer: &Answer) -> String {
-    answer.json()["error"].as_str().unwrap_or_default().to_owned()
+fn error(response: &Response) -> String {
+    response.json()["error"].as_str().unwrap_or_default().to_owned()
 }
 
 /// How long a test waits for a timeout it has set: far longer than that, and shorter than the default.
@@ -30,8 +30,8 @@ fn a_head_that_stays_unfinished_ends_the_connection() {
     for begins in ["G", "GET / HTTP/1.1\r\nHost: a\r\n", "\r\n"] {
         let mut client = Client::connect(gateway.address);
         client.send(begins);
-        let answer = client.read_until_closed(SOON);
-        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408 "), "{answer:?}");
+        let response = client.read_until_closed(SOON);
+        assert!(response.is_empty() || response.starts_with(b"HTTP/1.1 408 "), "{response:?}");
     }
     assert_eq!(upstream.count(), 0);
 }
@@ -60,7 +60,7 @@ fn a_head_that_begins_behind_another_request_ends_the_connection() {
     let gateway = with_connections(upstream.address, "head_timeout: 200ms");
     let mut client = Client::connect(gateway.address);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost:");
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
     client.stream.get_ref().set_read_timeout(Some(SOON)).expect("a timeout");
     assert!(client.is_closed(), "nobody waits for the rest of it");
 }
@@ -78,10 +78,10 @@ fn a_body_that_pauses_for_too_long_is_a_408() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.send(begins);
-        let answer = client.answer();
-        assert_eq!((answer.status, error(&answer).as_str()), (408, "client_timeout"), "{begins:?}");
+        let response = client.response();
+        assert_eq!((response.status, error(&response).as_str()), (408, "client_timeout"), "{begins:?}");
         // RFC 9110 §15.5.9: whoever gives up on a request ends the connection, and says so.
-        assert_eq!(answer.header("connection"), Some("close"), "{begins:?}");
+        assert_eq!(response.header("connection"), Some("close"), "{begins:?}");
         assert!(client.is_closed(), "{begins:?}");
     }
     assert_eq!(upstream.count(), 0);
@@ -104,7 +104,7 @@ fn a_body_that_moves_may_take_longer_than_a_pause() {
         pause(Duration::from_millis(100));
         client.send("x");
     }
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
     assert_eq!(upstream.last().body, b"xxxxxxxxxxxx");
 }
 
@@ -134,7 +134,7 @@ fn a_request_under_way_is_not_idle() {
     visit.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl");
     pause(Duration::from_millis(500));
     visit.send("ow");
-    assert_eq!(client.answer().text(), "slow");
+    assert_eq!(client.response().text(), "slow");
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn a_client_that_does_not_read_is_ended() {
         let sent = visit.flood(400_000_000);
         assert!(sent < 400_000_000, "the upstream is told to stop");
         wait_until("the request has ended", || gateway.metric("tidegate_requests_in_flight") == Some(1.0));
-        let answer = client.read_to_end();
-        assert!(answer.len() < 400_000_000 && !answer.ends_with(b"0\r\n\r\n"));
+        let response = client.read_to_end();
+        assert!(response.len() < 400_000_000 && !response.ends_with(b"0\r\n\r\n"));
     }
 }
 
 #[test]
-fn a_client_that_reads_slowly_gets_its_answer() {
-    let upstream = Upstream::answering(|_| {
+fn a_client_that_reads_slowly_gets_its_response() {
+    let upstream = Upstream::responding(|_| {
         let body = vec![b'x'; 8_000_000];
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes(), body].concat()
     });
@@ -178,7 +178,7 @@ fn a_client_that_reads_slowly_gets_its_answer() {
 
 #[test]
 fn a_client_that_sends_ahead_without_reading_costs_bounded_memory() {
-    let upstream = Upstream::answering(|_| {
+    let upstream = Upstream::responding(|_| {
         [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".to_vec(), vec![b'x'; 100_000]].concat()
     });
     let gateway = with_connections(upstream.address, "write_timeout: 500ms");
@@ -221,10 +221,13 @@ fn too_large_a_head_is_a_431() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.try_send(bytes);
-        let answer = client.try_answer_to("GET").unwrap_or_else(|| panic!("{name}: no answer"));
-        assert!(statuses.contains(&answer.status), "{name}: {}", answer.status);
-        if answer.status != 200 {
-            assert!(client.is_closed() || client.try_answer_to("GET").is_none(), "{name}: what follows is no request");
+        let response = client.try_response_to("GET").unwrap_or_else(|| panic!("{name}: no answer"));
+        assert!(statuses.contains(&response.status), "{name}: {}", response.status);
+        if response.status != 200 {
+            assert!(
+                client.is_closed() || client.try_response_to("GET").is_none(),
+                "{name}: what follows is no request"
+            );
         }
     }
     assert_eq!(upstream.count(), 1);
@@ -251,10 +254,10 @@ fn too_large_a_body_is_a_413_and_no_request() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.try_send(&bytes);
-        let answer = client.answer();
-        assert_eq!(answer.status, status, "{}", &bytes[..80]);
+        let response = client.response();
+        assert_eq!(response.status, status, "{}", &bytes[..80]);
         if status == 413 {
-            assert_eq!(error(&answer), "body_too_large");
+            assert_eq!(error(&response), "body_too_large");
         }
     }
     let mut whole = 0;
@@ -280,16 +283,16 @@ fn connections_beyond_the_most_wait_until_one_ends() {
     }
     let mut waiting = Client::connect(gateway.address);
     waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(is_unanswered(&mut waiting));
+    assert!(has_no_response(&mut waiting));
     open.pop().expect("there are three").close();
     let mut visit = origin.accept();
     visit.head();
     visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK");
-    assert_eq!(waiting.answer().text(), "OK");
+    assert_eq!(waiting.response().text(), "OK");
 }
 
 /// Whether nothing comes for a while.
-fn is_unanswered(client: &mut Client) -> bool {
+fn has_no_response(client: &mut Client) -> bool {
     client.stream.get_ref().set_read_timeout(Some(Duration::from_millis(400))).expect("a timeout");
     let mut byte = [0];
     let read = client.stream.get_mut().read(&mut byte);
@@ -306,15 +309,15 @@ fn a_tunnel_is_a_connection_too() {
     let mut visit = origin.accept();
     visit.head();
     visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.response().status, 101);
     client.send("ping");
     assert_eq!(visit.read(4), b"ping");
     let mut waiting = Client::connect(gateway.address);
     waiting.send("GET /actuator/health HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(is_unanswered(&mut waiting), "the tunnel is not counted");
+    assert!(has_no_response(&mut waiting), "the tunnel is not counted");
     client.close();
     visit.close();
-    assert_eq!(waiting.answer().status, 200);
+    assert_eq!(waiting.response().status, 200);
 }
 
 #[test]
@@ -326,7 +329,7 @@ fn a_silent_tunnel_is_ended() {
     let mut visit = origin.accept();
     visit.head();
     visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.response().status, 101);
     // Bytes either way keep it open for longer than a pause may last.
     for number in 0..6 {
         pause(Duration::from_millis(200));
@@ -345,7 +348,7 @@ fn a_silent_tunnel_is_ended() {
 
 /// When clients hold all connections, that is when somebody must be able to look.
 #[test]
-fn the_admin_listener_answers_while_clients_hold_all_connections() {
+fn the_admin_listener_responds_while_clients_hold_all_connections() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\"}}]\nadmin: {{listen: \"127.0.0.1:0\"}}\n\
@@ -359,13 +362,13 @@ fn the_admin_listener_answers_while_clients_hold_all_connections() {
         let mut client = Client::connect(admin);
         client.stream.get_ref().set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
         client.send("GET /actuator/health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        assert_eq!(client.try_answer_to("GET").map(|answer| answer.status), Some(200), "nobody answers");
+        assert_eq!(client.try_response_to("GET").map(|response| response.status), Some(200), "nobody answers");
     }
 }
 
 #[test]
 fn a_slow_client_does_not_hold_up_others() {
-    let upstream = Upstream::answering(|_| OK.to_vec());
+    let upstream = Upstream::responding(|_| OK.to_vec());
     // So slow that whoever had to wait for them would wait for ever.
     let gateway = Gateway::start(&format!(
         "workers: 1\nupstreams: {{app: {{url: \"http://{}\"}}}}\nconnections: {{head_timeout: 1h, body_timeout: 1h}}\n",
@@ -393,14 +396,14 @@ fn a_connection_rests_as_long_after_an_unread_body_as_after_any() {
     let mut client = Client::connect(gateway.address);
     assert_eq!(client.request("GET", "/", &[], b"").status, 200);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
-    assert_eq!(client.answer().status, 429);
+    assert_eq!(client.response().status, 429);
     client.send("hello");
     // Several times the head's time: too early an end shows itself, a late look hides nothing.
     pause(Duration::from_millis(500));
     assert_eq!(client.request("GET", "/", &[], b"").status, 429);
 }
 
-/// What can't be understood is told and logged under an id like everything else.
+/// What can't be understood is reported and logged under an id like everything else.
 #[test]
 fn an_unreadable_head_has_an_id_and_a_line() {
     let upstream = Upstream::start();
@@ -410,9 +413,9 @@ fn an_unreadable_head_has_an_id_and_a_line() {
     ));
     let mut client = Client::connect(gateway.address);
     client.send("NONSENSE\r\n\r\n");
-    let answer = client.answer();
-    let id = answer.header("x-request-id").expect("an id").to_owned();
-    assert_eq!((answer.status, answer.json()["request_id"].as_str()), (400, Some(id.as_str())));
+    let response = client.response();
+    let id = response.header("x-request-id").expect("an id").to_owned();
+    assert_eq!((response.status, response.json()["request_id"].as_str()), (400, Some(id.as_str())));
     let line = gateway.wait_for_line(&id);
     assert!(line.contains("\"status\":400"), "{line}");
 }
@@ -435,10 +438,10 @@ fn a_burst_of_clients_finds_room_in_the_queue() {
     assert_eq!(clients.len(), CLIENTS);
 }
 
-/// Many whole answers for a client that reads none: the last of them was never written, so it is not complete.
+/// Many whole responses for a client that reads none: the last of them was never written, so it is not complete.
 #[test]
-fn an_answer_that_nobody_took_is_not_complete_in_the_access_log() {
-    let upstream = Upstream::answering(|_| {
+fn a_response_that_nobody_took_is_not_complete_in_the_access_log() {
+    let upstream = Upstream::responding(|_| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: 7000\r\n\r\n{}", "x".repeat(7_000)).into_bytes()
     });
     let directory = Directory::new();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tidegate_testkit::{Answer, Client, Gateway, Received, Upstream};
+use tidegate_testkit::{Client, Gateway, Received, Response, Upstream};
 
 fn echo(received: &Received) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", received.line.len(), received.line).into_bytes()
@@ -12,37 +12,37 @@ fn gateway(upstream: &Upstream, more: &str) -> Gateway {
     Gateway::start(&format!("upstreams: {{app: {{url: \"http://{}\"}}}}\n{more}", upstream.address))
 }
 
-fn ask(address: SocketAddr, line: &str) -> Answer {
+fn ask(address: SocketAddr, line: &str) -> Response {
     let mut client = Client::connect(address);
     client.send(format!("{line} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
-    client.answer()
+    client.response()
 }
 
 /// CONNECT was rejected and the connection kept. Whoever sends it may send what is meant for the tunnel at once: it was
 /// read as requests.
 #[test]
 fn nothing_behind_a_connect_is_read_as_a_request() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream, "");
     let mut client = Client::connect(gateway.address);
     client.send(
         "CONNECT other.example:80 HTTP/1.1\r\nHost: other.example:80\r\n\r\n\
          GET /tunnelled HTTP/1.1\r\nHost: other.example\r\n\r\n",
     );
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (501, Some("close")));
+    let response = client.response();
+    assert_eq!((response.status, response.header("connection")), (501, Some("close")));
     assert!(client.is_closed());
     assert_eq!(upstream.count(), 0);
     // Another rejection keeps the connection.
     let mut client = Client::connect(gateway.address);
     client.send("get / HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!([client.answer().status, client.answer().status], [400, 200]);
+    assert_eq!([client.response().status, client.response().status], [400, 200]);
 }
 
 /// RFC 9112 §3.2.2, §3.2.4. `http://host?q` was rejected, because its path does not begin with a slash.
 #[test]
 fn a_url_without_a_path_gets_one() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream, "");
     for (line, expected) in [
         ("GET http://other.example/a?b", "GET /a?b HTTP/1.1"),
@@ -54,8 +54,8 @@ fn a_url_without_a_path_gets_one() {
         ("OPTIONS http://other.example/", "OPTIONS / HTTP/1.1"),
         ("OPTIONS http://other.example?q", "OPTIONS /?q HTTP/1.1"),
     ] {
-        let answer = ask(gateway.address, line);
-        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{line}");
+        let response = ask(gateway.address, line);
+        assert_eq!((response.status, response.text().as_str()), (200, expected), "{line}");
         let host = line.trim_start_matches(|character| character != ':').trim_start_matches("://");
         let host = host.split(['/', '?']).next();
         assert_eq!(upstream.last().header("x-forwarded-host"), host, "{line}");
@@ -69,7 +69,7 @@ fn a_url_without_a_path_gets_one() {
 /// clear text for what its site serves over TLS alone.
 #[test]
 fn a_url_is_served_only_over_a_connection_that_fits_its_scheme() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let untrusting = gateway(&upstream, "");
     for (line, status) in [
         ("GET https://other.example/", 421),
@@ -82,8 +82,8 @@ fn a_url_is_served_only_over_a_connection_that_fits_its_scheme() {
         assert_eq!(ask(untrusting.address, line).status, status, "{line}");
     }
     assert_eq!(upstream.count(), 0);
-    let answer = ask(untrusting.address, "GET https://other.example/");
-    assert_eq!(answer.json()["error"], "misdirected_request");
+    let response = ask(untrusting.address, "GET https://other.example/");
+    assert_eq!(response.json()["error"], "misdirected_request");
     assert_eq!(ask(untrusting.address, "GET HTTP://other.example/").status, 200);
     // A trusted proxy has ended the TLS, and may say so in the target.
     let trusting = gateway(&upstream, "trusted_proxies: [127.0.0.1]\n");
@@ -105,7 +105,7 @@ fn a_client_can_not_choose_the_upstreams_proxy() {
          X-Proxy: 2\r\n\
          Transfer-Encoding: chunked\r\n\r\n0\r\nProxy: http://evil.example\r\nX-Last: 3\r\n\r\n",
     );
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     let received = upstream.last();
     assert_eq!((received.header("proxying"), received.header("x-proxy")), (Some("1"), Some("2")));
     let bytes = upstream.bytes().concat();

@@ -1,4 +1,4 @@
-//! Answers that are given before the request's body was read: the body must never be taken for the next request.
+//! Responses that are given before the request's body was read: the body must never be taken for the next request.
 
 use std::thread;
 
@@ -45,25 +45,25 @@ fn assert_nothing_evil(upstream: &Upstream) {
 
 #[test]
 fn the_connection_carries_on_behind_a_small_body() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let mut client = Client::connect(gateway.address);
     for (head, body) in [with_length("/limited", "", EVIL), in_chunks("/limited", "", EVIL)] {
         client.send(head + &body);
-        assert_eq!(client.answer().status, 429);
+        assert_eq!(client.response().status, 429);
         assert_eq!(client.request("GET", "/after", &[], b"").text(), "GET /after HTTP/1.1");
     }
     assert_nothing_evil(&upstream);
 }
 
 #[test]
-fn the_answer_does_not_wait_for_the_body() {
-    let upstream = Upstream::answering(echo);
+fn the_response_does_not_wait_for_the_body() {
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     for (head, body) in [with_length("/limited", "", EVIL), in_chunks("/limited", "", EVIL)] {
         let mut client = Client::connect(gateway.address);
         client.send(head);
-        assert_eq!(client.answer().status, 429);
+        assert_eq!(client.response().status, 429);
         client.send(body);
         assert_eq!(client.request("GET", "/after", &[], b"").text(), "GET /after HTTP/1.1");
     }
@@ -71,8 +71,8 @@ fn the_answer_does_not_wait_for_the_body() {
 }
 
 #[test]
-fn the_answer_is_read_in_spite_of_a_large_body() {
-    let upstream = Upstream::answering(echo);
+fn the_response_is_read_in_spite_of_a_large_body() {
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let large = EVIL.repeat(10_000_000 / EVIL.len());
     for (head, body) in [with_length("/limited", "", &large), in_chunks("/limited", "", &large)] {
@@ -83,9 +83,9 @@ fn the_answer_is_read_in_spite_of_a_large_body() {
             let after = "GET /after HTTP/1.1\r\nHost: a\r\n\r\n";
             sender.write_all((head + &body + after).as_bytes()).is_ok()
         });
-        assert_eq!(client.answer().status, 429);
+        assert_eq!(client.response().status, 429);
         // Nobody reads that much for a request that was rejected.
-        assert!(client.try_answer_to("GET").is_none());
+        assert!(client.try_response_to("GET").is_none());
         drop(client);
         let _sent = sending.join().expect("no panic");
     }
@@ -94,8 +94,8 @@ fn the_answer_is_read_in_spite_of_a_large_body() {
 }
 
 #[test]
-fn whoever_waits_to_be_told_to_continue_is_not_when_refused() {
-    let upstream = Upstream::answering(echo);
+fn no_100_continue_is_sent_when_a_limit_rejects() {
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     for (head, body) in [
         with_length("/limited", "Expect: 100-continue\r\n", EVIL),
@@ -103,13 +103,17 @@ fn whoever_waits_to_be_told_to_continue_is_not_when_refused() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.send(head);
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("connection")), (429, Some("close")), "the first answer is the last");
-        // RFC 9110 §10.1.1: it may send the body nevertheless. Or another request, which the gateway can't tell from a
-        // body.
+        let response = client.response();
+        assert_eq!(
+            (response.status, response.header("connection")),
+            (429, Some("close")),
+            "the first answer is the last"
+        );
+        // RFC 9110 §10.1.1: it may send the body nevertheless. Or another request, which the gateway can't distinguish
+        // from a body.
         client.try_send(&body);
         client.try_send("GET /after HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(client.try_answer_to("GET").is_none());
+        assert!(client.try_response_to("GET").is_none());
     }
     assert_nothing_evil(&upstream);
     assert!(upstream.received().iter().all(|received| !received.line.contains("/after")));
@@ -118,8 +122,8 @@ fn whoever_waits_to_be_told_to_continue_is_not_when_refused() {
 /// RFC 9110 §10.1.1: a client need not wait. What it has sent before it could hear anything is the body, so its
 /// connection goes on, whether the body was wanted or not.
 #[test]
-fn whoever_waits_to_be_told_to_continue_and_sends_at_once_is_understood() {
-    let upstream = Upstream::answering(echo);
+fn a_client_that_expects_100_continue_and_sends_at_once_is_understood() {
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     for (head, body) in [
         with_length("/limited", "Expect: 100-continue\r\n", EVIL),
@@ -128,16 +132,16 @@ fn whoever_waits_to_be_told_to_continue_and_sends_at_once_is_understood() {
     ] {
         let mut client = Client::connect(gateway.address);
         client.send(format!("{head}{body}GET /after HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let (answer, expected) = (client.answer(), if head.contains("/limited") { 429 } else { 200 });
-        assert_eq!((answer.status, answer.header("connection")), (expected, None), "{head}: {answer:?}");
-        assert_eq!(client.answer().text(), "GET /after HTTP/1.1", "{head}");
+        let (response, expected) = (client.response(), if head.contains("/limited") { 429 } else { 200 });
+        assert_eq!((response.status, response.header("connection")), (expected, None), "{head}: {response:?}");
+        assert_eq!(client.response().text(), "GET /after HTTP/1.1", "{head}");
     }
     assert_nothing_evil(&upstream);
 }
 
 #[test]
-fn every_early_answer_leaves_the_connection_in_order() {
-    let upstream = Upstream::answering(echo);
+fn every_early_response_leaves_the_connection_in_order() {
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let large = EVIL.repeat(100_000 / EVIL.len());
     for (path, status) in [
@@ -153,9 +157,9 @@ fn every_early_answer_leaves_the_connection_in_order() {
                 let method = if path == "/actuator/health" { "GET" } else { "POST" };
                 let head = head.replacen("POST", method, 1).replacen("Host: a\r", "Host: localhost\r", 1);
                 client.try_send(head + &body + "GET /after HTTP/1.1\r\nHost: a\r\n\r\n");
-                let answer = client.answer();
-                assert!(answer.status == status || answer.status == 413, "{path}: {}", answer.status);
-                assert_eq!(client.answer().text(), "GET /after HTTP/1.1", "behind {path}");
+                let response = client.response();
+                assert!(response.status == status || response.status == 413, "{path}: {}", response.status);
+                assert_eq!(client.response().text(), "GET /after HTTP/1.1", "behind {path}");
             }
         }
     }
@@ -163,12 +167,12 @@ fn every_early_answer_leaves_the_connection_in_order() {
 }
 
 #[test]
-fn a_body_that_is_told_to_be_too_large_is_not_waited_for() {
-    let upstream = Upstream::answering(echo);
+fn a_body_that_is_declared_too_large_is_not_waited_for() {
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let mut client = Client::connect(gateway.address);
     client.send("POST /after HTTP/1.1\r\nHost: a\r\nContent-Length: 20000001\r\n\r\n");
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.response().status, 413);
     client.try_send(EVIL);
     assert_eq!(gateway.get("/after").status, 200);
     assert_nothing_evil(&upstream);

@@ -1,4 +1,4 @@
-//! Upstreams that can't be reached, answer nonsense, stop halfway: the client is told which, and nobody else suffers.
+//! Upstreams that can't be reached, send nonsense, stop halfway: the client learns which, and nobody else suffers.
 
 mod malformed;
 
@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::framing::judge;
-use crate::framing::origin::{Origin, Refusing, Silent};
-use tidegate_testkit::{Answer, Client, Gateway, OK, Upstream, pause, request, wait_until};
+use crate::framing::origin::{Origin, Rejecting, Silent};
+use tidegate_testkit::{Client, Gateway, OK, Response, Upstream, pause, request, wait_until};
 
 const PLENTY: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
 
@@ -18,15 +18,15 @@ fn failures(gateway: &Gateway, reason: &str) -> u64 {
     gateway.metric(&name).unwrap_or(0.0) as u64
 }
 
-/// Checks a response that tells of trouble: RFC 9457, with the id that is in the log.
-fn assert_problem(answer: &Answer, status: u16, reason: &str) {
-    assert_eq!(answer.status, status, "{}", answer.text());
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
-    let problem = answer.json();
+/// Checks a response that reports trouble: RFC 9457, with the id that is in the log.
+fn assert_problem(response: &Response, status: u16, reason: &str) {
+    assert_eq!(response.status, status, "{}", response.text());
+    assert_eq!(response.header("content-type"), Some("application/problem+json"));
+    let problem = response.json();
     assert_eq!((&problem["status"], &problem["error"]), (&status.into(), &reason.into()));
     assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
-    assert_eq!(problem["request_id"].as_str(), answer.header("x-request-id"));
-    assert!(answer.header("x-request-id").is_some_and(|id| !id.is_empty()));
+    assert_eq!(problem["request_id"].as_str(), response.header("x-request-id"));
+    assert!(response.header("x-request-id").is_some_and(|id| !id.is_empty()));
 }
 
 fn with_settings(upstream: std::net::SocketAddr, settings: &str) -> Gateway {
@@ -36,17 +36,17 @@ fn with_settings(upstream: std::net::SocketAddr, settings: &str) -> Gateway {
 }
 
 #[test]
-fn an_upstream_that_refuses_connections_is_a_502() {
-    let refusing = Refusing::new();
-    let gateway = Gateway::before(refusing.address, PLENTY);
+fn an_upstream_that_rejects_connections_is_a_502() {
+    let rejecting = Rejecting::new();
+    let gateway = Gateway::before(rejecting.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     for _ in 0..2 {
         assert_problem(&client.request("GET", "/", &[], b""), 502, "connect_failed");
     }
     assert_problem(&client.request("POST", "/", &[], b"some body"), 502, "connect_failed");
-    let answer = client.request("GET", "/", &[("X-Request-Id", "my-id-7")], b"");
-    assert_problem(&answer, 502, "connect_failed");
-    assert_eq!(answer.header("x-request-id"), Some("my-id-7"));
+    let response = client.request("GET", "/", &[("X-Request-Id", "my-id-7")], b"");
+    assert_problem(&response, 502, "connect_failed");
+    assert_eq!(response.header("x-request-id"), Some("my-id-7"));
     assert_eq!(failures(&gateway, "connect_failed"), 4);
     gateway.wait_for_line("upstream `app`: the upstream can't be reached");
 }
@@ -58,7 +58,7 @@ fn an_upstream_that_can_not_be_reached_in_time_is_a_504() {
     let patient = with_settings(silent.address, "connect_timeout: 1h");
     let mut waiting = Client::connect(patient.address);
     waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Sent later, answered sooner. The default, two seconds, is over by then.
+    // Sent later, done sooner. The default, two seconds, is over by then.
     for _ in 0..25 {
         assert_problem(&gateway.get("/"), 504, "connect_timeout");
     }
@@ -70,11 +70,11 @@ fn an_upstream_that_can_not_be_reached_in_time_is_a_504() {
     let mut visit = origin.accept();
     visit.head();
     visit.send(OK);
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
 }
 
 #[test]
-fn an_upstream_that_closes_without_an_answer_is_a_502() {
+fn an_upstream_that_closes_without_a_response_is_a_502() {
     let upstream = Upstream::behaving(|_, _| false);
     let gateway = Gateway::before(upstream.address, PLENTY);
     assert_problem(&gateway.get("/"), 502, "closed_early");
@@ -84,21 +84,21 @@ fn an_upstream_that_closes_without_an_answer_is_a_502() {
 }
 
 #[test]
-fn an_upstream_that_does_not_answer_in_time_is_a_504() {
+fn an_upstream_that_does_not_response_in_time_is_a_504() {
     let origin = Origin::new();
     let gateway = with_settings(origin.address, "answer_timeout: 100ms");
     let mut client = Client::connect(gateway.address);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut visit = origin.accept();
     visit.head();
-    assert_problem(&client.answer(), 504, "answer_timeout");
+    assert_problem(&client.response(), 504, "answer_timeout");
     assert_eq!(visit.read_to_end(), b"", "the connection is given up");
     // Half a head is no response either.
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut visit = origin.accept();
     visit.head();
     visit.send("HTTP/1.1 200 OK\r\n");
-    assert_problem(&client.answer(), 504, "answer_timeout");
+    assert_problem(&client.response(), 504, "answer_timeout");
     assert_eq!(failures(&gateway, "answer_timeout"), 2);
 }
 
@@ -117,7 +117,7 @@ fn a_head_that_comes_byte_by_byte_is_a_504() {
     let mut client = Client::connect(gateway.address);
     client.stream.get_ref().set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_problem(&client.try_answer_to("GET").expect("each byte buys time"), 504, "answer_timeout");
+    assert_problem(&client.try_response_to("GET").expect("each byte buys time"), 504, "answer_timeout");
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn an_upstream_that_does_not_take_the_body_in_time_is_a_504() {
     });
     let mut visit = origin.accept();
     visit.head();
-    assert_problem(&client.answer(), 504, "body_timeout");
+    assert_problem(&client.response(), 504, "body_timeout");
     drop(client);
     sending.join().expect("no panic");
     assert!(visit.read_to_end().len() < 50_000_000);
 }
 
-/// How a broken answer begins, and how it goes on. None may look whole to the client, which gets what there was: the
+/// How a broken response begins, and how it goes on. None may look whole to the client, which gets what there was: the
 /// beginning of a body, or a proper 502 where not even that was understood.
 fn broken(begins: &str, pauses: bool, reason: &str, body: Option<&str>) {
     let origin = Origin::new();
@@ -171,7 +171,7 @@ fn broken(begins: &str, pauses: bool, reason: &str, body: Option<&str>) {
 }
 
 #[test]
-fn an_answer_that_ends_early_does_not_seem_whole() {
+fn a_response_that_ends_early_does_not_seem_whole() {
     let chunked = |chunks| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
     broken("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", false, "closed_early", Some("hello"));
     broken(&chunked("5\r\nhello\r\n"), false, "closed_early", Some("hello"));
@@ -180,14 +180,14 @@ fn an_answer_that_ends_early_does_not_seem_whole() {
 }
 
 #[test]
-fn an_answer_that_pauses_for_too_long_does_not_seem_whole() {
+fn a_response_that_pauses_for_too_long_does_not_seem_whole() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     broken("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", true, "body_timeout", Some("hello"));
     broken(chunked, true, "body_timeout", Some("hello"));
 }
 
 #[test]
-fn an_answer_whose_chunks_are_odd_does_not_seem_whole() {
+fn a_response_whose_chunks_are_odd_does_not_seem_whole() {
     for (chunks, body) in [
         ("x\r\nhello\r\n0\r\n\r\n", None),
         ("5\r\nhello!\r\n0\r\n\r\n", Some("hello")),
@@ -195,8 +195,8 @@ fn an_answer_whose_chunks_are_odd_does_not_seem_whole() {
         ("5\r\nhello\r\n0x0\r\n\r\n", Some("hello")),
         ("5\r\nhello\r\n0\r\n bad: y\r\n\r\n", Some("hello")),
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        broken(&answer, true, "bad_answer", body);
+        let response = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        broken(&response, true, "bad_answer", body);
     }
 }
 
@@ -213,19 +213,19 @@ fn a_full_upstream_is_a_503_that_costs_nothing() {
     let mut visit = origin.accept();
     visit.head();
     for _ in 0..3 {
-        let answer = gateway.get("/second");
-        assert_problem(&answer, 503, "upstream_full");
-        assert_eq!(answer.header("retry-after"), Some("1"));
+        let response = gateway.get("/second");
+        assert_problem(&response, 503, "upstream_full");
+        assert_eq!(response.header("retry-after"), Some("1"));
     }
     assert_eq!(failures(&gateway, "upstream_full"), 3);
     visit.send(OK);
-    assert_eq!(first.answer().text(), "OK");
+    assert_eq!(first.response().text(), "OK");
     let mut third = Client::connect(gateway.address);
     third.send("GET /third HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(visit.head().starts_with("GET /third "), "the kept connection is used");
     visit.send(OK);
-    let answer = third.answer();
-    assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("0")));
+    let response = third.response();
+    assert_eq!((response.status, response.header("x-ratelimit-remaining")), (200, Some("0")));
     assert_eq!(gateway.get("/fourth").status, 429);
 }
 
@@ -242,7 +242,8 @@ fn requests_one_after_another_need_one_connection_whoever_serves_them() {
     assert_eq!(statuses, [200; 64]);
 }
 
-/// Answers the first request of each connection; closes at the second, as if its idle time was up in that very moment.
+/// Responds to the first request of each connection; closes at the second, as if its idle time was up in that very
+/// moment.
 fn forgetful() -> Upstream {
     let seen = Mutex::new(Vec::new());
     Upstream::behaving(move |received, stream| {
@@ -290,7 +291,7 @@ fn a_kept_connection_that_was_closed_meanwhile_is_no_error() {
         visit.head();
         assert_eq!(visit.read(2), b"hi");
         visit.send(OK);
-        assert_eq!(client.answer().text(), "OK");
+        assert_eq!(client.response().text(), "OK");
         visit.close();
     }
 }
@@ -304,7 +305,7 @@ fn idle_connections_to_the_upstream_end_in_time() {
     let mut visit = origin.accept();
     visit.head();
     visit.send(OK);
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
     assert_eq!(visit.read_to_end(), b"");
     wait_until("it is counted no more", || {
         gateway.metric("tidegate_upstream_connections{service=\"app\"}") == Some(0.0)
@@ -312,7 +313,7 @@ fn idle_connections_to_the_upstream_end_in_time() {
 }
 
 #[test]
-fn an_answer_before_the_body_was_read_reaches_the_client() {
+fn a_response_before_the_body_was_read_reaches_the_client() {
     let origin = Origin::new();
     let gateway = Gateway::before(origin.address, PLENTY);
     for stays in [true, false] {
@@ -326,9 +327,9 @@ fn an_answer_before_the_body_was_read_reaches_the_client() {
         visit.head();
         visit.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\n\r\ntoo large");
         let kept = if stays { Some(visit) } else { (visit.close(), None).1 };
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (413, "too large"));
-        assert!(client.try_answer_to("GET").is_none(), "the body was taken for a request");
+        let response = client.response();
+        assert_eq!((response.status, response.text().as_str()), (413, "too large"));
+        assert!(client.try_response_to("GET").is_none(), "the body was taken for a request");
         drop(client);
         sending.join().expect("no panic");
         if let Some(mut visit) = kept {
@@ -341,7 +342,7 @@ fn an_answer_before_the_body_was_read_reaches_the_client() {
 }
 
 #[test]
-fn an_answer_may_begin_before_the_request_ends() {
+fn a_response_may_begin_before_the_request_ends() {
     let origin = Origin::new();
     let gateway = Gateway::before(origin.address, PLENTY);
     let mut client = Client::connect(gateway.address);
@@ -369,13 +370,13 @@ fn an_answer_may_begin_before_the_request_ends() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(visit.head().starts_with("GET / "), "both connections go on");
     visit.send(OK);
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
 }
 
 /// Cuts a response at every byte: what a packet ends with must make no difference.
 #[test]
-fn answers_are_the_same_however_they_arrive() {
-    const ANSWERS: [&[u8]; 2] = [
+fn responses_are_the_same_however_they_arrive() {
+    const RESPONSES: [&[u8]; 2] = [
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\none\r\n4\r\n two\r\n\
           0\r\nA: b\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\none two",
@@ -383,16 +384,16 @@ fn answers_are_the_same_however_they_arrive() {
     let upstream = Upstream::behaving(|received, stream| {
         let numbers = received.line.split(['/', '-', ' ']).filter_map(|word| word.parse::<usize>().ok());
         let [which, cut] = numbers.collect::<Vec<usize>>()[..] else { return false };
-        let sent = stream.write_all(&ANSWERS[which][..cut]).is_ok();
+        let sent = stream.write_all(&RESPONSES[which][..cut]).is_ok();
         pause(Duration::from_millis(1));
-        sent && stream.write_all(&ANSWERS[which][cut..]).is_ok()
+        sent && stream.write_all(&RESPONSES[which][cut..]).is_ok()
     });
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
-    for (which, answer) in ANSWERS.iter().enumerate() {
-        for cut in 1..answer.len() {
-            let answer = client.request("GET", &format!("/{which}-{cut}"), &[], b"");
-            assert_eq!((answer.status, answer.text().as_str()), (200, "one two"), "cut at {cut}");
+    for (which, response) in RESPONSES.iter().enumerate() {
+        for cut in 1..response.len() {
+            let response = client.request("GET", &format!("/{which}-{cut}"), &[], b"");
+            assert_eq!((response.status, response.text().as_str()), (200, "one two"), "cut at {cut}");
         }
     }
     assert_eq!(upstream.last().connection, 0, "the connection is kept throughout");
@@ -413,7 +414,7 @@ fn trouble_costs_one_request_not_its_neighbours() {
 
 #[test]
 fn every_status_that_means_trouble_is_counted() {
-    let upstream = Upstream::answering(|_| b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let upstream = Upstream::responding(|_| b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n".to_vec());
     let gateway = Gateway::before(upstream.address, PLENTY);
     assert_eq!(gateway.get("/").status, 507);
     let counted =
@@ -423,14 +424,14 @@ fn every_status_that_means_trouble_is_counted() {
 
 /// Where we say nothing of limits, what the upstream says of its own goes through.
 #[test]
-fn an_upstreams_limits_are_told_where_we_have_none() {
-    let upstream = Upstream::answering(|_| {
+fn an_upstreams_limits_are_reported_where_we_have_none() {
+    let upstream = Upstream::responding(|_| {
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nRateLimit: \"own\";r=7\r\nX-Request-Id: theirs\r\n\r\nOK".to_vec()
     });
     let config = |limits: &str| format!("upstreams: {{app: {{url: \"http://{}\"}}}}\n{limits}", upstream.address);
     let without = Gateway::start(&config("limits: {}\ncommon_limits: []\n"));
-    let answer = without.get_with("/", &[("X-Request-Id", "ours")]);
-    assert_eq!((answer.header("ratelimit"), answer.header("x-request-id")), (Some("\"own\";r=7"), Some("ours")));
+    let response = without.get_with("/", &[("X-Request-Id", "ours")]);
+    assert_eq!((response.header("ratelimit"), response.header("x-request-id")), (Some("\"own\";r=7"), Some("ours")));
     let with = Gateway::start(&config(&format!("limits: {{default: {PLENTY}}}\n")));
-    assert!(with.get("/").header("ratelimit").is_some_and(|told| told.starts_with("\"default\"")));
+    assert!(with.get("/").header("ratelimit").is_some_and(|reported| reported.starts_with("\"default\"")));
 }

@@ -78,18 +78,22 @@ fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
     let file = text(&directory.file("edges.yaml", EDGES));
     let ran = live(&file, &directory);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told = report(&directory.0);
-    assert_eq!(told["kind"], "live");
-    assert!(told["createdAt"].is_string() && told["environment"]["cpus"].as_u64() > Some(0), "{}", told["environment"]);
+    let reported = report(&directory.0);
+    assert_eq!(reported["kind"], "live");
+    assert!(
+        reported["createdAt"].is_string() && reported["environment"]["cpus"].as_u64() > Some(0),
+        "{}",
+        reported["environment"]
+    );
     lab(&["simulate", &file, "--out", &text(&simulated.0)]);
-    let (live, expected) = (admitted(&told), admitted(&report(&simulated.0)));
+    let (live, expected) = (admitted(&reported), admitted(&report(&simulated.0)));
     assert_eq!(live.len(), 7, "six algorithms and a run without any");
     for ((id, live), (_, expected)) in live.iter().zip(&expected) {
         assert!(*live > 0.0 && *expected > 0.0, "{id}");
         let is_close = (live - expected).abs() <= 0.02 * expected;
         assert!(is_close || !are_judged(), "{id}: {live} live, {expected} in simulated time");
     }
-    for run in runs(&told) {
+    for run in runs(&reported) {
         assert!(run["gateway"]["cpuSeconds"].is_number(), "{}", run["gateway"]);
         let busy = run["series"]["busy"].as_array().expect("a series");
         assert!(busy.iter().any(Value::is_number), "the target was looked at: {busy:?}");
@@ -97,7 +101,7 @@ fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
 }
 
 #[test]
-fn a_store_is_killed_and_slowed_and_nobody_is_refused_meanwhile() {
+fn a_store_is_killed_and_slowed_and_nobody_is_rejected() {
     for store in ["redis", "stand_in"] {
         let scenario = "
 duration: 10
@@ -126,9 +130,9 @@ expect:
     }
 }
 
-/// Connections stay and nobody answers: of a real Redis the line stands still, the stand-in hangs by itself.
+/// Connections stay and nobody responds: of a real Redis the line stands still, the stand-in hangs by itself.
 #[test]
-fn a_store_that_hangs_is_no_reason_to_refuse_anybody() {
+fn a_store_that_hangs_is_not_a_reason_to_reject_anybody() {
     for store in ["redis", "stand_in"] {
         let scenario = "
 duration: 8
@@ -150,9 +154,9 @@ expect:
     }
 }
 
-/// What a slow target is spared is lowered second by second, which the gateway tells only at its beginning and end.
+/// What a slow target is spared is lowered second by second, which the gateway reports only at its beginning and end.
 #[test]
-fn a_limit_that_is_lowered_step_by_step_is_told_so() {
+fn a_limit_that_is_lowered_step_by_step_is_reported_so() {
     let directory = Directory::new();
     let scenario = "
 duration: 16
@@ -206,7 +210,7 @@ fn ctrl_c_ends_it_and_still_writes_the_report() {
 }
 
 #[test]
-fn a_missing_redis_is_told_plainly() {
+fn a_missing_redis_is_reported_plainly() {
     let directory = Directory::new();
     let scenario = "duration: 1\nstore: redis\nalgorithms: [fixed]\nbaseline: false\nlimit: {rate: 10}\n\
                     target: {workers: 2}\n\

@@ -43,10 +43,10 @@ fn replayed(directory: &Directory, log: &str, config: &str, more: &[&str]) -> (O
 }
 
 #[test]
-fn who_would_have_been_refused_when_and_by_which_limit() {
+fn which_requests_would_have_been_rejected_when_and_by_which_limit() {
     let directory = Directory::new();
     let (outcome, report) = replayed(&directory, &combined(), THREE_A_CLIENT, &[]);
-    for told in [
+    for reported in [
         "13 requests from 2026-01-19 16:30:00 UTC to 2026-01-19 16:30:10 UTC (common or combined)",
         "whole seconds",
         "would have refused 7 of 13 requests (53.8 %), from 1 client, most in the second from 2026-01-19 16:30:00 UTC \
@@ -54,7 +54,7 @@ fn who_would_have_been_refused_when_and_by_which_limit() {
         "per-ip  fixed, limit=3, window=5",
         "10.0.0.1",
     ] {
-        assert!(outcome.out.contains(told), "{told}\n{}", outcome.out);
+        assert!(outcome.out.contains(reported), "{reported}\n{}", outcome.out);
     }
     let policy = &report["policies"][0];
     assert_eq!(report["kind"], "replay");
@@ -225,7 +225,7 @@ fn two_policies_stand_side_by_side() {
 }
 
 #[test]
-fn bad_lines_are_counted_told_and_passed_over() {
+fn bad_lines_are_counted_reported_and_passed_over() {
     let directory = Directory::new();
     let long = "x".repeat(600_000);
     let log = format!("{}garbage\n\n::1 - - [yesterday] \"GET / HTTP/1.1\" 200 1\n{long}\n{}", combined(), combined());
@@ -244,7 +244,7 @@ fn bad_lines_are_counted_told_and_passed_over() {
 }
 
 #[test]
-fn what_can_not_be_used_is_told() {
+fn what_can_not_be_used_is_reported() {
     let directory = Directory::new();
     let log = text(&directory.file("access.log", &combined()));
     let good = text(&directory.file("good.yaml", THREE_A_CLIENT));
@@ -256,7 +256,7 @@ fn what_can_not_be_used_is_told() {
     fs::write(&compressed, b"\x1f\x8b\x08\x00rest\n").expect("written");
     let (compressed, fifo) = (text(&compressed), text(&directory.0.join("pipe")));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
-    for (arguments, told) in [
+    for (arguments, reported) in [
         (vec![log.as_str(), "--config", &bad], "bad.yaml: limits.default.limit"),
         (vec!["/nowhere", "--config", &good], "/nowhere: No such file"),
         (vec![&log, "--config", "/nowhere.yaml"], "/nowhere.yaml: "),
@@ -278,7 +278,7 @@ fn what_can_not_be_used_is_told() {
         (vec!["--config", &good], "LOG"),
     ] {
         let outcome = lab(&[&["replay"], &arguments[..]].concat());
-        assert!(outcome.code == 2 && outcome.err.contains(told), "{told}: {outcome:?}");
+        assert!(outcome.code == 2 && outcome.err.contains(reported), "{reported}: {outcome:?}");
     }
 }
 
@@ -313,7 +313,7 @@ fn a_pipe_that_nobody_writes_to_does_not_keep_it_from_stopping() {
 
 /// Of a pipe that nobody closes.
 #[test]
-fn whoever_stops_is_told_what_was_read_by_then() {
+fn ctrl_c_reports_what_was_read_by_then() {
     let directory = Directory::new();
     let config = text(&directory.file("gateway.yaml", THREE_A_CLIENT));
     let out = directory.0.join("out");
@@ -333,7 +333,7 @@ fn whoever_stops_is_told_what_was_read_by_then() {
     assert_eq!(report(&directory)["kind"], "replay");
 }
 
-/// Hosts, durations and addresses that a log lacks are told where a limit wants them.
+/// Hosts, durations and addresses that a log lacks are reported where a limit wants them.
 #[test]
 fn what_a_log_lacks_is_said() {
     let directory = Directory::new();
@@ -343,8 +343,8 @@ fn what_a_log_lacks_is_said() {
                   routes: [{name: shop, host: shop.example, upstream: main}]\n";
     let times = "1768840200.5\n1768840200.6\n1768840200.7\n1768840200.8\n";
     let (outcome, report) = replayed(&directory, times, config, &[]);
-    for told in ["has no addresses", "how long requests took", "`--host` sets it", "4 have no route"] {
-        assert!(outcome.out.contains(told), "{told}\n{}", outcome.out);
+    for reported in ["has no addresses", "how long requests took", "`--host` sets it", "4 have no route"] {
+        assert!(outcome.out.contains(reported), "{reported}\n{}", outcome.out);
     }
     assert_eq!(report["log"]["lacks"], serde_json::json!(["client", "host", "path", "user", "duration"]));
     let (outcome, report) = replayed(&directory, times, config, &["--host", "shop.example"]);

@@ -20,7 +20,7 @@ pub(crate) fn report(directory: &Path) -> Value {
 }
 
 #[test]
-fn all_scenarios_are_told_as_tables_as_json_and_as_a_page() {
+fn all_scenarios_are_reported_as_tables_as_json_and_as_a_page() {
     let directory = Directory::new();
     let outcome = lab(&["simulate", "--out", &text(&directory.0)]);
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{}", outcome.out);
@@ -40,16 +40,16 @@ fn all_scenarios_are_told_as_tables_as_json_and_as_a_page() {
     assert!(json(&directory) == json(&again), "the same seed, the same report");
 }
 
-/// While Redis is away and the gateway is told to let everything pass, more is admitted than the limit says, and
-/// nothing is over-admitted: which seconds that concerns is told wherever the figures are.
+/// While Redis is away and the gateway is set to let everything pass, more is admitted than the limit says, and
+/// nothing is over-admitted: which seconds that concerns is reported wherever the figures are.
 #[test]
-fn seconds_that_are_not_scored_are_told() {
+fn seconds_that_are_not_scored_are_reported() {
     let directory = Directory::new();
     let outcome = lab(&["simulate", "outage", "--algorithm", "token", "--out", &text(&directory.0)]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
-    let told = "    Not scored: 6.0 s to 10.5 s. Redis was unavailable and on_failure is open, so no limit was \
+    let reported = "    Not scored: 6.0 s to 10.5 s. Redis was unavailable and on_failure is open, so no limit was \
                 enforced; 1,800 requests were admitted then.";
-    assert!(outcome.out.lines().any(|line| line == told), "{}", outcome.out);
+    assert!(outcome.out.lines().any(|line| line == reported), "{}", outcome.out);
     let report = report(&directory.0);
     let run = &report["scenarios"][0]["runs"][0];
     let spans: Vec<(f64, f64)> = run["exempt"]
@@ -122,7 +122,7 @@ fn a_scenario_can_be_printed_changed_and_run() {
 }
 
 #[test]
-fn what_can_not_be_used_is_told() {
+fn what_can_not_be_used_is_reported() {
     let directory = Directory::new();
     let bad = directory.file("bad.yaml", "duration: 5\nlimit: {rate: 0}\n");
     let two = "duration: 5\nlimit: {rate: 10}\ntarget: {}\nalgorithms: [fixed, token]\n\
@@ -150,7 +150,7 @@ fn what_can_not_be_used_is_told() {
         (
             &["simulate", &unknown],
             2,
-            "duraton: is unknown; there are: title, about, seed, duration, limit, target, load, store, on_failure, \
+            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, load, store, on_failure, \
              algorithms, adaptation, baseline,",
         ),
         (&["simulate", &number], 2, "target.service_time: must be a text with a unit, such as 10ms, got 10"),
@@ -164,9 +164,9 @@ fn what_can_not_be_used_is_told() {
     }
 }
 
-/// What can't be written is told before there is something to lose, and what stands there stays.
+/// What can't be written is reported before there is something to lose, and what stands there stays.
 #[test]
-fn where_a_report_can_not_be_written_is_told_at_once() {
+fn where_a_report_can_not_be_written_is_reported_at_once() {
     let directory = Directory::new();
     let log = text(&directory.file("access.csv", "1700000000\n"));
     let config = text(&directory.file("gateway.yaml", "upstreams: {a: {url: \"http://127.0.0.1:1\"}}\n"));

@@ -41,8 +41,8 @@ fn a_threshold_may_be_of_responses_of_one_class() {
             pause(Duration::from_millis(400));
         }
         let status = if is_served { "200 OK" } else { "429 Too Many Requests" };
-        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
-        std::io::Write::write_all(stream, answer.as_bytes()).is_ok()
+        let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+        std::io::Write::write_all(stream, response.as_bytes()).is_ok()
     });
     let plan = constant(url(&target), 50, 1.0);
     let ran = run(&with(plan, "thresholds", json!(["p50<20s", "p50{2xx}<300ms", "p50{rejected}<20s", "max{5xx}<20s"])));
@@ -52,8 +52,8 @@ fn a_threshold_may_be_of_responses_of_one_class() {
     assert_eq!(ran.result["mostlyRejected"], true);
     let classes = &ran.result["latencyByStatusSeconds"];
     assert_eq!((&classes["2xx"]["count"], &classes["rejected"]["count"]), (&json!(5), &json!(45)), "{classes}");
-    for told in ["note  most responses are rejections: 45 of 50", "    of 2xx", "    of rejected"] {
-        assert!(ran.stdout.contains(told), "{told}\n{}", ran.stdout);
+    for reported in ["note  most responses are rejections: 45 of 50", "    of 2xx", "    of rejected"] {
+        assert!(ran.stdout.contains(reported), "{reported}\n{}", ran.stdout);
     }
 }
 
@@ -80,7 +80,7 @@ fn a_bad_plan_is_exit_2_with_all_that_is_wrong() {
 }
 
 #[test]
-fn a_host_that_nobody_knows_is_told_before_anything_is_sent() {
+fn a_host_that_nobody_knows_is_reported_before_anything_is_sent() {
     let ran = run(&constant("http://tidegate-no-such-host.invalid/", 10, 0.1));
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(
@@ -125,7 +125,7 @@ fn who_stops_a_run_still_gets_its_report() {
     assert!(ran.requests("sent") > 20 && ran.stdout.contains("stopped"), "{}", ran.stdout);
 }
 
-/// What has not been answered when a run is stopped is neither good nor bad.
+/// What has not got a response when a run is stopped is neither good nor bad.
 #[test]
 fn requests_under_way_at_a_stop_are_unfinished() {
     let silent = Upstream::behaving(|_, _| {
@@ -166,7 +166,7 @@ fn metrics_can_be_scraped_during_a_run_and_once_more_after_it() {
 
 /// Nobody waits for a last scrape that is not wanted.
 #[test]
-fn metrics_linger_for_as_long_as_they_are_told_to() {
+fn metrics_linger_for_as_long_as_they_are_set_to() {
     let target = Upstream::start();
     let run = |linger: &str, patience: Duration| {
         let started = std::time::Instant::now();
@@ -228,7 +228,7 @@ fn what_happens_can_be_written_to_a_file() {
 }
 
 #[test]
-fn a_result_that_can_not_be_written_is_told_before_the_run() {
+fn a_result_that_can_not_be_written_is_reported_before_the_run() {
     let target = Upstream::start();
     let directory = Directory::new();
     let plan = directory.file("plan.json", &constant(url(&target), 50, 0.2).to_string());
@@ -270,7 +270,7 @@ fn a_result_takes_the_place_of_no_plan_and_no_other_result() {
 }
 
 #[test]
-fn numbers_that_are_none_are_refused() {
+fn invalid_numbers_are_rejected() {
     let plan = Directory::new();
     let plan_file = plan.file("plan.json", "{}");
     for arguments in [["--start-at", "nan"], ["--rate", "inf"], ["--duration", "x"], ["--metrics", "here"]] {
@@ -280,7 +280,7 @@ fn numbers_that_are_none_are_refused() {
     }
 }
 
-/// Those who wait for an agreed time are told so.
+/// A wait for an agreed time is reported.
 #[test]
 fn a_run_that_waits_for_its_start_says_so() {
     let target = Upstream::start();

@@ -26,14 +26,14 @@ fn at_least(result: &Value, seconds: f64) -> u64 {
 }
 
 /// With requests due evenly, `rate · (F − x)` of them are due so early in a freeze of `F` that they wait at least `x`;
-/// one more or less, since the freeze may begin and end between two. A generator that waits for answers before it sends
-/// would show a handful.
+/// one more or less, since the freeze may begin and end between two. A generator that waits for responses before it
+/// sends would show a handful.
 #[test]
 fn every_request_due_in_a_freeze_shows_how_long_it_waited() {
     let target = Target::start();
     let plan = with(constant(target.url(), RATE, SECONDS), "concurrency", 2_000.into());
     let running = Running::start(&plan, |_| {});
-    wait_until("requests are answered", || target.answered() > f64::from(RATE) / 4.0);
+    wait_until("requests are answered", || target.responded() > f64::from(RATE) / 4.0);
     signal(target.pid(), "STOP");
     wait_until("it is frozen", || is_stopped(target.pid()));
     let frozen = Instant::now();

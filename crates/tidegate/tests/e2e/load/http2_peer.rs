@@ -12,9 +12,9 @@ use tokio::runtime::Runtime;
 /// What the server does on a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Manner {
-    /// Answers so many requests, and then says goodbye: what came after the last one it began with is for others.
+    /// Responds to so many requests, and then says goodbye: what came after the last one it began with is for others.
     Leaving(u32),
-    /// The first connection is never answered on, the others are.
+    /// The first connection never gets a response, the others do.
     SilentAtFirst,
 }
 
@@ -44,18 +44,18 @@ impl Peer {
 
 async fn converse(stream: tokio::net::TcpStream, manner: Manner, number: u32) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-    let (mut answered, mut held) = (0, Vec::new());
+    let (mut responded, mut held) = (0, Vec::new());
     while let Some(Ok((_, mut respond))) = connection.accept().await {
         if matches!(manner, Manner::SilentAtFirst) && number == 0 {
             held.push(respond);
             continue;
         }
-        let answer = Response::builder().status(StatusCode::OK).body(()).expect("an answer");
-        if let Ok(mut body) = respond.send_response(answer, false) {
+        let response = Response::builder().status(StatusCode::OK).body(()).expect("an answer");
+        if let Ok(mut body) = respond.send_response(response, false) {
             let _sent = body.send_data(Bytes::from_static(b"OK"), true);
         }
-        answered += 1;
-        if matches!(manner, Manner::Leaving(most) if answered == most) {
+        responded += 1;
+        if matches!(manner, Manner::Leaving(most) if responded == most) {
             connection.graceful_shutdown();
         }
     }

@@ -58,16 +58,16 @@ fn a_result_of_an_earlier_version_can_be_merged() {
 }
 
 #[test]
-fn results_are_told_together_and_written_if_asked() {
+fn results_are_reported_together_and_written_if_asked() {
     let directory = Directory::new();
     let out = directory.0.join("all.json");
     let texts = [good("1/2"), good("2/2")];
     let outcome = merge(&directory, &texts, &["--json", out.to_str().expect("text")]);
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
-    for told in
+    for reported in
         ["http://127.0.0.1:8082/api/test", "2 runs together", "1,000", "100.0 %", "✓  p99<50ms", "✓  errors<10%"]
     {
-        assert!(outcome.out.contains(told), "{told}: {}", outcome.out);
+        assert!(outcome.out.contains(reported), "{reported}: {}", outcome.out);
     }
     assert!(!outcome.out.contains('\x1b'), "no colours into a file");
     let all = read(&out);
@@ -94,12 +94,12 @@ fn the_exit_code_tells_how_it_went() {
 }
 
 #[test]
-fn what_can_not_be_merged_is_told_by_file() {
+fn what_can_not_be_merged_is_reported_by_file() {
     let directory = Directory::new();
     let other = result(None, 10, Duration::ZERO, 200);
     for (texts, expected) in [
-        (vec!["no JSON".to_owned()], "0.json: is no result of tidegate load: "),
-        (vec![good("1/2"), "{}".to_owned()], "1.json: is no result of tidegate load: missing field `format`"),
+        (vec!["no JSON".to_owned()], "0.json: is not a result of tidegate load: "),
+        (vec![good("1/2"), "{}".to_owned()], "1.json: is not a result of tidegate load: missing field `format`"),
         (vec![good("1/2"), good("1/2")], "1.json: is of part 1/2, and so is "),
         (vec![good("1/2"), other], "1.json: is of the whole plan, but "),
     ] {
@@ -119,7 +119,7 @@ fn what_can_not_be_merged_is_told_by_file() {
 #[test]
 fn help_tells_the_exit_codes() {
     let help = run(&["load", "merge", "--help"], &[]).out;
-    for told in ["--json", "98", "99", "--part"] {
-        assert!(help.contains(told), "{told}: {help}");
+    for reported in ["--json", "98", "99", "--part"] {
+        assert!(help.contains(reported), "{reported}: {help}");
     }
 }

@@ -66,7 +66,7 @@ fn https_is_spoken_with_whom_the_authority_vouches_for() {
 }
 
 #[test]
-fn a_service_trusts_whom_it_was_told_to() {
+fn a_service_trusts_the_authorities_that_are_set() {
     let secured = secured(&["localhost"]);
     let ca = secured.directory.0.join("ca.pem");
     let service = Service::start_with(|command, _| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use tidegate_testkit::load_run::{constant, with};
-use tidegate_testkit::{Answer, Directory, Gateway, OK, Upstream, pause, request, tidegate, wait_until};
+use tidegate_testkit::{Directory, Gateway, OK, Response, Upstream, pause, request, tidegate, wait_until};
 
 /// `tidegate load serve` on a free port.
 pub(crate) struct Service(pub(crate) Gateway);
@@ -28,20 +28,20 @@ impl Service {
         Self(Gateway::launch(command, config, directory))
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Response {
         request(self.0.address, method, path, &[("host", "localhost")], body.as_bytes())
     }
 
     pub(crate) fn begin(&self, plan: &Value) -> String {
-        let answer = self.ask("POST", "/test/start", &plan.to_string());
-        assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("started")), "{}", answer.text());
-        answer.json()["testId"].as_str().expect("an id").to_owned()
+        let response = self.ask("POST", "/test/start", &plan.to_string());
+        assert_eq!((response.status, &response.json()["status"]), (200, &json!("started")), "{}", response.text());
+        response.json()["testId"].as_str().expect("an id").to_owned()
     }
 
     pub(crate) fn status(&self) -> Value {
-        let answer = self.ask("GET", "/test/status", "");
-        assert_eq!(answer.status, 200);
-        answer.json()
+        let response = self.ask("GET", "/test/status", "");
+        assert_eq!(response.status, 200);
+        response.json()
     }
 
     pub(crate) fn wait_for_end(&self) {
@@ -59,8 +59,8 @@ fn a_test_is_started_seen_stopped_and_forgotten() {
     let (service, target) = (Service::start(), Upstream::start());
     assert_eq!(service.status(), json!({ "running": false }));
     for (method, path) in [("POST", "/test/stop"), ("GET", "/test/config"), ("GET", "/test/result")] {
-        let answer = service.ask(method, path, "");
-        assert_eq!(answer.status, 404, "{path}: {}", answer.text());
+        let response = service.ask(method, path, "");
+        assert_eq!(response.status, 404, "{path}: {}", response.text());
     }
     assert_eq!(service.ask("PATCH", "/test", r#"{"rps": 5}"#).status, 404);
 
@@ -100,21 +100,21 @@ fn a_test_is_started_seen_stopped_and_forgotten() {
 fn only_the_test_that_is_meant_is_stopped() {
     let (service, target) = (Service::start(), Upstream::start());
     let id = service.begin(&constant(url(&target), 10, 60.0));
-    let answer = service.ask("POST", "/test/stop", r#"{"testId": "another"}"#);
-    assert_eq!((answer.status, &service.status()["running"]), (404, &json!(true)));
+    let response = service.ask("POST", "/test/stop", r#"{"testId": "another"}"#);
+    assert_eq!((response.status, &service.status()["running"]), (404, &json!(true)));
     assert_eq!(service.ask("POST", "/test/stop", r#"{"test": "x"}"#).status, 400);
     assert_eq!(service.ask("POST", "/test/stop", &json!({ "testId": id }).to_string()).status, 200);
 }
 
 #[test]
-fn a_bad_plan_is_refused_with_its_fields_and_starts_nothing() {
+fn a_bad_plan_is_rejected_with_its_fields_and_starts_nothing() {
     let (service, target) = (Service::start(), Upstream::start());
     let good = constant(url(&target), 10, 1.0);
     let params = json!({ "minRps": 1, "maxRps": 9, "maxSpikeDuration": 1, "minIdleTime": 5, "maxIdleTime": 2 });
     let ddos = json!({ "type": "ddos", "params": params });
     for (body, path, allowed) in [
         ("{".to_owned(), "", "JSON"),
-        ("[]".to_owned(), "", "an object is allowed"),
+        ("[]".to_owned(), "", "must be an object"),
         (
             with(good.clone(), "profile", json!({ "type": "warp", "params": {} })).to_string(),
             "profile.type",
@@ -147,11 +147,11 @@ fn a_bad_plan_is_refused_with_its_fields_and_starts_nothing() {
         (with(good.clone(), "startAt", json!(5)).to_string(), "startAt", "a time to come"),
         (json!({ "plan": "stored" }).to_string(), "plan", "--plans"),
     ] {
-        let answer = service.ask("POST", "/test/start", &body);
-        let told = answer.json();
-        assert_eq!(answer.status, 400, "{body}: {told}");
-        let problem = told["problems"].as_array().expect("problems").iter().find(|problem| problem["path"] == path);
-        let message = problem.unwrap_or_else(|| panic!("nothing of {path:?} in {told}"))["message"].to_string();
+        let response = service.ask("POST", "/test/start", &body);
+        let reported = response.json();
+        assert_eq!(response.status, 400, "{body}: {reported}");
+        let problem = reported["problems"].as_array().expect("problems").iter().find(|problem| problem["path"] == path);
+        let message = problem.unwrap_or_else(|| panic!("nothing of {path:?} in {reported}"))["message"].to_string();
         assert!(message.contains(allowed), "{message}");
         assert_eq!(service.status(), json!({ "running": false }));
     }
@@ -172,9 +172,13 @@ fn only_this_machine_is_sent_to_unless_others_are_allowed() {
         "2130706433",
         "[64:ff9b::7f00:1]",
     ] {
-        let answer = service.ask("POST", "/test/start", &constant(format!("http://{host}/"), 1, 1.0).to_string());
-        assert_eq!(answer.status, 400, "{host}: {}", answer.text());
-        assert!(answer.text().contains("limiterUrl") && answer.text().contains("--allow-host"), "{}", answer.text());
+        let response = service.ask("POST", "/test/start", &constant(format!("http://{host}/"), 1, 1.0).to_string());
+        assert_eq!(response.status, 400, "{host}: {}", response.text());
+        assert!(
+            response.text().contains("limiterUrl") && response.text().contains("--allow-host"),
+            "{}",
+            response.text()
+        );
     }
     let target = Upstream::start();
     for host in ["localhost", "127.0.0.1", "[::ffff:127.0.0.1]"] {
@@ -182,7 +186,7 @@ fn only_this_machine_is_sent_to_unless_others_are_allowed() {
         service.wait_for_end();
     }
     assert_eq!(target.count(), 6);
-    // Nobody answers there, but it may be tried.
+    // Nobody responds there, but it may be tried.
     let generous = Service::start_with(|command, _| {
         command.args(["--allow-host", "Example.com", "--allow-host", "192.0.2.1"]);
     });
@@ -207,11 +211,11 @@ fn the_rate_of_a_constant_test_can_be_changed_while_it_runs() {
         ("x", "JSON"),
         (r#"{"rps": 1e300}"#, "10000000"),
     ] {
-        let answer = service.ask("PATCH", "/test", body);
-        assert!(answer.status == 400 && answer.text().contains(allowed), "{body}: {}", answer.text());
+        let response = service.ask("PATCH", "/test", body);
+        assert!(response.status == 400 && response.text().contains(allowed), "{body}: {}", response.text());
     }
-    let answer = service.ask("PATCH", "/test", r#"{"rps": 500}"#);
-    assert_eq!((answer.status, answer.json()), (200, json!({ "status": "changed", "testId": id, "rps": 500.0 })));
+    let response = service.ask("PATCH", "/test", r#"{"rps": 500}"#);
+    assert_eq!((response.status, response.json()), (200, json!({ "status": "changed", "testId": id, "rps": 500.0 })));
     // At one a second this would take minutes.
     wait_until("many are sent", || target.count() > 300);
     assert_eq!(service.status()["targetRps"].as_f64(), Some(500.0));
@@ -225,8 +229,8 @@ fn the_rate_of_a_constant_test_can_be_changed_while_it_runs() {
 
     let poisson = json!({ "type": "poisson", "params": { "averageRps": 5 } });
     service.begin(&with(constant(url(&target), 1, 60.0), "profile", poisson));
-    let answer = service.ask("PATCH", "/test", r#"{"rps": 500}"#);
-    assert!(answer.status == 409 && answer.text().contains("only the rate of `constant`"), "{}", answer.text());
+    let response = service.ask("PATCH", "/test", r#"{"rps": 500}"#);
+    assert!(response.status == 409 && response.text().contains("only the rate of `constant`"), "{}", response.text());
 }
 
 /// One change right after the other, and before the test has begun: the last one counts, and nothing is lost.
@@ -247,19 +251,19 @@ fn changes_of_the_rate_may_come_close_together() {
     wait_until("many more are sent", || target.count() > before + 300);
 }
 
-/// A plan full of mistakes is told of some, and keeps nobody else waiting.
+/// Of a plan full of mistakes some are reported, and keeps nobody else waiting.
 #[test]
-fn whoever_makes_a_hundred_thousand_mistakes_is_told_of_fifty() {
+fn of_a_hundred_thousand_mistakes_fifty_are_reported() {
     let service = Service::start();
     let fields = (0..100_000).map(|number| format!("\"a{number}\": 0,")).collect::<Vec<_>>().concat();
-    let answer = service.ask("POST", "/test/start", &format!("{{{fields} \"limiterUrl\": 1}}"));
-    let problems = answer.json()["problems"].as_array().expect("problems").len();
-    assert_eq!((answer.status, problems), (400, 51));
-    assert!(answer.body.len() < 100_000, "{} bytes", answer.body.len());
+    let response = service.ask("POST", "/test/start", &format!("{{{fields} \"limiterUrl\": 1}}"));
+    let problems = response.json()["problems"].as_array().expect("problems").len();
+    assert_eq!((response.status, problems), (400, 51));
+    assert!(response.body.len() < 100_000, "{} bytes", response.body.len());
 }
 
 #[test]
-fn options_that_can_not_work_are_told_at_the_start() {
+fn options_that_can_not_work_are_reported_at_the_start() {
     let directory = Directory::new();
     let file = tidegate_testkit::text(&directory.file("x", "y"));
     for (option, value) in [
@@ -293,14 +297,14 @@ fn stored_plans_are_started_by_their_name() {
         service.wait_for_end();
     }
     assert_eq!(target.count(), 20);
-    for (name, told) in [
-        ("large", "there are: broken, small"),
+    for (name, reported) in [
+        ("large", "must be one of broken, small, got \"large\""),
         ("../small", "letters, digits"),
         ("", "letters, digits"),
         ("broken", "JSON"),
     ] {
-        let answer = service.ask("POST", "/test/start", &json!({ "plan": name }).to_string());
-        assert!(answer.status == 400 && answer.text().contains(told), "{name}: {}", answer.text());
+        let response = service.ask("POST", "/test/start", &json!({ "plan": name }).to_string());
+        assert!(response.status == 400 && response.text().contains(reported), "{name}: {}", response.text());
     }
 }
 
@@ -320,7 +324,7 @@ fn secrets_of_a_plan_are_not_shown() {
 #[test]
 fn metrics_are_those_of_the_seed_and_stay_for_a_last_scrape() {
     let service = Service::start();
-    let target = Upstream::answering(|request| match request.header("x-who") {
+    let target = Upstream::responding(|request| match request.header("x-who") {
         Some("limited") => b"HTTP/1.1 429 Too Many\r\ncontent-length: 0\r\n\r\n".to_vec(),
         Some("failing") => b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec(),
         _ => OK.to_vec(),
@@ -348,10 +352,10 @@ fn metrics_are_those_of_the_seed_and_stay_for_a_last_scrape() {
             count("success") + count("rateLimited") + count("errors") + more
         );
         assert_eq!(metric("loadgen_errors_total"), by("error"));
-        let answered = metric("loadgen_request_duration_seconds_count");
-        assert_eq!(answered, by("success") + by("rate_limited") + by("error"));
+        let responded = metric("loadgen_request_duration_seconds_count");
+        assert_eq!(responded, by("success") + by("rate_limited") + by("error"));
         for bound in ["0.01", "0.05", "0.1", "0.2", "0.5", "1", "2", "5"] {
-            assert!(metric(&format!("loadgen_request_duration_seconds_bucket{{le=\"{bound}\"}}")) <= answered);
+            assert!(metric(&format!("loadgen_request_duration_seconds_bucket{{le=\"{bound}\"}}")) <= responded);
         }
         assert_eq!(
             (metric("loadgen_test_running"), metric("loadgen_active_threads"), metric("loadgen_current_rps")),
@@ -368,7 +372,7 @@ fn metrics_are_those_of_the_seed_and_stay_for_a_last_scrape() {
 }
 
 #[test]
-fn what_is_asked_for_otherwise_is_refused() {
+fn what_is_asked_for_otherwise_is_rejected() {
     let service = Service::start();
     for (method, path, status) in [
         ("GET", "/test/start", 405),
@@ -379,9 +383,9 @@ fn what_is_asked_for_otherwise_is_refused() {
         ("GET", "/", 404),
         ("GET", "/test/start/x", 404),
     ] {
-        let answer = service.ask(method, path, "");
-        assert_eq!(answer.status, status, "{method} {path}");
-        assert_eq!(answer.header("allow").is_some(), status == 405);
+        let response = service.ask(method, path, "");
+        assert_eq!(response.status, status, "{method} {path}");
+        assert_eq!(response.header("allow").is_some(), status == 405);
     }
     let reader = request(service.0.address, "GET", "/test/config", &[("host", "evil.example")], b"");
     assert_eq!(reader.status, 403, "plans are not for pages");
@@ -399,7 +403,7 @@ fn what_is_asked_for_otherwise_is_refused() {
 
 /// Told to stop while a test runs, the service ends the test, writes its end down, and goes.
 #[test]
-fn a_service_that_is_told_to_stop_ends_its_test() {
+fn a_service_that_gets_the_order_to_stop_ends_its_test() {
     let (mut service, target) = (
         Service::start(),
         Upstream::behaving(|_, _| {

@@ -32,8 +32,8 @@ impl Target {
         self.0.pid()
     }
 
-    /// Requests that it has answered well.
-    pub(crate) fn answered(&self) -> f64 {
+    /// Requests that it has served well.
+    pub(crate) fn responded(&self) -> f64 {
         let name = "http_server_requests_seconds_count{method=\"GET\",status=\"200\",uri=\"/api/test\"}";
         self.0.metric(name).unwrap_or_default()
     }

@@ -35,7 +35,7 @@ fn pass_a_second() {
     wait_until("a second has passed", || began.elapsed() > Duration::from_millis(1_100));
 }
 
-/// An upstream that answers `/held` when it is let.
+/// An upstream that responds to `/held` when it is let.
 struct Held {
     upstream: Upstream,
     gate: Arc<(Mutex<bool>, Condvar)>,
@@ -55,7 +55,7 @@ impl Held {
         Self { upstream, gate }
     }
 
-    fn answers(&self) {
+    fn responses(&self) {
         *self.gate.0.lock().expect("no panic") = true;
         self.gate.1.notify_all();
     }
@@ -135,10 +135,10 @@ fn a_request_under_way_is_never_cut_short_for_a_new_client() {
         let mut client = Client::connect(gateway.address);
         assert_eq!(client.request("GET", "/", &[], b"").status, 200);
     }
-    held.answers();
-    assert_eq!((busy.answer().status, streaming.outcome(1)), (200, Outcome::Status(200)));
+    held.responses();
+    assert_eq!((busy.response().status, streaming.outcome(1)), (200, Outcome::Status(200)));
     uploading.send("oad");
-    assert_eq!(uploading.answer().status, 200);
+    assert_eq!(uploading.response().status, 200);
 }
 
 /// When all have something to do, new clients wait for the first that has not.
@@ -156,10 +156,10 @@ fn where_all_are_busy_new_clients_wait() {
     let line = gateway.wait_for_line("new clients wait");
     assert!(line.contains("`connections.max` is 2"), "{line}");
     assert_eq!((held.upstream.count(), gateway.metric(EVICTED)), (2, Some(0.0)));
-    held.answers();
-    assert_eq!(new.answer().status, 200);
+    held.responses();
+    assert_eq!(new.response().status, 200);
     for client in &mut busy {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
 }
 
@@ -205,7 +205,7 @@ fn a_response_that_waits_for_the_clients_window_is_not_idle() {
     let body = vec![b'x'; 5_000];
     let whole = [b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n".to_vec(), body].concat();
     let upstream =
-        Upstream::answering(move |request| if request.line.contains("/large") { whole.clone() } else { OK.to_vec() });
+        Upstream::responding(move |request| if request.line.contains("/large") { whole.clone() } else { OK.to_vec() });
     let gateway = with_connections(upstream.address, "max: 2");
     let mut waits = Wire::connect_with(gateway.address, &[(tidegate_testkit::frames::INITIAL_WINDOW_SIZE, 100)]);
     let fields: [(&str, &[u8]); 4] =
@@ -230,7 +230,7 @@ fn a_response_that_waits_for_the_clients_window_is_not_idle() {
 #[test]
 fn a_response_that_a_client_never_takes_ends_with_write_timeout() {
     let whole = [b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n".to_vec(), vec![b'x'; 5_000]].concat();
-    let upstream = Upstream::answering(move |_| whole.clone());
+    let upstream = Upstream::responding(move |_| whole.clone());
     let gateway = with_connections(upstream.address, "write_timeout: 500ms");
     let mut waits = Wire::connect_with(gateway.address, &[(tidegate_testkit::frames::INITIAL_WINDOW_SIZE, 100)]);
     let fields: [(&str, &[u8]); 4] = [(":method", b"GET"), (":scheme", b"http"), (":authority", b"a"), (":path", b"/")];
@@ -262,7 +262,7 @@ fn an_upgraded_connection_and_a_slow_reader_are_not_idle() {
     let gateway = with_connections(upstream.address, "max: 3, write_timeout: 10m");
     let mut socket = Client::connect(gateway.address);
     socket.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(socket.answer().status, 101);
+    assert_eq!(socket.response().status, 101);
     let mut slow = Client::connect(gateway.address);
     slow.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until("both are under way", || upstream.count() == 2);
@@ -277,7 +277,7 @@ fn an_upgraded_connection_and_a_slow_reader_are_not_idle() {
     let mut echoed = [0; 5];
     socket.stream.read_exact(&mut echoed).expect("it is still open");
     assert_eq!(&echoed, b"hello");
-    assert_eq!(slow.answer().body.len(), LARGE);
+    assert_eq!(slow.response().body.len(), LARGE);
 }
 
 /// Such a socket used to have all of `idle_timeout`, as if its client had asked for something.
@@ -317,8 +317,8 @@ fn a_tls_connection_that_asks_nothing_has_as_long_as_a_head_and_one_that_has_ask
     session::run(async {
         let silent = session::tls(gateway.address, authority.client(&["http/1.1"])).await;
         let mut asks = session::http1(session::tls(gateway.address, authority.client(&["http/1.1"])).await).await;
-        let answer = asks.send_request(session::for_http1(session::get("/"))).await.expect("an answer");
-        assert_eq!(session::Whole::of(answer).await.status, 200);
+        let response = asks.send_request(session::for_http1(session::get("/"))).await.expect("an answer");
+        assert_eq!(session::Whole::of(response).await.status, 200);
         let counted = |name: &'static str| {
             let waited = || wait_until(name, || gateway.metric(name) == Some(1.0));
             tokio::task::block_in_place(waited);

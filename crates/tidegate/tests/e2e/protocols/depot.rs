@@ -1,7 +1,7 @@
 //! An upstream for bodies of any length, plain or with TLS: it makes, checks and echoes them piece by piece.
 //!
-//! `POST /upload` answers how much came and whether it was right; `GET /download/{length|chunked|close}/N` answers N
-//! bytes; `POST /echo` answers what it reads, while it reads; `POST /hold` is an upload that is not read before
+//! `POST /upload` responds with how much came and whether it was right; `GET /download/{length|chunked|close}/N` with
+//! N bytes; `POST /echo` with what it reads, while it reads; `POST /hold` is an upload that is not read before
 //! [`Depot::release`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -148,8 +148,8 @@ fn upload(stream: &mut BufReader<impl Read + Write>, body: &mut BodyReader) -> i
         }
         right &= pattern.takes(&piece[..count]);
     }
-    let told = format!("{} {right}", pattern.position);
-    write!(stream.get_mut(), "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len())
+    let reported = format!("{} {right}", pattern.position);
+    write!(stream.get_mut(), "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{reported}", reported.len())
 }
 
 fn echo(stream: &mut BufReader<impl Read + Write>, body: &mut BodyReader) -> io::Result<()> {
@@ -190,7 +190,7 @@ fn download(out: &mut impl Write, shared: &Shared, framing: &str, length: u64) -
     Ok(())
 }
 
-/// Reads a body out of a connection, whatever tells its end.
+/// Reads a body out of a connection, whatever marks its end.
 pub(crate) enum BodyReader {
     Length(u64),
     /// So much is left of the chunk.

@@ -62,7 +62,7 @@ fn a_thousand_clients_are_served_with_256_files() {
         .collect();
     let mut outcomes = BTreeMap::new();
     for client in &mut clients {
-        let status = client.try_answer_to("GET").map_or(0, |answer| answer.status);
+        let status = client.try_response_to("GET").map_or(0, |response| response.status);
         *outcomes.entry(status).or_insert(0) += 1;
     }
     assert_eq!(outcomes, BTreeMap::from([(200, 1_000)]), "0 is a connection that was closed without an answer");
@@ -78,7 +78,7 @@ fn more_requests_than_files_wait_for_each_other() {
     raise_open_files(4_000);
     let (under_way, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::new((Mutex::new(()), Condvar::new())));
     let (count, gate) = (Arc::clone(&under_way), Arc::clone(&waiting));
-    // None is answered before twenty are there: upstreams may have a few connections more.
+    // None gets a response before twenty are there: upstreams may have a few connections more.
     let upstream = Upstream::behaving(move |_, stream| {
         let mut guard = gate.0.lock().expect("no panic");
         if count.fetch_add(1, Ordering::SeqCst) + 1 == 20 {
@@ -112,7 +112,7 @@ fn more_requests_than_files_wait_for_each_other() {
     assert!(under_way.load(Ordering::SeqCst) >= 200);
 }
 
-/// An upstream that answers nothing until it is let.
+/// An upstream that does not respond until it is let.
 fn held() -> (Upstream, impl Fn()) {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let closed = Arc::clone(&gate);
@@ -226,7 +226,7 @@ fn uploads_leave_the_descriptors_of_others() {
     }
     open();
     for client in &mut clients {
-        assert_eq!([client.answer().status, client.answer().status], [200, 200]);
+        assert_eq!([client.response().status, client.response().status], [200, 200]);
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Footprint {
 
 impl Footprint {
     /// What it takes now; its peak is counted from here. (Each worker opens its files when it
-    /// begins: where descriptors count, let there be one worker, and let it answer a request before.)
+    /// begins: where descriptors count, let there be one worker, and let it serve a request before.)
     pub(crate) fn of(gateway: &Gateway) -> Self {
         let pid = gateway.pid();
         std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak can be reset");

@@ -1,4 +1,4 @@
-//! HTTP/2 as nobody honest speaks it. After each: honest requests are answered, memory and descriptors are as before,
+//! HTTP/2 as nobody honest speaks it. After each: honest requests get a response, memory and descriptors are as before,
 //! no request is left under way, and the upstream has seen no line that was smuggled.
 
 mod requests;
@@ -50,13 +50,13 @@ impl Siege {
     }
 
     /// Each of these requests must be rejected, and nothing of it may reach the upstream.
-    pub(super) fn refuses(&self, requests: &[Vec<(&str, &[u8])>]) {
+    pub(super) fn rejects(&self, requests: &[Vec<(&str, &[u8])>]) {
         let mut passed = Vec::new();
         for fields in requests {
             let seen = self.upstream.count();
             let outcome = self.attempt(fields);
             let arrived = self.upstream.received().split_off(seen);
-            if !outcome.is_refusal() || !arrived.is_empty() {
+            if !outcome.is_rejection() || !arrived.is_empty() {
                 let field = |(name, value): &(&str, &[u8])| format!("{name}: {}", value.escape_ascii());
                 let fields: Vec<String> = fields.iter().map(field).collect();
                 passed.push((fields, outcome, arrived.into_iter().map(|received| received.line).collect::<Vec<_>>()));
@@ -90,11 +90,11 @@ pub(super) fn gateway(upstream: &str, connections: &str, limit: &str) -> Gateway
     ))
 }
 
-/// Honest clients of both versions are answered.
+/// Honest clients of both versions get a response.
 pub(super) fn honest(gateway: &Gateway) {
     assert!(matches!(gateway.get("/honest").status, 200 | 404));
-    let answer = run(async { ask(&mut h2c(gateway.address).await, get("/honest")).await });
-    assert!(matches!(answer.status, StatusCode::OK | StatusCode::NOT_FOUND), "{answer:?}");
+    let response = run(async { ask(&mut h2c(gateway.address).await, get("/honest")).await });
+    assert!(matches!(response.status, StatusCode::OK | StatusCode::NOT_FOUND), "{response:?}");
 }
 
 /// Nothing is left behind.
@@ -210,7 +210,7 @@ fn a_flood_of_continuations_ends_the_connection() {
 }
 
 #[test]
-fn header_lists_that_are_too_large_are_refused() {
+fn header_lists_that_are_too_large_are_rejected() {
     let siege = Siege::begin();
     // One large field, in one frame more than `max_head_bytes` allows.
     let value = vec![b'x'; 12_000];
@@ -223,7 +223,7 @@ fn header_lists_that_are_too_large_are_refused() {
     frames.last_mut().expect("one").flags |= END_HEADERS;
     wire.send(&frames);
     let outcome = wire.outcome(1);
-    assert!(outcome.is_refusal(), "{outcome:?}");
+    assert!(outcome.is_rejection(), "{outcome:?}");
     // Many small ones: they count with what it takes to hold them (RFC 9113 §6.5.2), and `max_headers` bounds them too.
     for count in [101, 1_000, 5_000] {
         let names: Vec<String> = (0..count).map(|number| format!("x-{number}")).collect();
@@ -237,7 +237,7 @@ fn header_lists_that_are_too_large_are_refused() {
         frames.last_mut().expect("one").flags |= END_HEADERS;
         wire.send(&frames);
         let outcome = wire.outcome(1);
-        assert!(outcome.is_refusal(), "{count}: {outcome:?}");
+        assert!(outcome.is_rejection(), "{count}: {outcome:?}");
     }
     drop(wire);
     siege.holds();
@@ -245,7 +245,7 @@ fn header_lists_that_are_too_large_are_refused() {
 
 /// A small block that becomes a large list: a field in the table, named again and again, a byte each.
 #[test]
-fn a_header_bomb_is_refused() {
+fn a_header_bomb_is_rejected() {
     let siege = Siege::begin();
     let mut bytes = block(&request(&[]));
     bytes.push(0x40);
@@ -261,7 +261,7 @@ fn a_header_bomb_is_refused() {
         }
     }
     let outcome = wire.outcome(1);
-    assert!(outcome.is_refusal(), "{outcome:?}");
+    assert!(outcome.is_rejection(), "{outcome:?}");
     drop(wire);
     siege.holds();
 }
@@ -330,7 +330,7 @@ fn windows_that_overflow_are_errors() {
     while sent < 10_000 && wire.send(&much) {
         sent += much.len();
     }
-    assert!(wire.outcome(1).is_refusal(), "all of {sent} frames are taken");
+    assert!(wire.outcome(1).is_rejection(), "all of {sent} frames are taken");
     drop(wire);
     still(&gateway, &before);
     siege.holds();
@@ -399,13 +399,13 @@ fn padding_is_no_data() {
     if outcome == Outcome::Status(200) {
         assert_eq!(siege.upstream.last().body, b"end");
     } else {
-        assert!(outcome.is_refusal(), "{outcome:?}");
+        assert!(outcome.is_rejection(), "{outcome:?}");
     }
     drop(wire);
     siege.holds();
 }
 
-/// More streams than are allowed: refused one by one, or the connection ends; never served.
+/// More streams than are allowed: rejected one by one, or the connection ends; never served.
 #[test]
 fn more_streams_than_allowed_are_not_served() {
     let siege = Siege::with("connections: {max_streams: 10, body_timeout: 1s}", "{algorithm: concurrency, limit: 200}");
@@ -413,7 +413,7 @@ fn more_streams_than_allowed_are_not_served() {
     let frames: Vec<Frame> = streams().take(1_000).map(|stream| open(stream, &[])).collect();
     wire.send(&frames);
     let outcome = wire.outcome(1_999);
-    assert!(outcome.is_refusal() && outcome != Outcome::Reset(PROTOCOL_ERROR), "{outcome:?}");
+    assert!(outcome.is_rejection() && outcome != Outcome::Reset(PROTOCOL_ERROR), "{outcome:?}");
     let under_way = siege.gateway.metric("tidegate_requests_in_flight").expect("it is counted");
     assert!(under_way <= 11.0, "{under_way} requests are under way");
     drop(wire);

@@ -1,4 +1,4 @@
-//! Clients over HTTP/2 that send much of what brings no request forward. hyper answers most of it for as long as it
+//! Clients over HTTP/2 that send much of what brings no request forward. hyper responds to most of it for as long as it
 //! comes; on two connections 46 million PINGs took five seconds of a core in six.
 
 use tidegate_testkit::frames::{
@@ -14,7 +14,7 @@ fn floods(gateway: &Gateway, cause: &str) -> Option<f64> {
     gateway.metric(&format!("tidegate_http2_floods_total{{cause=\"{cause}\"}}"))
 }
 
-/// The client is told why before the connection ends, and so is the operator.
+/// The client learns why before the connection ends, and so does the operator.
 #[test]
 fn a_flood_of_frames_ends_with_enhance_your_calm() {
     let siege = Siege::begin();
@@ -103,7 +103,7 @@ fn a_flood_of_header_lists_that_are_too_large_ends_with_enhance_your_calm() {
     assert_eq!(wire.outcome(0), Outcome::GoneAway(ENHANCE_YOUR_CALM));
     wire.wait_for_end();
     assert_eq!(floods(&siege.gateway, "malformed_requests"), Some(1.0));
-    // A client with too large a cookie is told so, request by request.
+    // A client with too large a cookie gets that response, request by request.
     let mut wire = siege.wire();
     let mut rejected = 0;
     wire.send(&bombs(40));
@@ -177,7 +177,7 @@ fn a_flood_is_counted_as_nothing_else() {
     drop(wire);
 }
 
-/// What hyper bounds by itself is told to the operator, too.
+/// What hyper bounds by itself is reported to the operator, too.
 #[test]
 fn floods_that_hyper_ends_are_counted() {
     let siege = Siege::begin();

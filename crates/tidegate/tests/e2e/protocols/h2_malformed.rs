@@ -14,7 +14,7 @@ use crate::protocols::session::{ask, get, h2c, run};
 #[test]
 fn values_with_whitespace_around_them_are_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[("x-value", b" 1")]),
         request(&[("x-value", b"1 ")]),
         request(&[("x-value", b"\t1")]),
@@ -27,7 +27,7 @@ fn values_with_whitespace_around_them_are_rejected() {
         assert_eq!(siege.attempt(&request(&[("x-value", value)])), Outcome::Status(200), "{}", value.escape_ascii());
     }
     // In trailers, too.
-    assert!(siege_trailers(&siege, &block(&[("x-trailer", b" 1")])).is_refusal());
+    assert!(siege_trailers(&siege, &block(&[("x-trailer", b" 1")])).is_rejection());
     assert_eq!(siege_trailers(&siege, &block(&[("x-trailer", b"1 2")])), Outcome::Status(200));
     siege.holds();
 }
@@ -39,7 +39,7 @@ fn siege_trailers(siege: &Siege, trailers: &[u8]) -> Outcome {
     let end = Frame::new(HEADERS, END_HEADERS | END_STREAM, 1, trailers);
     wire.send(&[open(1, &[]), Frame::new(DATA, 0, 1, *b"body"), end]);
     let outcome = wire.outcome(1);
-    assert_eq!(siege.upstream.count() - seen, usize::from(!outcome.is_refusal()), "{}", trailers.escape_ascii());
+    assert_eq!(siege.upstream.count() - seen, usize::from(!outcome.is_rejection()), "{}", trailers.escape_ascii());
     outcome
 }
 
@@ -52,9 +52,9 @@ fn trailers_with_a_pseudo_header_make_a_request_malformed() {
         [&b"\x82"[..], b"\x84", b"\x88", b"\x04\x02/a", b"\x41\x01a", b"\x00\x05:path\x02/a", b"\x00\x02:x\x00"]
     {
         let outcome = siege_trailers(&siege, trailers);
-        assert!(outcome.is_refusal(), "{}: {outcome:?}", trailers.escape_ascii());
+        assert!(outcome.is_rejection(), "{}: {outcome:?}", trailers.escape_ascii());
     }
-    assert!(siege_trailers(&siege, &block(&[("x-trailer", b"1"), (":path", b"/attack")])).is_refusal());
+    assert!(siege_trailers(&siege, &block(&[("x-trailer", b"1"), (":path", b"/attack")])).is_rejection());
     assert_eq!(siege_trailers(&siege, &block(&[("x-trailer", b"1")])), Outcome::Status(200));
     assert_eq!(siege_trailers(&siege, b""), Outcome::Status(200));
     siege.holds();
@@ -64,7 +64,7 @@ fn trailers_with_a_pseudo_header_make_a_request_malformed() {
 #[test]
 fn a_path_with_a_fragment_is_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[(":path", b"/attack#smuggled")]),
         request(&[(":path", b"/attack#")]),
         request(&[(":path", b"/#/attack")]),
@@ -141,7 +141,7 @@ fn malformed_trailers_are_rejected_however_they_come() {
         let mut wire = siege.wire();
         let trailers = [Frame::new(HEADERS, END_STREAM, 1, first), Frame::new(CONTINUATION, END_HEADERS, 1, rest)];
         wire.send(&[&[open(1, &[]), Frame::new(DATA, 0, 1, *b"body")], &trailers[..]].concat());
-        assert!(wire.outcome(1).is_refusal(), "cut at {cut}");
+        assert!(wire.outcome(1).is_rejection(), "cut at {cut}");
     }
     // A path that the head has put in the dynamic table.
     let mut wire = siege.wire();
@@ -151,7 +151,7 @@ fn malformed_trailers_are_rejected_however_they_come() {
         Frame::new(DATA, 0, 1, *b"body"),
         Frame::new(HEADERS, END_HEADERS | END_STREAM, 1, *b"\xbe"),
     ]);
-    assert!(wire.outcome(1).is_refusal());
+    assert!(wire.outcome(1).is_rejection());
     assert_eq!(siege.upstream.count(), seen);
     drop(wire);
     siege.holds();
@@ -234,7 +234,7 @@ fn clear(upstream: &Upstream, more: &str) -> Gateway {
 #[test]
 fn a_request_without_an_authority_and_a_host_is_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[without(":authority")]);
+    siege.rejects(&[without(":authority")]);
     let mut with_host = without(":authority");
     with_host.push(("host", b"test.example"));
     assert_eq!(siege.attempt(&with_host), Outcome::Status(200));
@@ -291,9 +291,9 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, Option<u32>)> {
     frames
 }
 
-/// RFC 9113 §3.4. A preface that begins rightly and goes on in another way was answered in HTTP/1.1.
+/// RFC 9113 §3.4. A preface that begins rightly and goes on in another way got an HTTP/1.1 response.
 #[test]
-fn a_wrong_preface_is_answered_in_http_2() {
+fn a_wrong_preface_is_responded_in_http_2() {
     let upstream = Upstream::start();
     let gateway = clear(&upstream, "");
     let wrong = [
@@ -305,14 +305,14 @@ fn a_wrong_preface_is_answered_in_http_2() {
     for preface in wrong {
         let mut client = Client::connect(gateway.address);
         client.send(preface);
-        let answer = client.read_to_end();
-        assert_eq!(frames(&answer), [(SETTINGS, None), (GOAWAY, Some(PROTOCOL_ERROR))], "{preface:?}");
+        let response = client.read_to_end();
+        assert_eq!(frames(&response), [(SETTINGS, None), (GOAWAY, Some(PROTOCOL_ERROR))], "{preface:?}");
     }
     wait_until("all have been counted", || gateway.metric("tidegate_bad_requests_total") == Some(4.0));
-    // What is HTTP/1 is answered as such, however much of it is like the preface.
+    // What is HTTP/1 gets a response as such, however much of it is like the preface.
     for (line, status) in [("PRI * HTTP/1.1", 400), ("PRI /a HTTP/1.1", 200), ("PRI * HTTP/2.1", 505)] {
         let mut client = Client::connect(gateway.address);
         client.send(format!("{line}\r\nHost: test.example\r\n\r\n"));
-        assert_eq!(client.answer().status, status, "{line}");
+        assert_eq!(client.response().status, status, "{line}");
     }
 }

@@ -77,11 +77,11 @@ impl Gate {
     }
 }
 
-/// An upstream that answers when the gate is open.
+/// An upstream that responds when the gate is open.
 fn gated() -> (Upstream, Arc<Gate>) {
     let gate: Arc<Gate> = Arc::default();
     let kept = Arc::clone(&gate);
-    let upstream = Upstream::answering(move |_| {
+    let upstream = Upstream::responding(move |_| {
         kept.pass();
         OK.to_vec()
     });
@@ -92,8 +92,8 @@ fn gated() -> (Upstream, Arc<Gate>) {
 fn http_2_without_tls_is_spoken_where_it_is_allowed() {
     let upstream = Upstream::start();
     let gateway = clear(upstream.address, PLENTY, "");
-    let answer = run(async { ask(&mut session::h2c(gateway.address).await, get("/h2")).await });
-    assert_eq!(answer.status, StatusCode::OK);
+    let response = run(async { ask(&mut session::h2c(gateway.address).await, get("/h2")).await });
+    assert_eq!(response.status, StatusCode::OK);
     assert_eq!(upstream.last().header("x-forwarded-proto"), Some("http"));
     assert_eq!(gateway.get("/h1").status, 200, "HTTP/1.1 is spoken on the same port");
     // What begins like the preface may still be HTTP/1.1, however it arrives.
@@ -101,7 +101,7 @@ fn http_2_without_tls_is_spoken_where_it_is_allowed() {
     for byte in b"PRIVATE /x HTTP/1.1\r\nHost: test.example\r\n\r\n" {
         slow.send([*byte]);
     }
-    assert_eq!(slow.answer().status, 200);
+    assert_eq!(slow.response().status, 200);
     assert_eq!(upstream.last().line, "PRIVATE /x HTTP/1.1");
 }
 
@@ -122,8 +122,8 @@ fn many_requests_are_under_way_on_one_connection() {
     const STREAMS: usize = 100;
     let (arrived, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Gate::default()));
     let (count, open) = (Arc::clone(&arrived), Arc::clone(&gate));
-    let upstream = Upstream::answering(move |received| {
-        // Nobody is answered before all are there.
+    let upstream = Upstream::responding(move |received| {
+        // Nobody gets a response before all are there.
         if count.fetch_add(1, Ordering::Relaxed) + 1 == STREAMS {
             open.open();
         }
@@ -140,8 +140,8 @@ fn many_requests_are_under_way_on_one_connection() {
                 tokio::spawn(async move { ask(&mut session, get(&format!("/{number}"))).await })
             })
             .collect();
-        for (number, answer) in asked.into_iter().enumerate() {
-            assert_eq!(answer.await.expect("no panic").body, format!("/{number}"), "answers are not mixed up");
+        for (number, response) in asked.into_iter().enumerate() {
+            assert_eq!(response.await.expect("no panic").body, format!("/{number}"), "answers are not mixed up");
         }
     });
 }
@@ -150,7 +150,7 @@ fn many_requests_are_under_way_on_one_connection() {
 fn no_more_requests_are_under_way_on_one_connection_than_are_allowed() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counting, peak) = (Arc::clone(&now), Arc::clone(&most));
-    let upstream = Upstream::answering(move |_| {
+    let upstream = Upstream::responding(move |_| {
         peak.fetch_max(counting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         pause(Duration::from_millis(10));
         counting.fetch_sub(1, Ordering::SeqCst);
@@ -167,8 +167,8 @@ fn no_more_requests_are_under_way_on_one_connection_than_are_allowed() {
                 tokio::spawn(async move { ask(&mut session, get("/")).await.status })
             })
             .collect();
-        for answer in asked {
-            assert_eq!(answer.await.expect("no panic"), StatusCode::OK);
+        for response in asked {
+            assert_eq!(response.await.expect("no panic"), StatusCode::OK);
         }
     });
     assert_eq!((upstream.count(), most.load(Ordering::SeqCst)), (21, 2));
@@ -176,7 +176,7 @@ fn no_more_requests_are_under_way_on_one_connection_than_are_allowed() {
 
 #[test]
 fn headers_arrive_as_they_were_sent() {
-    let upstream = Upstream::answering(|_| {
+    let upstream = Upstream::responding(|_| {
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Thing: y\r\n\
           Connection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\r\nOK"
             .to_vec()
@@ -186,19 +186,19 @@ fn headers_arrive_as_they_were_sent() {
     asked.headers_mut().append("x-thing", "one".parse().expect("a value"));
     asked.headers_mut().append("x-thing", "two".parse().expect("a value"));
     asked.headers_mut().append("x-bytes", http::HeaderValue::from_bytes(b"\xc3\xa4").expect("a value"));
-    let answer = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
+    let response = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
     let received = upstream.last();
     let things: Vec<_> = received.headers.iter().filter(|(name, _)| name == "x-thing").collect();
     assert_eq!(things.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(received.header("x-bytes"), Some("ä"));
     assert_eq!(received.header("host"), Some(upstream.address.to_string().as_str()));
     assert!(!received.headers.iter().any(|(name, _)| name.starts_with(':')), "{received:?}");
-    let cookies: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    let cookies: Vec<_> = response.headers.get_all("set-cookie").iter().collect();
     assert_eq!(cookies, ["a=1", "b=2"]);
-    assert_eq!(answer.header("x-thing"), Some("y"));
+    assert_eq!(response.header("x-thing"), Some("y"));
     // RFC 9113 §8.2.2: what concerns an HTTP/1.1 connection has no place in HTTP/2.
     for name in ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "x-hop"] {
-        assert_eq!(answer.headers.get(name), None, "{name}");
+        assert_eq!(response.headers.get(name), None, "{name}");
     }
 }
 
@@ -221,38 +221,40 @@ fn crumbs_of_a_cookie_are_put_together() {
 }
 
 #[test]
-fn a_refusal_is_told_in_full_and_the_connection_goes_on() {
+fn a_rejection_is_sent_in_full_and_the_connection_goes_on() {
     let upstream = Upstream::start();
     let secured = Secured::before(upstream.address, "{algorithm: fixed, limit: 2, window: 3600}", "");
     run(async {
         let mut session = secured.http2().await;
         for left in ["1", "0"] {
-            let answer = ask(&mut session, get("/")).await;
-            assert_eq!(answer.status, StatusCode::OK);
+            let response = ask(&mut session, get("/")).await;
+            assert_eq!(response.status, StatusCode::OK);
             assert_eq!(
-                (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+                (response.header("x-ratelimit-limit"), response.header("x-ratelimit-remaining")),
                 (Some("2"), Some(left))
             );
             assert!(
-                answer.header("ratelimit").is_some_and(|told| told.starts_with(&format!("\"default\";r={left};t=")))
+                response
+                    .header("ratelimit")
+                    .is_some_and(|reported| reported.starts_with(&format!("\"default\";r={left};t=")))
             );
-            assert_eq!(answer.header("ratelimit-policy"), Some("\"default\";q=2;w=3600"));
-            assert!(answer.header("x-ratelimit-reset").is_some());
+            assert_eq!(response.header("ratelimit-policy"), Some("\"default\";q=2;w=3600"));
+            assert!(response.header("x-ratelimit-reset").is_some());
         }
         // The body that nobody wants does not stand in the way of what follows.
         for _ in 0..20 {
-            let answer = ask(&mut session, post("/", vec![b'x'; 100_000])).await;
-            assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-            assert_eq!(answer.header("content-type"), Some("application/problem+json"));
-            assert_eq!(answer.header("x-tidegate-refused-by"), Some("default"));
-            assert_eq!(answer.header("x-ratelimit-remaining"), Some("0"));
-            let told = answer.json();
-            assert_eq!(told["status"], 429);
-            assert_eq!(told["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
-            assert_eq!(told["violated-policies"][0], "default");
-            assert_eq!(told["limit"]["quota"], 2);
-            assert_eq!(told["retry_after"].to_string(), answer.header("retry-after").expect("a time"));
-            assert_eq!(told["request_id"], answer.header("x-request-id").expect("an id"));
+            let response = ask(&mut session, post("/", vec![b'x'; 100_000])).await;
+            assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(response.header("content-type"), Some("application/problem+json"));
+            assert_eq!(response.header("x-tidegate-refused-by"), Some("default"));
+            assert_eq!(response.header("x-ratelimit-remaining"), Some("0"));
+            let reported = response.json();
+            assert_eq!(reported["status"], 429);
+            assert_eq!(reported["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+            assert_eq!(reported["violated-policies"][0], "default");
+            assert_eq!(reported["limit"]["quota"], 2);
+            assert_eq!(reported["retry_after"].to_string(), response.header("retry-after").expect("a time"));
+            assert_eq!(reported["request_id"], response.header("x-request-id").expect("an id"));
         }
     });
     assert_eq!(upstream.count(), 2);
@@ -265,11 +267,11 @@ fn a_client_that_cancels_gives_its_place_back() {
     run(async {
         let mut session = session::h2c(gateway.address).await;
         session.ready().await.expect("it takes requests");
-        let mut answer = session.send_request(get("/download/chunked/1000000000000")).await.expect("an answer");
-        assert!(answer.body_mut().frame().await.is_some_and(|frame| frame.is_ok()));
-        let refused = ask(&mut session, get("/download/length/1")).await;
-        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "the place is taken");
-        drop(answer);
+        let mut response = session.send_request(get("/download/chunked/1000000000000")).await.expect("an answer");
+        assert!(response.body_mut().frame().await.is_some_and(|frame| frame.is_ok()));
+        let rejected = ask(&mut session, get("/download/length/1")).await;
+        assert_eq!(rejected.status, StatusCode::TOO_MANY_REQUESTS, "the place is taken");
+        drop(response);
         let is_admitted = async || ask(&mut session, get("/download/length/1")).await.status == StatusCode::OK;
         wait_until_async("the slot comes back", is_admitted).await;
     });
@@ -310,45 +312,45 @@ fn an_idle_connection_ends_in_time_whatever_frames_come() {
 }
 
 #[test]
-fn an_upstream_that_fails_is_told_on_http_2_too() {
+fn an_upstream_that_fails_is_reported_on_http_2_too() {
     // Bound, so that nobody else is given the port, and not listened on.
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     let gateway = clear(socket.local_addr().expect("an address"), PLENTY, "");
-    let answer = run(async { ask(&mut session::h2c(gateway.address).await, get("/")).await });
-    assert_eq!((answer.status, answer.json()["error"].as_str()), (StatusCode::BAD_GATEWAY, Some("connect_failed")));
+    let response = run(async { ask(&mut session::h2c(gateway.address).await, get("/")).await });
+    assert_eq!((response.status, response.json()["error"].as_str()), (StatusCode::BAD_GATEWAY, Some("connect_failed")));
 }
 
 /// RFC 9113 §8.2.3: cookies may come in crumbs; they are one field.
 #[test]
 fn many_crumbs_are_one_cookie_and_a_204_has_no_length() {
     let upstream =
-        Upstream::answering(|_| b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec());
+        Upstream::responding(|_| b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec());
     let gateway = clear(upstream.address, PLENTY, "");
     let mut asked = get("/");
     for _ in 0..150 {
         asked.headers_mut().append("cookie", http::HeaderValue::from_static("a=b"));
     }
-    let answer = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
-    assert_eq!((answer.status, answer.headers.get("content-length")), (StatusCode::NO_CONTENT, None));
+    let response = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
+    assert_eq!((response.status, response.headers.get("content-length")), (StatusCode::NO_CONTENT, None));
     assert_eq!(upstream.last().header("cookie").map(|cookie| cookie.matches("a=b").count()), Some(150));
 }
 
 #[test]
-fn a_path_that_is_not_ascii_is_refused() {
+fn a_path_that_is_not_ascii_is_rejected() {
     let upstream = Upstream::start();
     let gateway = clear(upstream.address, PLENTY, "");
     let mut wire = Wire::connect(gateway.address);
     let fields: [(&str, &[u8]); 4] =
         [(":method", b"GET"), (":scheme", b"http"), (":authority", b"a"), (":path", "/\u{e9}".as_bytes())];
     wire.send(&[Frame::request(1, &fields)]);
-    assert!(wire.outcome(1).is_refusal());
+    assert!(wire.outcome(1).is_rejection());
     assert_eq!(upstream.count(), 0);
 }
 
 /// A response is complete when its last byte has gone, not when there is somebody to give it to.
 #[test]
-fn an_answer_that_nobody_took_is_not_complete_in_the_access_log() {
+fn a_response_that_nobody_took_is_not_complete_in_the_access_log() {
     let (upstream, directory) = (Upstream::start(), Directory::new());
     let log = directory.0.join("access.log");
     let more = format!("connections: {{write_timeout: 300ms}}\naccess_log: {{format: json, file: \"{}\"}}", text(&log));

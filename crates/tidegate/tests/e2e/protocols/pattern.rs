@@ -44,14 +44,14 @@ impl Pattern {
 pub(crate) struct PatternBody {
     pattern: Pattern,
     left: u64,
-    /// Whether its length is told beforehand.
-    told: bool,
+    /// Whether its length is declared beforehand.
+    reported: bool,
     sent: Arc<AtomicU64>,
 }
 
 impl PatternBody {
-    pub(crate) fn new(length: u64, told: bool) -> Self {
-        Self { pattern: Pattern::default(), left: length, told, sent: Arc::default() }
+    pub(crate) fn new(length: u64, reported: bool) -> Self {
+        Self { pattern: Pattern::default(), left: length, reported, sent: Arc::default() }
     }
 
     /// How much of it has been taken.
@@ -76,11 +76,11 @@ impl http_body::Body for PatternBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.told && self.left == 0
+        self.reported && self.left == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.told { SizeHint::with_exact(self.left) } else { SizeHint::default() }
+        if self.reported { SizeHint::with_exact(self.left) } else { SizeHint::default() }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::protocols::footprint::Footprint;
 use crate::protocols::pattern::Pattern;
 use crate::protocols::session::{Whole, ask, get, h2c, run};
 use crate::protocols::transfer::{
-    Length, download, download_h2, head, read_answer, read_answer_h2, send_body, upload, upload_h2,
+    Length, download, download_h2, head, read_response, read_response_h2, send_body, upload, upload_h2,
 };
 use tidegate_testkit::{Client, Gateway, PATIENCE, pause, wait_until};
 
@@ -30,8 +30,8 @@ fn before(depot: &Depot) -> Gateway {
 }
 
 fn longest() -> u64 {
-    let told = std::env::var("TIDEGATE_BODY_MIB").ok().and_then(|number| number.parse::<u64>().ok());
-    told.unwrap_or(1_024) << 20
+    let reported = std::env::var("TIDEGATE_BODY_MIB").ok().and_then(|number| number.parse::<u64>().ok());
+    reported.unwrap_or(1_024) << 20
 }
 
 /// Runs a transfer of the longest body, and sees that the gateway holds little of it.
@@ -53,11 +53,11 @@ fn uploads_of_all_lengths_arrive_as_they_were_sent() {
     let depot = Depot::start();
     let gateway = before(&depot);
     for length in LENGTHS {
-        for told in [Length::Told, Length::Untold] {
-            assert_eq!(upload(gateway.address, length, told), format!("{length} true"), "HTTP/1.1, {told:?}");
-            let (asked, _) = upload_h2("/upload", length, told);
-            let answer = run(async { ask(&mut h2c(gateway.address).await, asked).await });
-            assert_eq!(answer.body, format!("{length} true"), "HTTP/2, {told:?}");
+        for reported in [Length::Told, Length::Unreported] {
+            assert_eq!(upload(gateway.address, length, reported), format!("{length} true"), "HTTP/1.1, {reported:?}");
+            let (asked, _) = upload_h2("/upload", length, reported);
+            let response = run(async { ask(&mut h2c(gateway.address).await, asked).await });
+            assert_eq!(response.body, format!("{length} true"), "HTTP/2, {reported:?}");
         }
     }
 }
@@ -86,7 +86,7 @@ fn the_longest_upload_of_known_length_passes_in_bounded_memory() {
 #[test]
 fn the_longest_upload_in_chunks_passes_in_bounded_memory() {
     in_bounded_memory("upload, HTTP/1.1, chunked", |gateway, length| {
-        assert_eq!(upload(gateway.address, length, Length::Untold), format!("{length} true"));
+        assert_eq!(upload(gateway.address, length, Length::Unreported), format!("{length} true"));
     });
 }
 
@@ -94,8 +94,8 @@ fn the_longest_upload_in_chunks_passes_in_bounded_memory() {
 fn the_longest_upload_over_http_2_passes_in_bounded_memory() {
     in_bounded_memory("upload, HTTP/2", |gateway, length| {
         let (asked, _) = upload_h2("/upload", length, Length::Told);
-        let answer = run(async { ask(&mut h2c(gateway.address).await, asked).await });
-        assert_eq!(answer.body, format!("{length} true"));
+        let response = run(async { ask(&mut h2c(gateway.address).await, asked).await });
+        assert_eq!(response.body, format!("{length} true"));
     });
 }
 
@@ -121,7 +121,7 @@ fn the_longest_download_over_http_2_passes_in_bounded_memory() {
     });
 }
 
-/// An upstream that answers while it reads: neither direction may wait for the other to end.
+/// An upstream that responds while it reads: neither direction may wait for the other to end.
 #[test]
 fn an_echo_passes_while_it_is_spoken() {
     const LENGTH: u64 = 100 << 20;
@@ -129,23 +129,23 @@ fn an_echo_passes_while_it_is_spoken() {
     let gateway = before(&depot);
     assert_eq!(gateway.get("/download/length/1").status, 200);
     let footprint = Footprint::of(&gateway);
-    for told in [Length::Told, Length::Untold] {
+    for reported in [Length::Told, Length::Unreported] {
         let mut client = Client::connect(gateway.address);
-        client.send(head("/echo", LENGTH, told));
+        client.send(head("/echo", LENGTH, reported));
         let mut writer =
             Client { stream: std::io::BufReader::new(client.stream.get_ref().try_clone().expect("a handle")) };
-        let writing = std::thread::spawn(move || send_body(&mut writer, LENGTH, told, &AtomicU64::new(0)));
-        assert_eq!(read_answer(&mut client), (LENGTH, true), "HTTP/1.1, {told:?}");
+        let writing = std::thread::spawn(move || send_body(&mut writer, LENGTH, reported, &AtomicU64::new(0)));
+        assert_eq!(read_response(&mut client), (LENGTH, true), "HTTP/1.1, {reported:?}");
         writing.join().expect("no panic");
         // The connection is as good as new.
         assert_eq!(client.request("GET", "/download/length/1", &[], b"").status, 200);
     }
     run(async {
         let mut session = h2c(gateway.address).await;
-        let (asked, _) = upload_h2("/echo", LENGTH, Length::Untold);
+        let (asked, _) = upload_h2("/echo", LENGTH, Length::Unreported);
         session.ready().await.expect("it takes requests");
-        let answer = session.send_request(asked).await.expect("an answer");
-        assert_eq!(read_answer_h2(answer.into_body()).await, (LENGTH, true), "HTTP/2");
+        let response = session.send_request(asked).await.expect("an answer");
+        assert_eq!(read_response_h2(response.into_body()).await, (LENGTH, true), "HTTP/2");
     });
     footprint.assert_growth_below(40);
 }
@@ -157,7 +157,7 @@ fn a_slow_writers_pieces_are_not_held_back() {
     let depot = Depot::start();
     let gateway = before(&depot);
     let mut client = Client::connect(gateway.address);
-    client.send(head("/echo", 0, Length::Untold));
+    client.send(head("/echo", 0, Length::Unreported));
     let (line, _) = tidegate_testkit::read_head(&mut client.stream).expect("an answer before the request has ended");
     assert!(line.starts_with("HTTP/1.1 200"), "{line}");
     for number in 0..500 {
@@ -204,7 +204,7 @@ fn a_slow_reader_holds_the_upstream_back() {
     let taken = settled(|| depot.written());
     assert!(taken < BUFFERED, "{taken} bytes were taken that nobody reads");
     footprint.assert_growth_below(8);
-    assert_eq!(read_answer(&mut client), (MORE_THAN_BUFFERED, true), "and then it goes on");
+    assert_eq!(read_response(&mut client), (MORE_THAN_BUFFERED, true), "and then it goes on");
 }
 
 #[test]
@@ -217,37 +217,37 @@ fn a_slow_reader_of_http_2_holds_the_upstream_back() {
         let mut session = h2c(gateway.address).await;
         session.ready().await.expect("it takes requests");
         let path = format!("/download/length/{MORE_THAN_BUFFERED}");
-        let answer = session.send_request(get(&path)).await.expect("an answer");
+        let response = session.send_request(get(&path)).await.expect("an answer");
         let taken = tokio::task::block_in_place(|| settled(|| depot.written()));
         assert!(taken < BUFFERED, "{taken} bytes were taken that nobody reads");
         footprint.assert_growth_below(8);
         // Others on the same connection do not wait for it.
         let other = ask(&mut session, get("/download/length/1000")).await;
         assert!(Pattern::default().takes(&other.body) && other.body.len() == 1_000);
-        assert_eq!(read_answer_h2(answer.into_body()).await, (MORE_THAN_BUFFERED, true), "and then it goes on");
+        assert_eq!(read_response_h2(response.into_body()).await, (MORE_THAN_BUFFERED, true), "and then it goes on");
     });
 }
 
 #[test]
 fn a_slow_upstream_holds_the_client_back() {
-    for told in [Length::Told, Length::Untold] {
+    for reported in [Length::Told, Length::Unreported] {
         let depot = Depot::start();
         let gateway = before(&depot);
         assert_eq!(gateway.get("/download/length/1").status, 200);
         let footprint = Footprint::of(&gateway);
         let mut client = Client::connect(gateway.address);
-        client.send(head("/hold", MORE_THAN_BUFFERED, told));
+        client.send(head("/hold", MORE_THAN_BUFFERED, reported));
         let sent: Arc<AtomicU64> = Arc::default();
         let counting = Arc::clone(&sent);
         let mut writer =
             Client { stream: std::io::BufReader::new(client.stream.get_ref().try_clone().expect("a handle")) };
-        let writing = std::thread::spawn(move || send_body(&mut writer, MORE_THAN_BUFFERED, told, &counting));
+        let writing = std::thread::spawn(move || send_body(&mut writer, MORE_THAN_BUFFERED, reported, &counting));
         let taken = settled(|| sent.load(Ordering::Relaxed));
         assert!(taken < BUFFERED, "{taken} bytes were taken that nobody reads");
         footprint.assert_growth_below(8);
         depot.release();
         writing.join().expect("no panic");
-        assert_eq!(client.answer().text(), format!("{MORE_THAN_BUFFERED} true"), "and then it goes on");
+        assert_eq!(client.response().text(), format!("{MORE_THAN_BUFFERED} true"), "and then it goes on");
     }
 }
 
@@ -261,15 +261,15 @@ fn a_slow_upstream_holds_a_client_of_http_2_back() {
         let mut session = h2c(gateway.address).await;
         session.ready().await.expect("it takes requests");
         let (asked, sent) = upload_h2("/hold", MORE_THAN_BUFFERED, Length::Told);
-        let answer = tokio::spawn(session.send_request(asked));
+        let response = tokio::spawn(session.send_request(asked));
         let taken = tokio::task::block_in_place(|| settled(|| sent.load(Ordering::Relaxed)));
         assert!(taken < BUFFERED, "{taken} bytes were taken that nobody reads");
         footprint.assert_growth_below(8);
         let other = ask(&mut session, get("/download/length/1000")).await;
         assert_eq!(other.body.len(), 1_000, "others on the same connection do not wait for it");
         depot.release();
-        let answer = Whole::of(answer.await.expect("no panic").expect("an answer")).await;
-        assert_eq!(answer.body, format!("{MORE_THAN_BUFFERED} true"), "and then it goes on");
+        let response = Whole::of(response.await.expect("no panic").expect("an answer")).await;
+        assert_eq!(response.body, format!("{MORE_THAN_BUFFERED} true"), "and then it goes on");
     });
 }
 

@@ -12,7 +12,7 @@ use crate::protocols::depot::{BodyReader, Depot};
 use crate::protocols::footprint::Footprint;
 use crate::protocols::transfer::{Length, download, upload};
 use tidegate_testkit::authority::{Authority, Issued};
-use tidegate_testkit::{Answer, Client, Directory, Gateway, read_head, text};
+use tidegate_testkit::{Client, Directory, Gateway, Response, read_head, text};
 
 /// A gateway before an upstream at `https://localhost`, which it trusts by this authority.
 struct Trusting {
@@ -33,11 +33,11 @@ impl Trusting {
     }
 }
 
-/// Refused with 502, and told why.
-fn assert_not_reached(answer: &Answer) {
-    assert_eq!(answer.status, 502, "{}", answer.text());
-    assert_eq!(answer.json()["error"], "connect_failed");
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+/// Rejected with 502 and the reason.
+fn assert_not_reached(response: &Response) {
+    assert_eq!(response.status, 502, "{}", response.text());
+    assert_eq!(response.json()["error"], "connect_failed");
+    assert_eq!(response.header("content-type"), Some("application/problem+json"));
 }
 
 fn depot_with(issued: &Issued) -> Depot {
@@ -50,8 +50,8 @@ fn an_upstream_is_trusted_by_its_authority_and_kept_alive() {
     let depot = depot_with(&authority.issue(&["localhost"]));
     let trusting = Trusting::before(depot.address, &authority, "");
     for length in 0..20 {
-        let answer = trusting.gateway.get(&format!("/download/length/{length}"));
-        assert_eq!((answer.status, answer.body.len()), (200, length));
+        let response = trusting.gateway.get(&format!("/download/length/{length}"));
+        assert_eq!((response.status, response.body.len()), (200, length));
     }
     assert_eq!(depot.requests(), 20);
     assert_eq!(depot.connections(), 1, "a handshake costs more than all the rest");
@@ -139,8 +139,8 @@ fn a_handshake_that_does_not_come_is_a_timeout() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = silent.local_addr().expect("an address");
     let trusting = Trusting::before(address, &Authority::new(), ", connect_timeout: 300ms");
-    let answer = trusting.gateway.get("/");
-    assert_eq!((answer.status, answer.json()["error"].as_str()), (504, Some("connect_timeout")));
+    let response = trusting.gateway.get("/");
+    assert_eq!((response.status, response.json()["error"].as_str()), (504, Some("connect_timeout")));
 }
 
 #[test]
@@ -167,11 +167,11 @@ fn bodies_of_all_sizes_pass_over_tls() {
 /// An attacker on the way to the upstream can end a connection, but can not say `close_notify`: what has come so far
 /// must not look whole.
 #[test]
-fn an_answer_that_was_cut_off_is_not_taken_for_a_whole_one() {
+fn a_response_that_was_cut_off_is_not_taken_for_a_whole_one() {
     let authority = Authority::new();
     let issued = authority.issue(&["localhost"]);
     for says_goodbye in [true, false] {
-        let trusting = Trusting::before(answering_until_close(issued.server(), says_goodbye), &authority, "");
+        let trusting = Trusting::before(responding_until_close(issued.server(), says_goodbye), &authority, "");
         let mut client = Client::connect(trusting.gateway.address);
         client.send("GET / HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n");
         let heard = client.read_to_end();
@@ -182,8 +182,8 @@ fn an_answer_that_was_cut_off_is_not_taken_for_a_whole_one() {
     }
 }
 
-/// Answers with a body that ends with the connection, and ends that with or without a word.
-fn answering_until_close(config: Arc<ServerConfig>, says_goodbye: bool) -> SocketAddr {
+/// Responds with a body that ends with the connection, and ends that with or without a word.
+fn responding_until_close(config: Arc<ServerConfig>, says_goodbye: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -209,13 +209,13 @@ fn a_connection_that_the_upstream_has_closed_is_replaced() {
     let (address, count) = closing(authority.issue(&["localhost"]).server());
     let trusting = Trusting::before(address, &authority, "");
     for _ in 0..10 {
-        let answer = trusting.gateway.post("/", "not to be sent twice");
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let response = trusting.gateway.post("/", "not to be sent twice");
+        assert_eq!(response.status, 200, "{}", response.text());
     }
     assert_eq!(count.load(Ordering::Relaxed), 10);
 }
 
-/// Answers one request a connection, says nothing of it, and ends the connection.
+/// Responds to one request a connection, says nothing of it, and ends the connection.
 fn closing(config: Arc<ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");

@@ -10,7 +10,9 @@ use crate::protocols::footprint::Footprint;
 use crate::protocols::pattern::Pattern;
 use crate::protocols::session;
 use tidegate_testkit::authority::Authority;
-use tidegate_testkit::{Answer, Client, Directory, Gateway, OK, PATIENCE, Received, Upstream, pause, text, wait_until};
+use tidegate_testkit::{
+    Client, Directory, Gateway, OK, PATIENCE, Received, Response, Upstream, pause, text, wait_until,
+};
 
 const PLENTY: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
 
@@ -26,7 +28,7 @@ fn before(upstream: SocketAddr, limit: &str, more: &str) -> Gateway {
     ))
 }
 
-/// An upstream that goes over and then does what `then` says with the connection. Other requests are answered with
+/// An upstream that goes over and then does what `then` says with the connection. Other requests get
 /// `OK`.
 fn switching(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Upstream {
     Upstream::behaving(move |received, stream| {
@@ -75,11 +77,11 @@ fn take(receiver: &Receiver<TcpStream>) -> TcpStream {
 }
 
 /// Asks to go over, and reads the head of the response.
-fn upgrade(gateway: &Gateway) -> (Client, Answer) {
+fn upgrade(gateway: &Gateway) -> (Client, Response) {
     let mut client = Client::connect(gateway.address);
     client.send(ASK);
-    let answer = client.answer();
-    (client, answer)
+    let response = client.response();
+    (client, response)
 }
 
 fn read_exactly(stream: &mut impl Read, count: usize) -> Vec<u8> {
@@ -92,12 +94,12 @@ fn read_exactly(stream: &mut impl Read, count: usize) -> Vec<u8> {
 fn the_gateway_goes_over_with_its_upstream_and_carries_bytes_both_ways() {
     let upstream = switching(echoing);
     let gateway = before(upstream.address, PLENTY, "");
-    let (mut client, answer) = upgrade(&gateway);
-    assert_eq!(answer.status, 101);
-    assert_eq!(answer.header("upgrade"), Some("websocket"));
-    assert!(answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade")));
-    assert_eq!(answer.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-    assert_eq!(answer.header("x-ratelimit-limit"), Some("1000000"));
+    let (mut client, response) = upgrade(&gateway);
+    assert_eq!(response.status, 101);
+    assert_eq!(response.header("upgrade"), Some("websocket"));
+    assert!(response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade")));
+    assert_eq!(response.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_eq!(response.header("x-ratelimit-limit"), Some("1000000"));
     let received = upstream.last();
     assert_eq!(received.header("upgrade"), Some("websocket"));
     assert!(received.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade")));
@@ -121,8 +123,8 @@ fn the_upstream_may_speak_first() {
         false
     });
     let gateway = before(upstream.address, PLENTY, "");
-    let (mut client, answer) = upgrade(&gateway);
-    assert_eq!(answer.status, 101);
+    let (mut client, response) = upgrade(&gateway);
+    assert_eq!(response.status, 101);
     assert_eq!(read_exactly(&mut client.stream, 7), b"welcome");
     client.send("thanks");
     assert_eq!(read_exactly(&mut client.stream, 6), b"thanks");
@@ -155,7 +157,7 @@ fn bytes_sent_too_early_wait_for_the_upgrade() {
     // The only worker has gone on meanwhile.
     assert_eq!(gateway.get("/other").status, 200);
     go.send(()).expect("it waits");
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.response().status, 101);
     let expected = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\nand more";
     assert_eq!(read_exactly(&mut client.stream, expected.len()), expected.as_bytes(), "they come after it");
     assert_eq!(*early.lock().expect("no panic"), None, "the upstream could read them before it went over");
@@ -165,7 +167,7 @@ fn bytes_sent_too_early_wait_for_the_upgrade() {
 
 #[test]
 fn an_upstream_that_does_not_go_over_is_heard() {
-    for (answer, status, body) in [
+    for (response, status, body) in [
         (&b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain"[..], 200, "plain"),
         (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 3\r\n\r\nbad", 400, "bad"),
         (
@@ -176,9 +178,9 @@ fn an_upstream_that_does_not_go_over_is_heard() {
         (b"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n", 403, "no"),
     ] {
         let upstream =
-            Upstream::answering(
+            Upstream::responding(
                 move |received| {
-                    if received.header("upgrade").is_some() { answer.to_vec() } else { OK.to_vec() }
+                    if received.header("upgrade").is_some() { response.to_vec() } else { OK.to_vec() }
                 },
             );
         let gateway = before(upstream.address, PLENTY, "");
@@ -198,8 +200,8 @@ fn bytes_sent_too_early_are_the_next_request_if_there_is_no_upgrade() {
     let gateway = before(upstream.address, "{algorithm: fixed, limit: 1, window: 3600}", "");
     let mut client = Client::connect(gateway.address);
     client.send([ASK, "GET /second HTTP/1.1\r\nHost: x\r\n\r\n"].concat());
-    assert_eq!(client.answer().status, 200);
-    assert_eq!(client.answer().status, 429, "it does not pass the limits unseen");
+    assert_eq!(client.response().status, 200);
+    assert_eq!(client.response().status, 429, "it does not pass the limits unseen");
     assert_eq!(upstream.count(), 1);
 }
 
@@ -234,27 +236,27 @@ fn what_is_not_asked_for_rightly_is_not_passed_on() {
         ("twice", &[websocket, ("Upgrade", "other"), upgrade], ""),
         ("with a body", &[websocket, upgrade], "body"),
     ] {
-        let answer = Client::connect(gateway.address).request("POST", "/", headers, body.as_bytes());
-        assert!(matches!(answer.status, 200 | 400), "{name}: {}", answer.status);
+        let response = Client::connect(gateway.address).request("POST", "/", headers, body.as_bytes());
+        assert!(matches!(response.status, 200 | 400), "{name}: {}", response.status);
         assert!(upstream.received().iter().all(|received| received.header("upgrade").is_none()), "{name}");
     }
     // HTTP/1.0 has no upgrades (RFC 9110 §7.8).
     let mut old = Client::connect(gateway.address);
     old.send("GET / HTTP/1.0\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(old.answer().status, 200);
+    assert_eq!(old.response().status, 200);
     assert_eq!(upstream.last().header("upgrade"), None);
 }
 
 #[test]
 fn an_upstream_that_goes_over_unasked_is_not_followed() {
-    let upstream = Upstream::answering(|_| [SWITCHING, b"smuggled"].concat());
+    let upstream = Upstream::responding(|_| [SWITCHING, b"smuggled"].concat());
     let gateway = before(upstream.address, PLENTY, "");
-    let answer = gateway.get("/");
-    assert_eq!((answer.status, answer.json()["error"].as_str()), (502, Some("bad_answer")));
+    let response = gateway.get("/");
+    assert_eq!((response.status, response.json()["error"].as_str()), (502, Some("bad_answer")));
 }
 
 #[test]
-fn the_end_of_one_direction_is_told_and_the_other_goes_on() {
+fn the_end_of_one_direction_is_passed_on_and_the_other_goes_on() {
     let (upstream, receiver) = handed_over();
     let gateway = before(upstream.address, PLENTY, "");
     // The client ends its direction first.
@@ -374,8 +376,8 @@ fn fills_up_and_ends(mut stream: TcpStream) -> bool {
 fn a_place_in_flight_is_held_until_the_tunnel_ends() {
     let upstream = switching(echoing);
     let gateway = before(upstream.address, "{algorithm: concurrency, limit: 1}", "");
-    let (mut client, answer) = upgrade(&gateway);
-    assert_eq!(answer.status, 101);
+    let (mut client, response) = upgrade(&gateway);
+    assert_eq!(response.status, 101);
     for message in ["one", "two"] {
         client.send(message);
         assert_eq!(read_exactly(&mut client.stream, 3), message.as_bytes());
@@ -387,20 +389,20 @@ fn a_place_in_flight_is_held_until_the_tunnel_ends() {
     // And when the timeout ends it.
     let gateway =
         before(upstream.address, "{algorithm: concurrency, limit: 1}", "connections: {upgrade_timeout: 300ms}");
-    let (_client, answer) = upgrade(&gateway);
-    assert_eq!(answer.status, 101);
+    let (_client, response) = upgrade(&gateway);
+    assert_eq!(response.status, 101);
     wait_until("the place comes back", || gateway.get("/").status == 200);
 }
 
 #[test]
-fn an_upgrade_is_refused_by_a_limit_like_any_request() {
+fn an_upgrade_is_rejected_by_a_limit_like_any_request() {
     let upstream = switching(echoing);
     let gateway = before(upstream.address, "{algorithm: fixed, limit: 1, window: 3600}", "");
     assert_eq!(gateway.get("/").status, 200);
-    let (mut client, refused) = upgrade(&gateway);
-    assert_eq!(refused.status, 429);
-    assert_eq!(refused.header("x-tidegate-refused-by"), Some("default"));
-    assert_eq!(refused.header("upgrade"), None);
+    let (mut client, rejected) = upgrade(&gateway);
+    assert_eq!(rejected.status, 429);
+    assert_eq!(rejected.header("x-tidegate-refused-by"), Some("default"));
+    assert_eq!(rejected.header("upgrade"), None);
     assert_eq!(client.request("GET", "/", &[], b"").status, 429, "the connection speaks HTTP as before");
     assert_eq!(upstream.count(), 1);
 }

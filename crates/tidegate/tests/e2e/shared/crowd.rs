@@ -11,27 +11,27 @@ use tidegate_testkit::{Client, wait_until};
 /// What came of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How many were answered, by status.
-    pub(crate) answers: BTreeMap<u16, usize>,
-    /// How many were not answered.
+    /// How many got a response, by status.
+    pub(crate) responses: BTreeMap<u16, usize>,
+    /// How many got no response.
     pub(crate) broken: usize,
 }
 
 impl Tally {
-    /// How many were answered with this status.
+    /// How many got this status.
     pub(crate) fn of(&self, status: u16) -> usize {
-        self.answers.get(&status).copied().unwrap_or(0)
+        self.responses.get(&status).copied().unwrap_or(0)
     }
 
     fn add(&mut self, other: Self) {
-        for (status, count) in other.answers {
-            *self.answers.entry(status).or_default() += count;
+        for (status, count) in other.responses {
+            *self.responses.entry(status).or_default() += count;
         }
         self.broken += other.broken;
     }
 }
 
-/// Clients that send one request after the other until they are told to stop.
+/// Clients that send one request after the other until they are stopped.
 pub(crate) struct Crowd {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicUsize>,
@@ -54,7 +54,7 @@ impl Crowd {
         Self { stop, sent, clients }
     }
 
-    /// Waits until so many more requests have been answered: what is checked next has then happened under load.
+    /// Waits until so many more requests have got a response: what is checked next has then happened under load.
     pub(crate) fn wait_for(&self, more: usize) {
         let before = self.sent.load(Ordering::Relaxed);
         wait_until("the crowd sends", || self.sent.load(Ordering::Relaxed) >= before + more);
@@ -89,11 +89,11 @@ fn converse(address: SocketAddr, requests: usize, stop: &AtomicBool, sent: &Atom
             break;
         }
         let is_sent = client.try_send("GET /crowd HTTP/1.1\r\nHost: test.example\r\n\r\n");
-        let Some(answer) = is_sent.then(|| client.try_answer_to("GET")).flatten() else {
+        let Some(response) = is_sent.then(|| client.try_response_to("GET")).flatten() else {
             tally.broken += 1;
             break;
         };
-        *tally.answers.entry(answer.status).or_default() += 1;
+        *tally.responses.entry(response.status).or_default() += 1;
         sent.fetch_add(1, Ordering::Relaxed);
     }
     tally

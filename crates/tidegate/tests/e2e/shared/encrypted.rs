@@ -28,7 +28,7 @@ fn share_exactly(server: &SecureServer, files: &str) {
     let file = config(upstream.address, &server.url(), &format!("{STRICT}, {files}"), limit);
     let gateways = [0, 1].map(|_| Gateway::start(&file));
     let addresses: Vec<SocketAddr> = gateways.iter().map(|gateway| gateway.address).collect();
-    assert_eq!(send(&addresses, 3, 40), Tally { answers: [(200, 60), (429, 180)].into(), broken: 0 });
+    assert_eq!(send(&addresses, 3, 40), Tally { responses: [(200, 60), (429, 180)].into(), broken: 0 });
     assert_eq!(upstream.count(), 60);
 }
 
@@ -117,15 +117,15 @@ fn a_reload_with_renewed_files_is_applied_and_warns_that_redis_keeps_the_old_one
     let six = "{algorithm: fixed, limit: 6, window: 30d}";
     let file = |files: &str| config(upstream.address, &server.url(), files, six);
     fs::write(&gateway.config, file(&ca(&certificates))).expect("written");
-    let answer = gateway.post("/reload", "");
-    assert_eq!((answer.status, &answer.json()["limit"]), (200, &6.into()), "{}", answer.text());
+    let response = gateway.post("/reload", "");
+    assert_eq!((response.status, &response.json()["limit"]), (200, &6.into()), "{}", response.text());
     let warning = gateway.wait_for_line("redis: its certificates or keys have been renewed");
     assert!(warning.contains(" WARN ") && warning.contains("until a restart"), "{warning}");
     assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(1.0));
 
     // Other files are another thing: what is written can't be had without a restart.
     fs::write(&gateway.config, file(&ca(&others))).expect("written");
-    let answer = gateway.post("/reload", "");
-    assert_eq!(answer.status, 400, "{}", answer.text());
-    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("redis")), "{}", answer.text());
+    let response = gateway.post("/reload", "");
+    assert_eq!(response.status, 400, "{}", response.text());
+    assert!(response.json()["detail"].as_str().is_some_and(|detail| detail.contains("redis")), "{}", response.text());
 }

@@ -19,9 +19,9 @@ const HIGHEST_VERSION: u64 = 1 << 53;
 const SOON: Duration = Duration::from_secs(2);
 
 fn limits(gateway: &Gateway) -> Value {
-    let answer = gateway.get("/config/limits");
-    assert_eq!(answer.status, 200);
-    answer.json()
+    let response = gateway.get("/config/limits");
+    assert_eq!(response.status, 200);
+    response.json()
 }
 
 /// What stands in Redis.
@@ -260,13 +260,13 @@ fn of_changes_to_two_limits_by_two_gateways_at_once_none_is_lost() {
 }
 
 #[test]
-fn while_redis_is_away_a_change_is_answered_with_503_and_changes_nothing() {
+fn while_redis_is_away_a_change_is_responded_with_503_and_changes_nothing() {
     let (mut server, upstream) = (Server::start(), Upstream::start());
     let gateway = Gateway::start(&config(upstream.address, &server.url(), "budget: 200ms", FIVE));
     let posted = gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 9, "window": 2592000}"#);
     assert_eq!(posted.status, 200, "{posted:?}");
     let before = limits(&gateway);
-    let refuses = |what: &str| {
+    let rejects = |what: &str| {
         let posted = gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 50, "window": 60}"#);
         assert_eq!((posted.status, &posted.json()["error"]), (503, &json!("store_away")), "{what}");
         assert_eq!(gateway.post("/config/algorithm?algorithm=gcra", "").status, 503, "{what}");
@@ -274,13 +274,13 @@ fn while_redis_is_away_a_change_is_answered_with_503_and_changes_nothing() {
         assert_eq!(limits(&gateway), before, "{what}");
     };
     server.freeze(true);
-    refuses("frozen");
+    rejects("frozen");
     server.freeze(false);
     wait_until("Redis is back", || gateway.metric("ratelimiter_redis_connected") == Some(1.0));
     assert_eq!(limits(&gateway), before);
     assert_eq!(document(&server)["limit"], 9, "nor did anything arrive in Redis behind it");
     server.kill();
-    refuses("killed");
+    rejects("killed");
 }
 
 fn calls(gateway: &Gateway) -> f64 {
@@ -306,7 +306,7 @@ fn a_change_may_take_longer_than_a_request() {
 
 /// "Nothing was changed" used to be said of changes that then happened.
 #[test]
-fn of_a_change_without_an_answer_nobody_says_that_it_was_not_made() {
+fn a_change_without_a_response_is_not_reported_as_not_made() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let gateway = Gateway::start(&config(upstream.address, &server.url(), STRICT, FIVE));
     pause_writes(&server, Duration::from_secs(60));
@@ -323,7 +323,7 @@ fn of_a_change_without_an_answer_nobody_says_that_it_was_not_made() {
     assert_eq!(peeked, Err(std::io::ErrorKind::WouldBlock), "the change has not been answered yet");
     operator.stream.get_ref().set_nonblocking(false).expect("set");
 
-    let posted = operator.answer_to("POST");
+    let posted = operator.response_to("POST");
     assert_eq!((posted.status, &posted.json()["error"]), (503, &json!("change_unknown")), "{posted:?}");
     redis::cmd("CLIENT").arg("UNPAUSE").exec(&mut server.connection()).expect("goes on");
     wait_soon("it happens after all", || limits(&gateway)["limit"] == 77);
@@ -366,7 +366,7 @@ fn while_redis_is_away_the_file_can_be_reloaded_and_what_was_set_stays() {
     assert!(!gateway.lines().iter().any(|line| line.contains("can't be used")), "{:#?}", gateway.lines());
 }
 
-/// Both answered 200, and the first change was gone: the second was computed from numbers of half a second ago.
+/// Both responded with 200, and the first change was gone: the second was computed from numbers of half a second ago.
 #[test]
 fn a_switch_through_one_gateway_keeps_what_was_set_through_another_a_moment_before() {
     let (server, upstream) = (Server::start(), Upstream::start());
@@ -400,9 +400,9 @@ fn a_large_limit_in_redis_can_be_switched_too() {
         for algorithm in ["token", "gcra", "leaky"] {
             server.flush();
             let gateway = Gateway::start(&config(upstream.address, &server.url(), STRICT, &file));
-            let answer = gateway.post(&format!("/config/algorithm?algorithm={algorithm}"), "");
-            assert_eq!(answer.status, 200, "{algorithm} from {file}: {}", answer.text());
-            let (wanted, got) = (f64::from(limit) / f64::from(window), answer.json()["fillRate"].as_f64());
+            let response = gateway.post(&format!("/config/algorithm?algorithm={algorithm}"), "");
+            assert_eq!(response.status, 200, "{algorithm} from {file}: {}", response.text());
+            let (wanted, got) = (f64::from(limit) / f64::from(window), response.json()["fillRate"].as_f64());
             assert!((got.unwrap_or_default() / wanted - 1.0).abs() < 0.05, "{algorithm}: {got:?} for {wanted}");
         }
     }

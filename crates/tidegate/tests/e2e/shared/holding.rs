@@ -1,11 +1,11 @@
-//! An upstream that keeps requests waiting until it is told to answer.
+//! An upstream that keeps requests waiting until it is let respond.
 
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
 
 use tidegate_testkit::{Client, OK, PATIENCE, Upstream, wait_until};
 
-/// Keeps requests for `/held` waiting; others it answers at once.
+/// Keeps requests for `/held` waiting; to others it responds at once.
 pub(crate) struct Holding {
     upstream: Upstream,
     door: Arc<Door>,
@@ -34,7 +34,7 @@ impl Holding {
     pub(crate) fn start() -> Self {
         let door = Arc::<Door>::default();
         let passing = Arc::clone(&door);
-        let upstream = Upstream::answering(move |received| {
+        let upstream = Upstream::responding(move |received| {
             if received.line.contains(" /held") {
                 passing.pass();
             }
@@ -52,7 +52,7 @@ impl Holding {
         self.upstream.count()
     }
 
-    /// Answers all that wait, and those that come.
+    /// Responds to all that wait, and those that come.
     pub(crate) fn let_go(&self) {
         self.door.set(true);
     }

@@ -11,7 +11,7 @@ use crate::shared::crowd::{Crowd, send};
 use crate::shared::relay::Relay;
 use crate::shared::setup::{FIVE, PLENTY, STRICT, admitted, config, without_limits};
 use tidegate_testkit::redis_server::Server;
-use tidegate_testkit::{Answer, Client, Gateway, Upstream, timing, wait_until};
+use tidegate_testkit::{Client, Gateway, Response, Upstream, timing, wait_until};
 
 const LOST: &str = "WARN RedisClient - Redis connection lost, entering fail-open mode";
 
@@ -63,8 +63,8 @@ fn all_pass(gateway: &Gateway, requests: usize) -> Vec<Duration> {
     let mut client = Client::connect(gateway.address);
     let mut pass = || {
         let start = Instant::now();
-        let answer = client.request("GET", "/", &[], b"");
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = client.request("GET", "/", &[], b"");
+        assert_eq!(response.status, 200, "{response:?}");
         start.elapsed()
     };
     (0..requests).map(|_| pass()).collect()
@@ -202,24 +202,24 @@ fn no_request_fails_while_redis_is_killed_frozen_and_taken_back_under_load() {
     }
     let tally = crowd.stop();
     assert_eq!(tally.broken, 0, "{tally:?}");
-    assert_eq!(tally.answers.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
+    assert_eq!(tally.responses.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
     assert_eq!(upstream.count(), tally.of(200));
 }
 
 #[test]
-fn in_closed_mode_requests_are_refused_with_503_while_redis_is_away() {
+fn in_closed_mode_requests_are_rejected_with_503_while_redis_is_away() {
     let (mut server, upstream) = (Server::start(), Upstream::start());
     let redis = "budget: 500ms, on_failure: closed";
     let gateway = Gateway::start(&config(upstream.address, &server.url(), redis, FIVE));
     assert_eq!(admitted(&gateway, "/", 2), 2);
     server.kill();
-    let refused: Vec<Answer> = (0..20).map(|_| gateway.get("/")).collect();
-    for answer in &refused {
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
-        let body = answer.json();
+    let rejected: Vec<Response> = (0..20).map(|_| gateway.get("/")).collect();
+    for response in &rejected {
+        assert_eq!((response.status, response.header("retry-after")), (503, Some("1")), "{response:?}");
+        let body = response.json();
         assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
         assert_eq!(body["error"], "limiter_unavailable");
-        assert_eq!(body["request_id"].as_str(), answer.header("x-request-id"));
+        assert_eq!(body["request_id"].as_str(), response.header("x-request-id"));
     }
     assert_eq!(upstream.count(), 2);
     gateway.wait_for_line("WARN RedisClient - Redis connection lost, entering fail-closed mode");
@@ -245,9 +245,9 @@ fn in_local_mode_each_gateway_limits_in_memory_while_redis_is_away() {
     server.kill();
     for gateway in &gateways {
         assert_eq!(admitted(gateway, "/", 20), 5);
-        let refused = gateway.get("/");
-        assert_eq!((refused.status, refused.header("x-tidegate-refused-by")), (429, Some("default")), "{refused:?}");
-        assert!(refused.header("retry-after").is_some(), "{refused:?}");
+        let rejected = gateway.get("/");
+        assert_eq!((rejected.status, rejected.header("x-tidegate-refused-by")), (429, Some("default")), "{rejected:?}");
+        assert!(rejected.header("retry-after").is_some(), "{rejected:?}");
         gateway.wait_for_line("WARN RedisClient - Redis connection lost, entering local mode");
         assert_eq!(gateway.metric("ratelimiter_mode{type=\"faillocal\"}"), Some(1.0));
         assert_eq!(gateway.get("/actuator/health/readiness").status, 200);
@@ -259,10 +259,10 @@ fn in_local_mode_each_gateway_limits_in_memory_while_redis_is_away() {
     assert_eq!(gateways.iter().map(|gateway| admitted(gateway, "/", 10)).sum::<usize>(), 5, "together again");
 }
 
-/// A full Redis, or one that can't persist, answers every write with an error. Limiting used to be off then without a
-/// word.
+/// A full Redis, or one that can't persist, responds to every write with an error. Limiting used to be off then without
+/// a word.
 #[test]
-fn when_redis_refuses_every_write_that_is_an_outage_until_it_takes_them_again() {
+fn when_redis_rejects_every_write_that_is_an_outage_until_it_takes_them_again() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let redis = "budget: 5s, on_failure: open";
     let gateway = Gateway::start(&config(upstream.address, &server.url(), redis, PLENTY));
@@ -292,7 +292,7 @@ fn when_redis_refuses_every_write_that_is_an_outage_until_it_takes_them_again() 
 /// Somebody's data under one account's key: the mode decides for its requests, the others are limited, and the log
 /// tells.
 #[test]
-fn data_of_others_under_our_key_is_told_and_is_no_outage() {
+fn data_of_others_under_our_key_is_reported_and_not_an_outage() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let limit = "{algorithm: fixed, limit: 5, window: 30d, key: \"header:x-who\"}";
     let gateway = Gateway::start(&config(upstream.address, &server.url(), "budget: 5s", limit));
@@ -305,8 +305,8 @@ fn data_of_others_under_our_key_is_told_and_is_no_outage() {
         redis::cmd("LPUSH").arg(&[key, "x"]).exec(&mut connection).expect("pushed");
     }
     for _ in 0..20 {
-        let answer = get("ann");
-        assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, None), "{answer:?}");
+        let response = get("ann");
+        assert_eq!((response.status, response.header("x-ratelimit-remaining")), (200, None), "{response:?}");
     }
     let warning = gateway.wait_for_line("a call to Redis has failed");
     assert!(warning.contains(" WARN ") && warning.contains("WRONGTYPE"), "{warning}");
@@ -324,9 +324,9 @@ fn in_closed_mode_the_limit_that_can_not_be_asked_is_named_and_nothing_was_excee
     let gateway = Gateway::start(&file);
     server.kill();
     gateway.wait_for_line("Redis connection lost");
-    let refused = gateway.get("/");
-    assert_eq!(refused.status, 503, "{refused:?}");
-    assert!(refused.text().contains("limit `shared`: limit store unavailable"), "{}", refused.text());
+    let rejected = gateway.get("/");
+    assert_eq!(rejected.status, 503, "{rejected:?}");
+    assert!(rejected.text().contains("limit `shared`: limit store unavailable"), "{}", rejected.text());
     assert_eq!(gateway.metric("rate_limit_exceeded_total{endpoint=\"default\",user_tier=\"anonymous\"}"), Some(0.0));
     assert!(!gateway.lines().iter().any(|line| line.contains("limit exceeded")), "{:?}", gateway.lines());
 }

@@ -11,7 +11,7 @@ use crate::shared::holding::Door;
 use tidegate_testkit::pause;
 use tidegate_testkit::redis_server::Server;
 
-/// Carries bytes between gateways and a server. What the server says arrives later, if it is told so.
+/// Carries bytes between gateways and a server. What the server says arrives later, if it is set so.
 pub(crate) struct Relay {
     port: u16,
     state: Arc<State>,
@@ -97,10 +97,10 @@ fn join(gateway: TcpStream, server: TcpStream, state: &Arc<State>) {
         let _ended = to_server.shutdown(Shutdown::Both);
     });
     let (on_its_way, arriving) = mpsc::channel::<(Instant, Vec<u8>)>();
-    let answering = Arc::clone(state);
+    let responding = Arc::clone(state);
     std::thread::spawn(move || {
         carry(server, |bytes| {
-            let delay = Duration::from_millis(answering.delay_millis.load(Ordering::Relaxed));
+            let delay = Duration::from_millis(responding.delay_millis.load(Ordering::Relaxed));
             on_its_way.send((Instant::now() + delay, bytes.to_vec())).is_ok()
         });
     });

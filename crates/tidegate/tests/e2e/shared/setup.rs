@@ -34,9 +34,9 @@ pub(crate) fn without_limits(upstream: SocketAddr, redis_url: &str, redis: &str)
 pub(crate) fn admitted(gateway: &Gateway, path: &str, requests: usize) -> usize {
     let mut client = Client::connect(gateway.address);
     let mut is_admitted = || match client.request("GET", path, &[], b"") {
-        answer if answer.status == 200 => true,
-        answer if answer.status == 429 => false,
-        answer => panic!("{answer:?}"),
+        response if response.status == 200 => true,
+        response if response.status == 429 => false,
+        response => panic!("{response:?}"),
     };
     (0..requests).filter(|_| is_admitted()).count()
 }

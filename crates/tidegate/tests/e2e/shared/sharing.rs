@@ -35,7 +35,7 @@ fn share_exactly(count: usize, limit: &str) {
     let gateways = gateways(count, &config(upstream.address, &server.url(), STRICT, limit));
     let requests_each = 4 * QUOTA / (count * CLIENTS_EACH);
     let tally = send(&addresses(&gateways), CLIENTS_EACH, requests_each);
-    let expected = Tally { answers: [(200, QUOTA), (429, 3 * QUOTA)].into(), broken: 0 };
+    let expected = Tally { responses: [(200, QUOTA), (429, 3 * QUOTA)].into(), broken: 0 };
     assert_eq!(tally, expected, "{limit}");
     assert_eq!(upstream.count(), QUOTA, "{limit}");
     assert_eq!((counted(&gateways, FORWARDED), counted(&gateways, REJECTED)), (QUOTA, 3 * QUOTA), "{limit}");
@@ -107,13 +107,13 @@ fn share_places(count: usize) {
     upstream.let_go();
     let mut tally = Tally::default();
     for mut client in asking {
-        *tally.answers.entry(client.answer().status).or_default() += 1;
+        *tally.responses.entry(client.response().status).or_default() += 1;
     }
-    assert_eq!(tally.answers, [(200, PLACES), (429, 2 * PLACES)].into());
+    assert_eq!(tally.responses, [(200, PLACES), (429, 2 * PLACES)].into());
     assert_eq!(upstream.count(), PLACES);
 
-    // A place comes back when its response has ended, and Redis is told behind it. Then all can be taken again, by one
-    // gateway alone.
+    // A place comes back when its response has ended, and is given back in Redis after it. Then all can be taken again,
+    // by one gateway alone.
     wait_until("every place is free", || places_taken(&server) == 0);
     upstream.hold();
     let held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateways[0].address)).collect();
@@ -122,7 +122,7 @@ fn share_places(count: usize) {
     }
     upstream.let_go();
     for mut client in held {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
 }
 
@@ -195,7 +195,7 @@ fn two_gateways_that_lease_a_sliding_log_never_exceed_it() {
 }
 
 #[test]
-fn a_limit_in_memory_stays_its_gateways_own_and_what_it_refuses_costs_the_shared_one_nothing() {
+fn a_limit_in_memory_stays_its_gateways_own_and_what_it_rejects_costs_the_shared_one_nothing() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let limits = "limits:\n  everyone: {algorithm: fixed, limit: 1000, window: 30d}\n  \
                   own: {algorithm: fixed, limit: 5, window: 30d, state: memory}\n\
@@ -206,8 +206,8 @@ fn a_limit_in_memory_stays_its_gateways_own_and_what_it_refuses_costs_the_shared
     for gateway in &gateways {
         assert_eq!(admitted(gateway, "/own", 20), 5);
     }
-    let answer = gateways[1].get("/");
-    let left = answer.header("ratelimit").expect("how much is left");
+    let response = gateways[1].get("/");
+    let left = response.header("ratelimit").expect("how much is left");
     assert!(left.starts_with("\"everyone\";r=989;t="), "ten and this one were admitted, thirty refused: {left}");
 }
 

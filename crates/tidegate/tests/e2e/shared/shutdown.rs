@@ -51,9 +51,9 @@ fn requests_under_way_end_well(signal: &str) {
     assert!(idle.is_closed(), "nothing is under way there");
     upstream.let_go();
     for client in &mut held {
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
-        assert_eq!(answer.header("connection"), Some("close"), "a client must not send another: {answer:?}");
+        let response = client.response();
+        assert_eq!((response.status, response.text().as_str()), (200, "OK"));
+        assert_eq!(response.header("connection"), Some("close"), "a client must not send another: {response:?}");
         assert!(client.is_closed());
     }
     assert!(ends_well(&mut gateway));
@@ -76,7 +76,7 @@ fn after_ctrl_c_requests_under_way_end_well_and_every_line_is_written() {
 }
 
 /// Whoever tries the next gateway instead must learn at once that this one takes nobody: a connection that is neither
-/// refused nor served hangs until the process ends.
+/// rejected nor served hangs until the process ends.
 #[test]
 fn new_connections_are_refused_while_others_end() {
     let upstream = Holding::start();
@@ -89,7 +89,7 @@ fn new_connections_are_refused_while_others_end() {
     });
     assert!(!held.has_response(), "the gateway still serves a request while it refuses new connections");
     upstream.let_go();
-    assert_eq!(held.answer().status, 200);
+    assert_eq!(held.response().status, 200);
     assert!(ends_well(&mut gateway));
 }
 
@@ -116,7 +116,7 @@ fn bodies_under_way_are_carried_to_their_end() {
     wait_until("both are under way", || gateway.metric("tidegate_requests_in_flight") == Some(3.0));
     stop(&gateway, "TERM");
     uploading.send("later");
-    assert_eq!(uploading.answer().status, 200);
+    assert_eq!(uploading.response().status, 200);
     assert_eq!(upstream.last().body, b"firstlater");
     door.set(true);
     let rest = String::from_utf8(downloading.read_to_end()).expect("text");
@@ -145,7 +145,7 @@ fn order_and_continue(gateway: &Gateway) {
 /// Whoever has sent a request before the order came must not lose it: neither on a connection that is kept, nor on one
 /// that waits to be accepted. Once the order was looked at first, and most of them were reset.
 #[test]
-fn requests_that_are_there_when_the_order_comes_are_answered() {
+fn requests_that_are_there_when_the_order_comes_get_responses() {
     const CLIENTS: usize = 100;
     for is_kept in [true, false] {
         let upstream = Upstream::start();
@@ -164,7 +164,7 @@ fn requests_that_are_there_when_the_order_comes_are_answered() {
         }
         order_and_continue(&gateway);
         for client in &mut clients {
-            assert_eq!(client.try_answer_to("GET").expect("an answer").status, 200);
+            assert_eq!(client.try_response_to("GET").expect("an answer").status, 200);
         }
         assert!(ends_well(&mut gateway));
         assert_eq!(upstream.received().iter().filter(|received| received.line.contains("/there")).count(), CLIENTS);
@@ -173,7 +173,7 @@ fn requests_that_are_there_when_the_order_comes_are_answered() {
 
 /// Those who wait for a place are served when there is one: connections without a request make room.
 #[test]
-fn with_all_places_taken_requests_that_are_there_are_answered() {
+fn with_all_slots_taken_requests_that_are_there_get_responses() {
     let upstream = Upstream::start();
     let mut gateway = Gateway::start(&file(upstream.address, "workers: 1\nconnections: {max: 2}\n"));
     let mut idle = [0, 1].map(|_| Client::connect(gateway.address));
@@ -186,7 +186,7 @@ fn with_all_places_taken_requests_that_are_there_are_answered() {
     }
     stop(&gateway, "TERM");
     for client in &mut waiting {
-        assert_eq!(client.try_answer_to("GET").expect("an answer").status, 200);
+        assert_eq!(client.try_response_to("GET").expect("an answer").status, 200);
     }
     assert!(ends_well(&mut gateway));
 }
@@ -199,7 +199,7 @@ fn http2_streams_under_way_end_well() {
     let mut gateway = Gateway::start(&file(upstream.address(), listeners));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(1).build().expect("a runtime");
-    let answers = runtime.block_on(async {
+    let responses = runtime.block_on(async {
         let tcp = tokio::net::TcpStream::connect(gateway.address).await.expect("it listens");
         let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tcp)).await;
         let (mut sender, connection) = shaken.expect("it talks HTTP/2");
@@ -211,21 +211,21 @@ fn http2_streams_under_way_end_well() {
             stop(&gateway, "TERM");
         });
         upstream.let_go();
-        let mut answers = Vec::new();
-        for answer in under_way {
-            let answer = answer.await.expect("no panic").expect("an answer");
-            let status = answer.status().as_u16();
-            answers.push((status, answer.into_body().collect().await.expect("a whole body").to_bytes()));
+        let mut responses = Vec::new();
+        for response in under_way {
+            let response = response.await.expect("no panic").expect("an answer");
+            let status = response.status().as_u16();
+            responses.push((status, response.into_body().collect().await.expect("a whole body").to_bytes()));
         }
         tokio::time::timeout(PATIENCE, ended).await.expect("it ends").expect("no panic").expect("it ends well");
         assert!(sender.send_request(request()).await.is_err(), "nothing more can be sent there");
-        answers
+        responses
     });
-    assert_eq!(answers, [(200, Bytes::from("OK")), (200, Bytes::from("OK"))]);
+    assert_eq!(responses, [(200, Bytes::from("OK")), (200, Bytes::from("OK"))]);
     assert!(ends_well(&mut gateway));
 }
 
-/// Clients that send all the time: whatever was sent on was answered, too.
+/// Clients that send all the time: whatever was sent on got its response, too.
 #[test]
 fn under_load_no_request_that_reached_the_upstream_is_lost() {
     let upstream = Upstream::start();
@@ -235,7 +235,7 @@ fn under_load_no_request_that_reached_the_upstream_is_lost() {
     stop(&gateway, "TERM");
     assert!(ends_well(&mut gateway));
     let tally = crowd.join();
-    assert_eq!(tally.answers.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
+    assert_eq!(tally.responses.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
     assert_eq!(upstream.count(), tally.of(200), "{tally:?}");
 }
 
@@ -255,7 +255,7 @@ fn the_drain_deadline_cuts_off_what_never_ends_and_says_so() {
     let said = gateway.wait_for_line(CUT_OFF);
     assert!(said.contains(" WARN ") && said.contains("3 connections"), "{said}");
     for client in &mut held {
-        assert!(client.try_answer_to("GET").is_none(), "an answer that never was");
+        assert!(client.try_response_to("GET").is_none(), "an answer that never was");
     }
     let lines = std::fs::read_to_string(&log).expect("an access log");
     assert_eq!(lines.lines().filter(|line| line.contains("/held")).count(), 3, "they are logged all the same: {lines}");
@@ -298,7 +298,7 @@ fn a_second_order_to_stop_is_obeyed_at_once() {
         stop(&gateway, first);
         gateway.signal(second);
         assert!(!ends_well(&mut gateway), "{first}, {second}: something was cut off, and the exit code says so");
-        assert!(held.try_answer_to("GET").is_none());
+        assert!(held.try_response_to("GET").is_none());
     }
 }
 
@@ -328,7 +328,7 @@ fn an_order_to_stop_right_after_the_ready_line_is_obeyed() {
     std::thread::scope(|scope| (0..6).for_each(|_| drop(scope.spawn(start_and_stop))));
 }
 
-/// A load balancer asks there, and is told to send nobody any more.
+/// A load balancer asks there, and learns to send nobody any more.
 #[test]
 fn the_admin_listener_says_that_it_is_not_ready_while_requests_end() {
     let upstream = Holding::start();
@@ -343,7 +343,7 @@ fn the_admin_listener_says_that_it_is_not_ready_while_requests_end() {
     assert_eq!((health["status"].as_str(), health["mode"].as_str()), (Some("DOWN"), Some("draining")), "{health}");
     assert_eq!(ask("/actuator/health/liveness").status, 200, "it lives");
     upstream.let_go();
-    assert_eq!(held.answer().status, 200);
+    assert_eq!(held.response().status, 200);
     assert!(ends_well(&mut gateway));
 }
 
@@ -358,12 +358,12 @@ fn the_last_request_gives_its_place_in_flight_back_before_the_end() {
     let mut gateway = Gateway::start(&config(upstream.address(), &relay.url(), STRICT, TWO_PLACES));
     let mut held = [0, 1].map(|_| upstream.visit(gateway.address));
     assert_eq!(places_taken(&server), 2);
-    // Redis takes longer to be told than a connection takes to be closed.
+    // To give back in Redis takes longer than to close a connection.
     relay.delay(Duration::from_millis(200));
     stop(&gateway, "TERM");
     upstream.let_go();
     for client in &mut held {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
     assert!(ends_well(&mut gateway));
     assert_eq!(places_taken(&server), 0);
@@ -381,7 +381,7 @@ fn a_request_that_is_cut_off_gives_its_place_in_flight_back() {
     assert_eq!(places_taken(&server), 0);
 }
 
-/// At once, but not at the cost of those who come after: Redis is told which places are free.
+/// At once, but not at the cost of those who come after: slots are given back in Redis.
 #[test]
 fn a_second_order_to_stop_gives_places_in_flight_back() {
     let (server, upstream) = (Server::start(), Holding::start());
@@ -391,7 +391,7 @@ fn a_second_order_to_stop_gives_places_in_flight_back() {
     stop(&gateway, "TERM");
     gateway.signal("TERM");
     assert!(!ends_well(&mut gateway), "something was cut off, and the exit code says so");
-    assert!(held.iter_mut().all(|client| client.try_answer_to("GET").is_none()));
+    assert!(held.iter_mut().all(|client| client.try_response_to("GET").is_none()));
     assert_eq!(places_taken(&server), 0);
 }
 
@@ -409,14 +409,14 @@ fn a_gateway_that_stops_while_redis_is_away_still_gives_places_back_if_redis_ret
         gateway.metric("ratelimiter_redis_connected") == Some(0.0)
     });
     upstream.let_go();
-    assert_eq!(held.answer().status, 200);
+    assert_eq!(held.response().status, 200);
     stop(&gateway, "TERM");
     server.freeze(false);
     assert!(ends_well(&mut gateway));
     assert_eq!(places_taken(&server), 0);
 }
 
-/// Whoever was told by its last response that the connection stays may just be sending the next request.
+/// A client whose last response said that the connection stays may just be sending the next request.
 #[test]
 fn a_kept_connection_may_ask_once_more() {
     let upstream = Upstream::start();

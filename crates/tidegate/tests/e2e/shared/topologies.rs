@@ -15,7 +15,7 @@ fn share_exactly(url: &str, server: &Server) {
     let file = config(upstream.address, url, STRICT, limit);
     let gateways = [0, 1].map(|_| Gateway::start(&file));
     let addresses: Vec<SocketAddr> = gateways.iter().map(|gateway| gateway.address).collect();
-    assert_eq!(send(&addresses, 3, 40), Tally { answers: [(200, 60), (429, 180)].into(), broken: 0 }, "{url}");
+    assert_eq!(send(&addresses, 3, 40), Tally { responses: [(200, 60), (429, 180)].into(), broken: 0 }, "{url}");
     assert_eq!(upstream.count(), 60, "{url}");
     let set = r#"{"algorithm": "fixed", "limit": 5, "window": 2592000}"#;
     assert_eq!(gateways[0].post("/config/limits", set).status, 200, "{url}");

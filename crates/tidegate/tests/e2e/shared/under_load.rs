@@ -27,15 +27,15 @@ fn reloads(gateway: &Gateway) -> f64 {
 fn change_everything(gateway: &Gateway, crowd: &Crowd, round: usize) {
     for algorithm in ALGORITHMS {
         let path = format!("/config/algorithm?algorithm={algorithm}");
-        let answer = gateway.post(&path, "");
-        assert_eq!((answer.status, &answer.json()["algorithm"]), (200, &json!(algorithm)), "{answer:?}");
+        let response = gateway.post(&path, "");
+        assert_eq!((response.status, &response.json()["algorithm"]), (200, &json!(algorithm)), "{response:?}");
         crowd.wait_for(40);
     }
     for algorithm in ALGORITHMS {
         let numbers = json!({ "algorithm": algorithm, "limit": 10_000 - round, "window": 0.1,
             "capacity": 100_000 - round, "fillRate": 1_000_000 });
-        let answer = gateway.post("/config/limits", &numbers.to_string());
-        assert_eq!((answer.status, &answer.json()["algorithm"]), (200, &json!(algorithm)), "{answer:?}");
+        let response = gateway.post("/config/limits", &numbers.to_string());
+        assert_eq!((response.status, &response.json()["algorithm"]), (200, &json!(algorithm)), "{response:?}");
         crowd.wait_for(40);
     }
     assert_eq!(gateway.post("/reload", "").status, 200);
@@ -48,7 +48,7 @@ fn change_everything(gateway: &Gateway, crowd: &Crowd, round: usize) {
 
 fn all_passed(tally: &Tally, upstream: &Upstream) {
     assert_eq!(tally.broken, 0, "{tally:?}");
-    assert_eq!(tally.answers.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
+    assert_eq!(tally.responses.keys().collect::<Vec<_>>(), [&200], "{tally:?}");
     assert_eq!(upstream.count(), tally.of(200), "each was sent on once");
 }
 
@@ -86,8 +86,8 @@ fn no_request_fails_while_several_change_and_reload_at_once() {
             let (gateway, crowd) = (&gateway, &crowd);
             scope.spawn(move || {
                 for _ in 0..40 {
-                    let answer = gateway.post(path, body);
-                    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+                    let response = gateway.post(path, body);
+                    assert_eq!(response.status, 200, "{path}: {response:?}");
                     crowd.wait_for(10);
                 }
             });
@@ -102,7 +102,7 @@ fn no_request_fails_while_several_change_and_reload_at_once() {
 /// A change counts from one request to the next: what is rejected is rejected because somebody said so, and by nothing
 /// else.
 #[test]
-fn a_small_limit_refuses_under_load_and_a_large_one_admits_again() {
+fn a_small_limit_rejects_under_load_and_a_large_one_admits_again() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&file(upstream.address, ""));
     let crowd = Crowd::start(&[gateway.address], 4);
@@ -110,19 +110,19 @@ fn a_small_limit_refuses_under_load_and_a_large_one_admits_again() {
     for _ in 0..3 {
         let small = r#"{"algorithm": "fixed", "limit": 1, "window": 2592000}"#;
         assert_eq!(gateway.post("/config/limits", small).status, 200);
-        let refused = count(REJECTED);
-        wait_until("many are refused", || count(REJECTED) >= refused + 200);
+        let rejected = count(REJECTED);
+        wait_until("many are refused", || count(REJECTED) >= rejected + 200);
         let large = r#"{"algorithm": "fixed", "limit": 1000000000, "window": 2592000}"#;
         assert_eq!(gateway.post("/config/limits", large).status, 200);
         // Requests under way end by the old numbers; then not one is rejected.
         crowd.wait_for(20);
-        let (refused, passed) = (count(REJECTED), count(FORWARDED));
+        let (rejected, passed) = (count(REJECTED), count(FORWARDED));
         wait_until("many pass", || count(FORWARDED) >= passed + 200);
-        assert_eq!(count(REJECTED), refused);
+        assert_eq!(count(REJECTED), rejected);
     }
     let tally = crowd.stop();
     assert_eq!(tally.broken, 0, "{tally:?}");
-    assert_eq!(tally.answers.keys().collect::<Vec<_>>(), [&200, &429], "{tally:?}");
+    assert_eq!(tally.responses.keys().collect::<Vec<_>>(), [&200, &429], "{tally:?}");
     assert_eq!(upstream.count(), tally.of(200));
 }
 
@@ -142,7 +142,7 @@ fn places_in_flight_are_all_free_after_changes_under_load() {
         }
         let tally = crowd.stop();
         assert_eq!(tally.broken, 0, "{tally:?}");
-        // Not more than a moment: the last answers have ended before the clients stopped.
+        // Not more than a moment: the last responses have ended before the clients stopped.
         let left = || gateway.get("/").header("x-ratelimit-remaining").and_then(|left| left.parse::<usize>().ok());
         let mut seen = left();
         for _ in 0..50 {

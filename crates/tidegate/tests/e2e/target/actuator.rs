@@ -5,24 +5,24 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::target::setting::{answered, switch, target};
+use crate::target::setting::{responded, switch, target};
 use tidegate_testkit::{Client, request};
 
 #[test]
-fn health_is_told_in_three_ways() {
+fn health_is_reported_in_three_ways() {
     let target = target(&["--workers", "3", "--queue", "4"]);
     let up = json!({
         "status": "UP", "workers": { "busy": 0, "limit": 3 }, "queue": { "length": 0, "limit": 4 }, "faults": false
     });
     assert_eq!(target.get("/actuator/health").json(), up);
     for path in ["/actuator/health/liveness", "/actuator/health/readiness"] {
-        let answer = target.get(path);
-        assert_eq!((answer.status, answer.json()), (200, json!({ "status": "UP" })), "{path}");
+        let response = target.get(path);
+        assert_eq!((response.status, response.json()), (200, json!({ "status": "UP" })), "{path}");
     }
 }
 
 #[test]
-fn methods_and_paths_that_are_not_there_are_refused() {
+fn methods_and_paths_that_are_not_there_are_rejected() {
     let target = target(&["--service-time", "0"]);
     for path in ["/", "/api", "/api/test/", "/actuator", "/actuator/env", "/faults/x", "/favicon.ico"] {
         assert_eq!(target.get(path).status, 404, "{path}");
@@ -30,8 +30,8 @@ fn methods_and_paths_that_are_not_there_are_refused() {
     for (method, path) in
         [("POST", "/api/test"), ("DELETE", "/api/test"), ("BREW", "/api/test"), ("POST", "/actuator/health")]
     {
-        let answer = request(target.address, method, path, &[], b"");
-        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")), "{method} {path}");
+        let response = request(target.address, method, path, &[], b"");
+        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD")), "{method} {path}");
     }
     assert_eq!(target.get("/api/test?x=1").status, 200, "a query changes nothing");
 }
@@ -41,8 +41,8 @@ fn head_is_get_without_a_body() {
     let target = target(&["--service-time", "0"]);
     let mut client = Client::connect(target.address);
     for _ in 0..2 {
-        let answer = client.request("HEAD", "/api/test", &[], b"");
-        assert_eq!((answer.status, answer.header("content-length")), (200, Some("2")));
+        let response = client.request("HEAD", "/api/test", &[], b"");
+        assert_eq!((response.status, response.header("content-length")), (200, Some("2")));
     }
     assert_eq!(client.request("GET", "/api/test", &[], b"").text(), "OK");
     let head = "http_server_requests_seconds_count{method=\"HEAD\",status=\"200\",uri=\"/api/test\"}";
@@ -59,7 +59,7 @@ fn requests_are_counted_by_path_method_and_status() {
     target.get("/api/test");
     request(target.address, "BREW", "/pot", &[], b"");
     request(target.address, "BREW", "/other-pot", &[], b"");
-    assert_eq!((answered(&target, 200), answered(&target, 500)), (3.0, 1.0));
+    assert_eq!((responded(&target, 200), responded(&target, 500)), (3.0, 1.0));
     let of = |rest: &str| target.metric(&format!("http_server_requests_seconds_{rest}"));
     assert_eq!(of("count{method=\"other\",status=\"404\",uri=\"other\"}"), Some(2.0));
     assert_eq!(of("count{method=\"POST\",status=\"200\",uri=\"/faults\"}"), Some(1.0));

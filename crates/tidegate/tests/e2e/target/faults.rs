@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::target::setting::{answered, asking, faults, switch, target, wait_for_standing};
+use crate::target::setting::{asking, faults, responded, switch, target, wait_for_standing};
 use tidegate_testkit::{request, wait_until};
 
 #[test]
-fn errors_are_answered_instead_of_ok_until_they_are_lifted() {
+fn responses_are_errors_instead_of_ok_until_they_are_lifted() {
     let target = target(&["--service-time", "0"]);
     for (fault, status) in [
         (r#"{"errors": 1}"#, 500),
@@ -36,7 +36,7 @@ fn a_share_of_errors_is_a_share() {
     let failed = (0..1_000).filter(|_| client.request("GET", "/api/test", &[], b"").status == 500).count();
     // Five standard deviations; and the seed is always the same.
     assert!(failed.abs_diff(250) < 69, "{failed}");
-    assert_eq!(answered(&target, 500) + answered(&target, 200), 1_000.0);
+    assert_eq!(responded(&target, 500) + responded(&target, 200), 1_000.0);
 }
 
 #[test]
@@ -55,20 +55,20 @@ fn slowness_and_delay_lengthen_services() {
 }
 
 #[test]
-fn while_it_hangs_nobody_is_answered_and_then_everybody_is() {
+fn while_it_hangs_nobody_gets_a_response_and_then_everybody_does() {
     let target = target(&["--service-time", "100ms", "--workers", "1", "--queue", "1"]);
     let mut under_way = asking(&target);
     wait_for_standing(&target, 1.0, 0.0);
     switch(&target, r#"{"hang": true}"#);
     let mut queued = asking(&target);
     wait_for_standing(&target, 1.0, 1.0);
-    let mut refused = asking(&target);
+    let mut rejected = asking(&target);
     wait_until("refused", || target.metric("target_refused_requests_total") == Some(1.0));
     assert_eq!(target.metric("target_fault_active{fault=\"hang\"}"), Some(1.0));
     assert_eq!(target.get("/actuator/health").json()["faults"], true, "health answers");
-    assert_eq!(answered(&target, 200) + answered(&target, 503), 0.0);
+    assert_eq!(responded(&target, 200) + responded(&target, 503), 0.0);
     assert_eq!(faults(&target, "DELETE", "").json()["hang"], false);
-    assert_eq!((under_way.answer().status, queued.answer().status, refused.answer().status), (200, 200, 503));
+    assert_eq!((under_way.response().status, queued.response().status, rejected.response().status), (200, 200, 503));
     assert_eq!(target.metric("target_fault_active{fault=\"hang\"}"), Some(0.0));
 }
 
@@ -94,7 +94,7 @@ fn another_fault_ends_a_hang_and_its_end() {
     let mut hanging = asking(&target);
     wait_for_standing(&target, 1.0, 0.0);
     switch(&target, r#"{"delay": 0.001}"#);
-    assert_eq!(hanging.answer().status, 200);
+    assert_eq!(hanging.response().status, 200);
     assert!(faults(&target, "GET", "").json().get("for").is_none());
 }
 
@@ -119,28 +119,28 @@ fn what_is_on_is_shown_and_can_be_sent_back() {
 }
 
 #[test]
-fn bad_faults_are_refused_and_change_nothing() {
+fn bad_faults_are_rejected_and_change_nothing() {
     let target = target(&["--service-time", "0"]);
     switch(&target, r#"{"errorStatus": 507}"#);
     for (body, path, allowed) in [
         ("", "", "invalid JSON"),
-        ("[1]", "", "an object is allowed"),
+        ("[1]", "", "must be an object"),
         (r#"{"errors": NaN}"#, "", "invalid JSON"),
         (r#"{"errors": 1e999}"#, "", "invalid JSON"),
         (r#"{"errors": 0, "errors": 0}"#, "", "there twice"),
-        (r#"{"errors": 1.5}"#, "errors", "a share from 0 to 1 is allowed"),
+        (r#"{"errors": 1.5}"#, "errors", "must be a share from 0 to 1"),
         (r#"{"errorStatus": 204}"#, "errorStatus", "must be a status from 400 to 599, got 204"),
-        (r#"{"slowness": 3}"#, "slowness", "an object is allowed"),
-        (r#"{"slowness": {"factor": 1001}}"#, "slowness.factor", "a factor from 1 to 1000 is allowed"),
-        (r#"{"delay": -0.1}"#, "delay", "seconds from 0 to 3600 are allowed"),
-        (r#"{"hang": "yes"}"#, "hang", "true or false is allowed"),
-        (r#"{"hang": true, "for": 86401}"#, "for", "seconds from 0.001 to 86400 are allowed"),
+        (r#"{"slowness": 3}"#, "slowness", "must be an object"),
+        (r#"{"slowness": {"factor": 1001}}"#, "slowness.factor", "must be a factor from 1 to 1000"),
+        (r#"{"delay": -0.1}"#, "delay", "must be seconds from 0 to 3600"),
+        (r#"{"hang": "yes"}"#, "hang", "must be true or false"),
+        (r#"{"hang": true, "for": 86401}"#, "for", "must be seconds from 0.001 to 86400"),
         (r#"{"for": 1}"#, "for", "must come with a fault"),
-        (r#"{"error": 1}"#, "error", "is unknown; there are: errorStatus, errors, slowness, delay, hang, for"),
+        (r#"{"error": 1}"#, "error", "is unknown; known fields: errorStatus, errors, slowness, delay, hang, for"),
     ] {
-        let answer = faults(&target, "POST", body);
-        assert_eq!(answer.status, 400, "{body}");
-        let problem = &answer.json()["problems"][0];
+        let response = faults(&target, "POST", body);
+        assert_eq!(response.status, 400, "{body}");
+        let problem = &response.json()["problems"][0];
         assert_eq!(problem["path"], path, "{body}: {problem}");
         assert!(problem["message"].as_str().is_some_and(|text| text.contains(allowed)), "{body}: {problem}");
         assert_eq!(target.get("/api/test").status, 507, "{body}");
@@ -165,7 +165,7 @@ fn pages_in_a_browser_cannot_switch_faults() {
 }
 
 #[test]
-fn errors_are_told_together_and_ordinary_service_is_not() {
+fn errors_are_reported_together_and_ordinary_service_is_not() {
     let mut target = target(&["--service-time", "0"]);
     for _ in 0..50 {
         target.get("/api/test");
@@ -176,10 +176,10 @@ fn errors_are_told_together_and_ordinary_service_is_not() {
     }
     target.signal("TERM");
     assert!(target.wait_for_end());
-    let told = "ERROR Target - requests failed because of a fault: ";
+    let reported = "ERROR Target - requests failed because of a fault: ";
     let counts = || -> u32 {
         let lines = target.lines();
-        lines.iter().filter_map(|line| line.split_once(told)?.1.parse::<u32>().ok()).sum()
+        lines.iter().filter_map(|line| line.split_once(reported)?.1.parse::<u32>().ok()).sum()
     };
     wait_until("all are told", || counts() == 50);
     let lines = target.lines();

@@ -17,7 +17,7 @@ fn a_client_that_leaves_the_queue_frees_its_place() {
     let mut next = asking(&target);
     wait_for_standing(&target, 1.0, 1.0);
     faults(&target, "DELETE", "");
-    assert_eq!((served.answer().status, next.answer().status), (200, 200));
+    assert_eq!((served.response().status, next.response().status), (200, 200));
     assert_eq!(target.metric("target_refused_requests_total"), Some(0.0));
 }
 
@@ -41,9 +41,9 @@ fn a_client_that_leaves_while_it_hangs_frees_the_worker() {
     switch(&target, r#"{"hang": true}"#);
     let hanging = [asking(&target), asking(&target)];
     wait_for_standing(&target, 2.0, 0.0);
-    let refused = asking(&target);
+    let rejected = asking(&target);
     wait_until("refused", || target.metric("target_refused_requests_total") == Some(1.0));
-    hanging.into_iter().chain([refused]).for_each(tidegate_testkit::Client::close);
+    hanging.into_iter().chain([rejected]).for_each(tidegate_testkit::Client::close);
     wait_for_standing(&target, 0.0, 0.0);
     wait_until("all are gone", || target.metric("target_abandoned_requests_total") == Some(3.0));
 }

@@ -10,8 +10,8 @@ use tidegate_testkit::{Gateway, tidegate};
 /// How long a request took; it went well.
 fn took(target: &Gateway) -> Duration {
     let began = Instant::now();
-    let answer = target.get("/api/test");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+    let response = target.get("/api/test");
+    assert_eq!((response.status, response.text().as_str()), (200, "OK"));
     began.elapsed()
 }
 
@@ -75,7 +75,7 @@ fn cpu_work_uses_the_cpu_and_leaves_health_alone() {
     wait_for_standing(&target, 2.0, 0.0);
     assert_eq!(target.get("/actuator/health").status, 200);
     for client in &mut busy {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
     let used = used() - before;
     assert!(used >= 0.58, "{used}: the system counts hundredths");
@@ -92,8 +92,8 @@ fn slowness_in_cpu_work_is_cpu_time_too() {
 }
 
 #[test]
-fn bad_options_are_refused_with_what_is_allowed() {
-    for (arguments, told) in [
+fn bad_options_are_rejected_with_what_is_expected() {
+    for (arguments, reported) in [
         (&["--service-time", "5"][..], "with a unit (us, ms or s), got \"5\""),
         (
             &["--service-time", "gauss:5ms"],
@@ -106,8 +106,8 @@ fn bad_options_are_refused_with_what_is_allowed() {
         (&["--workers", "1001"], "1..=1000"),
         (&["--queue", "-1"], "-1 is not in 0..=100000"),
         (&["--queue", "100001"], "0..=100000"),
-        (&["--contention", "-1"], "a number from 0 to 1000 is allowed"),
-        (&["--contention", "nan"], "a number from 0 to 1000 is allowed"),
+        (&["--contention", "-1"], "must be a number from 0 to 1000"),
+        (&["--contention", "nan"], "must be a number from 0 to 1000"),
         (&["--seed", "-1"], "--seed <N>"),
         (&["--listen", "localhost"], "such as 127.0.0.1:8081 or [::]:8081"),
         (&["--log-format", "xml"], "[possible values: text, json]"),
@@ -116,6 +116,6 @@ fn bad_options_are_refused_with_what_is_allowed() {
         let output = tidegate().arg("target").args(arguments).output().expect("it runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(reported), "{arguments:?}: {stderr}");
     }
 }

@@ -12,15 +12,15 @@ use crate::target::setting::{asking, faults, standing, switch, target, wait_for_
 use tidegate_testkit::{Gateway, pause, pause_async, timing, wait_until};
 
 #[test]
-fn beyond_the_queue_requests_are_refused_at_once_and_then_it_is_as_before() {
+fn beyond_the_queue_requests_are_rejected_at_once_and_then_it_is_as_before() {
     let mut target = target(&["--workers", "1", "--queue", "2", "--service-time", "0"]);
     switch(&target, r#"{"delay": 3600}"#);
     let accepted: Vec<_> = (0..3).map(|_| asking(&target)).collect();
     wait_for_standing(&target, 1.0, 2.0);
     for _ in 0..5 {
-        let refused = target.get("/api/test");
-        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
-        assert_eq!(refused.json()["error"], "all workers are busy and the queue is full");
+        let rejected = target.get("/api/test");
+        assert_eq!((rejected.status, rejected.header("retry-after")), (503, Some("1")));
+        assert_eq!(rejected.json()["error"], "all workers are busy and the queue is full");
     }
     assert_eq!(target.metric("target_refused_requests_total"), Some(5.0));
     let health = target.get("/actuator/health");
@@ -31,9 +31,9 @@ fn beyond_the_queue_requests_are_refused_at_once_and_then_it_is_as_before() {
     assert_eq!(target.get("/api/test").status, 200);
     target.signal("TERM");
     assert!(target.wait_for_end());
-    let told = "ERROR Target - requests rejected because all workers are busy and the queue is full: ";
+    let reported = "ERROR Target - requests rejected because all workers are busy and the queue is full: ";
     let count =
-        || -> u32 { target.lines().iter().filter_map(|line| line.split_once(told)?.1.parse::<u32>().ok()).sum() };
+        || -> u32 { target.lines().iter().filter_map(|line| line.split_once(reported)?.1.parse::<u32>().ok()).sum() };
     wait_until("all are told", || count() == 5);
 }
 
@@ -50,7 +50,7 @@ fn who_waits_is_served_in_the_order_of_coming() {
     }
     faults(&target, "DELETE", "");
     for (place, client) in (1..).zip(&mut clients) {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
         assert!(first.elapsed() >= Duration::from_millis(20) * place, "each has its whole time");
     }
 }
@@ -71,7 +71,7 @@ fn seconds() -> u64 {
 #[derive(Default)]
 struct Seen {
     ok: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
     other: AtomicU64,
 }
 
@@ -100,9 +100,9 @@ fn ten_times_its_capacity_is_borne_and_leaves_no_trace() {
     load.join().expect("no panic");
     let (ended, took) = (Instant::now(), began.elapsed().as_secs() + 1);
     let after = back_to(&target, normal, ended);
-    let [ok, refused, other] = [&seen.ok, &seen.refused, &seen.other].map(|count| count.load(Relaxed));
+    let [ok, rejected, other] = [&seen.ok, &seen.rejected, &seen.other].map(|count| count.load(Relaxed));
     eprintln!(
-        "overload: {} s, {ok} served, {refused} refused, {other} otherwise, {healthy} times healthy; normal \
+        "overload: {} s, {ok} served, {rejected} refused, {other} otherwise, {healthy} times healthy; normal \
          {normal:?}, \
          {after:?} after the end back; memory {} KiB before, {} KiB at most, {} KiB after",
         length.as_secs(),
@@ -111,8 +111,8 @@ fn ten_times_its_capacity_is_borne_and_leaves_no_trace() {
         target.resident_bytes() / 1024
     );
     assert_eq!(other, 0, "nothing but 200 and 503");
-    let offered = ok + refused;
-    assert!(refused > ok, "{refused} rejected and {ok} served are no overload");
+    let offered = ok + rejected;
+    assert!(rejected > ok, "{rejected} rejected and {ok} served are no overload");
     let is_tenfold = offered >= 10 * CAPACITY * length.as_secs();
     assert!(is_tenfold || !timing::are_judged(), "{offered} were no overload of ten times the capacity");
     assert!(ok <= CAPACITY * (took + 1) + 20, "{ok} are more than it can do");
@@ -158,7 +158,7 @@ fn drive(address: SocketAddr, seen: &Arc<Seen>, over: &Arc<AtomicBool>) {
                     kept = Some(stream).filter(|_| number.is_multiple_of(2));
                     let count = match status {
                         200 => &seen.ok,
-                        503 => &seen.refused,
+                        503 => &seen.rejected,
                         _ => &seen.other,
                     };
                     count.fetch_add(1, Relaxed);
@@ -175,7 +175,7 @@ fn drive(address: SocketAddr, seen: &Arc<Seen>, over: &Arc<AtomicBool>) {
     });
 }
 
-/// One request; its status, and the connection. Answers here are small, and end in a body that is known.
+/// One request; its status, and the connection. Responses here are small, and end in a body that is known.
 async fn exchange(mut stream: TcpStream) -> (u16, TcpStream) {
     stream.write_all(b"GET /api/test HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("it takes it");
     let mut read = Vec::new();

@@ -101,7 +101,9 @@ fn a_log_file_that_cannot_be_written_is_an_error() {
 fn help_says_what_the_capacity_is() {
     let output = tidegate().args(["target", "--help"]).output().expect("it runs");
     let help = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    for told in ["16 / 5 ms = 3,200 requests a second", "127.0.0.1:8081", "POST /faults", "SERVER_PORT", "--log-file"] {
-        assert!(help.contains(told), "{told}: {help}");
+    for reported in
+        ["16 / 5 ms = 3,200 requests a second", "127.0.0.1:8081", "POST /faults", "SERVER_PORT", "--log-file"]
+    {
+        assert!(help.contains(reported), "{reported}: {help}");
     }
 }

@@ -1,6 +1,6 @@
 //! A target that runs.
 
-use tidegate_testkit::{Answer, Client, Directory, Gateway, request, tidegate, wait_until};
+use tidegate_testkit::{Client, Directory, Gateway, Response, request, tidegate, wait_until};
 
 /// Starts a target on a free port. (The harness is the gateway's; of what it knows, a target has all that is used
 /// here.)
@@ -12,14 +12,14 @@ pub(crate) fn target(arguments: &[&str]) -> Gateway {
 }
 
 /// Asks about faults, as somebody on this machine.
-pub(crate) fn faults(target: &Gateway, method: &str, body: &str) -> Answer {
+pub(crate) fn faults(target: &Gateway, method: &str, body: &str) -> Response {
     request(target.address, method, "/faults", &[("host", "localhost")], body.as_bytes())
 }
 
 /// Switches faults; they can be.
 pub(crate) fn switch(target: &Gateway, body: &str) {
-    let answer = faults(target, "POST", body);
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = faults(target, "POST", body);
+    assert_eq!(response.status, 200, "{}", response.text());
 }
 
 /// Asks for something and does not wait for the response.
@@ -39,8 +39,8 @@ pub(crate) fn wait_for_standing(target: &Gateway, busy: f64, waiting: f64) {
     wait_until(&format!("{busy} served and {waiting} waiting"), || standing(target) == (busy, waiting));
 }
 
-/// How many were answered so.
-pub(crate) fn answered(target: &Gateway, status: u16) -> f64 {
+/// How many such responses came.
+pub(crate) fn responded(target: &Gateway, status: u16) -> f64 {
     let name = format!("http_server_requests_seconds_count{{method=\"GET\",status=\"{status}\",uri=\"/api/test\"}}");
     target.metric(&name).unwrap_or(0.0)
 }

@@ -13,7 +13,7 @@ fn requests_under_way_end_and_new_ones_find_nobody() {
         wait_for_standing(&target, 1.0, 1.0);
         target.signal(name);
         wait_until("nobody listens", || std::net::TcpStream::connect(target.address).is_err());
-        assert_eq!((served.answer().status, waiting.answer().status), (200, 200), "{name}");
+        assert_eq!((served.response().status, waiting.response().status), (200, 200), "{name}");
         assert!(served.is_closed());
         assert!(target.wait_for_end(), "with exit code 0");
     }
@@ -27,7 +27,7 @@ fn what_hangs_is_cut_off_after_the_grace() {
     wait_for_standing(&target, 1.0, 0.0);
     target.signal("TERM");
     assert!(target.wait_for_end());
-    assert!(hanging.try_answer_to("GET").is_none());
+    assert!(hanging.try_response_to("GET").is_none());
 }
 
 #[test]

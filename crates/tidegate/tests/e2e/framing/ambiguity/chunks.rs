@@ -67,7 +67,7 @@ fn a_malformed_chunk_is_rejected_with_its_fault() {
         client.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n"
         ));
-        let response = client.answer();
+        let response = client.response();
         assert_eq!(response.status, 400, "{size}");
         assert!(response.text().contains(&format!("the request's body is invalid: {fault}")), "{}", response.text());
     }
@@ -76,14 +76,14 @@ fn a_malformed_chunk_is_rejected_with_its_fault() {
 /// Each chunk's extensions were bounded and their sum was not, so that a body of a few bytes could be sent for ever.
 #[test]
 fn all_extensions_of_a_body_are_bounded_together() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let post = |extension: usize, data: &str, chunks: usize| {
         let chunk = format!("{:x};{}\r\n{data}\r\n", data.len(), "x".repeat(extension));
         let mut client = Client::connect(gateway.address);
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         client.try_send(chunk.repeat(chunks) + "0\r\n\r\n");
-        client.try_answer_to("POST").map(|answer| answer.status)
+        client.try_response_to("POST").map(|response| response.status)
     };
     assert_eq!(post(1_000, "y", 16), Some(200));
     assert_eq!(post(1_000, "y", 20), Some(400));
@@ -93,12 +93,12 @@ fn all_extensions_of_a_body_are_bounded_together() {
 
 #[test]
 fn a_chunks_extension_is_bounded() {
-    let upstream = Upstream::answering(echo);
+    let upstream = Upstream::responding(echo);
     let gateway = gateway(&upstream);
     let mut client = Client::connect(gateway.address);
     client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;");
     client.try_send(vec![b'x'; 64 * 1024]);
-    assert_eq!(client.try_answer_to("POST").map(|answer| answer.status), Some(400));
+    assert_eq!(client.try_response_to("POST").map(|response| response.status), Some(400));
     assert_eq!(gateway.get("/b").text(), "GET /b HTTP/1.1\n");
     assert_eq!(upstream.count(), 1);
 }

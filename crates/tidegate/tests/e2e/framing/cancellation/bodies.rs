@@ -44,7 +44,7 @@ fn in_the_middle_of_its_body_while_the_upstream_takes_none() {
 }
 
 #[test]
-fn in_the_middle_of_the_answers_body() {
+fn in_the_middle_of_the_responses_body() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[], "");
     for head in [
@@ -66,7 +66,7 @@ fn in_the_middle_of_the_answers_body() {
 }
 
 #[test]
-fn in_the_middle_of_an_answer_that_it_does_not_read() {
+fn in_the_middle_of_a_response_that_it_does_not_read() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[], "");
     rounds(&origin, &gateway, |gateway, origin| {

@@ -3,7 +3,7 @@
 
 use super::{
     Descriptors, Gateway, Origin, QUEUE, Server, Silent, SocketAddr, Upstream, admitted, assert_taken, in_flight,
-    redis_has_it_all_back, refused, rounds, upstream_connections, wait_until,
+    redis_has_it_all_back, rejected, rounds, upstream_connections, wait_until,
 };
 use tidegate_testkit::frames::{Frame, Wire};
 
@@ -82,9 +82,9 @@ fn while_the_upstream_is_connected_to() {
     for _ in 0..4 {
         client.send_get();
         wait_until("it waits to be connected, or was refused", || {
-            upstream_connections(&gateway) == 1 || refused(&gateway, "once") > 0
+            upstream_connections(&gateway) == 1 || rejected(&gateway, "once") > 0
         });
-        assert_eq!(refused(&gateway, "once"), 0, "its token was not given back");
+        assert_eq!(rejected(&gateway, "once"), 0, "its token was not given back");
         client.leave(&gateway);
         wait_until("the connection is given up", || upstream_connections(&gateway) == 0);
     }
@@ -92,7 +92,7 @@ fn while_the_upstream_is_connected_to() {
 }
 
 #[test]
-fn while_the_answer_is_awaited() {
+fn while_the_response_is_awaited() {
     let origin = Origin::new();
     let gateway = gateway(origin.address, &[], "");
     let mut client = Fickle::connect(&gateway);

@@ -82,9 +82,9 @@ fn a_request_is_known_by_its_own_id_if_that_is_harmless() {
     let upstream = Upstream::start();
     let gateway = Gateway::before(upstream.address, PLENTY);
     let id = |given: &str| {
-        let answer = gateway.get_with("/", &[("X-Request-Id", given)]);
-        assert_eq!(values(&upstream.last().headers, "x-request-id"), values(&answer.headers, "x-request-id"));
-        answer.header("x-request-id").expect("an id").to_owned()
+        let response = gateway.get_with("/", &[("X-Request-Id", given)]);
+        assert_eq!(values(&upstream.last().headers, "x-request-id"), values(&response.headers, "x-request-id"));
+        response.header("x-request-id").expect("an id").to_owned()
     };
     assert_eq!(id("0af7651916cd43dd-8448:eb/2+1=1.c_d"), "0af7651916cd43dd-8448:eb/2+1=1.c_d");
     let mut ours = vec![id(""), id("two words"), id("\"quoted\""), id("<script>"), id(&"x".repeat(129)), id("a\tb")];

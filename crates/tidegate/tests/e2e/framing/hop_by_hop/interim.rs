@@ -7,7 +7,7 @@ use crate::framing::origin::Origin;
 use tidegate_testkit::{Client, Gateway, OK, PATIENCE, Upstream, pause, wait_until};
 
 #[test]
-fn whoever_waits_to_continue_is_told_when_the_upstream_wants_the_body() {
+fn a_100_continue_is_sent_when_the_upstream_wants_the_body() {
     let origin = Origin::new();
     let gateway = Gateway::before(origin.address, PLENTY);
     let mut client = Client::connect(gateway.address);
@@ -15,15 +15,15 @@ fn whoever_waits_to_continue_is_told_when_the_upstream_wants_the_body() {
     let mut visit = origin.accept();
     assert!(visit.head().contains("expect: 100-continue\r\n"));
     visit.send("HTTP/1.1 100 Continue\r\n\r\n");
-    assert_eq!(client.answer().status, 100);
+    assert_eq!(client.response().status, 100);
     client.send("hello");
     assert_eq!(visit.read(5), b"hello");
     visit.send(OK);
-    assert_eq!(client.answer().text(), "OK");
+    assert_eq!(client.response().text(), "OK");
 }
 
 #[test]
-fn whoever_waits_to_continue_is_not_told_when_the_upstream_refuses() {
+fn no_100_continue_is_sent_when_the_upstream_rejects() {
     let origin = Origin::new();
     let gateway = Gateway::before(origin.address, PLENTY);
     let mut client = Client::connect(gateway.address);
@@ -31,8 +31,8 @@ fn whoever_waits_to_continue_is_not_told_when_the_upstream_refuses() {
     let mut visit = origin.accept();
     assert!(visit.head().contains("expect: 100-continue\r\n"));
     visit.send("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 2\r\n\r\nNO");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (417, "NO"));
+    let response = client.response();
+    assert_eq!((response.status, response.text().as_str()), (417, "NO"));
     // What it sends now is the body, or nothing: never a request.
     client.try_send("21\r\nGET /evil HTTP/1.1\r\nHost: a\r\n\r\n..\r\n0\r\n\r\n");
     assert_eq!(visit.read_to_end(), b"", "a connection that waits for a body carries nothing else");
@@ -49,11 +49,11 @@ fn an_upstream_that_does_not_know_expectations_gets_the_body_all_the_same() {
     visit.head();
     assert_eq!(visit.read(5), b"hello");
     visit.send(OK);
-    let mut answer = client.answer();
-    if answer.status == 100 {
-        answer = client.answer();
+    let mut response = client.response();
+    if response.status == 100 {
+        response = client.response();
     }
-    assert_eq!(answer.text(), "OK");
+    assert_eq!(response.text(), "OK");
 }
 
 /// RFC 9110 §10.1.1: in HTTP/1.0 the expectation is ignored.
@@ -63,7 +63,7 @@ fn an_old_client_expects_nothing() {
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     client.send("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
-    assert_eq!(client.answer().status, 200, "no 100 goes before it");
+    assert_eq!(client.response().status, 200, "no 100 goes before it");
     assert_eq!((upstream.last().header("expect"), &upstream.last().body[..]), (None, &b"hello"[..]));
 }
 
@@ -75,8 +75,8 @@ const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\n\
 
 /// RFC 9110 §15.2: all but the 100 that we ask for ourselves are the client's.
 #[test]
-fn interim_answers_are_passed_on_before_the_final_one() {
-    let upstream = Upstream::answering(|_| HINTS.into());
+fn interim_responses_are_passed_on_before_the_final_one() {
+    let upstream = Upstream::responding(|_| HINTS.into());
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     for _ in 0..2 {
@@ -84,26 +84,26 @@ fn interim_answers_are_passed_on_before_the_final_one() {
         assert_eq!(hints.status, 103);
         let names: Vec<&str> = hints.headers.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, hints.header("link")), (vec!["link", "via"], Some("</a>")));
-        assert_eq!(client.answer().status, 102);
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+        assert_eq!(client.response().status, 102);
+        let response = client.response();
+        assert_eq!((response.status, response.text().as_str()), (200, "OK"));
     }
 }
 
 /// It would take them for the response.
 #[test]
-fn an_old_client_gets_no_interim_answers() {
-    let upstream = Upstream::answering(|_| HINTS.into());
+fn an_old_client_gets_no_interim_responses() {
+    let upstream = Upstream::responding(|_| HINTS.into());
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+    let response = client.response();
+    assert_eq!((response.status, response.text().as_str()), (200, "OK"));
 }
 
 /// They arrive while the final one is still awaited: that is what they are for.
 #[test]
-fn interim_answers_do_not_wait_for_the_final_one() {
+fn interim_responses_do_not_wait_for_the_final_one() {
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
     let upstream = Upstream::behaving(move |_, stream| {
@@ -114,17 +114,17 @@ fn interim_answers_do_not_wait_for_the_final_one() {
     let mut client = Client::connect(gateway.address);
     assert_eq!(client.request("GET", "/", &[], b"").status, 103);
     go.send(()).expect("it waits");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
 }
 
 /// A client that asks without reading fills its socket with them: what does not fit is written later, at the place
 /// where it belongs.
 #[test]
-fn interim_answers_into_a_full_socket_stay_whole() {
+fn interim_responses_into_a_full_socket_stay_whole() {
     const REQUESTS: usize = 600;
     let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(900)).repeat(15);
     let upstream =
-        Upstream::answering(move |_| format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").into());
+        Upstream::responding(move |_| format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").into());
     let gateway = Gateway::before(upstream.address, PLENTY);
     let mut client = Client::connect(gateway.address);
     let mut sender = client.stream.get_ref().try_clone().expect("a handle");
@@ -138,19 +138,19 @@ fn interim_answers_into_a_full_socket_stay_whole() {
         let count = Some(upstream.count());
         std::mem::replace(&mut before, count) == count
     });
-    let (mut answered, mut hints) = (0, 0);
-    while answered < REQUESTS {
-        let answer = client.answer();
-        match answer.status {
+    let (mut responded, mut hints) = (0, 0);
+    while responded < REQUESTS {
+        let response = client.response();
+        match response.status {
             103 => {
-                assert_eq!(answer.header("link").map(str::len), Some(902));
+                assert_eq!(response.header("link").map(str::len), Some(902));
                 hints += 1;
             }
             200 => {
-                assert_eq!(answer.text(), "OK");
-                answered += 1;
+                assert_eq!(response.text(), "OK");
+                responded += 1;
             }
-            _ => panic!("{answer:?}"),
+            _ => panic!("{response:?}"),
         }
     }
     assert!(hints >= REQUESTS, "{hints}");

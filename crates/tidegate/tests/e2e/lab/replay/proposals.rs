@@ -37,7 +37,7 @@ fn whom_a_proposal_is_not_to_fit_is_left_out() {
 
 /// The numbers proposed hold what they promise, and no smaller ones do.
 #[test]
-fn numbers_are_proposed_that_refuse_no_more_than_a_share() {
+fn numbers_are_proposed_that_reject_no_more_than_a_share() {
     // One client's 40 a second beside a hundred that ask once a second, for 50 s.
     let mut log = String::from("time,client\n");
     for second in 0..50 {

@@ -8,7 +8,7 @@ use tidegate_testkit::{Upstream, wait_until};
 
 #[test]
 fn a_run_that_was_mostly_rejected_ends_with_a_warning() {
-    let rejecting = Upstream::answering(|_| b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let rejecting = Upstream::responding(|_| b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n".to_vec());
     let service = Service::start();
     service.begin(&constant(url(&rejecting), 20, 0.5));
     let warning = service.0.wait_for_line("Most responses are rejections: ");
@@ -18,7 +18,7 @@ fn a_run_that_was_mostly_rejected_ends_with_a_warning() {
 
 #[test]
 fn start_burst_errors_end_and_stop_are_logged_to_the_file_too() {
-    let failing = Upstream::answering(|_| b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let failing = Upstream::responding(|_| b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());
     let service = Service::start_with(|command, directory| {
         command.arg("--log-file").arg(directory.0.join("load.log"));
     });
@@ -51,8 +51,8 @@ fn start_burst_errors_end_and_stop_are_logged_to_the_file_too() {
     assert!(stopped.contains("Sent ") && stopped.contains(" errors, ") && stopped.contains("p95"), "{stopped}");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     service.begin(&constant(format!("http://{nobody}/"), 20, 0.2));
-    let refused = service.0.wait_for_line("not_connected");
-    assert!(refused.contains("4 × not_connected (Connection refused"), "{refused}");
+    let rejected = service.0.wait_for_line("not_connected");
+    assert!(rejected.contains("4 × not_connected (Connection refused"), "{rejected}");
     service.wait_for_end();
     let file = service.0.directory.0.join("load.log");
     wait_until("the file has it", || {

@@ -30,7 +30,7 @@ fn lengths_that_do_not_match_never_look_whole() {
         wire.send(&[open(1, &[("content-length", length)]), Frame::new(DATA, flags, 1, data)]);
         let outcome = wire.outcome(1);
         let name = format!("{} before {} bytes", length.escape_ascii(), data.len());
-        assert!(outcome.is_refusal(), "{name}: {outcome:?}");
+        assert!(outcome.is_rejection(), "{name}: {outcome:?}");
         assert_eq!(siege.upstream.count(), seen, "{name}: the upstream took it for whole: {:?}", siege.upstream.last());
     }
     // Two that differ, two that are the same, and one on a request that ends with its head.
@@ -45,22 +45,22 @@ fn lengths_that_do_not_match_never_look_whole() {
         if lengths[0] == lengths[1] && outcome == Outcome::Status(200) {
             // RFC 9110 §8.6 allows it, if it is then sent once.
             let received = siege.upstream.last();
-            let told = received.headers.iter().filter(|(name, _)| name == "content-length").count();
-            assert_eq!((told, &received.body[..]), (1, &b"12345"[..]));
+            let reported = received.headers.iter().filter(|(name, _)| name == "content-length").count();
+            assert_eq!((reported, &received.body[..]), (1, &b"12345"[..]));
         } else {
-            assert!(outcome.is_refusal(), "{lengths:?}: {outcome:?}");
+            assert!(outcome.is_rejection(), "{lengths:?}: {outcome:?}");
             assert_eq!(siege.upstream.count(), seen);
         }
     }
-    siege.refuses(&[request(&[("content-length", b"5")])]);
+    siege.rejects(&[request(&[("content-length", b"5")])]);
     siege.holds();
 }
 
 /// RFC 9113 §8.2.2: headers of an HTTP/1.1 connection make a request malformed.
 #[test]
-fn headers_that_belong_to_http_1_are_refused() {
+fn headers_that_belong_to_http_1_are_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[("connection", b"close")]),
         request(&[("connection", b"x-forwarded-for")]),
         request(&[("transfer-encoding", b"chunked")]),
@@ -75,14 +75,14 @@ fn headers_that_belong_to_http_1_are_refused() {
     let mut wire = siege.wire();
     let body = b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
     wire.send(&[open(1, &[("transfer-encoding", b"chunked")]), Frame::new(DATA, END_STREAM, 1, *body)]);
-    assert!(wire.outcome(1).is_refusal());
+    assert!(wire.outcome(1).is_rejection());
     drop(wire);
     siege.holds();
 }
 
 /// RFC 9113 §8.3.
 #[test]
-fn pseudo_headers_that_are_missing_doubled_or_misplaced_are_refused() {
+fn pseudo_headers_that_are_missing_doubled_or_misplaced_are_rejected() {
     let siege = Siege::begin();
     let mut requests: Vec<Vec<(&str, &[u8])>> = vec![without(":method"), without(":scheme"), without(":path")];
     for name in [":method", ":scheme", ":authority", ":path"] {
@@ -100,16 +100,16 @@ fn pseudo_headers_that_are_missing_doubled_or_misplaced_are_refused() {
     requests.push(request(&[(":protocol", b"websocket")]));
     requests.push(request(&[(":method", b"")]));
     requests.push(request(&[(":path", b"")]));
-    // (Without a path *and* an authority, but with a Host, h2 makes it `/`: nobody behind it can tell.)
-    siege.refuses(&requests);
+    // (Without a path *and* an authority, but with a Host, h2 makes it `/`: nobody behind it can know.)
+    siege.rejects(&requests);
     siege.holds();
 }
 
 /// RFC 9113 §8.3.1: a Host that is not the `:authority` makes two readers see two sites.
 #[test]
-fn authorities_that_differ_from_the_host_are_refused() {
+fn authorities_that_differ_from_the_host_are_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[("host", b"other.example")]),
         request(&[("host", b"test.example:8080")]),
         request(&[("host", b"test.example"), ("Host", b"other.example")]),
@@ -125,7 +125,7 @@ fn authorities_that_differ_from_the_host_are_refused() {
     ]);
     let mut two = request(&[("host", b"test.example")]);
     two.push(("host", b"other.example"));
-    siege.refuses(&[two]);
+    siege.rejects(&[two]);
     assert_eq!(siege.attempt(&request(&[("host", b"test.example")])), Outcome::Status(200));
     let mut host_alone = without(":authority");
     host_alone.push(("host", b"alone.example"));
@@ -136,9 +136,9 @@ fn authorities_that_differ_from_the_host_are_refused() {
 
 /// RFC 9113 §8.2.1.
 #[test]
-fn names_and_values_that_are_none_are_refused() {
+fn invalid_names_and_values_are_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[("X-Upper", b"1")]),
         request(&[("Content-Length", b"5")]),
         request(&[("", b"1")]),
@@ -161,9 +161,9 @@ fn names_and_values_that_are_none_are_refused() {
 }
 
 #[test]
-fn methods_and_paths_that_are_none_are_refused() {
+fn invalid_methods_and_paths_are_rejected() {
     let siege = Siege::begin();
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[(":path", b"/attack smuggled")]),
         request(&[(":path", b"/attack HTTP/1.1\r\nsmuggled: 1\r\n\r\n")]),
         request(&[(":path", b"/attack\r\nsmuggled: 1")]),
@@ -188,12 +188,12 @@ fn methods_and_paths_that_are_none_are_refused() {
 
 /// RFC 9110 §7.4: what is not http is not served without TLS.
 #[test]
-fn other_schemes_are_refused() {
+fn other_schemes_are_rejected() {
     let siege = Siege::begin();
     let with_host_alone = |scheme: &'static [u8]| {
         vec![(":method", &b"GET"[..]), (":scheme", scheme), (":path", b"/attack"), ("host", b"test.example")]
     };
-    siege.refuses(&[
+    siege.rejects(&[
         request(&[(":scheme", b"http://smuggled")]),
         request(&[(":scheme", b"http\r\nsmuggled: 1")]),
         request(&[(":scheme", b"ht tp")]),
@@ -270,7 +270,7 @@ fn trailers_that_are_none_never_arrive() {
     ] {
         let seen = siege.upstream.count();
         let outcome = attempt(trailers);
-        assert!(outcome.is_refusal(), "{trailers:?}: {outcome:?}");
+        assert!(outcome.is_rejection(), "{trailers:?}: {outcome:?}");
         assert_eq!(siege.upstream.count(), seen, "{trailers:?}: {:?}", siege.upstream.last());
     }
     // What has no place in trailers (RFC 9110 §6.5.1) is rejected or left out.
@@ -280,7 +280,7 @@ fn trailers_that_are_none_never_arrive() {
         let bytes = all.iter().find(|bytes| bytes.ends_with(b"4\r\nbody\r\n0\r\n\r\n"));
         assert!(bytes.is_some(), "{:?}", all.last().map(|bytes| bytes.escape_ascii().to_string()));
     } else {
-        assert!(outcome.is_refusal(), "{outcome:?}");
+        assert!(outcome.is_rejection(), "{outcome:?}");
     }
     siege.holds();
 }

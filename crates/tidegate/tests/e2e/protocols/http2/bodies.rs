@@ -23,7 +23,7 @@ use tidegate_testkit::{Upstream, pause, read_head};
 
 #[test]
 fn trailers_pass_both_ways() {
-    let upstream = Upstream::answering(|_| {
+    let upstream = Upstream::responding(|_| {
         b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\
           Trailer: grpc-status, grpc-message\r\n\r\n\
           5\r\nhello\r\n0\r\ngrpc-status: 0\r\ngrpc-message: fine\r\ncontent-length: 3\r\n\r\n"
@@ -38,9 +38,9 @@ fn trailers_pass_both_ways() {
     let mut asked = request("POST", "/service/Method", body.boxed());
     asked.headers_mut().insert("te", "trailers".parse().expect("a value"));
     asked.headers_mut().insert("content-type", "application/grpc".parse().expect("a value"));
-    let answer = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
-    assert_eq!((answer.header("content-type"), &answer.body[..]), (Some("application/grpc"), &b"hello"[..]));
-    let trailers = answer.trailers.expect("trailers");
+    let response = run(async { ask(&mut session::h2c(gateway.address).await, asked).await });
+    assert_eq!((response.header("content-type"), &response.body[..]), (Some("application/grpc"), &b"hello"[..]));
+    let trailers = response.trailers.expect("trailers");
     assert_eq!(trailers.get("grpc-status").expect("a status"), "0");
     assert_eq!(trailers.get("grpc-message").expect("a message"), "fine");
     assert_eq!(trailers.get("content-length"), None, "framing has no place in trailers (RFC 9110 §6.5.1)");
@@ -53,14 +53,14 @@ fn trailers_pass_both_ways() {
 
 /// A response of gRPC that has nothing but trailers: they come as headers there.
 #[test]
-fn an_answer_may_have_trailers_and_no_body() {
-    let upstream = Upstream::answering(|_| {
+fn a_response_may_have_trailers_and_no_body() {
+    let upstream = Upstream::responding(|_| {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\ngrpc-status: 5\r\n\r\n".to_vec()
     });
     let gateway = clear(upstream.address, PLENTY, "");
-    let answer = run(async { ask(&mut session::h2c(gateway.address).await, get("/")).await });
-    assert!(answer.body.is_empty());
-    assert_eq!(answer.trailers.expect("trailers").get("grpc-status").expect("a status"), "5");
+    let response = run(async { ask(&mut session::h2c(gateway.address).await, get("/")).await });
+    assert!(response.body.is_empty());
+    assert_eq!(response.trailers.expect("trailers").get("grpc-status").expect("a status"), "5");
 }
 
 /// A body of these frames, which then ends, or pauses for ever.
@@ -83,7 +83,7 @@ impl http_body::Body for Frames {
 
 #[test]
 fn bodies_pass_both_ways_with_and_without_a_length() {
-    let upstream = Upstream::answering(|received| {
+    let upstream = Upstream::responding(|received| {
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", received.body.len()).as_bytes(), &received.body]
             .concat()
     });
@@ -91,21 +91,26 @@ fn bodies_pass_both_ways_with_and_without_a_length() {
     run(async {
         let mut session = session::h2c(gateway.address).await;
         for length in [0, 1, 5_000, 300_000] {
-            for told in [true, false] {
-                let mut asked = request("PUT", "/", PatternBody::new(length, told).boxed());
-                if told {
+            for reported in [true, false] {
+                let mut asked = request("PUT", "/", PatternBody::new(length, reported).boxed());
+                if reported {
                     asked.headers_mut().insert("content-length", length.into());
                 }
-                let answer = ask(&mut session, asked).await;
-                assert_eq!(answer.body.len() as u64, length);
-                assert!(Pattern::default().takes(&answer.body));
-                assert_eq!(answer.header("content-length"), Some(length.to_string().as_str()));
+                let response = ask(&mut session, asked).await;
+                assert_eq!(response.body.len() as u64, length);
+                assert!(Pattern::default().takes(&response.body));
+                assert_eq!(response.header("content-length"), Some(length.to_string().as_str()));
                 let received = upstream.last();
-                let (coding, told_length) = (received.header("transfer-encoding"), received.header("content-length"));
-                if told {
-                    assert_eq!((coding, told_length), (None, Some(length.to_string().as_str())));
+                let (coding, declared_length) =
+                    (received.header("transfer-encoding"), received.header("content-length"));
+                if reported {
+                    assert_eq!((coding, declared_length), (None, Some(length.to_string().as_str())));
                 } else {
-                    assert_ne!(coding.is_some(), told_length.is_some(), "one of them frames the body: {received:?}");
+                    assert_ne!(
+                        coding.is_some(),
+                        declared_length.is_some(),
+                        "one of them frames the body: {received:?}"
+                    );
                 }
             }
         }
@@ -113,8 +118,8 @@ fn bodies_pass_both_ways_with_and_without_a_length() {
 }
 
 #[test]
-fn answers_without_a_body_stay_without() {
-    let upstream = Upstream::answering(|received| {
+fn responses_without_a_body_stay_without() {
+    let upstream = Upstream::responding(|received| {
         let status = received.line.split(['/', ' ']).nth(2).expect("a status").to_owned();
         match status.as_str() {
             "204" => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
@@ -127,8 +132,8 @@ fn answers_without_a_body_stay_without() {
         let mut session = session::h2c(gateway.address).await;
         for (method, path, status) in [("HEAD", "/200", 200), ("GET", "/204", 204), ("GET", "/304", 304)] {
             let asked = request(method, path, http_body_util::Empty::new().boxed());
-            let answer = ask(&mut session, asked).await;
-            assert_eq!((answer.status.as_u16(), answer.body.len()), (status, 0));
+            let response = ask(&mut session, asked).await;
+            assert_eq!((response.status.as_u16(), response.body.len()), (status, 0));
         }
         let head = ask(&mut session, request("HEAD", "/200", http_body_util::Empty::new().boxed())).await;
         assert_eq!(head.header("content-length"), Some("7"), "HEAD tells what GET would give");
@@ -136,9 +141,9 @@ fn answers_without_a_body_stay_without() {
     assert_eq!(upstream.received().iter().map(|received| received.connection).max(), Some(0), "it was kept alive");
 }
 
-/// A large body that is rejected is not read to its end: the client is told and stops.
+/// A large body that is rejected is not read to its end: the client learns that and stops.
 #[test]
-fn a_refused_upload_is_not_read_to_its_end() {
+fn a_rejected_upload_is_not_read_to_its_end() {
     let upstream = Upstream::start();
     let gateway = clear(upstream.address, "{algorithm: fixed, limit: 1, window: 3600}", "");
     run(async {
@@ -146,8 +151,8 @@ fn a_refused_upload_is_not_read_to_its_end() {
         assert_eq!(ask(&mut session, get("/")).await.status, StatusCode::OK);
         session.ready().await.expect("it takes requests");
         let upload = request("POST", "/", PatternBody::new(u64::MAX, false).boxed());
-        let answer = Whole::of(session.send_request(upload).await.expect("an answer")).await;
-        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        let response = Whole::of(session.send_request(upload).await.expect("an answer")).await;
+        assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
         let again = ask(&mut session, get("/")).await;
         assert_eq!(again.status, StatusCode::TOO_MANY_REQUESTS, "the connection goes on");
     });
@@ -157,7 +162,7 @@ fn a_refused_upload_is_not_read_to_its_end() {
 /// A response may come before the body has: it is passed on at once, and the rest of the body is not wanted (RFC 9113
 /// §8.1).
 #[test]
-fn an_upstream_that_answers_before_the_body_has_come_is_heard() {
+fn the_response_of_an_upstream_before_the_body_has_come_is_passed_on() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -173,13 +178,13 @@ fn an_upstream_that_answers_before_the_body_has_come_is_heard() {
         let mut session = session::h2c(gateway.address).await;
         for _ in 0..5 {
             let endless = request("POST", "/", PatternBody::new(u64::MAX, false).boxed());
-            let answer = ask(&mut session, endless).await;
-            assert_eq!((answer.status, &answer.body[..]), (StatusCode::FORBIDDEN, &b"no"[..]));
+            let response = ask(&mut session, endless).await;
+            assert_eq!((response.status, &response.body[..]), (StatusCode::FORBIDDEN, &b"no"[..]));
         }
     });
 }
 
-/// A conversation, as gRPC has it: each message is answered before the next one is sent, so none may be held back.
+/// A conversation, as gRPC has it: each message gets a response before the next one is sent, so none may be held back.
 #[test]
 fn messages_pass_both_ways_at_once() {
     let depot = Depot::start();
@@ -191,20 +196,20 @@ fn messages_pass_both_ways_at_once() {
         tokio::spawn(connection);
         let mut sender = sender.ready().await.expect("it takes requests");
         let head = http::Request::post("http://test.example/echo").body(()).expect("a head");
-        let (answer, mut messages) = sender.send_request(head, false).expect("it takes it");
-        let mut answer = answer.await.expect("an answer before the request has ended").into_body();
+        let (response, mut messages) = sender.send_request(head, false).expect("it takes it");
+        let mut response = response.await.expect("an answer before the request has ended").into_body();
         for number in 0..1_000_u32 {
             messages.send_data(Bytes::copy_from_slice(&number.to_be_bytes()), false).expect("it takes it");
             let mut echoed = Vec::new();
             while echoed.len() < 4 {
-                let data = answer.data().await.expect("more").expect("data");
-                answer.flow_control().release_capacity(data.len()).expect("it was taken");
+                let data = response.data().await.expect("more").expect("data");
+                response.flow_control().release_capacity(data.len()).expect("it was taken");
                 echoed.extend_from_slice(&data);
             }
             assert_eq!(echoed, number.to_be_bytes());
         }
         messages.send_data(Bytes::new(), true).expect("it takes it");
-        while let Some(rest) = answer.data().await {
+        while let Some(rest) = response.data().await {
             assert!(rest.expect("a proper end").is_empty());
         }
     });
@@ -249,9 +254,9 @@ fn one_request_that_pauses_ends_alone() {
         let mut other = session.clone();
         let other = tokio::spawn(async move { ask(&mut other, get("/other")).await });
         assert_eq!(other.await.expect("no panic").status, StatusCode::OK);
-        let answer = Whole::of(asked.await.expect("an answer")).await;
+        let response = Whole::of(asked.await.expect("an answer")).await;
         assert_eq!(
-            (answer.status, answer.json()["error"].as_str()),
+            (response.status, response.json()["error"].as_str()),
             (StatusCode::REQUEST_TIMEOUT, Some("client_timeout"))
         );
         assert_eq!(ask(&mut session, get("/after")).await.status, StatusCode::OK, "the connection goes on");
@@ -261,7 +266,7 @@ fn one_request_that_pauses_ends_alone() {
 
 /// A response that breaks off must not look whole.
 #[test]
-fn half_an_answer_is_not_taken_for_a_whole_one() {
+fn half_a_response_is_not_taken_for_a_whole_one() {
     let upstream = Upstream::behaving(|received, stream| {
         let half: &[u8] = if received.line.contains("chunked") {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
@@ -276,9 +281,9 @@ fn half_an_answer_is_not_taken_for_a_whole_one() {
         let mut session = session::h2c(gateway.address).await;
         for path in ["/chunked", "/length"] {
             session.ready().await.expect("it takes requests");
-            let answer = session.send_request(get(path)).await;
-            if let Ok(answer) = answer {
-                assert!(Whole::try_of(answer).await.is_err(), "{path}");
+            let response = session.send_request(get(path)).await;
+            if let Ok(response) = response {
+                assert!(Whole::try_of(response).await.is_err(), "{path}");
             }
         }
     });
@@ -288,7 +293,7 @@ fn half_an_answer_is_not_taken_for_a_whole_one() {
 #[test]
 fn a_slow_reader_that_takes_bytes_is_not_cut_off() {
     const LENGTH: usize = 200_000;
-    let upstream = Upstream::answering(|_| {
+    let upstream = Upstream::responding(|_| {
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n").as_bytes(), &vec![b'x'; LENGTH]].concat()
     });
     let gateway = clear(upstream.address, PLENTY, "connections: {write_timeout: 2s}");

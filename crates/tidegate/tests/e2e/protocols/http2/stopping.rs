@@ -48,7 +48,7 @@ fn who_has_begun_to_speak_when_it_stops_is_still_heard() {
     let mut secured = Secured::before(upstream.address, PLENTY, "");
     secured.gateway.signal("STOP");
     run(async {
-        // On HTTP/2 it would be told to go before it asks, which costs it nothing.
+        // On HTTP/2 it would get GOAWAY before it asks, which costs it nothing.
         let (address, config) = (secured.gateway.address, secured.authority.client(&["http/1.1"]));
         let mut shaking = Box::pin(session::try_tls(address, config));
         // As soon as it is connected it says hello, and waits.
@@ -60,8 +60,8 @@ fn who_has_begun_to_speak_when_it_stops_is_still_heard() {
         secured.gateway.signal("TERM");
         secured.gateway.signal("CONT");
         let mut session = session::http1(shaking.await.expect("a handshake")).await;
-        let answer = session.send_request(for_http1(get("/"))).await.expect("an answer");
-        assert_eq!(answer.status(), StatusCode::OK);
+        let response = session.send_request(for_http1(get("/"))).await.expect("an answer");
+        assert_eq!(response.status(), StatusCode::OK);
     });
     assert!(secured.gateway.wait_for_end());
 }

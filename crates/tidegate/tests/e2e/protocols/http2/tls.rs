@@ -10,7 +10,7 @@ use super::{PLENTY, Secured};
 use crate::protocols::depot::Depot;
 use crate::protocols::footprint::Footprint;
 use crate::protocols::session::{self, Whole, ask, for_http1, get, post, run};
-use crate::protocols::transfer::{Length, download_h2, read_answer_h2, upload_h2};
+use crate::protocols::transfer::{Length, download_h2, read_response_h2, upload_h2};
 use tidegate_testkit::authority::Authority;
 use tidegate_testkit::{
     Client, Directory, PATIENCE, Upstream, text, tidegate, wait_for_exit, wait_until, wait_until_async,
@@ -29,19 +29,19 @@ fn the_version_is_the_one_that_client_and_gateway_agree_on() {
         ] {
             let stream = session::tls(secured.gateway.address, secured.authority.client(offered)).await;
             assert_eq!(stream.get_ref().1.alpn_protocol(), chosen);
-            let (answer, via) = if chosen == Some(b"h2") {
+            let (response, via) = if chosen == Some(b"h2") {
                 (ask(&mut session::http2(stream).await, get("/a?b=c")).await, "2.0 tidegate")
             } else {
                 let sent = session::http1(stream).await.send_request(for_http1(get("/a?b=c"))).await;
                 (Whole::of(sent.expect("an answer")).await, "1.1 tidegate")
             };
-            assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"OK"[..]));
+            assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"OK"[..]));
             let received = upstream.last();
             assert_eq!(received.line, "GET /a?b=c HTTP/1.1");
             assert_eq!(received.header("via"), Some(via));
             assert_eq!(received.header("x-forwarded-proto"), Some("https"));
             assert_eq!(received.header("x-forwarded-host"), Some("test.example"));
-            assert_eq!(received.header("x-request-id"), answer.header("x-request-id"));
+            assert_eq!(received.header("x-request-id"), response.header("x-request-id"));
         }
         let neither = session::try_tls(secured.gateway.address, secured.authority.client(&["spdy/3"])).await;
         assert!(neither.is_err(), "what nobody offers is not spoken (RFC 7301 §3.2)");
@@ -82,7 +82,7 @@ async fn shown(secured: &Secured) -> Vec<u8> {
 }
 
 #[test]
-fn certificates_that_can_not_be_used_are_refused_at_the_start() {
+fn certificates_that_can_not_be_used_are_rejected_at_the_start() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let (issued, other) = (authority.issue(&["localhost"]), authority.issue(&["localhost"]));
     let certificate = text(&directory.file("certificate.pem", &issued.certificate));
@@ -99,13 +99,13 @@ fn certificates_that_can_not_be_used_are_refused_at_the_start() {
         (&certificate, &foreign, "listeners[0].tls.key", &String::new()),
     ] {
         let tls = format!("{{certificate: \"{certificate}\", key: \"{key}\"}}");
-        let told = refused_at_start(&format!("listeners: [{{address: \"127.0.0.1:0\", tls: {tls}}}]"));
-        assert!(told.contains(field) && told.contains(named.as_str()), "{field}, {named}: {told}");
+        let reported = rejected_at_start(&format!("listeners: [{{address: \"127.0.0.1:0\", tls: {tls}}}]"));
+        assert!(reported.contains(field) && reported.contains(named.as_str()), "{field}, {named}: {reported}");
     }
 }
 
 /// Starts a gateway that must not start, and returns why it did not.
-fn refused_at_start(config: &str) -> String {
+fn rejected_at_start(config: &str) -> String {
     let directory = Directory::new();
     let path = directory.file("gateway.yaml", config);
     let mut command = tidegate();
@@ -116,9 +116,9 @@ fn refused_at_start(config: &str) -> String {
         panic!("it starts with {config}");
     });
     assert_eq!(status.code(), Some(2), "{config}");
-    let mut told = String::new();
-    child.stderr.take().expect("it is piped").read_to_string(&mut told).expect("text");
-    told
+    let mut reported = String::new();
+    child.stderr.take().expect("it is piped").read_to_string(&mut reported).expect("text");
+    reported
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn http_1_over_tls_is_kept_alive() {
         for length in [0, 1, 100_000] {
             session.ready().await.expect("it takes requests");
             let asked = for_http1(post("/", vec![b'x'; length]));
-            let answer = Whole::of(session.send_request(asked).await.expect("an answer")).await;
-            assert_eq!(answer.status, StatusCode::OK);
+            let response = Whole::of(session.send_request(asked).await.expect("an answer")).await;
+            assert_eq!(response.status, StatusCode::OK);
             assert_eq!(upstream.last().body.len(), length);
         }
     });
@@ -166,18 +166,18 @@ fn long_bodies_pass_over_tls() {
         let mut session = secured.http2().await;
         let before = Footprint::of(&secured.gateway);
         assert_eq!(download_h2(&mut session, &path).await, (LENGTH, true));
-        let (upload, _) = upload_h2("/upload", LENGTH, Length::Untold);
+        let (upload, _) = upload_h2("/upload", LENGTH, Length::Unreported);
         assert_eq!(ask(&mut session, upload).await.body, format!("{LENGTH} true"));
 
         let stream = session::tls(secured.gateway.address, secured.authority.client(&["http/1.1"])).await;
         let mut session = session::http1(stream).await;
-        let answer = session.send_request(for_http1(get(&path))).await.expect("an answer");
-        assert_eq!(read_answer_h2(answer.into_body()).await, (LENGTH, true));
-        for told in [Length::Told, Length::Untold] {
+        let response = session.send_request(for_http1(get(&path))).await.expect("an answer");
+        assert_eq!(read_response_h2(response.into_body()).await, (LENGTH, true));
+        for reported in [Length::Told, Length::Unreported] {
             session.ready().await.expect("it takes requests");
-            let (upload, _) = upload_h2("/upload", LENGTH, told);
-            let answer = session.send_request(for_http1(upload)).await.expect("an answer");
-            assert_eq!(Whole::of(answer).await.body, format!("{LENGTH} true"));
+            let (upload, _) = upload_h2("/upload", LENGTH, reported);
+            let response = session.send_request(for_http1(upload)).await.expect("an answer");
+            assert_eq!(Whole::of(response).await.body, format!("{LENGTH} true"));
         }
         before.assert_growth_below(20);
     });
@@ -236,30 +236,30 @@ fn a_tls_connection_is_closed_as_tls_has_it() {
         let mut stream = session::tls(secured.gateway.address, config).await;
         let asked = b"GET / HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n";
         tokio::io::AsyncWriteExt::write_all(&mut stream, asked).await.expect("it takes them");
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         // rustls makes a missing `close_notify` an error.
-        stream.read_to_end(&mut answer).await.expect("a proper end");
-        assert!(answer.ends_with(b"OK"));
+        stream.read_to_end(&mut response).await.expect("a proper end");
+        assert!(response.ends_with(b"OK"));
     });
 }
 
 /// Whoever has agreed on HTTP/2 and speaks something else was left without a word.
 #[test]
-fn what_is_not_http_2_over_tls_is_answered_in_http_2() {
+fn what_is_not_http_2_over_tls_is_responded_in_http_2() {
     let upstream = Upstream::start();
     let secured = Secured::before(upstream.address, PLENTY, "");
-    let answer = run(async {
+    let response = run(async {
         let mut stream = session::tls(secured.gateway.address, secured.authority.client(&["h2"])).await;
         stream.write_all(b"GET / HTTP/1.1\r\nHost: test.example\r\n\r\n").await.expect("it takes them");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.expect("it ends as TLS has it");
-        answer
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).await.expect("it ends as TLS has it");
+        response
     });
     let is = |frame: &[u8], kind: u8| frame.get(3) == Some(&kind);
-    let settings = 9 + usize::from(answer[2]);
-    assert!(is(&answer, tidegate_testkit::frames::SETTINGS), "{}", answer.escape_ascii());
-    let goaway = &answer[settings..];
-    assert!(is(goaway, tidegate_testkit::frames::GOAWAY), "{}", answer.escape_ascii());
+    let settings = 9 + usize::from(response[2]);
+    assert!(is(&response, tidegate_testkit::frames::SETTINGS), "{}", response.escape_ascii());
+    let goaway = &response[settings..];
+    assert!(is(goaway, tidegate_testkit::frames::GOAWAY), "{}", response.escape_ascii());
     assert_eq!(goaway[13..17], tidegate_testkit::frames::PROTOCOL_ERROR.to_be_bytes());
     assert_eq!(upstream.count(), 0);
 }

@@ -10,7 +10,7 @@ use tidegate_testkit::redis_server::Server;
 use tidegate_testkit::{Gateway, Upstream, wait_until};
 
 #[test]
-fn a_bad_document_is_refused_with_a_warning_and_the_last_valid_numbers_stay() {
+fn a_bad_document_is_rejected_with_a_warning_and_the_last_valid_numbers_stay() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let gateway = Gateway::start(&config(upstream.address, &server.url(), STRICT, FIVE));
     let posted = gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 9, "window": 2592000}"#);
@@ -59,7 +59,7 @@ fn a_bad_document_is_refused_with_a_warning_and_the_last_valid_numbers_stay() {
 
 /// What one of them can't hold may be in force at others. It used to keep every gateway from starting.
 #[test]
-fn numbers_that_can_not_be_put_in_force_are_told_and_the_rest_of_the_document_is_followed() {
+fn numbers_that_can_not_be_put_in_force_are_reported_and_the_rest_of_the_document_is_followed() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let fixed = |limit: u32| json!({ "algorithm": "fixed", "limit": limit, "window": 60 });
     let unshareable = json!({ "algorithm": "sliding_log", "limit": 20_000, "window": 60 });
@@ -142,7 +142,7 @@ fn a_document_that_is_no_text_is_mended_by_a_change() {
 
 /// Somebody's data under the key: Redis is there, and says what is wrong.
 #[test]
-fn a_key_of_the_wrong_type_is_told_and_is_no_outage() {
+fn a_key_of_the_wrong_type_is_reported_and_not_an_outage() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let text = config(upstream.address, &server.url(), STRICT, FIVE);
     redis::cmd("HSET").arg(&[KEY, "a", "1"]).exec(&mut server.connection()).expect("set");
@@ -169,7 +169,7 @@ fn a_key_of_the_wrong_type_is_told_and_is_no_outage() {
 
 /// It used to be fetched twice a second over the connection that decides requests, whose responses came late then.
 #[test]
-fn a_huge_document_is_told_and_is_no_outage() {
+fn a_huge_document_is_reported_and_not_an_outage() {
     let (server, upstream) = (Server::start(), Upstream::start());
     let gateway = Gateway::start(&config(upstream.address, &server.url(), "budget: 20ms", PLENTY));
     redis::cmd("SETRANGE").arg(KEY).arg(64 << 20).arg("x").exec(&mut server.connection()).expect("set");

@@ -96,7 +96,7 @@ fn places_of_requests_that_end_while_redis_is_away_are_free_when_it_is_back() {
     });
     upstream.let_go();
     for client in &mut held {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
     server.freeze(false);
     gateway.wait_for_line(BACK);
@@ -118,7 +118,7 @@ fn places_that_are_owed_when_the_gateway_stops_are_reported() {
     wait_until("its place is taken", || places_taken(&server) == 1);
     server.freeze(true);
     upstream.let_go();
-    assert_eq!(held.answer().status, 200);
+    assert_eq!(held.response().status, 200);
     gateway.signal("TERM");
     assert!(gateway.wait_for_end());
     assert_eq!(lost_lines(&gateway), 1, "{:#?}", gateway.lines());
@@ -140,7 +140,7 @@ fn lost_lines(gateway: &Gateway) -> usize {
 }
 
 #[test]
-fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each() {
+fn slots_that_can_not_be_given_back_are_reported_now_and_then_and_not_a_line_each() {
     const PLACES: u32 = 12;
     let (server, upstream) = (Server::start(), Holding::start());
     let mut gateway = Gateway::start(&config(
@@ -154,7 +154,7 @@ fn places_that_can_not_be_given_back_are_told_now_and_then_and_not_a_line_each()
     spoil_places(&server);
     upstream.let_go();
     for client in &mut held {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
     wait_until("all are given up", || gateway.metric("tidegate_places_lost_total") == Some(f64::from(PLACES)));
     assert!(lost_lines(&gateway) < 6, "{:#?}", gateway.lines());

@@ -28,7 +28,7 @@ fn echo() -> Upstream {
 fn tunnel(gateway: SocketAddr) -> Client {
     let mut client = Client::connect(gateway);
     client.send("GET /ws HTTP/1.1\r\nHost: test.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.response().status, 101);
     assert!(says_again(&mut client, b"hello"));
     client
 }

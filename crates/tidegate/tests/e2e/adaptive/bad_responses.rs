@@ -1,4 +1,4 @@
-//! A forecaster that is away, hangs or answers nonsense: the last valid limits stay, and requests never notice.
+//! A forecaster that is away, hangs or responds with nonsense: the last valid limits stay, and requests never notice.
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ const UNREACHABLE: &str = "WARN AdaptiveController - AI module unreachable, cont
 const UNUSABLE: &str = "WARN AdaptiveController - AI module's answer can't be used, continuing with last known limits";
 
 #[test]
-fn whatever_is_no_answer_leaves_the_last_valid_limits() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+fn an_invalid_response_leaves_the_last_valid_limits() {
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "timeout: 300ms");
     wait_for_limit(&gateway, 120);
     let huge = format!("{{\"algorithm\": \"{}\"}}", "x".repeat(300 * 1024));
@@ -22,7 +22,7 @@ fn whatever_is_no_answer_leaves_the_last_valid_limits() {
     let nan = r#"{"algorithm": "fixed", "limit": NaN, "window": 1}"#;
     for (behaviour, result, cause) in [
         (Behaviour::Closes, "unreachable", ""),
-        (Behaviour::Hangs, "timeout", "no answer in time"),
+        (Behaviour::Hangs, "timeout", "no response in time"),
         (Behaviour::Writes(b"SSH-2.0-OpenSSH\r\n".to_vec()), "unreachable", ""),
         (Behaviour::Writes(status("500 Internal Server Error", "", "{}")), "bad_status", "it says 500"),
         (Behaviour::Writes(status("302 Found", "Location: http://127.0.0.1:1/\r\n", "")), "bad_status", "it says 302"),
@@ -36,13 +36,13 @@ fn whatever_is_no_answer_leaves_the_last_valid_limits() {
             "unreachable",
             "broke off",
         ),
-        (Behaviour::Answers(json!([])), "invalid", "no JSON object"),
-        (Behaviour::Answers(json!({"algorithm": "magic", "limit": 90, "window": 1})), "invalid", "magic"),
-        (Behaviour::Answers(json!({"algorithm": "fixed", "limit": -90, "window": 1})), "invalid", "limit"),
-        (Behaviour::Answers(json!({"algorithm": "fixed", "limit": 0, "window": 1})), "invalid", "limit"),
-        (Behaviour::Answers(json!({"algorithm": "fixed", "limit": "90", "window": 1})), "invalid", "limit"),
+        (Behaviour::Responses(json!([])), "invalid", "no JSON object"),
+        (Behaviour::Responses(json!({"algorithm": "magic", "limit": 90, "window": 1})), "invalid", "magic"),
+        (Behaviour::Responses(json!({"algorithm": "fixed", "limit": -90, "window": 1})), "invalid", "limit"),
+        (Behaviour::Responses(json!({"algorithm": "fixed", "limit": 0, "window": 1})), "invalid", "limit"),
+        (Behaviour::Responses(json!({"algorithm": "fixed", "limit": "90", "window": 1})), "invalid", "limit"),
         (
-            Behaviour::Answers(json!({"algorithm": "fixed", "limit": 90, "window": 1, "validFor": 5,
+            Behaviour::Responses(json!({"algorithm": "fixed", "limit": 90, "window": 1, "validFor": 5,
             "schedule": [{"after": 3, "limit": 90}, {"after": 2, "limit": 80}]})),
             "invalid",
             "schedule[1]",
@@ -53,18 +53,18 @@ fn whatever_is_no_answer_leaves_the_last_valid_limits() {
         wait_until(&format!("{behaviour:?} is counted"), || requests(&gateway, result) > before);
         assert_eq!(limit(&gateway)["limit"], 120, "{behaviour:?}");
         if !cause.is_empty() {
-            let told = if matches!(result, "unreachable" | "timeout") { UNREACHABLE } else { UNUSABLE };
-            wait_until(cause, || gateway.lines().iter().any(|line| line.contains(told) && line.contains(cause)));
+            let reported = if matches!(result, "unreachable" | "timeout") { UNREACHABLE } else { UNUSABLE };
+            wait_until(cause, || gateway.lines().iter().any(|line| line.contains(reported) && line.contains(cause)));
         }
         assert_eq!(send(&gateway, 3), 3);
     }
-    forecaster.now_answers(fixed(110));
+    forecaster.now_responses(fixed(110));
     wait_for_limit(&gateway, 110);
 }
 
 #[test]
-fn an_outage_is_told_once_and_after_some_misses_once_more() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+fn an_outage_is_reported_once_and_after_some_misses_once_more() {
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "misses: 3");
     wait_for_limit(&gateway, 120);
     forecaster.now(Behaviour::Closes);
@@ -75,7 +75,7 @@ fn an_outage_is_told_once_and_after_some_misses_once_more() {
     let count = |text: &str| gateway.lines().iter().filter(|line| line.contains(text)).count();
     assert_eq!((count(UNREACHABLE), count("no usable answer of the AI module, 3 times in a row")), (1, 1));
     wait_for_entry(&gateway, "the event", |entry| entry["event"] == "stale");
-    forecaster.now_answers(fixed(110));
+    forecaster.now_responses(fixed(110));
     wait_for_limit(&gateway, 110);
     assert_eq!(
         (gateway.metric("tidegate_adaptive_misses"), gateway.metric("tidegate_adaptive_stale")),
@@ -86,8 +86,8 @@ fn an_outage_is_told_once_and_after_some_misses_once_more() {
 
 /// What the alert asks for: another address, by a reload.
 #[test]
-fn a_reload_that_names_a_forecaster_that_answers_ends_the_alarm() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(110)));
+fn a_reload_that_names_a_forecaster_that_responds_ends_the_alarm() {
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(110)));
     let gone = Forecaster::behaving(Behaviour::Closes);
     let gateway = gateway(&upstream, &gone, HUNDRED, "misses: 1");
     wait_until("it is stale", || gateway.metric("tidegate_adaptive_stale") == Some(1.0));
@@ -100,7 +100,7 @@ fn a_reload_that_names_a_forecaster_that_answers_ends_the_alarm() {
 
 /// Nobody is there from the start: the operator's numbers are the last valid ones.
 #[test]
-fn without_any_answer_the_operators_numbers_stay() {
+fn without_any_response_the_operators_numbers_stay() {
     let upstream = Upstream::start();
     let forecaster = {
         let gone = Forecaster::behaving(Behaviour::Closes);
@@ -130,10 +130,10 @@ fn requests_do_not_wait_for_a_forecaster_that_hangs() {
 }
 
 #[test]
-fn numbers_that_the_limit_can_not_have_are_refused_whole() {
+fn numbers_that_the_limit_can_not_have_are_rejected_whole() {
     let (upstream, forecaster) = (
         Upstream::start(),
-        Forecaster::answering(json!({
+        Forecaster::responding(json!({
         "algorithm": "leaky", "capacity": 100, "fillRate": 100, "predictedRps": 7})),
     );
     let gateway = gateway(&upstream, &forecaster, "{algorithm: fixed, limit: 100, window: 1, soft: 10}", "");

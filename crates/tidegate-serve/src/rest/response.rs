@@ -1,6 +1,6 @@
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tidegate_input::Problem;
@@ -9,9 +9,9 @@ use crate::Exposition;
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer(Response<Full<Bytes>>);
+pub struct Response(http::Response<Full<Bytes>>);
 
-impl Answer {
+impl Response {
     /// Some text.
     pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
         Self::new(status, "text/plain; charset=utf-8", text.into())
@@ -24,8 +24,8 @@ impl Answer {
 
     /// The same, written already.
     pub fn written_json(status: StatusCode, json: impl Into<Bytes>) -> Self {
-        let answer = Self::new(status, "application/json", json.into());
-        answer.with(CACHE_CONTROL, HeaderValue::from_static("no-store"))
+        let response = Self::new(status, "application/json", json.into());
+        response.with(CACHE_CONTROL, HeaderValue::from_static("no-store"))
     }
 
     /// A page of metrics.
@@ -52,13 +52,13 @@ impl Answer {
         Self::error(StatusCode::NOT_FOUND, "there is nothing here")
     }
 
-    /// 405: what is here is asked for otherwise.
+    /// 405: the resource has other methods.
     pub fn only(methods: &'static str) -> Self {
-        let answer = Self::error(StatusCode::METHOD_NOT_ALLOWED, &format!("use {methods}"));
-        answer.with(ALLOW, HeaderValue::from_static(methods))
+        let response = Self::error(StatusCode::METHOD_NOT_ALLOWED, &format!("use {methods}"));
+        response.with(ALLOW, HeaderValue::from_static(methods))
     }
 
-    /// With this header field.
+    /// With this header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers_mut().insert(name, value);
@@ -76,15 +76,15 @@ impl Answer {
     }
 
     fn new(status: StatusCode, kind: &'static str, body: Bytes) -> Self {
-        let mut response = Response::new(Full::new(body));
+        let mut response = http::Response::new(Full::new(body));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         Self(response)
     }
 }
 
-impl From<Answer> for Response<Full<Bytes>> {
-    fn from(answer: Answer) -> Self {
-        answer.0
+impl From<Response> for http::Response<Full<Bytes>> {
+    fn from(response: Response) -> Self {
+        response.0
     }
 }

@@ -1,4 +1,4 @@
-//! A forecaster that answers as it should: what it is told, and what becomes of its responses.
+//! A forecaster that responds as it should: what it gets, and what becomes of its responses.
 
 use serde_json::{Value, json};
 
@@ -11,12 +11,12 @@ use tidegate_testkit::{Upstream, wait_until};
 
 #[test]
 fn a_recommendation_is_in_force_is_logged_and_is_kept() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(130)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(130)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     wait_for_limit(&gateway, 130);
-    let told = limit(&gateway);
+    let reported = limit(&gateway);
     assert_eq!(
-        (&told["set_by"], &told["base"]),
+        (&reported["set_by"], &reported["base"]),
         (&json!("adaptive"), &json!({"algorithm": "fixed", "limit": 100, "window": 1}))
     );
     assert_eq!(gateway.metric("ratelimiter_current_limit"), Some(130.0));
@@ -39,12 +39,12 @@ fn a_recommendation_is_in_force_is_logged_and_is_kept() {
 }
 
 #[test]
-fn the_forecaster_is_told_what_the_contract_says() {
-    let upstream = Upstream::answering(|received| {
+fn the_forecaster_gets_what_the_contract_says() {
+    let upstream = Upstream::responding(|received| {
         let status = if received.line.contains("/bad") { "503 Service Unavailable" } else { "200 OK" };
         format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
-    let forecaster = Forecaster::answering(json!({"algorithm": "fixed", "limit": 5, "window": 2_592_000}));
+    let forecaster = Forecaster::responding(json!({"algorithm": "fixed", "limit": 5, "window": 2_592_000}));
     let gateway = gateway(
         &upstream,
         &forecaster,
@@ -95,7 +95,7 @@ fn the_forecaster_is_told_what_the_contract_says() {
 /// One forecaster, several gateways: each series is told apart, and found again after a restart.
 #[test]
 fn gateways_that_do_not_share_a_limit_have_a_series_each() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(100)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(100)));
     let source_of = |gateway: &tidegate_testkit::Gateway| {
         wait_until("it is asked", || requests(gateway, "ok") >= 1.0);
         forecaster.last()["source"].as_str().expect("a name").to_owned()
@@ -120,19 +120,19 @@ fn gateways_that_do_not_share_a_limit_have_a_series_each() {
     assert_eq!(source_of(&shared), format!("{}/shop/default", place.trim_end_matches('/')));
 }
 
-/// Seconds that the forecaster has not been told of are told with the next question.
+/// Seconds that the forecaster has not got are sent with the next question.
 #[test]
-fn what_an_unanswered_question_told_is_told_again() {
+fn what_a_snapshot_without_a_response_had_is_sent_again() {
     let (upstream, forecaster) =
         (Upstream::start(), Forecaster::behaving(crate::adaptive::forecaster::Behaviour::Closes));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     forecaster.wait_for_more(1);
     send(&gateway, 7);
-    let told = |snapshot: &Value| -> u64 {
+    let reported = |snapshot: &Value| -> u64 {
         snapshot["series"]["offered"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum()
     };
     wait_until("it is told again", || {
-        forecaster.snapshots().iter().filter(|snapshot| told(snapshot) == 7).count() >= 2
+        forecaster.snapshots().iter().filter(|snapshot| reported(snapshot) == 7).count() >= 2
     });
 }
 
@@ -140,7 +140,7 @@ fn what_an_unanswered_question_told_is_told_again() {
 fn steps_come_at_their_times_and_the_operators_numbers_return_in_the_end() {
     let (upstream, forecaster) = (
         Upstream::start(),
-        Forecaster::answering(json!({
+        Forecaster::responding(json!({
         "algorithm": "fixed", "limit": 100, "window": 1, "predictedRps": 200, "validFor": 3, "reason": "a spike",
         "schedule": [{"after": 0.5, "limit": 150}, {"after": 1.75, "limit": 200}]})),
     );
@@ -166,9 +166,9 @@ fn steps_come_at_their_times_and_the_operators_numbers_return_in_the_end() {
 /// Without a schedule the end of `validFor` reverts nothing.
 #[test]
 fn what_has_no_schedule_stays_when_nothing_follows() {
-    let mut answer = fixed(120);
-    answer["validFor"] = json!(0.5);
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(answer));
+    let mut response = fixed(120);
+    response["validFor"] = json!(0.5);
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(response));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "misses: 2");
     wait_for_limit(&gateway, 120);
     forecaster.now(crate::adaptive::forecaster::Behaviour::Closes);
@@ -178,10 +178,10 @@ fn what_has_no_schedule_stays_when_nothing_follows() {
 
 #[test]
 fn after_a_schedule_the_numbers_of_the_last_plain_recommendation_return() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(120)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(120)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     wait_for_limit(&gateway, 120);
-    forecaster.now_answers(json!({"algorithm": "fixed", "limit": 150, "window": 1, "validFor": 1.5,
+    forecaster.now_responses(json!({"algorithm": "fixed", "limit": 150, "window": 1, "validFor": 1.5,
         "schedule": [{"after": 0.2, "limit": 150}]}));
     wait_for_limit(&gateway, 150);
     forecaster.now(crate::adaptive::forecaster::Behaviour::Closes);
@@ -191,9 +191,9 @@ fn after_a_schedule_the_numbers_of_the_last_plain_recommendation_return() {
 
 #[test]
 fn the_error_of_a_forecast_is_known_when_its_time_is_over() {
-    let mut answer = fixed(100);
-    answer["validFor"] = json!(1);
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(answer));
+    let mut response = fixed(100);
+    response["validFor"] = json!(1);
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(response));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "");
     // Nothing comes: a hundred times the least that counts was predicted too much.
     wait_until("it is judged", || gateway.metric("tidegate_adaptive_forecast_error_ratio") == Some(100.0));
@@ -202,7 +202,7 @@ fn the_error_of_a_forecast_is_known_when_its_time_is_over() {
 
 #[test]
 fn the_history_is_bounded() {
-    let (upstream, forecaster) = (Upstream::start(), Forecaster::answering(fixed(110)));
+    let (upstream, forecaster) = (Upstream::start(), Forecaster::responding(fixed(110)));
     let gateway = gateway(&upstream, &forecaster, HUNDRED, "history: 2");
     wait_until("more was decided", || updates(&gateway, "unchanged") >= 3.0);
     let entries = entries(&gateway);
@@ -218,7 +218,7 @@ fn a_change_forgets_nothing_that_was_used() {
     let season = 2_592_000;
     let gateway = gateway(&upstream, &forecaster, "{algorithm: fixed, limit: 10, window: 30d}", "floor: 0.00001");
     assert_eq!(send(&gateway, 6), 6);
-    forecaster.now_answers(json!({"algorithm": "fixed", "limit": 20, "window": season}));
+    forecaster.now_responses(json!({"algorithm": "fixed", "limit": 20, "window": season}));
     wait_for_limit(&gateway, 20);
     assert_eq!(send(&gateway, 20), 14);
 }

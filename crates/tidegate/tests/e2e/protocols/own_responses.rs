@@ -35,7 +35,7 @@ fn to_head_they_have_no_body_but_tell_its_length() {
 }
 
 #[test]
-fn what_can_not_be_expected_is_refused_here_too() {
+fn what_can_not_be_expected_is_rejected_here_too() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nupstreams: {{app: {{url: \"http://{}\"}}}}\n",
@@ -52,7 +52,7 @@ fn what_can_not_be_expected_is_refused_here_too() {
 /// RFC 9113 lets a server reset what it does not want to read, behind its whole response; but there are clients that
 /// lose the response then.
 #[test]
-fn an_upload_that_is_refused_is_read_and_not_reset() {
+fn an_upload_that_is_rejected_is_read_and_not_reset() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nupstreams: {{app: {{url: \"http://{}\"}}}}\n\

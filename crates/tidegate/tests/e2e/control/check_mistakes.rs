@@ -1,0 +1,113 @@
+//! `tidegate check`: everything that is invalid is reported at once, with its path.
+
+use super::check_command::check;
+
+/// Each of `paths` is reported, and nothing that is secret.
+fn assert_reported(config: &str, paths: &[&str]) {
+    let outcome = check(config);
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let is_missing = |path: &&&str| !outcome.out.contains(&format!("gateway.yaml: {path}: "));
+    let missing: Vec<&&str> = paths.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "{missing:#?} in\n{}", outcome.out);
+    assert!(!outcome.out.contains("short"), "secrets are not repeated");
+}
+
+const OF_THE_GATEWAY: &str = "listeners: [{address: nowhere}]
+workers: 0
+connections: {max: 0, max_head_bytes: 5, head_timeout: 0}
+trusted_proxies: [10.0.0.0/8, somewhere]
+admin: {token: short, listen: here}
+access_log: {buffer: 0}
+redis: {url: \"http://x\", namespace: \"a b\"}
+identity:
+  default_tier: \"a b\"
+  api_keys: {keys: [{user: ann}, {key: a, sha256: b, user: bob}]}
+  jwt: {secret: short}
+  trusted_headers: {}
+";
+
+const OF_TRAFFIC: &str = "limits:
+  one: {algorithm: magic}
+  two: {algorithm: fixed, limit: 0, window: 1}
+  three: {algorithm: fixed, limit: 1, window: 1, key: shoe size}
+  four: {algorithm: fixed, limit: 1, window: 1, status: 200, cost: 0, max_keys: 0}
+  five: {algorithm: token, capacity: 1}
+  six: {algorithm: fixed, limit: 1, window: 1, tiers: {pro: {limit: 0, window: 1}}}
+  seven: {algorithm: leaky, capacity: 1, fill_rate: 1, soft: true}
+  eight: {algorithm: fixed, limit: 1, window: 1, state: memory, soft: 99999999}
+  'no good': {algorithm: fixed, limit: 1, window: 1}
+common_limits: [eight, eight, nothing]
+upstreams:
+  app: {url: \"ftp://x\", connect_timeout: 1000d, limits: [nothing]}
+  web: {url: \"http://user@host\"}
+  raw: {url: \"http://host:8081\", max_connections: 0, ca: /nonexistent}
+routes:
+  - {upstream: nowhere}
+  - {prefix: here, upstream: raw}
+  - {path: /a, prefix: /b, upstream: raw}
+  - {name: same, upstream: raw, limits: [nothing]}
+  - {name: same, upstream: raw}
+  - {name: lost}
+";
+
+const PATHS_OF_THE_GATEWAY: [&str; 16] = [
+    "listeners[0].address",
+    "workers",
+    "connections.max",
+    "connections.max_head_bytes",
+    "connections.head_timeout",
+    "trusted_proxies[1]",
+    "admin.token",
+    "admin.listen",
+    "access_log.buffer",
+    "redis.url",
+    "redis.namespace",
+    "identity.default_tier",
+    "identity.api_keys.keys[0]",
+    "identity.api_keys.keys[1]",
+    "identity.jwt.secret",
+    "identity.trusted_headers",
+];
+
+const PATHS_OF_TRAFFIC: [&str; 24] = [
+    "limits.one.algorithm",
+    "limits.two.limit",
+    "limits.three.key",
+    "limits.four.status",
+    "limits.four.cost",
+    "limits.four.max_keys",
+    "limits.five.fillRate",
+    "limits.six.tiers.pro.limit",
+    "limits.seven.soft",
+    "limits.eight.soft",
+    "limits.no good",
+    "common_limits[1]",
+    "common_limits[2]",
+    "upstreams.app.url",
+    "upstreams.app.connect_timeout",
+    "upstreams.app.limits[0]",
+    "upstreams.web.url",
+    "upstreams.raw.max_connections",
+    "routes[0].upstream",
+    "routes[1].prefix",
+    "routes[2].path",
+    "routes[3].limits[0]",
+    "routes[4].name",
+    "routes[5].upstream",
+];
+
+#[test]
+fn invalid_settings_of_the_gateway_are_reported_with_their_paths() {
+    assert_reported(OF_THE_GATEWAY, &PATHS_OF_THE_GATEWAY);
+}
+
+#[test]
+fn invalid_limits_upstreams_and_routes_are_reported_with_their_paths() {
+    assert_reported(OF_TRAFFIC, &PATHS_OF_TRAFFIC);
+}
+
+#[test]
+fn everything_invalid_is_reported_at_once() {
+    let paths: Vec<&str> = PATHS_OF_THE_GATEWAY.into_iter().chain(PATHS_OF_TRAFFIC).collect();
+    assert_reported(&format!("{OF_THE_GATEWAY}{OF_TRAFFIC}"), &paths);
+}
