@@ -206,7 +206,7 @@ pub(super) fn name(groups: &mut [Group]) {
 fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &str, name: &str, value: &str) {
     match (HeaderName::from_bytes(name.as_bytes()), Template::read(value)) {
         (Ok(name), _) if is_ours(&name) => {
-            group.wrong(field, format!("must not have {name:?}: it is set automatically"))
+            group.wrong(field, format!("must not have {name:?}: it is set automatically"));
         }
         (Ok(name), Some(template)) => headers.push((name, template)),
         _ => group.wrong(field, format!("{name:?} must be a valid header name with a valid value")),
