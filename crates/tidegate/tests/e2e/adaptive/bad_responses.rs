@@ -36,7 +36,7 @@ fn an_invalid_response_leaves_the_last_valid_limits() {
             "unreachable",
             "broke off",
         ),
-        (Behaviour::Responses(json!([])), "invalid", "no JSON object"),
+        (Behaviour::Responses(json!([])), "invalid", "must be a JSON object"),
         (Behaviour::Responses(json!({"algorithm": "magic", "limit": 90, "window": 1})), "invalid", "magic"),
         (Behaviour::Responses(json!({"algorithm": "fixed", "limit": -90, "window": 1})), "invalid", "limit"),
         (Behaviour::Responses(json!({"algorithm": "fixed", "limit": 0, "window": 1})), "invalid", "limit"),

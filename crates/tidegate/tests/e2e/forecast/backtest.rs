@@ -119,7 +119,7 @@ fn what_can_not_be_used_is_reported_with_file_line_and_reason_and_ends_with_2() 
         (
             vec![&good],
             vec!["--horizon", "401", "--stride", "2"],
-            "--stride is 2; with forecasts of 401 steps at least 3",
+            "--stride: must be at least 3 with forecasts of 401 steps, got 2",
         ),
         (vec![], vec![], "<FILE.csv>..."),
     ] {
@@ -184,7 +184,7 @@ fn what_nothing_is_known_of_is_a_dash() {
     assert!(!outcome.out.contains("NaN") && !outcome.out.contains("inf"), "{}", outcome.out);
     let (same, holes) = outcome.out.split_once("holes.csv").expect("both");
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words(same).contains("last – – ") && same.contains("There is no MASE: no value differs"), "{same}");
+    assert!(words(same).contains("last – – ") && same.contains("MASE is undefined: no value differs"), "{same}");
     assert!(words(same).contains("10 % ≤ 100.0 % 0 ≤ 100.0 % 0 25 %"), "{same}");
     assert!(words(holes).contains(" – – 25 % ≤ ") && holes.contains("No forecast's highest step is known"), "{holes}");
     let figures: Value = serde_json::from_slice(&std::fs::read(&json).expect("a file")).expect("JSON");

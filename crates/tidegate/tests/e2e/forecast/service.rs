@@ -127,7 +127,7 @@ fn nothing_of_a_bad_snapshot_makes_the_log_long_or_steers_a_terminal() {
         let name = format!("\\u001b[2J\\n\u{9b}31m{}", "x".repeat(50_000));
         let body = format!("{{\"{name}\": 1, \"{name}\": 2}}");
         assert_eq!(forecaster.ask("POST", "/v1/limit-config", &body).status, 400);
-        let line = forecaster.0.wait_for_line("Snapshot can't be used (is no JSON that can be read: the key `");
+        let line = forecaster.0.wait_for_line("Snapshot can't be used (must be JSON: the key `");
         assert!(line.chars().count() < 320 && line.contains("xx…)"), "{line}");
         assert!(!line.contains(char::is_control) && !line.contains("u001b"), "{line}");
         forecaster.0.signal("TERM");
