@@ -4,7 +4,6 @@
 //! Plans, schedules and records are pure: the same plan and seed give the same arrivals, whoever is asked to bear them.
 
 mod agenda;
-mod answer;
 mod assignment;
 mod heads;
 mod live;
@@ -12,6 +11,7 @@ mod plan;
 mod profile;
 mod record;
 mod report;
+mod response;
 mod run;
 mod schedule;
 mod sender;

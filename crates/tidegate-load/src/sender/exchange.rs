@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use crate::answer::Told;
 use crate::record::Cause;
+use crate::response::Received;
 use crate::wire::Wire;
 
 /// A request that is under way.
@@ -32,7 +32,7 @@ pub(super) struct Exchange {
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) exchange: Exchange,
-    pub(super) end: Result<Told, Failure>,
+    pub(super) end: Result<Received, Failure>,
 }
 
 /// Why a request has no response.

@@ -7,8 +7,8 @@ use bytes::{Buf as _, Bytes};
 
 use super::exchange::{Done, Exchange, Failure};
 use super::poller::Ready;
-use crate::answer::Answer;
 use crate::record::Cause;
+use crate::response::ResponseReader;
 use crate::wire::{Secured, Wire};
 
 /// A connection of HTTP/1.1.
@@ -19,7 +19,7 @@ pub(super) struct Http1 {
     /// What could not be sent at once: a head and a small body, then a large body, which all requests share.
     unsent: Bytes,
     unsent_body: Bytes,
-    answer: Answer,
+    answer: ResponseReader,
     exchange: Option<Exchange>,
     is_usable: bool,
     /// There may be more to read than was read in one go.
@@ -38,7 +38,7 @@ impl Http1 {
             is_connected: false,
             unsent: Bytes::new(),
             unsent_body: Bytes::new(),
-            answer: Answer::new(is_head),
+            answer: ResponseReader::new(is_head),
             exchange: None,
             is_usable: true,
             has_more: false,

@@ -18,8 +18,8 @@ use http::Request;
 
 use super::exchange::{Done, Exchange, Failure};
 use super::polled::{Intake, Polled};
-use crate::answer::{Told, retry_after};
 use crate::record::Cause;
+use crate::response::{Received, retry_after};
 use crate::wire::{Secured, Wire};
 
 /// Requests at once, as long as the other side has not said how many it bears.
@@ -66,7 +66,7 @@ struct Stream {
 
 enum Reading {
     Head(ResponseFuture),
-    Body(Told, RecvStream),
+    Body(Received, RecvStream),
 }
 
 /// Which streams are ready.
@@ -287,7 +287,7 @@ impl Http2 {
 
 impl Stream {
     /// The end, if it has come.
-    fn read(&mut self) -> Poll<Result<Told, Failure>> {
+    fn read(&mut self) -> Poll<Result<Received, Failure>> {
         let waker = self.waker.clone();
         let mut cx = Context::from_waker(&waker);
         loop {
@@ -297,7 +297,7 @@ impl Stream {
                     Ok(response) => {
                         let retry_after =
                             response.headers().get("retry-after").and_then(|value| retry_after(value.as_bytes()));
-                        let reported = Told { status: response.status().as_u16(), is_kept: true, retry_after };
+                        let reported = Received { status: response.status().as_u16(), is_kept: true, retry_after };
                         self.reading = Reading::Body(reported, response.into_body());
                     }
                 },

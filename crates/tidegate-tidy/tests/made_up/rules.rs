@@ -44,7 +44,8 @@ fn words_are_looked_for_where_users_read_them() {
         ("fn f() {\n    g(\"the target is \\\n        none\") }", 2),
         ("const A: &str = r#\"\nwhoever\"#;", 2),
         (
-            "#[derive(Debug, clap::Args)]\npub(crate) struct A {\n    /// The host of\n    /// which it is.\n    a: u8 }",
+            "#[derive(Debug, clap::Args)]\npub(crate) struct A {\n    /// The host of\n\
+             \u{20}   /// which it is.\n    a: u8 }",
             3,
         ),
         ("/// Nothing is allowed.\n#[derive(JsonSchema)] enum A {}", 1),

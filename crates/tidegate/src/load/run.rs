@@ -80,7 +80,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// How events are written to it
-    #[arg(long, value_name = "LOG_FORMAT", value_parser = service::log_format(), default_value = LogFormat::Text.name())]
+    #[arg(
+        long,
+        value_name = "LOG_FORMAT",
+        value_parser = service::log_format(),
+        default_value = LogFormat::Text.name()
+    )]
     log_format: LogFormat,
     /// Say nothing before the end
     #[arg(long, short)]

@@ -201,16 +201,23 @@ fn bad() -> Vec<Value> {
         json!({ "upstreams": { "app": {} } }),
         json!({ "routes": [{ "methods": "GET" }] }),
     ];
-    for tier in [
+    files.extend(bad_tiers().into_iter().map(|tier| fixed("tiers", &json!({ "pro": tier }))));
+    files.extend(bad_connections());
+    files
+}
+
+fn bad_tiers() -> Vec<Value> {
+    vec![
         json!("unlimitd"),
         json!(5),
         json!({ "limit": 5, "windw": 1 }),
         json!({ "algorithm": "magic", "limit": 5, "window": 1 }),
         json!({ "algorithm": "token", "fillRate": 1, "fill_rate": 1, "capacity": 5 }),
-    ] {
-        files.push(fixed("tiers", &json!({ "pro": tier })));
-    }
-    for (field, value) in [
+    ]
+}
+
+fn bad_connections() -> impl Iterator<Item = Value> {
+    let settings = [
         ("max", json!(0)),
         ("max_head_bytes", json!(8191)),
         ("max_head_bytes", json!(1_048_577)),
@@ -224,10 +231,8 @@ fn bad() -> Vec<Value> {
         ("head_timeout", json!(0.019)),
         ("drain_timeout", json!(3_601)),
         ("head_timeout", json!(true)),
-    ] {
-        files.push(json!({ "connections": { field: value } }));
-    }
-    files
+    ];
+    settings.into_iter().map(|(name, value)| json!({ "connections": { name: value } }))
 }
 
 /// Once the schema rejected `fillRate` and `burst`, which the documentation writes, and took any algorithm and any

@@ -1,4 +1,5 @@
-//! Answers over HTTP/1.1, read only as far as an instrument needs: the status, where it ends, whether the connection stays.
+//! Responses over HTTP/1.1, read only as far as an instrument needs: the status, where they end, whether the
+//! connection stays.
 
 mod chunks;
 
@@ -10,20 +11,20 @@ use tidegate_http::framing::{BodyEnd, read_response};
 /// The longest head that is read.
 const LONGEST_HEAD: usize = 65_536;
 
-/// An answer that is being read.
+/// A response that is being read.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseReader {
     stage: Stage,
     /// The beginning of a head whose end has not come.
     held: Vec<u8>,
-    /// To a `HEAD`: no body follows, whatever is said of one.
+    /// To a `HEAD`: no body follows, whatever its head says.
     is_bodiless: bool,
-    told: Told,
+    received: Received,
 }
 
-/// What an answer has told.
+/// What is known of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     /// Its status.
     pub(crate) status: u16,
     /// Whether the connection may be used again.
@@ -40,7 +41,7 @@ enum Stage {
     UntilClose,
 }
 
-/// What came is no answer.
+/// What came is not an HTTP response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotHttp;
 
@@ -48,14 +49,14 @@ pub(crate) struct NotHttp;
 enum After {
     Body(Stage),
     Whole,
-    /// Only a word in between: another head follows.
+    /// An interim response: another head follows.
     Interim,
 }
 
-impl Answer {
+impl ResponseReader {
     /// To a request, which may have been a `HEAD`.
     pub(crate) fn new(is_to_head: bool) -> Self {
-        Self { stage: Stage::Head, held: Vec::new(), is_bodiless: is_to_head, told: Told::default() }
+        Self { stage: Stage::Head, held: Vec::new(), is_bodiless: is_to_head, received: Received::default() }
     }
 
     /// Begins anew, for the next request of the same kind.
@@ -64,8 +65,8 @@ impl Answer {
         self.held.clear();
     }
 
-    /// Takes what has come. When the answer is whole it says what it has told.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> Result<Option<Told>, NotHttp> {
+    /// Takes what has come. Returns what is known of the response once it is whole.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> Result<Option<Received>, NotHttp> {
         while !bytes.is_empty() {
             let used = match &mut self.stage {
                 Stage::Head => match self.head(bytes)? {
@@ -99,14 +100,14 @@ impl Answer {
         Ok(None)
     }
 
-    /// The other side has closed: is that the answer's end?
-    pub(crate) fn end(&self) -> Option<Told> {
-        matches!(self.stage, Stage::UntilClose).then_some(Told { is_kept: false, ..self.told })
+    /// The other side has closed: is that the response's end?
+    pub(crate) fn end(&self) -> Option<Received> {
+        matches!(self.stage, Stage::UntilClose).then_some(Received { is_kept: false, ..self.received })
     }
 
     /// What comes after the end was not asked for: such a connection is not used again.
-    fn whole(&self, rest: &[u8]) -> Told {
-        Told { is_kept: self.told.is_kept && rest.is_empty(), ..self.told }
+    fn whole(&self, rest: &[u8]) -> Received {
+        Received { is_kept: self.received.is_kept && rest.is_empty(), ..self.received }
     }
 
     /// Reads a head, or keeps what has come of it.
@@ -133,15 +134,15 @@ impl Answer {
     fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, After)>, NotHttp> {
         let read = read_response(bytes, LONGEST_HEAD, self.is_bodiless, |head| {
             let retry_after = head.last("retry-after").and_then(retry_after);
-            let told = Told { status: head.status.as_u16(), is_kept: head.keep_alive, retry_after };
-            (head.length, head.body_end, told)
+            let received = Received { status: head.status.as_u16(), is_kept: head.keep_alive, retry_after };
+            (head.length, head.body_end, received)
         });
-        let Some((used, body_end, told)) = read.map_err(|_| NotHttp)? else { return Ok(None) };
-        if (100..200).contains(&told.status) {
+        let Some((used, body_end, received)) = read.map_err(|_| NotHttp)? else { return Ok(None) };
+        if (100..200).contains(&received.status) {
             // Nobody has asked for another protocol.
-            return if told.status == 101 { Err(NotHttp) } else { Ok(Some((used, After::Interim))) };
+            return if received.status == 101 { Err(NotHttp) } else { Ok(Some((used, After::Interim))) };
         }
-        self.told = told;
+        self.received = received;
         let after = match body_end {
             BodyEnd::Length(0) => After::Whole,
             BodyEnd::Length(length) => After::Body(Stage::Length(length)),
@@ -172,34 +173,36 @@ pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn told(status: u16, is_kept: bool) -> Told {
-        Told { status, is_kept, retry_after: None }
+    fn received(status: u16, is_kept: bool) -> Received {
+        Received { status, is_kept, retry_after: None }
     }
 
-    /// Whatever pieces an answer comes in, it ends at the same byte.
+    /// Whatever pieces a response comes in, it ends at the same byte.
     #[test]
     fn an_answer_may_come_in_any_pieces() {
         for (text, expected) in [
-            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", told(200, true)),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", told(200, false)),
-            ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx", told(200, false)),
-            ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\nconnection: Keep-Alive\r\n\r\nx", told(200, true)),
-            ("HTTP/1.1 204 No Content\r\n\r\n", told(204, true)),
-            ("HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n", told(304, true)),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", received(200, true)),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", received(200, false)),
+            ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx", received(200, false)),
+            ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\nconnection: Keep-Alive\r\n\r\nx", received(200, true)),
+            ("HTTP/1.1 204 No Content\r\n\r\n", received(204, true)),
+            ("HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n", received(304, true)),
             (
-                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\nHTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\nno",
-                told(404, true),
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\n\
+                 HTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\nno",
+                received(404, true),
             ),
             (
-                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n",
-                told(200, true),
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
+                 5;a=\"b\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n",
+                received(200, true),
             ),
         ] {
             for size in 1..=text.len() {
-                let mut answer = Answer::new(false);
+                let mut response = ResponseReader::new(false);
                 let mut pieces = text.as_bytes().chunks(size).peekable();
                 while let Some(piece) = pieces.next() {
-                    let fed = answer.feed(piece).expect(text);
+                    let fed = response.feed(piece).expect(text);
                     assert_eq!(fed, pieces.peek().is_none().then_some(expected), "{text:?} by {size}");
                 }
             }
@@ -212,51 +215,51 @@ mod tests {
         let body = "x".repeat(300_000);
         let text = format!("HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n{body}");
         for cut in [1, 17, 40] {
-            let mut answer = Answer::new(false);
-            assert_eq!(answer.feed(&text.as_bytes()[..cut]), Ok(None));
-            let rest: Vec<_> = text.as_bytes()[cut..].chunks(65_536).map(|piece| answer.feed(piece)).collect();
-            assert_eq!(rest.last(), Some(&Ok(Some(told(200, true)))), "cut at {cut}");
+            let mut response = ResponseReader::new(false);
+            assert_eq!(response.feed(&text.as_bytes()[..cut]), Ok(None));
+            let rest: Vec<_> = text.as_bytes()[cut..].chunks(65_536).map(|piece| response.feed(piece)).collect();
+            assert_eq!(rest.last(), Some(&Ok(Some(received(200, true)))), "cut at {cut}");
             assert!(rest[..rest.len() - 1].iter().all(|fed| *fed == Ok(None)));
         }
         let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000) + "HTTP/1.1 204 No\r\n\r\n";
-        let mut answer = Answer::new(false);
-        let last = interim.as_bytes().chunks(65_536).map(|piece| answer.feed(piece)).last();
-        assert_eq!(last, Some(Ok(Some(told(204, true)))));
+        let mut response = ResponseReader::new(false);
+        let last = interim.as_bytes().chunks(65_536).map(|piece| response.feed(piece)).last();
+        assert_eq!(last, Some(Ok(Some(received(204, true)))));
     }
 
     #[test]
     fn an_answer_without_a_length_ends_with_its_connection() {
-        let mut answer = Answer::new(false);
-        assert_eq!(answer.feed(b"HTTP/1.1 200 OK\r\n\r\nsome"), Ok(None));
-        assert_eq!(answer.end(), Some(told(200, false)));
-        let mut cut = Answer::new(false);
+        let mut response = ResponseReader::new(false);
+        assert_eq!(response.feed(b"HTTP/1.1 200 OK\r\n\r\nsome"), Ok(None));
+        assert_eq!(response.end(), Some(received(200, false)));
+        let mut cut = ResponseReader::new(false);
         assert_eq!(cut.feed(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell"), Ok(None));
         assert_eq!(cut.end(), None);
-        assert_eq!(Answer::new(false).end(), None);
+        assert_eq!(ResponseReader::new(false).end(), None);
     }
 
     #[test]
     fn an_answer_to_head_has_no_body() {
-        let mut answer = Answer::new(true);
+        let mut response = ResponseReader::new(true);
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n";
-        assert_eq!(answer.feed(text), Ok(Some(told(200, true))));
-        answer.reset();
-        assert_eq!(answer.feed(text), Ok(Some(told(200, true))));
+        assert_eq!(response.feed(text), Ok(Some(received(200, true))));
+        response.reset();
+        assert_eq!(response.feed(text), Ok(Some(received(200, true))));
     }
 
     #[test]
     fn what_nobody_asked_for_ends_the_connection() {
-        let mut answer = Answer::new(false);
+        let mut response = ResponseReader::new(false);
         assert_eq!(
-            answer.feed(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOKHTTP/1.1 200"),
-            Ok(Some(told(200, false)))
+            response.feed(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOKHTTP/1.1 200"),
+            Ok(Some(received(200, false)))
         );
     }
 
     #[test]
     fn a_server_may_say_when_to_come_back() {
-        let mut answer = Answer::new(false);
-        let read = answer.feed(b"HTTP/1.1 429 Too Many\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
+        let mut response = ResponseReader::new(false);
+        let read = response.feed(b"HTTP/1.1 429 Too Many\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(read.expect("HTTP").expect("whole").retry_after, Some(Duration::from_secs(7)));
         let past = retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(past, Some(Duration::ZERO));
@@ -286,11 +289,11 @@ mod tests {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n11111111111111111\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n",
         ] {
-            assert_eq!(Answer::new(false).feed(text.as_bytes()), Err(NotHttp), "{text:?}");
+            assert_eq!(ResponseReader::new(false).feed(text.as_bytes()), Err(NotHttp), "{text:?}");
         }
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(LONGEST_HEAD));
-        let mut answer = Answer::new(false);
-        let fed = endless.as_bytes().chunks(1_000).try_for_each(|piece| answer.feed(piece).map(|_| ()));
+        let mut response = ResponseReader::new(false);
+        let fed = endless.as_bytes().chunks(1_000).try_for_each(|piece| response.feed(piece).map(|_| ()));
         assert_eq!(fed, Err(NotHttp));
     }
 }
