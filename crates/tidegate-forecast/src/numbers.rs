@@ -48,11 +48,11 @@ pub enum Bucketed {
     Leaky,
 }
 
-const COUNT: Allowed = Allowed::new(1.0..=1e15, "a number from 1 to 1e15");
+const COUNT: Allowed = Allowed::new(1.0..=1e15, "a number");
 /// A shaper may let nobody wait.
-const ROOM: Allowed = Allowed::new(0.0..=1e15, "a number from 0 to 1e15");
-const WINDOW: Allowed = Allowed::new(1e-9..=1e10, "seconds from 1e-9 to 1e10");
-const RATE: Allowed = Allowed::new(1e-12..=1e12, "requests a second from 1e-12 to 1e12");
+const ROOM: Allowed = Allowed::new(0.0..=1e15, "a number");
+const WINDOW: Allowed = Allowed::new(1e-9..=1e10, "seconds");
+const RATE: Allowed = Allowed::new(1e-12..=1e12, "requests a second");
 const NAMES: &str = "`fixed`, `sliding`, `sliding_log`, `token`, `gcra` or `leaky`";
 
 impl Numbers {

@@ -42,14 +42,14 @@ pub struct Offered {
     pub values: Vec<Option<f64>>,
 }
 
-const SOME_RATE: Allowed = Allowed::new(0.0..=1e9, "requests a second from 0 to 1e9");
-const ANY_RATE: Allowed = Allowed::new(0.0..=f64::MAX, "requests a second from 0 on");
-const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1");
-const SECONDS: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400");
-const A_COUNT: Allowed = Allowed::new(0.0..=1e12, "a count from 0 to 1e12");
+const SOME_RATE: Allowed = Allowed::new(0.0..=1e9, "requests a second");
+const ANY_RATE: Allowed = Allowed::new(0.0..=f64::MAX, "requests a second");
+const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share");
+const SECONDS: Allowed = Allowed::new(0.0..=86_400.0, "seconds");
+const A_COUNT: Allowed = Allowed::new(0.0..=1e12, "a count");
 /// Up to the year 5138.
-const MOMENT: Allowed = Allowed::new(0.0..=1e11, "seconds since 1970");
-const ONE: Allowed = Allowed::new(1.0..=1.0, "1: a value for each second");
+const MOMENT: Allowed = Allowed::described(0.0..=1e11, "seconds since 1970");
+const ONE: Allowed = Allowed::described(1.0..=1.0, "1: a value for each second");
 /// The most seconds of a series.
 pub(crate) const MOST_SECONDS: usize = 600;
 const LONGEST_SOURCE: usize = 256;

@@ -1,5 +1,6 @@
 //! JSON objects, read field by field: what is wrong is reported with its path, all of it at once.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
@@ -11,12 +12,40 @@ use crate::problems::{Problems, shortened};
 pub struct Allowed {
     range: RangeInclusive<f64>,
     what: &'static str,
+    shows_range: bool,
 }
 
 impl Allowed {
-    /// A range, and what a message calls it: "must be seconds from 0 to 60".
-    pub const fn new(range: RangeInclusive<f64>, what: &'static str) -> Self {
-        Self { range, what }
+    /// A range, and the unit that a message calls it by: `0.0..=60.0` and "seconds" become "seconds from 0 to 60".
+    pub const fn new(range: RangeInclusive<f64>, unit: &'static str) -> Self {
+        Self { range, what: unit, shows_range: true }
+    }
+
+    /// A range that a message describes in other words, such as "seconds since 1970".
+    pub const fn described(range: RangeInclusive<f64>, description: &'static str) -> Self {
+        Self { range, what: description, shows_range: false }
+    }
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        if !self.shows_range {
+            return Ok(());
+        }
+        let (least, most) = (*self.range.start(), *self.range.end());
+        write!(f, " from {}", Readable(least))?;
+        if most == f64::MAX { f.write_str(" on") } else { write!(f, " to {}", Readable(most)) }
+    }
+}
+
+/// A number without long rows of zeros.
+struct Readable(f64);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = self.0 == 0.0 || (1e-6..1e8).contains(&self.0.abs());
+        if is_plain { write!(f, "{}", self.0) } else { write!(f, "{:e}", self.0) }
     }
 }
 
@@ -89,12 +118,12 @@ impl<'a> Object<'a> {
     /// A number that must be there; none is a problem that has been reported.
     pub fn number(&mut self, field: &'static str, allowed: &Allowed) -> Option<f64> {
         let Some(value) = self.take(field) else {
-            self.wrong(field, format!("is missing; must be {}", allowed.what));
+            self.wrong(field, format!("is missing; must be {allowed}"));
             return None;
         };
         let number = value.as_f64().filter(|number| allowed.range.contains(number));
         if number.is_none() {
-            self.wrong(field, format!("must be {}, got {}", allowed.what, shown(&value)));
+            self.wrong(field, format!("must be {allowed}, got {}", shown(&value)));
         }
         number
     }
@@ -207,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    const SHARE: Allowed = Allowed::new(0.0..=1.0, "a number from 0 to 1");
+    const SHARE: Allowed = Allowed::new(0.0..=1.0, "a number");
 
     /// What is wrong with an object from which `read` takes fields.
     fn problems(value: Value, read: impl FnOnce(&mut Object<'_>)) -> Vec<String> {

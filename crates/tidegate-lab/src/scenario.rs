@@ -144,11 +144,11 @@ impl fmt::Display for InvalidScenario {
 
 impl std::error::Error for InvalidScenario {}
 
-const SECONDS: Allowed = Allowed::new(1.0..=86_400.0, "seconds from 1 to 86400");
-const OBJECTIVE: Allowed = Allowed::new(0.001..=60.0, "seconds from 0.001 to 60");
-const INTERVAL: Allowed = Allowed::new(1.0..=3_600.0, "seconds from 1 to 3600");
-const CEILING: Allowed = Allowed::new(0.001..=1e9, "requests a second from 0.001 to 1e9");
-const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number from 0 to 1000");
+const SECONDS: Allowed = Allowed::new(1.0..=86_400.0, "seconds");
+const OBJECTIVE: Allowed = Allowed::new(0.001..=60.0, "seconds");
+const INTERVAL: Allowed = Allowed::new(1.0..=3_600.0, "seconds");
+const CEILING: Allowed = Allowed::new(0.001..=1e9, "requests a second");
+const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number");
 /// The largest file.
 const MOST_BYTES: u64 = 1 << 20;
 /// The URL of a plan that is only read.

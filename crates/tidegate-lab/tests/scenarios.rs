@@ -337,9 +337,9 @@ fn what_is_wrong_with_a_scenario_is_reported_with_its_path() {
     for (from, to, path, reason) in [
         ("duration: 5", "duration: 0", "duration", "1 to 86400"),
         ("duration: 5", "", "duration", "missing"),
-        ("rate: 100", "rate: -1", "limit.rate", "0.001 to 1e7"),
+        ("rate: 100", "rate: -1", "limit.rate", "0.001 to 10000000"),
         ("rate: 100", "rate: 0.5", "limit.rate", "at least one request"),
-        ("window: 1", "window: x", "limit.window", "is \"x\""),
+        ("window: 1", "window: x", "limit.window", "got \"x\""),
         ("limit: {", "limits: {", "limit", "missing"),
         ("5ms", "5 parsecs", "target.service_time", "5ms"),
         ("workers: 2", "workers: 0", "target.workers", "1"),

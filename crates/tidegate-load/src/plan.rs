@@ -99,7 +99,7 @@ impl fmt::Display for InvalidPlan {
 
 impl std::error::Error for InvalidPlan {}
 
-const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds from 0 to 60");
+const LAG: Allowed = Allowed::new(0.0..=60.0, "seconds");
 
 /// What the format of a result begins with.
 const RESULT: &str = "tidegate-load-result/";

@@ -35,9 +35,9 @@ pub enum FaultKind {
     GatewaySlow(Duration),
 }
 
-const AT: Allowed = Allowed::new(0.0..=86_400.0, "seconds from 0 to 86400");
-const FOR: Allowed = Allowed::new(0.1..=86_400.0, "seconds from 0.1 to 86400");
-const DELAY: Allowed = Allowed::new(0.001..=60.0, "seconds from 0.001 to 60");
+const AT: Allowed = Allowed::new(0.0..=86_400.0, "seconds");
+const FOR: Allowed = Allowed::new(0.1..=86_400.0, "seconds");
+const DELAY: Allowed = Allowed::new(0.001..=60.0, "seconds");
 const KINDS: &str = "must be one of redis_killed, redis_slow, redis_hangs, forecaster_killed, target, gateway_slow";
 /// The most faults of a scenario.
 const MOST: usize = 100;

@@ -17,8 +17,8 @@ pub struct LimitSetting {
     pub is_per_client: bool,
 }
 
-const RATE: Allowed = Allowed::new(0.001..=1e7, "requests a second from 0.001 to 1e7");
-const WINDOW: Allowed = Allowed::new(0.001..=86_400.0, "seconds from 0.001 to 86400");
+const RATE: Allowed = Allowed::new(0.001..=1e7, "requests a second");
+const WINDOW: Allowed = Allowed::new(0.001..=86_400.0, "seconds");
 
 pub(super) fn read(object: &mut Object<'_>) -> Option<LimitSetting> {
     let Some(mut limit) = object.object("limit") else {

@@ -28,10 +28,10 @@ impl Default for Faults {
     }
 }
 
-const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share from 0 to 1");
-const FACTOR: Allowed = Allowed::new(1.0..=1_000.0, "a factor from 1 to 1000");
-const DELAY: Allowed = Allowed::new(0.0..=3_600.0, "seconds from 0 to 3600");
-const SPAN: Allowed = Allowed::new(0.001..=86_400.0, "seconds from 0.001 to 86400");
+const SHARE: Allowed = Allowed::new(0.0..=1.0, "a share");
+const FACTOR: Allowed = Allowed::new(1.0..=1_000.0, "a factor");
+const DELAY: Allowed = Allowed::new(0.0..=3_600.0, "seconds");
+const SPAN: Allowed = Allowed::new(0.001..=86_400.0, "seconds");
 
 impl Faults {
     /// Each by its name, and whether it is on.

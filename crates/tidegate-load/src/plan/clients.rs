@@ -126,8 +126,8 @@ fn following(first: IpAddr, count: u64) -> IpAddr {
     }
 }
 
-const WEIGHT: Allowed = Allowed::new(1e-9..=1e9, "a weight from 0.000000001 to 1000000000");
-const PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600");
+const WEIGHT: Allowed = Allowed::new(1e-9..=1e9, "a weight");
+const PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds");
 
 /// Reads a group of clients.
 pub(super) fn read(mut group: Object<'_>) -> Option<Group> {

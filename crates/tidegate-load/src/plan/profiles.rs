@@ -15,11 +15,11 @@ pub(super) const LONGEST: f64 = 604_800.0;
 /// The most pieces that a profile may consist of.
 const MOST_PIECES: usize = 1_000_000;
 
-const RATE: Allowed = Allowed::new(0.0..=HIGHEST_RATE, "requests a second from 0 to 10000000");
-pub(crate) const SOME_RATE: Allowed = Allowed::new(1e-6..=HIGHEST_RATE, "requests a second from 0.000001 to 10000000");
-const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds from 0 to 604800");
-pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds from 0.001 to 604800");
-const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor from 0.000001 to 1000000");
+const RATE: Allowed = Allowed::new(0.0..=HIGHEST_RATE, "requests a second");
+pub(crate) const SOME_RATE: Allowed = Allowed::new(1e-6..=HIGHEST_RATE, "requests a second");
+const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds");
+pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds");
+const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor");
 
 /// The names that a profile's type may have.
 const TYPES: [&str; 8] = ["constant", "burst", "sinusoidal", "poisson", "ddos", "ramp", "steps", "trace"];

@@ -75,7 +75,7 @@ const LONGEST_QUERY: usize = 30_000;
 /// The same for the URL of the target.
 const LONGEST_URL: usize = 30_000;
 
-const TIMEOUT: Allowed = Allowed::new(0.001..=3_600.0, "seconds from 0.001 to 3600");
+const TIMEOUT: Allowed = Allowed::new(0.001..=3_600.0, "seconds");
 
 /// What is sent; its path is only the query that goes behind the target's.
 pub(super) fn read(plan: &mut Object<'_>) -> Option<Request> {

@@ -260,7 +260,7 @@ fn what_can_not_be_used_is_reported() {
         (vec![log.as_str(), "--config", &bad], "bad.yaml: limits.default.limit"),
         (vec!["/nowhere", "--config", &good], "/nowhere: No such file"),
         (vec![&log, "--config", "/nowhere.yaml"], "/nowhere.yaml: "),
-        (vec![&empty, "--config", &good], "there is no line in the log"),
+        (vec![&empty, "--config", &good], "the log is empty"),
         (vec![&prose, "--config", &good], "line 1 has an unknown format"),
         (vec![&prose, "--config", &good, "--format", "csv"], "must begin with a time or name the columns"),
         (vec![&prose, "--config", &good, "--format", "json"], "none of 1 lines can be read as a request"),
