@@ -14,9 +14,9 @@ use tidegate_http::request::RequestHead;
 
 use crate::access_log::version_name;
 use crate::body::Body;
-use crate::passage::Passage;
-use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
+use crate::request_context::Passage;
+use crate::response::{Reply, Upgrade};
 use crate::upstream::Upstream;
 use crate::{limit_headers, rejection, validation};
 

@@ -16,11 +16,11 @@ use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
+use crate::connection_slots::Room;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::plan::Plan;
 use crate::returns::Returns;
-use crate::room::Room;
 
 /// What all workers share.
 pub(crate) struct Gateway {

@@ -14,8 +14,8 @@ use crate::limit::Limit;
 use crate::limit_headers::{self, SLOT_PATIENCE};
 use crate::limit_texts::{PROBLEM_LINE, REDUCED_CAPACITY, whole_seconds};
 use crate::plan::Plan;
-use crate::reply::Reply;
 use crate::request_id::RequestId;
+use crate::response::Reply;
 
 /// What a response of the gateway's own says.
 pub(crate) struct Problem<'a> {

@@ -25,13 +25,13 @@ use crate::access_log::AccessLog;
 use crate::adapt;
 use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
+use crate::connection_slots::Room;
 use crate::control::{self, Control, Source, report_lints};
 use crate::file_budget::{FileBudget, FileNeeds};
 use crate::gateway::{Gateway, observer};
 use crate::listener::{Listener, Socket};
 use crate::metrics::Metrics;
 use crate::reload::{reload, reopen_logs};
-use crate::room::Room;
 use crate::settings::{RedisSettings, Settings};
 use crate::worker::Worker;
 

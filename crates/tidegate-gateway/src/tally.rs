@@ -4,7 +4,7 @@ use tidegate_policy::Decision;
 
 use crate::admission::{Asked, Denied};
 use crate::limit::Limit;
-use crate::passage::Passage;
+use crate::request_context::Passage;
 use crate::resolve::Resolved;
 
 /// Counts a request that is sent on.

@@ -9,11 +9,11 @@ use tidegate_http::descriptors::Descriptors;
 use tidegate_input::Utc;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::connection_slots::Room;
 use crate::control::Control;
 use crate::gateway::Gateway;
 use crate::metrics::WorkerMetrics;
 use crate::request_id::Ids;
-use crate::room::Room;
 
 /// A thread's share: its connections, its deadlines.
 pub(crate) struct Worker {

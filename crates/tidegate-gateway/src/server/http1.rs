@@ -24,9 +24,9 @@ use crate::client::Client;
 use crate::config::model::Connections;
 use crate::handler::handle;
 use crate::rejection;
-use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
+use crate::response::{Reply, Upgrade};
 use crate::worker::Worker;
 
 /// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
