@@ -52,5 +52,5 @@ mod validation;
 mod worker;
 
 pub use control::Source;
-pub use replay::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
+pub use replay::{Judgement, LimitFacts, PastRequest, Replayer, Verdict};
 pub use server::{Handle, NotStarted, Server};

@@ -92,7 +92,7 @@ impl Replay {
             "algorithm": limit.numbers.algorithm().name(),
             "numbers": numbers_json(&limit.numbers),
             "key": limit.key,
-            "isWatching": limit.is_watching,
+            "isWatching": limit.is_dry_run,
             "asked": policy.asked[place],
             "refused": policy.refused_by[place],
             "series": self.rows.column(policy.column + 1 + place).collect::<Vec<_>>(),
