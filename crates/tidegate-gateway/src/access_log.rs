@@ -151,7 +151,8 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
     let _written = write!(
         line,
         "{{\"time\":\"{}\",\"request_id\":{},\"ip\":\"{}\",\"method\":{},\"host\":{},\"path\":{},\
-         \"protocol\":\"HTTP/{}\",\"status\":{},\"bytes\":{bytes},\"complete\":{is_whole},\"duration_seconds\":{},\"route\":{},\"upstream\":{}",
+         \"protocol\":\"HTTP/{}\",\"status\":{},\"bytes\":{bytes},\"complete\":{is_whole},\"duration_seconds\":{},\
+         \"route\":{},\"upstream\":{}",
         Utc::now().with_millis(),
         text(&record.request_id),
         record.ip,
