@@ -237,7 +237,7 @@ routes:
     assert!(!outcome.out.contains("short"), "secrets are not repeated");
 }
 
-/// With more limits than can be checked together every request would fail.
+/// With more limits than can be asked together every request would fail.
 #[test]
 fn too_many_limits_of_a_route_or_an_upstream_are_told() {
     let names: Vec<String> = (0..17).map(|n| format!("l{n}")).collect();
