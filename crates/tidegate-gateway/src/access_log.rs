@@ -1,4 +1,4 @@
-//! The access log: a line for each request, of what clients send nothing but what is safe to print.
+//! The access log: a line for each request. What clients send is escaped, so that it is safe to print.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,7 +12,7 @@ use tidegate_serve::{Log, Sink};
 
 use crate::config::model::{self, AccessLogFormat};
 
-/// Where lines go, and how they look.
+/// Where lines go, and their format.
 pub(crate) struct AccessLog {
     pub(crate) sink: Sink,
     format: AccessLogFormat,
@@ -20,7 +20,7 @@ pub(crate) struct AccessLog {
     buffer: usize,
 }
 
-/// What is remembered of a request for its line.
+/// What the line of a request reports, as far as it is known before the response.
 pub(crate) struct Record {
     ip: IpAddr,
     user: Option<Box<str>>,
@@ -33,10 +33,10 @@ pub(crate) struct Record {
     request_id: Box<str>,
     route: Box<str>,
     upstream: Box<str>,
-    /// The limit that refused.
-    pub(crate) refused_by: Option<Box<str>>,
-    /// The limits on trial that would have refused.
-    pub(crate) would_refuse: Vec<Box<str>>,
+    /// The limit that rejected it.
+    pub(crate) rejected_by: Option<Box<str>>,
+    /// The limits on a dry run that would have rejected it.
+    pub(crate) would_reject: Vec<Box<str>>,
 }
 
 impl AccessLog {
@@ -62,7 +62,7 @@ impl AccessLog {
 }
 
 impl Record {
-    /// Of a head that can't be understood.
+    /// Of a head that can't be read.
     pub(crate) fn unreadable(ip: IpAddr, request_id: &str) -> Self {
         let unknown = || Box::from("-");
         Self {
@@ -77,8 +77,8 @@ impl Record {
             request_id: request_id.into(),
             route: Box::default(),
             upstream: Box::default(),
-            refused_by: None,
-            would_refuse: Vec::new(),
+            rejected_by: None,
+            would_reject: Vec::new(),
         }
     }
 
@@ -97,8 +97,8 @@ impl Record {
             request_id: request_id.into(),
             route: Box::default(),
             upstream: Box::default(),
-            refused_by: None,
-            would_refuse: Vec::new(),
+            rejected_by: None,
+            would_reject: Vec::new(),
         }
     }
 
@@ -116,7 +116,8 @@ pub(crate) fn version_name(version: Version) -> &'static str {
     }
 }
 
-/// Quotes, backslashes and whatever is not printable ASCII as `\xHH`, as nginx does: nobody can forge a field or a line.
+/// Writes quotes, backslashes and all that is not printable ASCII as `\xHH`, as nginx does, so that clients can't forge
+/// fields or lines.
 fn escaped(line: &mut String, text: &str) {
     if text.is_empty() {
         line.push('-');
@@ -134,7 +135,7 @@ fn escaped(line: &mut String, text: &str) {
 fn combined(line: &mut String, record: &Record, status: StatusCode, bytes: u64) {
     let _written = write!(line, "{} - ", record.ip);
     let user = record.user.as_deref().unwrap_or_default();
-    // A user's name stands without quotes: a blank in it would shift the fields.
+    // A user's name is not quoted: a space in it would shift the fields.
     escaped(line, &user.replace(' ', "_"));
     let _written = write!(line, " [{}] \"{} ", Utc::now().common_log(), record.method);
     escaped(line, &record.target);
@@ -149,8 +150,9 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
     let text = |text: &str| serde_json::Value::from(text);
     let _written = write!(
         line,
-        "{{\"time\":\"{}\",\"request_id\":{},\"ip\":\"{}\",\"method\":{},\"host\":{},\"path\":{},\"protocol\":\"HTTP/{}\",\
-         \"status\":{},\"bytes\":{bytes},\"complete\":{is_whole},\"duration_seconds\":{},\"route\":{},\"upstream\":{}",
+        "{{\"time\":\"{}\",\"request_id\":{},\"ip\":\"{}\",\"method\":{},\"host\":{},\"path\":{},\
+         \"protocol\":\"HTTP/{}\",\"status\":{},\"bytes\":{bytes},\"complete\":{is_whole},\"duration_seconds\":{},\
+         \"route\":{},\"upstream\":{}",
         Utc::now().with_millis(),
         text(&record.request_id),
         record.ip,
@@ -165,7 +167,7 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
     );
     let optional = [
         ("user", record.user.as_deref()),
-        ("refused_by", record.refused_by.as_deref()),
+        ("refused_by", record.rejected_by.as_deref()),
         ("referer", Some(&*record.referer).filter(|text| !text.is_empty())),
         ("user_agent", Some(&*record.agent).filter(|text| !text.is_empty())),
     ];
@@ -174,8 +176,8 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
             let _written = write!(line, ",\"{field}\":{}", text(value));
         }
     }
-    if !record.would_refuse.is_empty() {
-        let names: serde_json::Value = record.would_refuse.iter().map(|name| text(name)).collect();
+    if !record.would_reject.is_empty() {
+        let names: serde_json::Value = record.would_reject.iter().map(|name| text(name)).collect();
         let _written = write!(line, ",\"would_refuse\":{names}");
     }
     line.push('}');

@@ -23,8 +23,8 @@ use crate::origin;
 use crate::plan::Site;
 use crate::rejection::rejected;
 use crate::reload::reload;
-use crate::reply::Reply;
 use crate::request_body::RequestBody;
+use crate::response::Response;
 use crate::routes::decode;
 use crate::stored::numbers_of;
 use crate::worker::Worker;
@@ -40,7 +40,7 @@ pub(crate) async fn respond(
     request: &RequestHead,
     body: RequestBody,
     request_id: &str,
-) -> Reply {
+) -> Response {
     let path = request.uri.path();
     if path.starts_with("/actuator/") {
         return actuator(gateway, path, &request.method, request_id);
@@ -109,7 +109,7 @@ async fn config(
     path: &str,
     request: &RequestHead,
     body: &[u8],
-) -> Result<Reply, Fault> {
+) -> Result<Response, Fault> {
     let (is_read, is_post, is_delete) =
         (is_read(&request.method), request.method == Method::POST, request.method == Method::DELETE);
     match path {
@@ -221,14 +221,14 @@ fn all_limits(gateway: &Gateway) -> Value {
     Value::Object(answer)
 }
 
-fn one_limit(gateway: &Gateway, name: &str) -> Result<Reply, Fault> {
+fn one_limit(gateway: &Gateway, name: &str) -> Result<Response, Fault> {
     let plan = gateway.plan();
     let known = || plan.limits.iter().map(|limit| limit.name().to_owned()).collect();
     let unknown = || NotChanged::NoSuchLimit { name: name.to_owned(), known: known() };
     Ok(json(&describe(plan.limit(name).ok_or_else(unknown)?)))
 }
 
-fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Reply {
+fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Response {
     if !is_read(method) {
         let mut reply = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "allowed here: GET", request_id);
         reply.lines.add("allow", "GET");
@@ -242,7 +242,7 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
             let page = gateway.metrics.page(&plan, store.as_ref(), sink, &gateway.adaptation);
-            let mut reply = Reply::new(StatusCode::OK, Body::whole(Bytes::from(page)));
+            let mut reply = Response::new(StatusCode::OK, Body::whole(Bytes::from(page)));
             reply.lines.add("content-type", Exposition::CONTENT_TYPE);
             reply
         }
@@ -251,7 +251,7 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
 }
 
 /// How the gateway, its store and its upstreams stand. It is not ready while it drains, or while it must refuse everything.
-fn health(gateway: &Gateway, always_up: bool) -> Reply {
+fn health(gateway: &Gateway, always_up: bool) -> Response {
     let store = gateway.store_state();
     let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == FailureMode::Closed);
     let is_ready = !gateway.is_draining() && !refuses;
@@ -280,8 +280,8 @@ fn up(is_up: bool) -> &'static str {
     if is_up { "UP" } else { "DOWN" }
 }
 
-fn json(value: &Value) -> Reply {
-    let mut reply = Reply::new(StatusCode::OK, Body::whole(Bytes::from(format!("{value}\n"))));
+fn json(value: &Value) -> Response {
+    let mut reply = Response::new(StatusCode::OK, Body::whole(Bytes::from(format!("{value}\n"))));
     reply.lines.add("content-type", "application/json");
     reply.lines.add("cache-control", "no-store");
     reply

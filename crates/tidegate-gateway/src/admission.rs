@@ -9,38 +9,38 @@ use tidegate_store::{Charged, FailureMode, Key, SharedLevel, Source, Store};
 use tidegate_wait::Clock;
 
 use crate::facts::Facts;
-use crate::key::Account;
+use crate::key::RequestKey;
 use crate::limit::{Counts, Limit};
 use crate::plan::{Plan, RouteLimits};
 use crate::resolve::Resolved;
 use crate::returns::Returns;
 use crate::stages::Side;
 
-/// One of the limits of a request.
-pub(crate) struct Asked {
-    /// Its index in the plan.
+/// The check of a request against one of its limits.
+pub(crate) struct LimitCheck {
+    /// The index of the limit in the plan.
     pub(crate) limit: usize,
     pub(crate) key: Key,
     ticket: Option<Ticket>,
-    /// What it said; nothing while Redis is away.
+    /// What the limit decided. `None` before the check, and while Redis is away.
     pub(crate) decision: Option<Decision>,
 }
 
 /// Why a request is rejected.
-pub(crate) enum Denied {
-    /// A limit rejects it: all that were asked, and the index of that one among them.
-    Limit { asked: Vec<Asked>, by: usize, retry_after: Option<Duration> },
-    /// Redis is away, and the mode is `closed`.
-    StoreAway { asked: Vec<Asked>, by: usize, retry_after: Duration },
-    /// A limit's key can't be built: it lacks this.
-    NoKey { limit: usize, lacks: &'static str },
-    /// It falls under more limits than can be asked together, because its path can be read in several ways.
+pub(crate) enum Rejection {
+    /// A limit rejects it. `by` is the index of its check.
+    Limit { checks: Vec<LimitCheck>, by: usize, retry_after: Option<Duration> },
+    /// Redis is away, and the failure mode is `closed`.
+    StoreAway { checks: Vec<LimitCheck>, by: usize, retry_after: Duration },
+    /// A limit's key can't be built, because the request lacks this.
+    NoKey { limit: usize, missing: &'static str },
+    /// It has more limits than can be checked together, because its path can be read in several ways.
     TooMany,
 }
 
-/// What deciding needs besides the plan.
+/// What a decision about a request needs besides the request.
 #[derive(Clone, Copy)]
-pub(crate) struct Deciding<'a> {
+pub(crate) struct DecisionContext<'a> {
     pub(crate) plan: &'a Arc<Plan>,
     pub(crate) store: Option<&'a Store>,
     pub(crate) returns: &'a Arc<Returns>,
@@ -50,18 +50,18 @@ pub(crate) struct Deciding<'a> {
     pub(crate) worker: usize,
 }
 
-/// What a request took at its limits of one side, held until its response has ended. Dropped before the request was sent
-/// on, it gives everything back; afterwards, the slots it held.
+/// What a request took at its limits of one side, held until its response has ended. Dropped before the request was
+/// sent on, it gives everything back; afterwards, only slots.
 pub(crate) struct Admission {
     plan: Arc<Plan>,
     store: Option<Store>,
     returns: Arc<Returns>,
     clock: Clock,
-    asked: Vec<Asked>,
+    checks: Vec<LimitCheck>,
     shared: Charged,
     sent: bool,
     /// Limits on a dry run that would have rejected.
-    would_refuse: Vec<usize>,
+    would_reject: Vec<usize>,
 }
 
 /// What a request took at all its limits.
@@ -84,18 +84,18 @@ impl Admissions {
         self.client.iter().chain(self.upstream.as_deref())
     }
 
-    /// What was asked on each side, in the order in which it was, limits on a dry run last.
-    pub(crate) fn asked(&self) -> [&[Asked]; 2] {
-        let client = self.client.as_ref().map_or(&[][..], |admission| &admission.asked);
-        [client, self.upstream.as_ref().map_or(&[], |admission| &admission.asked)]
+    /// The checks of each side in their order, limits on a dry run last.
+    pub(crate) fn checks(&self) -> [&[LimitCheck]; 2] {
+        let client = self.client.as_ref().map_or(&[][..], |admission| &admission.checks);
+        [client, self.upstream.as_ref().map_or(&[], |admission| &admission.checks)]
     }
 
     /// Limits on a dry run that would have rejected.
-    pub(crate) fn would_refuse(&self) -> impl Iterator<Item = &Limit> {
-        self.all().flat_map(|admission| admission.would_refuse.iter().map(|limit| &admission.plan.limits[*limit]))
+    pub(crate) fn would_reject(&self) -> impl Iterator<Item = &Limit> {
+        self.all().flat_map(|admission| admission.would_reject.iter().map(|limit| &admission.plan.limits[*limit]))
     }
 
-    /// The first limit that is exceeded a little.
+    /// The first limit whose soft excess is used.
     pub(crate) fn degraded(&self) -> Option<&str> {
         self.all().find_map(Admission::degraded)
     }
@@ -120,30 +120,30 @@ impl Admissions {
 impl Admission {
     /// How long to wait before the next stage.
     pub(crate) fn wait(&self) -> Duration {
-        wait_of(&self.plan, &self.asked)
+        wait_of(&self.plan, &self.checks)
     }
 
-    /// What it took is spent, although the request goes nowhere.
+    /// Spends what it took, although the request is not sent on.
     pub(crate) fn spend(mut self) {
         self.sent = true;
     }
 
     fn degraded(&self) -> Option<&str> {
-        let exceeded = |asked: &&Asked| {
-            asked.decision.as_ref().is_some_and(|decision| self.plan.limits[asked.limit].is_degraded(decision))
+        let is_degraded = |check: &&LimitCheck| {
+            check.decision.as_ref().is_some_and(|decision| self.plan.limits[check.limit].is_degraded(decision))
         };
-        self.asked.iter().find(exceeded).map(|asked| self.plan.limits[asked.limit].name())
+        self.checks.iter().find(is_degraded).map(|check| self.plan.limits[check.limit].name())
     }
 
-    /// Counts it at all limits that were asked.
+    /// Counts the request at all limits that were checked.
     fn count(&self, worker: usize) {
         let stats = |limit: usize| &self.plan.limits[limit].stats[worker];
-        for limit in &self.would_refuse {
-            stats(*limit).would_refuse.inc();
+        for limit in &self.would_reject {
+            stats(*limit).would_reject.inc();
         }
-        for asked in &self.asked {
-            if asked.decision.is_none_or(|decision| decision.is_admitted()) {
-                stats(asked.limit).admitted.inc();
+        for check in &self.checks {
+            if check.decision.is_none_or(|decision| decision.is_admitted()) {
+                stats(check.limit).admitted.inc();
             }
         }
     }
@@ -156,9 +156,9 @@ impl Drop for Admission {
 }
 
 impl Admission {
-    /// Gives back what must come back. Twice does no more than once.
+    /// Gives back what is not spent. A second call does nothing.
     fn settle(&mut self) {
-        give_back(&self.plan, &mut self.asked, !self.sent, || self.clock.now());
+        give_back(&self.plan, &mut self.checks, !self.sent, || self.clock.now());
         if self.shared.is_empty() {
             return;
         }
@@ -170,64 +170,72 @@ impl Admission {
     }
 }
 
-/// How long limits that were asked keep a request waiting.
-pub(crate) fn wait_of(plan: &Plan, asked: &[Asked]) -> Duration {
-    let wait = |asked: &Asked| match asked.decision {
-        Some(Decision::Admit { wait, .. }) if !plan.limits[asked.limit].settings.dry_run => wait,
+/// How long a request waits for the limits that it was checked against.
+pub(crate) fn wait_of(plan: &Plan, checks: &[LimitCheck]) -> Duration {
+    let wait = |check: &LimitCheck| match check.decision {
+        Some(Decision::Admit { wait, .. }) if !plan.limits[check.limit].settings.dry_run => wait,
         Some(Decision::Admit { .. } | Decision::Reject { .. }) | None => Duration::ZERO,
     };
-    asked.iter().map(wait).max().unwrap_or_default()
+    checks.iter().map(wait).max().unwrap_or_default()
 }
 
-/// Gives back what was taken in memory: everything, or the slots. Twice does no more than once.
-pub(crate) fn give_back(plan: &Plan, asked: &mut [Asked], everything: bool, now: impl Fn() -> Timestamp) {
-    for asked in asked {
-        let Counts::Memory(keyed) = &plan.limits[asked.limit].counts else { continue };
-        if let Some(ticket) = asked.ticket.take()
+/// Gives back what was taken in memory: everything, or only slots. A second call does nothing.
+pub(crate) fn give_back(plan: &Plan, checks: &mut [LimitCheck], everything: bool, now: impl Fn() -> Timestamp) {
+    for check in checks {
+        let Counts::Memory(keyed) = &plan.limits[check.limit].counts else { continue };
+        if let Some(ticket) = check.ticket.take()
             && (ticket.is_slot() || everything)
         {
-            keyed.give_back(&asked.key, ticket, now());
+            keyed.give_back(&check.key, ticket, now());
         }
     }
 }
 
-/// Checks a request against its limits of one side, all of them together. A rejected request costs nothing: what other
-/// limits gave comes back.
-pub(crate) async fn admit(deciding: Deciding<'_>, resolved: &Resolved<'_>, side: Side) -> Result<Admission, Denied> {
-    let Deciding { plan, store, returns, clock, worker, .. } = deciding;
-    let (asked, keyless) = accounts(plan, resolved, side)?;
+/// Checks a request against its limits of one side, all of them together. A rejected request costs nothing: what it
+/// took at other limits is given back.
+pub(crate) async fn admit(
+    context: DecisionContext<'_>,
+    resolved: &Resolved<'_>,
+    side: Side,
+) -> Result<Admission, Rejection> {
+    let DecisionContext { plan, store, returns, clock, worker, .. } = context;
+    let (checks, keyless) = limit_checks(plan, resolved, side)?;
     let mut admission = Admission {
         plan: Arc::clone(plan),
         store: store.cloned(),
         returns: Arc::clone(returns),
         clock,
-        asked,
+        checks,
         shared: Charged::default(),
         sent: false,
-        would_refuse: Vec::new(),
+        would_reject: Vec::new(),
     };
-    match decide(&mut admission, deciding).await {
+    match check_limits(&mut admission, context).await {
         Ok(()) => {
-            admission.would_refuse.extend(keyless);
+            admission.would_reject.extend(keyless);
             admission.count(worker);
             Ok(admission)
         }
         Err((by, retry_after)) => {
             admission.settle();
-            let asked = std::mem::take(&mut admission.asked);
+            let checks = std::mem::take(&mut admission.checks);
             Err(match by {
-                By::Limit(by) => Denied::Limit { asked, by, retry_after },
-                By::StoreAway(by) => Denied::StoreAway { asked, by, retry_after: retry_after.unwrap_or_default() },
+                By::Limit(by) => Rejection::Limit { checks, by, retry_after },
+                By::StoreAway(by) => Rejection::StoreAway { checks, by, retry_after: retry_after.unwrap_or_default() },
             })
         }
     }
 }
 
-/// The limits of one side that a request is checked against, each with its key. Enforced ones in memory come first, then
-/// those in Redis, then those on a dry run. Apart: limits on a dry run that would reject because their key can't be built.
-pub(crate) fn accounts(plan: &Plan, resolved: &Resolved<'_>, side: Side) -> Result<(Vec<Asked>, Vec<usize>), Denied> {
+/// The checks that a request needs on one side, each with its key: enforced limits in memory, then those in Redis, then
+/// those on a dry run. The second list is of limits on a dry run that would reject because their key can't be built.
+pub(crate) fn limit_checks(
+    plan: &Plan,
+    resolved: &Resolved<'_>,
+    side: Side,
+) -> Result<(Vec<LimitCheck>, Vec<usize>), Rejection> {
     let ((first, others), facts) = (resolved.limits(side), resolved.facts());
-    let (mut asked, mut keyless) = (Vec::<Asked>::with_capacity(first.limits.len()), Vec::new());
+    let (mut checks, mut keyless) = (Vec::<LimitCheck>::with_capacity(first.limits.len()), Vec::new());
     for (count, RouteLimits { route, limits }) in iter::once(first).chain(others).enumerate() {
         let facts = Facts { route, ..facts };
         for &index in limits {
@@ -235,124 +243,123 @@ pub(crate) fn accounts(plan: &Plan, resolved: &Resolved<'_>, side: Side) -> Resu
             if !resolved.is_identified() && limit.key.needs_caller() {
                 continue;
             }
-            let own = limit.tiers.iter().find(|(tier, _)| **tier == *facts.tier);
-            let Some(index) = own.map_or(Some(index), |(_, instead)| *instead) else { continue };
-            match limit.key.account(&facts, limit.missing) {
-                // A limit of several of its routes counts it once, unless it counts by route.
-                Account::Of(key) if count > 0 && asked.iter().any(|other| other.limit == index && other.key == key) => {
-                }
-                Account::Of(key) => asked.push(Asked { limit: index, key, ticket: None, decision: None }),
-                Account::Exempt => {}
-                Account::Lacks(_) if limit.dry_run && keyless.contains(&index) => {}
-                Account::Lacks(_) if limit.dry_run => keyless.push(index),
-                Account::Lacks(lacks) => return Err(Denied::NoKey { limit: index, lacks }),
+            let of_tier = limit.tiers.iter().find(|(tier, _)| **tier == *facts.tier);
+            let Some(index) = of_tier.map_or(Some(index), |(_, instead)| *instead) else { continue };
+            let is_known = |key: &Key| checks.iter().any(|other| other.limit == index && other.key == *key);
+            match limit.key.of_request(&facts, limit.missing) {
+                // A limit that several of the routes have counts the request once, unless it counts by route.
+                RequestKey::Value(key) if count > 0 && is_known(&key) => {}
+                RequestKey::Value(key) => checks.push(LimitCheck { limit: index, key, ticket: None, decision: None }),
+                RequestKey::Exempt => {}
+                RequestKey::Missing(_) if limit.dry_run && keyless.contains(&index) => {}
+                RequestKey::Missing(_) if limit.dry_run => keyless.push(index),
+                RequestKey::Missing(missing) => return Err(Rejection::NoKey { limit: index, missing }),
             }
         }
     }
-    if asked.len() > MAX_LEVELS {
-        return Err(Denied::TooMany);
+    if checks.len() > MAX_LEVELS {
+        return Err(Rejection::TooMany);
     }
-    asked.sort_by_key(|asked| group(&plan.limits[asked.limit]));
-    Ok((asked, keyless))
+    checks.sort_by_key(|check| group(&plan.limits[check.limit]));
+    Ok((checks, keyless))
 }
 
-/// The order in which limits are asked.
+/// The order in which limits are checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     Memory,
     Shared,
-    Watching,
+    DryRun,
 }
 
 fn group(limit: &Limit) -> Group {
     match &limit.counts {
-        _ if limit.settings.dry_run => Group::Watching,
+        Counts::Memory(_) | Counts::Shared(_) if limit.settings.dry_run => Group::DryRun,
         Counts::Memory(_) => Group::Memory,
         Counts::Shared(_) => Group::Shared,
     }
 }
 
-/// Which limit rejects, by its index among the asked.
+/// Which limit rejects, by the index of its check.
 enum By {
     Limit(usize),
-    /// It can't be asked.
+    /// Redis is away, so that it can't be checked.
     StoreAway(usize),
 }
 
 /// Which limit rejects, and when to come back.
-type Rejected = (By, Option<Duration>);
+type RejectedBy = (By, Option<Duration>);
 
-async fn decide(admission: &mut Admission, deciding: Deciding<'_>) -> Result<(), Rejected> {
-    let Deciding { plan, store, now, .. } = deciding;
-    let of = |admission: &Admission, until: Group| {
-        admission.asked.partition_point(|asked| group(&plan.limits[asked.limit]) <= until)
+async fn check_limits(admission: &mut Admission, context: DecisionContext<'_>) -> Result<(), RejectedBy> {
+    let DecisionContext { plan, store, now, .. } = context;
+    let end_of = |admission: &Admission, last: Group| {
+        admission.checks.partition_point(|check| group(&plan.limits[check.limit]) <= last)
     };
-    let (memory, enforced) = (of(admission, Group::Memory), of(admission, Group::Shared));
-    check_memory(plan, &mut admission.asked[..memory], now).map_err(|(by, after)| (By::Limit(by), after))?;
+    let (memory, enforced) = (end_of(admission, Group::Memory), end_of(admission, Group::Shared));
+    check_memory(plan, &mut admission.checks[..memory], now).map_err(|(by, after)| (By::Limit(by), after))?;
     if let (Some(store), true) = (store, memory < enforced) {
-        let (decisions, refused) = Box::pin(check_shared(admission, memory..enforced, store, now)).await;
-        for (asked, decision) in admission.asked[memory..enforced].iter_mut().zip(decisions) {
-            asked.decision = Some(decision);
+        let (decisions, rejected) = Box::pin(check_shared(admission, memory..enforced, store, now)).await;
+        for (check, decision) in admission.checks[memory..enforced].iter_mut().zip(decisions) {
+            check.decision = Some(decision);
         }
-        if let Some(refused) = refused {
-            return Err(refused);
+        if let Some(rejected) = rejected {
+            return Err(rejected);
         }
     }
-    for index in enforced..admission.asked.len() {
-        let limit = admission.asked[index].limit;
+    for index in enforced..admission.checks.len() {
+        let limit = admission.checks[index].limit;
         match (&plan.limits[limit].counts, store) {
             (Counts::Memory(_), _) => {
                 // A rejection by a limit on a dry run is counted, and reported in a header.
-                let _watched = check_memory(plan, &mut admission.asked[index..=index], now);
+                let _not_enforced = check_memory(plan, &mut admission.checks[index..=index], now);
             }
             (Counts::Shared(_), Some(store)) => {
-                let (decisions, _watched) = Box::pin(check_shared(admission, index..index + 1, store, now)).await;
-                admission.asked[index].decision = decisions.first().copied();
+                let (decisions, _not_enforced) = Box::pin(check_shared(admission, index..index + 1, store, now)).await;
+                admission.checks[index].decision = decisions.first().copied();
             }
             (Counts::Shared(_), None) => {}
         }
-        if admission.asked[index].decision.is_some_and(|decision| !decision.is_admitted()) {
-            admission.would_refuse.push(limit);
+        if admission.checks[index].decision.is_some_and(|decision| !decision.is_admitted()) {
+            admission.would_reject.push(limit);
         }
     }
     Ok(())
 }
 
-/// Asks limits in memory, and nobody else: those that are enforced together, then each that is on a dry run. Those of the
-/// latter that would reject are added to `would_refuse`. An error is the index of the limit that rejects, and when to come
+/// Checks limits in memory only: those that are enforced together, then each that is on a dry run. Those of the latter
+/// that would reject are added to `would_reject`. An error is the index of the check that rejects, and when to come
 /// back.
-pub(crate) fn decide_in_memory(
+pub(crate) fn check_limits_in_memory(
     plan: &Plan,
-    asked: &mut [Asked],
-    would_refuse: &mut Vec<usize>,
+    checks: &mut [LimitCheck],
+    would_reject: &mut Vec<usize>,
     now: Timestamp,
 ) -> Result<(), (usize, Option<Duration>)> {
-    let enforced = asked.partition_point(|asked| group(&plan.limits[asked.limit]) < Group::Watching);
-    let (enforced, watching) = asked.split_at_mut(enforced);
+    let enforced = checks.partition_point(|check| group(&plan.limits[check.limit]) < Group::DryRun);
+    let (enforced, dry_run) = checks.split_at_mut(enforced);
     check_memory(plan, enforced, now)?;
-    for one in watching {
-        if check_memory(plan, std::slice::from_mut(one), now).is_err() {
-            would_refuse.push(one.limit);
+    for check in dry_run {
+        if check_memory(plan, std::slice::from_mut(check), now).is_err() {
+            would_reject.push(check.limit);
         }
     }
     Ok(())
 }
 
-impl Asked {
-    /// Whether it holds a slot.
-    pub(crate) fn is_slot(&self) -> bool {
+impl LimitCheck {
+    pub(crate) fn holds_slot(&self) -> bool {
         self.ticket.as_ref().is_some_and(Ticket::is_slot)
     }
 }
 
-fn check_memory(plan: &Plan, asked: &mut [Asked], now: Timestamp) -> Result<(), (usize, Option<Duration>)> {
-    if let [only] = asked {
+fn check_memory(plan: &Plan, checks: &mut [LimitCheck], now: Timestamp) -> Result<(), (usize, Option<Duration>)> {
+    if let [only] = checks {
         let Counts::Memory(keyed) = &plan.limits[only.limit].counts else { return Ok(()) };
         let (decision, ticket) = keyed.take(&only.key, plan.limits[only.limit].settings.cost, now);
         (only.decision, only.ticket) = (Some(decision), ticket);
         return if decision.is_admitted() { Ok(()) } else { Err((0, decision.retry_after())) };
     }
-    let keys: Vec<(usize, Key)> = asked.iter().map(|asked| (asked.limit, asked.key)).collect();
+    let keys: Vec<(usize, Key)> = checks.iter().map(|check| (check.limit, check.key)).collect();
     let mut levels: Vec<Level<'_, Key, Rule>> = Vec::with_capacity(keys.len());
     for (limit, key) in &keys {
         let limit = &plan.limits[*limit];
@@ -361,12 +368,12 @@ fn check_memory(plan: &Plan, asked: &mut [Asked], now: Timestamp) -> Result<(), 
         }
     }
     let checked = check_all(&mut levels, now);
-    for (asked, level) in asked.iter_mut().zip(&mut levels) {
-        (asked.decision, asked.ticket) = (level.decision, level.take_ticket());
+    for (check, level) in checks.iter_mut().zip(&mut levels) {
+        (check.decision, check.ticket) = (level.decision, level.take_ticket());
     }
     checked.map_err(|not_admitted| match not_admitted {
         NotAdmitted::Rejected(by) => (by.level, by.retry_after),
-        // `accounts` has rejected those.
+        // `limit_checks` has rejected those.
         NotAdmitted::TooManyLevels { .. } => (0, None),
     })
 }
@@ -376,23 +383,23 @@ async fn check_shared(
     range: std::ops::Range<usize>,
     store: &Store,
     now: Timestamp,
-) -> (Vec<Decision>, Option<Rejected>) {
+) -> (Vec<Decision>, Option<RejectedBy>) {
     let plan = Arc::clone(&admission.plan);
     let first = range.start;
     let mut levels = Vec::with_capacity(range.len());
-    for asked in &admission.asked[range] {
-        let limit = &plan.limits[asked.limit];
+    for check in &admission.checks[range] {
+        let limit = &plan.limits[check.limit];
         if let Counts::Shared(shared) = &limit.counts {
-            levels.push(SharedLevel { limit: shared, key: asked.key, cost: limit.settings.cost });
+            levels.push(SharedLevel { limit: shared, key: check.key, cost: limit.settings.cost });
         }
     }
     let verdict = store.check(&levels, now).await;
     admission.shared.append(verdict.charged);
-    let refused = verdict.rejected_by.map(|refused| match verdict.source {
-        Source::Failure(FailureMode::Closed) => (By::StoreAway(first + refused.level), refused.retry_after),
+    let rejected = verdict.rejected_by.map(|rejected| match verdict.source {
+        Source::Failure(FailureMode::Closed) => (By::StoreAway(first + rejected.level), rejected.retry_after),
         Source::Shared | Source::Failure(FailureMode::Open | FailureMode::Local) => {
-            (By::Limit(first + refused.level), refused.retry_after)
+            (By::Limit(first + rejected.level), rejected.retry_after)
         }
     });
-    (verdict.decisions, refused)
+    (verdict.decisions, rejected)
 }

@@ -1,4 +1,4 @@
-//! One exchange of a request with its upstream, and the reply that comes of it.
+//! One exchange of a request with its upstream, and the response that the client gets for it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,7 +6,8 @@ use std::time::Instant;
 use bytes::BytesMut;
 use http::Version;
 use tidegate_http::client::{
-    BodyLength, ClientTerms, Failed, Local, OutgoingHead, Response, ResponseContent, Traits, Trouble, send,
+    BodyLength, ClientTerms, Failed, Local, OutgoingHead, Response as UpstreamResponse, ResponseContent, Traits,
+    Trouble, send,
 };
 use tidegate_http::forwarded::Forwarded;
 use tidegate_http::headers::Headers;
@@ -14,14 +15,14 @@ use tidegate_http::request::RequestHead;
 
 use crate::access_log::version_name;
 use crate::body::Body;
-use crate::passage::Passage;
-use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
+use crate::request_context::RequestContext;
+use crate::response::{Response, Upgrade};
 use crate::upstream::Upstream;
 use crate::{limit_headers, rejection, validation};
 
-/// A request that may go.
-pub(crate) struct Outbound<'a> {
+/// A request that is admitted.
+pub(crate) struct OutboundRequest<'a> {
     pub(crate) request: &'a RequestHead,
     /// With its port, if there is one.
     pub(crate) host: &'a [u8],
@@ -32,21 +33,21 @@ pub(crate) struct Outbound<'a> {
 /// Sends an admitted request to its upstream, and waits for the head of its response. A failed attempt returns the
 /// request's body, so that it can be repeated.
 pub(crate) async fn attempt(
-    passage: &mut Passage<'_>,
+    context: &mut RequestContext<'_>,
     upstream: &Arc<Upstream>,
-    outbound: Outbound<'_>,
-) -> Result<Response<RequestBody>, Failed<RequestBody>> {
-    passage.record_would_refuse();
-    passage.settlement.upstream = Some(Arc::clone(upstream));
-    let (worker, connections) = (passage.worker, &passage.plan.site.connections);
-    let Outbound { request, host, body, from_trusted } = outbound;
+    outbound: OutboundRequest<'_>,
+) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
+    context.record_would_reject();
+    context.settlement.upstream = Some(Arc::clone(upstream));
+    let (worker, connections) = (context.worker, &context.plan.site.connections);
+    let OutboundRequest { request, host, body, from_trusted } = outbound;
     let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
     let upgrade = validation::upgrade(request, &body);
     let (length, body) = validation::body(request, body);
     let (head, traits) = {
-        let degraded = passage.settlement.admissions.degraded();
+        let degraded = context.settlement.admissions.degraded();
         let framing = Framing { length, has_body: body.is_some(), upgrade };
-        outgoing_head(passage, upstream, request, host, from_trusted, degraded, &framing)
+        outgoing_head(context, upstream, request, host, from_trusted, degraded, &framing)
     };
     let local = Local {
         worker: worker.index,
@@ -65,16 +66,16 @@ pub(crate) async fn attempt(
         },
     };
     let started = Instant::now();
-    // A client that leaves before the first byte goes out has spent nothing: the admissions are dropped unsent.
-    let sending = || passage.settlement.admissions.sent();
+    // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
+    let sending = || context.settlement.admissions.sent();
     let response = send(&upstream.endpoint, &local, &terms, traits, head, body, sending).await;
-    passage.settlement.admissions.sent();
+    context.settlement.admissions.sent();
     match &response {
         Ok(response) => upstream.responded(started.elapsed(), response.status),
         Err(failed) if failed.trouble.is_clients() => {}
         Err(failed) => {
             upstream.failed(&failed.trouble);
-            worker.gateway.note_trouble(&upstream.name, &failed.trouble, passage.id.as_str());
+            worker.gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
         }
     }
     response
@@ -84,13 +85,13 @@ pub(crate) async fn attempt(
 struct Framing<'a> {
     length: BodyLength,
     has_body: bool,
-    /// The protocol that the client wants to go over to.
+    /// The protocol that the client wants to switch to.
     upgrade: Option<&'a [u8]>,
 }
 
-/// The head that the upstream is sent, written anew, and what its exchange must know of it.
+/// Writes the head for the upstream anew. The traits are what the exchange has to know of it.
 fn outgoing_head(
-    passage: &Passage<'_>,
+    context: &RequestContext<'_>,
     upstream: &Upstream,
     request: &RequestHead,
     host: &[u8],
@@ -98,10 +99,10 @@ fn outgoing_head(
     degraded: Option<&str>,
     framing: &Framing<'_>,
 ) -> (BytesMut, Traits) {
-    let (site, client) = (&passage.plan.site, passage.client);
+    let (site, client) = (&context.plan.site, context.client);
     let is_trusted = |ip| site.is_trusted(ip);
     let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let added = [("x-request-id", passage.id.as_str()), ("x-tidegate-degraded", degraded.unwrap_or_default())];
+    let added = [("x-request-id", context.id.as_str()), ("x-tidegate-degraded", degraded.unwrap_or_default())];
     let outgoing = OutgoingHead {
         method: &request.method,
         uri: &request.uri,
@@ -115,7 +116,7 @@ fn outgoing_head(
         // In clear text only a trusted proxy may ask for https: it has ended the TLS.
         scheme: if asks_for_https { "https" } else { client.scheme },
         version: version_name(request.version),
-        // The last of them only where a limit is a little exceeded.
+        // The second only where the soft excess of a limit is used.
         added: if degraded.is_some() { &added[..] } else { &added[..1] },
         guarded: &site.guarded,
         body: framing.length,
@@ -126,20 +127,20 @@ fn outgoing_head(
     (outgoing.head(), outgoing.traits())
 }
 
-/// The reply to a request whose attempt has brought a response.
-pub(crate) fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply {
-    let Response { status, is_old, mut headers, content } = response;
+/// The response to a request whose attempt has succeeded.
+pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamResponse<RequestBody>) -> Response {
+    let UpstreamResponse { status, is_old, mut headers, content } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
         ResponseContent::Stream(stream) => (Body::stream(stream), None),
         ResponseContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
     };
-    let mut reply = Reply::new(status, body);
-    reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
-    let admissions = &passage.settlement.admissions;
+    let mut response = Response::new(status, body);
+    response.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
+    let admissions = &context.settlement.admissions;
     let has_limits =
-        limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);
-    limit_headers::write_dry_run(admissions.would_refuse(), &mut reply.lines);
+        limit_headers::write(context.plan, admissions.checks(), None, context.since_1970(), &mut response.lines);
+    limit_headers::write_dry_run(admissions.would_reject(), &mut response.lines);
     // Where we have no limits to report, the upstream may have.
     headers.remove(
         |name| {
@@ -147,26 +148,26 @@ pub(crate) fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>
         },
     );
     if let Some((connection, protocol)) = upgrade {
-        reply.lines.add("connection", "upgrade");
-        reply.lines.add("upgrade", protocol);
-        // The request lasts as long as the connection does: so does what it holds.
-        reply.upgrade =
-            Some(Upgrade { connection, held: Box::new(std::mem::take(&mut passage.settlement.admissions)) });
+        response.lines.add("connection", "upgrade");
+        response.lines.add("upgrade", protocol);
+        // The request lasts as long as the connection, and so does what it holds.
+        response.upgrade =
+            Some(Upgrade { connection, held: Box::new(std::mem::take(&mut context.settlement.admissions)) });
     }
-    reply.headers = Some(headers);
-    reply
+    response.headers = Some(headers);
+    response
 }
 
-/// The reply to a request that is not attempted again.
-pub(crate) fn give_up(passage: &mut Passage<'_>, upstream: &Upstream, trouble: &Trouble) -> Reply {
+/// The response to a request that is not attempted again.
+pub(crate) fn give_up(context: &mut RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) -> Response {
     if trouble.is_ours() {
-        // The gateway itself rejects: what was taken comes back.
-        passage.settlement.admissions.not_sent();
+        // The gateway itself rejects, so what was taken is given back.
+        context.settlement.admissions.not_sent();
     }
-    let mut reply = rejection::upstream_trouble(trouble, &upstream.name, passage.id.as_str());
+    let mut response = rejection::upstream_trouble(trouble, &upstream.name, context.id.as_str());
     if !trouble.is_ours() {
-        let asked = passage.settlement.admissions.asked();
-        limit_headers::write(passage.plan, asked, None, passage.since_1970(), &mut reply.lines);
+        let checks = context.settlement.admissions.checks();
+        limit_headers::write(context.plan, checks, None, context.since_1970(), &mut response.lines);
     }
-    reply
+    response
 }

@@ -1,4 +1,4 @@
-//! A response on its way to the client. It holds what the request holds, until its last byte.
+//! The body of a response. It holds what the request holds, until its last byte is sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tidegate_http::framing::is_fit_for_trailers;
 
 use crate::admission::Admissions;
 use crate::request_body::RequestBody;
-use crate::settlement::{Line, Settlement};
+use crate::settlement::{AccessLogLine, Settlement};
 
 /// The body of a response.
 pub(crate) struct Body {
     content: Content,
     /// Settles the request when the body has ended or is dropped.
     settlement: Option<Box<Settlement>>,
-    /// How long an HTTP/2 client may take nothing.
+    /// When an HTTP/2 client must have taken some bytes.
     stall: Option<Arc<Deadline>>,
-    /// The request was HEAD: nothing of it is sent.
+    /// The request was HEAD: the body is not sent.
     is_head: bool,
 }
 
@@ -46,21 +46,21 @@ impl Body {
         Self { content: Content::Stream(stream), settlement: None, stall: None, is_head: false }
     }
 
-    /// The request ends when this body does. `is_head`: nothing of it is sent.
-    pub(crate) fn ends(&mut self, mut settlement: Box<Settlement>, is_head: bool) {
+    /// Settles the request when this body ends. `is_head`: the body is not sent.
+    pub(crate) fn settle_at_end(&mut self, mut settlement: Box<Settlement>, is_head: bool) {
         self.stall = Settlement::stall_deadline();
         if let Some(stall) = &self.stall {
             stall.set(settlement.write_timeout());
         }
         if let Content::Whole(bytes) = &self.content {
             settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
-            // Nobody asks for a body that is not there.
+            // hyper does not poll an empty body.
             settlement.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
         }
         (self.settlement, self.is_head) = (Some(settlement), is_head);
     }
 
-    /// Whether nothing of it is sent, because the request was HEAD.
+    /// Whether it is not sent, because the request was HEAD.
     pub(crate) fn is_for_head(&self) -> bool {
         self.is_head
     }
@@ -79,7 +79,7 @@ impl Body {
         }
     }
 
-    /// All of it at once, if it is there.
+    /// The whole body, if it does not come from a stream.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         match &mut self.content {
             Content::Whole(bytes) => Some(std::mem::take(bytes)),
@@ -87,7 +87,7 @@ impl Body {
         }
     }
 
-    /// The next piece, on whichever connection.
+    /// The next piece, for HTTP/1 and HTTP/2.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
@@ -102,38 +102,38 @@ impl Body {
         let Some(settlement) = &mut self.settlement else { return Poll::Ready(frame) };
         match &frame {
             Some(Ok(frame)) => settlement.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Some(Err(trouble)) => settlement.broke(trouble),
+            Some(Err(trouble)) => settlement.broke_off(trouble),
             None => {}
         }
-        Poll::Ready(frame.map(|frame| frame.map(fit)))
+        Poll::Ready(frame.map(|frame| frame.map(without_unfit_trailers)))
     }
 }
 
-/// Trailers without what must not be there.
-fn fit(frame: Frame<Bytes>) -> Frame<Bytes> {
+/// Removes headers that are not permitted in trailers.
+fn without_unfit_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(trailers) => {
-            let fit = |(name, value): (&http::HeaderName, &http::HeaderValue)| (name.clone(), value.clone());
-            let kept: HeaderMap = trailers.iter().filter(|(name, _)| is_fit_for_trailers(name)).map(fit).collect();
+            let copy = |(name, value): (&http::HeaderName, &http::HeaderValue)| (name.clone(), value.clone());
+            let kept: HeaderMap = trailers.iter().filter(|(name, _)| is_fit_for_trailers(name)).map(copy).collect();
             Frame::trailers(kept)
         }
         Err(frame) => frame,
     }
 }
 
-/// A piece on its way to an HTTP/2 client. Each byte that goes gives the rest another `write_timeout`: a piece is large
-/// for some lines.
-pub(crate) struct Moving {
+/// A piece that is sent to an HTTP/2 client. Each byte that is written gives the rest another `write_timeout`: over a
+/// slow connection a piece takes long.
+pub(crate) struct SendingPiece {
     bytes: Bytes,
     stall: Option<Arc<Deadline>>,
     write_timeout: Duration,
-    /// The last piece: the response is whole when it has gone.
-    line: Option<Box<Line>>,
-    /// Whose connection is not idle until it has gone.
+    /// Of the last piece: the response is complete when it has been sent.
+    line: Option<Box<AccessLogLine>>,
+    /// The client's connection is not idle until the piece has been sent.
     activity: Option<Arc<Activity>>,
 }
 
-impl Drop for Moving {
+impl Drop for SendingPiece {
     fn drop(&mut self) {
         if let Some(activity) = &self.activity {
             activity.piece_gone();
@@ -141,7 +141,7 @@ impl Drop for Moving {
     }
 }
 
-impl Buf for Moving {
+impl Buf for SendingPiece {
     fn remaining(&self) -> usize {
         self.bytes.len()
     }
@@ -164,12 +164,12 @@ impl Buf for Moving {
     }
 }
 
-/// For HTTP/2; HTTP/1 takes its pieces without.
+/// For HTTP/2. HTTP/1 calls [`Body::poll_piece`].
 impl http_body::Body for Body {
-    type Data = Moving;
+    type Data = SendingPiece;
     type Error = Trouble;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Moving>, Trouble>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<SendingPiece>, Trouble>>> {
         let body = self.get_mut();
         if let Some(stall) = &body.stall {
             stall.clear();
@@ -180,7 +180,7 @@ impl http_body::Body for Body {
         let (mut write_timeout, mut line, mut activity) = (Duration::ZERO, None, None);
         if let Some(settlement) = &mut body.settlement {
             activity = Some(Arc::clone(settlement.activity())).filter(|_| has_data);
-            // From here on it is the client that does not take what there is.
+            // From here on the client is late if nothing is sent.
             write_timeout = settlement.write_timeout();
             body.stall.iter().for_each(|stall| stall.set(write_timeout));
             settlement.is_whole = has_ended && !has_data;
@@ -189,8 +189,8 @@ impl http_body::Body for Body {
         if let Some(activity) = &activity {
             activity.piece_taken();
         }
-        let moving = |bytes| Moving { bytes, stall: body.stall.clone(), write_timeout, line, activity };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(moving))))
+        let sending = |bytes| SendingPiece { bytes, stall: body.stall.clone(), write_timeout, line, activity };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(sending))))
     }
 
     fn is_end_stream(&self) -> bool {

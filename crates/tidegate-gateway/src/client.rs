@@ -1,4 +1,4 @@
-//! Who a client is: the peer, what it connected to, and what happens on its connection.
+//! A client's connection: the peer, the listener, what happens on it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ pub(crate) struct Client {
     pub(crate) peer_text: Box<str>,
     /// … and for `Forwarded`.
     pub(crate) peer_forwarded: Box<str>,
-    /// What the listener is bound to.
+    /// The address of the listener.
     pub(crate) listener: SocketAddr,
     pub(crate) scheme: &'static str,
-    /// Whether it came to the listener for changes and metrics.
+    /// Whether it connected to the admin listener.
     pub(crate) is_admin: bool,
-    /// What its connection waits for, and how long it may.
+    /// What its connection waits for, and until when.
     pub(crate) activity: Arc<Activity>,
 }
 

@@ -1,4 +1,4 @@
-//! What policy may know of a request.
+//! The facts about a request that keys of limits are made of.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use tidegate_http::headers::Headers;
 
 use crate::identity::Caller;
 
-/// What policy may know of a request.
+/// The facts about a request that keys of limits are made of.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     /// The client's address, IPv4-mapped ones as IPv4.

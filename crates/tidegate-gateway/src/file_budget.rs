@@ -1,10 +1,12 @@
-//! How many clients may be connected at once without using up the file descriptors (sockets among them) that the process may have open.
+//! How many clients may be connected at once, given how many file descriptors (sockets among them) the process may have
+//! open.
 
 /// What a worker's runtime holds: its poll (twice), and the handles to wake it and to receive signals.
 const OF_A_WORKER: usize = 4;
-/// For what is opened now and then: configuration and certificates that are read anew, logs that are reopened, name servers, a forecaster.
+/// For what is opened now and then: configuration and certificates that are read anew, logs that are reopened, name
+/// servers, a forecaster.
 const SPARE: usize = 16;
-/// For connections to Redis that are made anew beside those there are, such as after an outage.
+/// For connections to Redis that are opened beside existing ones, such as after an outage.
 const OF_REDIS: usize = 8;
 /// The admin listener may have this part of all descriptors.
 const ADMIN_PART: usize = 16;
@@ -24,26 +26,26 @@ pub(crate) struct FileNeeds {
     /// Connections that upstreams may have, all together.
     pub(crate) upstream_connections: usize,
     pub(crate) has_redis: bool,
-    /// Connections that the admin listener would like to have; none without it.
+    /// Connections that the admin listener should have; 0 without one.
     pub(crate) admin: usize,
 }
 
-/// Who may have how many descriptors.
+/// How many descriptors each use may have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileBudget {
     pub(crate) clients: usize,
-    /// For second descriptors of clients, by which their leaving is seen while nothing is read of them.
+    /// For second descriptors of clients, which show that a client has left while nothing is read from it.
     pub(crate) watches: usize,
     pub(crate) upstreams: usize,
     pub(crate) admin: usize,
 }
 
 impl FileNeeds {
-    /// Shares what may be open. Each client may need a connection to an upstream, so that these have half of what is left, or all they
-    /// may ever have.
+    /// Divides what may be open. Each client may need a connection to an upstream, so upstreams get half of what is
+    /// left, or all that they may ever have.
     pub(crate) fn budget(&self, wanted: usize) -> FileBudget {
         let admin = self.admin.min((self.limit / ADMIN_PART).max(1));
-        // Every worker has a handle on each listener, and holds a client for it that waits for room.
+        // Every worker has a handle on each listener, and may hold a client of it that waits for a slot.
         let of_workers = self.workers.saturating_mul(OF_A_WORKER + 2 * self.listeners);
         let of_redis = if self.has_redis { OF_REDIS } else { 0 };
         let taken = [self.open, of_workers, of_redis, admin, SPARE].into_iter().fold(0, usize::saturating_add);
@@ -101,7 +103,7 @@ mod tests {
 
     /// Together they are never more than there are.
     #[test]
-    fn nothing_is_given_twice() {
+    fn nothing_is_assigned_twice() {
         for limit in (64..5_000).step_by(7) {
             for (workers, upstream_connections, admin) in [(1, 4_096, 0), (2, 10, 64), (8, 500, 64), (128, 4_096, 64)] {
                 let needs = FileNeeds { limit, workers, upstream_connections, admin, ..NEEDS };
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_open_is_left_out() {
+    fn descriptors_in_other_use_are_left_out() {
         assert_eq!(clients(&FileNeeds { open: 112, ..NEEDS }), 64, "a quarter");
         assert_eq!(clients(&FileNeeds { open: 52, ..NEEDS }), 79);
         assert_eq!(clients(&FileNeeds { workers: 4, ..NEEDS }), 91);
@@ -126,7 +128,7 @@ mod tests {
 
     /// With 8 descriptors a worker, 128 workers left one client of 1,024 descriptors.
     #[test]
-    fn many_workers_leave_room_for_clients() {
+    fn many_workers_leave_descriptors_for_clients() {
         let with = |workers| FileNeeds { limit: 1_024, workers, ..NEEDS };
         for (workers, clients, upstreams) in [(64, 272, 306), (96, 256, 132), (128, 102, 114)] {
             let budget = with(workers).budget(20_000);
@@ -134,9 +136,9 @@ mod tests {
         }
     }
 
-    /// It then does what it can: idle connections make room.
+    /// Idle connections are then closed for new ones.
     #[test]
-    fn one_client_is_always_let_in() {
+    fn one_client_is_always_admitted() {
         for limit in [0, 1, 32, 40] {
             let budget = FileNeeds { limit, admin: 64, ..NEEDS }.budget(20_000);
             assert_eq!((budget.clients, budget.upstreams, budget.admin >= 1), (1, 1, true), "{limit}");

@@ -16,11 +16,11 @@ use tokio::runtime::Handle;
 
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
+use crate::connection_slots::ConnectionSlots;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::plan::Plan;
 use crate::returns::Returns;
-use crate::room::Room;
 
 /// What all workers share.
 pub(crate) struct Gateway {
@@ -157,7 +157,7 @@ impl Gateway {
     }
 
     /// A client's idle connection was closed for another.
-    pub(crate) fn note_eviction(&self, shortage: Shortage, room: &Room) {
+    pub(crate) fn note_eviction(&self, shortage: Shortage, slots: &ConnectionSlots) {
         let aggregate = match shortage {
             Shortage::Slots => &self.evictions,
             Shortage::Descriptors => &self.evictions_for_descriptors,
@@ -166,7 +166,7 @@ impl Gateway {
         let closed = if count == 1 { "1 idle connection".to_owned() } else { format!("{count} idle connections") };
         match shortage {
             Shortage::Slots => {
-                let taken = &room.taken;
+                let taken = &slots.taken;
                 self.log.warn("Gateway", format_args!("closed {closed} to let new clients in: {taken}"));
             }
             Shortage::Descriptors => {
@@ -176,9 +176,9 @@ impl Gateway {
     }
 
     /// A client must wait, for all connections have requests under way.
-    pub(crate) fn note_full(&self, room: &Room) {
+    pub(crate) fn note_full(&self, slots: &ConnectionSlots) {
         if self.full.note(Instant::now()).is_some() {
-            self.log.warn("Gateway", format_args!("new clients wait: {}, and none is idle", room.taken));
+            self.log.warn("Gateway", format_args!("new clients wait: {}, and none is idle", slots.taken));
         }
     }
 

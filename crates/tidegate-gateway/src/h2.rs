@@ -1,5 +1,5 @@
-//! HTTP/2 towards clients, around hyper: a connection's frames are counted and its header blocks inspected before hyper reads them, because it
-//! bounds few of them itself and accepts some malformed requests.
+//! HTTP/2 towards clients, around hyper: a connection's frames are counted and its header blocks inspected before hyper
+//! reads them, because it bounds few of them itself and accepts some malformed requests.
 
 mod allowance;
 mod flood;
@@ -11,5 +11,5 @@ mod io;
 mod watch;
 
 pub(crate) use flood::{Fault, Flood};
-pub(crate) use io::{ClientIo, Tally};
+pub(crate) use io::{ClientIo, Closing, Tally};
 pub(crate) use watch::{PREFACE, Terms};

@@ -1,5 +1,5 @@
-//! The streams of an HTTP/2 connection. Each has a deadline of its own, so that one which its client does not read ends
-//! without the others.
+//! The streams of an HTTP/2 connection. Each has a deadline of its own, so that a stream that the client does not read
+//! ends alone.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ tokio::task_local! {
     static DEADLINE: Arc<Deadline>;
 }
 
-/// The deadline of the stream whose task this is.
+/// The deadline of the stream that this task serves.
 pub(crate) fn deadline() -> Option<Arc<Deadline>> {
     DEADLINE.try_with(Arc::clone).ok()
 }
@@ -29,7 +29,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
             let mut stream = pin!(DEADLINE.scope(Arc::clone(&deadline), stream));
             poll_fn(|cx| {
                 deadline.watch(cx);
-                // Dropped before its end, a stream is reset.
+                // A stream that is dropped before its end is reset.
                 if deadline.has_passed() { Poll::Ready(()) } else { stream.as_mut().poll(cx) }
             })
             .await;

@@ -6,16 +6,16 @@ use http::{Method, StatusCode};
 use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
 
-use crate::admission::{Admissions, Denied, admit};
-use crate::attempt::{Outbound, attempt, give_up, succeed};
+use crate::admission::{Admissions, Rejection, admit};
+use crate::attempt::{OutboundRequest, attempt, give_up, succeed};
 use crate::client::Client;
 use crate::config::own_paths::is_local;
-use crate::passage::Passage;
 use crate::rejection::{self, rejected};
-use crate::reply::Reply;
 use crate::request_body::RequestBody;
+use crate::request_context::RequestContext;
 use crate::request_id::RequestId;
-use crate::resolve::{Asking, Resolved, resolve};
+use crate::resolve::{Resolved, Unresolved, resolve};
+use crate::response::Response;
 use crate::settlement::Settlement;
 use crate::stages::{Side, Stages, Step};
 use crate::validation::{self, Fault, Host};
@@ -23,25 +23,30 @@ use crate::worker::Worker;
 use crate::{admin, tally};
 
 /// Responds to a request. However it ends, its [`Settlement`] settles it.
-pub(crate) async fn handle(worker: Arc<Worker>, client: Arc<Client>, request: RequestHead, body: RequestBody) -> Reply {
+pub(crate) async fn handle(
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    request: RequestHead,
+    body: RequestBody,
+) -> Response {
     let plan = worker.gateway.plan();
     let settlement = Settlement::begin(&worker, &client);
     let id = RequestId::of(&request.headers, &worker.ids);
     let now = worker.gateway.clock.at(settlement.started);
     let is_head = request.method == Method::HEAD;
-    let mut passage = Passage { worker: &worker, client: &client, plan: &plan, id, now, settlement };
-    let mut reply = passage.respond(request, body).await;
-    let Passage { mut settlement, id, .. } = passage;
-    settlement.status = reply.status;
-    reply.lines.add("x-request-id", id.as_bytes());
+    let mut context = RequestContext { worker: &worker, client: &client, plan: &plan, id, now, settlement };
+    let mut response = context.respond(request, body).await;
+    let RequestContext { mut settlement, id, .. } = context;
+    settlement.status = response.status;
+    response.lines.add("x-request-id", id.as_bytes());
     settlement.id = Some(id);
-    reply.body.ends(settlement, is_head);
-    reply
+    response.body.settle_at_end(settlement, is_head);
+    response
 }
 
-impl Passage<'_> {
+impl RequestContext<'_> {
     /// Validate, resolve, pass the stages (the client's limits, the upstream's limits), attempt.
-    async fn respond(&mut self, request: RequestHead, body: RequestBody) -> Reply {
+    async fn respond(&mut self, request: RequestHead, body: RequestBody) -> Response {
         let (site, peer) = (&self.plan.site, self.client.peer);
         let may_be_https = || self.client.scheme == "https" || site.is_trusted(peer);
         let host = match validation::validate(&request, &site.connections, may_be_https) {
@@ -58,53 +63,54 @@ impl Passage<'_> {
             return rejection::no_forwards_left(&request.method, self.id.as_str());
         }
         let from_trusted = site.is_trusted(peer);
-        let (asking, wrong_credentials) = self.ask(&request, &host, from_trusted);
-        let Some(resolved) = resolve(site, asking) else {
+        let (unresolved, wrong_credentials) = self.identify(&request, &host, from_trusted);
+        let Some(resolved) = resolve(site, unresolved) else {
             return rejected(StatusCode::NOT_FOUND, "no_route", "no route matches this request", self.id.as_str());
         };
         self.record_resolved(&resolved);
         if let Some(detail) = wrong_credentials {
             return self.reject_unidentified(&detail, &resolved).await;
         }
-        if let Err(denied) = self.pass(&resolved).await {
-            // What other limits gave comes back.
+        if let Err(rejection) = self.pass_stages(&resolved).await {
+            // What was taken at other limits is given back.
             self.settlement.admissions = Admissions::default();
-            return self.reject(&denied, &resolved);
+            return self.reject(&rejection, &resolved);
         }
         tally::forwarded(self, &resolved);
-        let outbound = Outbound { request: &request, host: host.whole(), body, from_trusted };
+        let outbound = OutboundRequest { request: &request, host: host.whole(), body, from_trusted };
         match attempt(self, resolved.upstream(), outbound).await {
             Ok(response) => succeed(self, response),
             Err(failed) => give_up(self, resolved.upstream(), &failed.trouble),
         }
     }
 
-    /// Passes the stages before the attempt. What limits give is kept until the request is settled.
-    async fn pass(&mut self, resolved: &Resolved<'_>) -> Result<(), Denied> {
+    /// Passes the stages before the attempt. What was taken at limits is held until the request is settled.
+    async fn pass_stages(&mut self, resolved: &Resolved<'_>) -> Result<(), Rejection> {
         let mut stages = Stages::new();
         loop {
             match stages.next() {
                 Step::Check(Side::Upstream) if !resolved.has_upstream_limits() => {}
                 Step::Check(side) => {
                     let now = if side == Side::Client { self.now } else { self.worker.gateway.now() };
-                    let admission = admit(self.deciding(now), resolved, side).await?;
+                    let admission = admit(self.decision_context(now), resolved, side).await?;
                     stages.admitted(admission.wait());
                     self.settlement.admissions.add(side, admission);
                 }
-                // Boxed, because it is rare: otherwise every request would carry room for it.
+                // Boxed, because it is rare: otherwise the future of every request would be larger.
                 Step::Wait(wait) => Box::pin(tokio::time::sleep(wait)).await,
                 Step::Attempt => return Ok(()),
             }
         }
     }
 
-    /// Who sends a request, for what; and what is wrong with its credentials.
-    fn ask<'r>(
+    /// Collects what finding the route needs, the caller among it. The second value is what is wrong with the
+    /// credentials.
+    fn identify<'r>(
         &mut self,
         request: &'r RequestHead,
         host: &'r Host<'_>,
         from_trusted: bool,
-    ) -> (Asking<'r>, Option<String>) {
+    ) -> (Unresolved<'r>, Option<String>) {
         let (site, peer, now) = (&self.plan.site, self.client.peer, self.since_1970().as_secs());
         let is_trusted = |ip| site.is_trusted(ip);
         let ip = if from_trusted { forwarded::client_ip(is_trusted, peer, &request.headers) } else { peer };
@@ -113,7 +119,7 @@ impl Passage<'_> {
             Ok(caller) => (caller, None),
             Err(unidentified) => (site.identity.anonymous(), Some(unidentified.to_string())),
         };
-        let asking = Asking {
+        let unresolved = Unresolved {
             ip,
             caller,
             is_identified: wrong.is_none(),
@@ -122,32 +128,32 @@ impl Passage<'_> {
             path: request.uri.path(),
             headers: &request.headers,
         };
-        (asking, wrong)
+        (unresolved, wrong)
     }
 
-    /// A head that is not valid.
-    fn reject_head(&mut self, request: &RequestHead, fault: &Fault) -> Reply {
+    /// Rejects a head that is not valid.
+    fn reject_head(&mut self, request: &RequestHead, fault: &Fault) -> Response {
         self.record(request, request.headers.get("host").unwrap_or_default(), self.client.peer);
-        let mut reply = rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
-        reply.is_for_invalid_head = true;
-        reply
+        let mut response = rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
+        response.is_for_invalid_head = true;
+        response
     }
 
-    fn reject(&mut self, denied: &Denied, resolved: &Resolved<'_>) -> Reply {
-        tally::rejected(self, resolved, denied);
-        rejection::denied(self.plan, denied, self.since_1970(), &self.id)
+    fn reject(&mut self, rejection: &Rejection, resolved: &Resolved<'_>) -> Response {
+        tally::rejected(self, resolved, rejection);
+        rejection::by_limits(self.plan, rejection, self.since_1970(), &self.id)
     }
 
-    /// Wrong credentials. Who tries them is limited like everyone else, by what is known of it without them.
-    async fn reject_unidentified(&mut self, detail: &str, resolved: &Resolved<'_>) -> Reply {
-        match Box::pin(admit(self.deciding(self.now), resolved, Side::Client)).await {
+    /// Rejects wrong credentials. A client that guesses them is limited like all others, by what is known without them.
+    async fn reject_unidentified(&mut self, detail: &str, resolved: &Resolved<'_>) -> Response {
+        match Box::pin(admit(self.decision_context(self.now), resolved, Side::Client)).await {
             Ok(admission) => admission.spend(),
-            Err(denied @ Denied::Limit { .. }) => return self.reject(&denied, resolved),
-            // Neither what else is missing nor a store that is away says more than that the credentials are wrong.
-            Err(Denied::NoKey { .. } | Denied::TooMany | Denied::StoreAway { .. }) => {}
+            Err(rejection @ Rejection::Limit { .. }) => return self.reject(&rejection, resolved),
+            // The client learns that its credentials are wrong, not what else is missing or that Redis is away.
+            Err(Rejection::NoKey { .. } | Rejection::TooMany | Rejection::StoreAway { .. }) => {}
         }
-        let mut reply = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
-        reply.lines.add("www-authenticate", "Bearer");
-        reply
+        let mut response = rejected(StatusCode::UNAUTHORIZED, "unidentified", detail, self.id.as_str());
+        response.lines.add("www-authenticate", "Bearer");
+        response
     }
 }

@@ -1,7 +1,7 @@
-//! Who a caller is: known by an API key, by a token, or by what a trusted proxy says.
+//! Who a caller is: identified by an API key, by a token, or by the headers of a trusted proxy.
 //!
-//! The sources are asked in that order and the first that is *present* counts: a wrong key next to a good token is
-//! refused, so a caller can't try one credential behind another. Nothing here reads a clock.
+//! The sources are read in that order, and the first that is *present* counts: a wrong key next to a good token is
+//! rejected, so that a caller can't try one credential behind another. Nothing here reads a clock.
 
 mod api_keys;
 mod digest;
@@ -25,32 +25,33 @@ use self::api_keys::KeyTable;
 use self::jwt::Tokens;
 use self::trusted_headers::ProxyHeaders;
 
-/// Users, tiers and programs become keys of limiters, labels and log fields: none may be longer than this.
+/// Users, tiers and client ids become keys of limits, labels of metrics and fields of logs. None may be longer than
+/// this.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Someone who calls. The default is nobody in particular.
+/// Who sends a request. The default is anonymous.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Caller {
-    /// Who it is.
+    /// The user.
     pub(crate) user: Option<Box<str>>,
-    /// What they are entitled to; from tokens and proxies it can be any text.
+    /// The tier, which selects limits. From tokens and proxies it can be any text.
     pub(crate) tier: Option<Box<str>>,
-    /// The program that calls.
+    /// The program that sends the request.
     pub(crate) client_id: Option<Box<str>>,
-    /// Tells API keys apart without giving them away: the first 8 bytes of the key's SHA-256 in hex.
+    /// Distinguishes API keys without revealing them: the first 8 bytes of the key's SHA-256 in hex.
     pub(crate) api_key: Option<Box<str>>,
 }
 
-/// Why a caller who claims to be someone is not believed. Rejected with 401; the text is safe to show.
+/// Why credentials are rejected, with 401. The text is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unidentified {
-    /// Nobody has this API key.
+    /// The API key is unknown.
     UnknownApiKey,
-    /// The token does not hold, and why.
+    /// The token is invalid, and why.
     InvalidToken(&'static str),
-    /// The header came twice: whoever reads the other one would see another caller.
+    /// The header came twice: a server that reads the other one would see another caller.
     Repeated(HeaderName),
-    /// A trusted proxy's header holds no usable name.
+    /// The value of a trusted proxy's header is not a valid name.
     Unusable(HeaderName),
 }
 
@@ -59,19 +60,19 @@ impl fmt::Display for Unidentified {
         match self {
             Self::UnknownApiKey => f.write_str("unknown API key"),
             Self::InvalidToken(reason) => write!(f, "invalid token: {reason}"),
-            Self::Repeated(header) => write!(f, "header {header} is given more than once"),
-            Self::Unusable(header) => write!(f, "header {header} is not text of at most {MAX_NAME_BYTES} bytes"),
+            Self::Repeated(header) => write!(f, "header {header} must be given once, got it more than once"),
+            Self::Unusable(header) => write!(f, "header {header} must be text of at most {MAX_NAME_BYTES} bytes"),
         }
     }
 }
 
-/// All that callers are known by.
+/// All that callers are identified by.
 pub(crate) struct Identity {
     default_tier: Box<str>,
     api_keys: Option<KeyTable>,
     tokens: Option<Tokens>,
     proxy_headers: Option<ProxyHeaders>,
-    /// Most requests of an open gateway are nobody's: made once.
+    /// Made once, because most requests of an open gateway are anonymous.
     anonymous: Arc<Caller>,
 }
 
@@ -100,7 +101,8 @@ impl Identity {
         }
     }
 
-    /// Who sends these headers. `from_trusted`: the direct peer is a trusted proxy. `now`: Unix time in seconds.
+    /// The caller that these headers identify. `from_trusted`: the peer is a trusted proxy. `now`: Unix time in
+    /// seconds.
     pub(crate) fn identify(
         &self,
         headers: &Headers,
@@ -126,13 +128,13 @@ impl Identity {
         Ok(self.anonymous())
     }
 
-    /// Nobody in particular.
+    /// The caller of requests without credentials.
     pub(crate) fn anonymous(&self) -> Arc<Caller> {
         Arc::clone(&self.anonymous)
     }
 
-    /// Headers that only a trusted proxy may set. They must be removed from everyone else's requests: the upstream
-    /// believes them too.
+    /// Headers that only a trusted proxy may set. They must be removed from the requests of other peers, because the
+    /// upstream trusts them too.
     pub(crate) fn guarded_headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.proxy_headers.iter().flat_map(ProxyHeaders::names)
     }
@@ -142,20 +144,20 @@ impl Identity {
         &self.default_tier
     }
 
-    /// Everyone who has an API key.
+    /// All callers that have an API key.
     pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<Caller>> {
         self.api_keys.iter().flat_map(KeyTable::callers)
     }
 
-    /// Every tier known beforehand: the default one and those of the API keys. Tokens and proxies may name any other,
-    /// so whoever keeps something for each tier must map those to a fixed set first.
+    /// Every tier that the configuration names: the default one and those of the API keys. Tokens and proxies may name
+    /// any other, so state for each tier must map those to a fixed set first.
     pub(crate) fn tiers(&self) -> BTreeSet<&str> {
         let of_keys = self.api_keys.iter().flat_map(KeyTable::tiers);
         of_keys.chain([self.default_tier()]).collect()
     }
 }
 
-/// The header's value, if it is there once.
+/// The value of a header that may be there at most once.
 fn only<'f>(headers: &'f Headers, name: &HeaderName) -> Result<Option<&'f [u8]>, Unidentified> {
     let mut values = headers.all(name.as_str());
     match (values.next(), values.next()) {
@@ -164,7 +166,7 @@ fn only<'f>(headers: &'f Headers, name: &HeaderName) -> Result<Option<&'f [u8]>,
     }
 }
 
-/// Whether a text can name a user, a tier or a program.
+/// Whether a text can name a user, a tier or a client id.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
 }
@@ -177,8 +179,7 @@ fn check_name(text: &str, path: &str, problems: &Problems) {
     }
 }
 
-/// Headers that carry something else already: a key there would be taken for it, and guarding them would break
-/// requests.
+/// Headers that have a meaning of their own: a key there would be taken for it, and removing them would break requests.
 const TAKEN: [HeaderName; 10] = [
     http::header::AUTHORIZATION,
     http::header::CONNECTION,
@@ -195,7 +196,7 @@ const TAKEN: [HeaderName; 10] = [
 fn header_name(text: &str, path: &str, problems: &Problems) -> Option<HeaderName> {
     let message = match HeaderName::try_from(text) {
         Ok(name) if !TAKEN.contains(&name) => return Some(name),
-        Ok(name) => format!("must be another header, such as x-auth-user: {name} has a meaning of its own"),
+        Ok(name) => format!("must be another header, such as x-auth-user, got {name}, which has a meaning of its own"),
         Err(_) => format!("must be a header name of letters, digits and `-`, got {text:?}"),
     };
     problems.add(path, message);

@@ -1,4 +1,4 @@
-//! On whose account a request goes: the parts a limit's key is made of.
+//! The key of a limit: what it counts by, and its value for a request.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use tidegate_store::Key;
 use crate::config::model::Missing;
 use crate::facts::Facts;
 
-/// What tells accounts apart.
+/// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Ip,
@@ -44,15 +44,15 @@ impl fmt::Display for Part {
     }
 }
 
-/// What the key of a limit is made of; nothing at all for one that everyone shares.
+/// The parts of a limit's key. None for a limit that all requests share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyParts {
     parts: Vec<Part>,
-    /// The account of those who share one.
+    /// The key of requests that share one: all of them, or those that lack a part.
     shared: Key,
 }
 
-/// A key that can't be understood.
+/// A key that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidKey(String);
 
@@ -60,8 +60,8 @@ impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "must be `global`, or one or several (joined by `+`) of ip, user, apiKey, clientId, tier, endpoint, resource, \
-             provider, method, host, header:NAME, got {:?}",
+            "must be `global`, or one or several (joined by `+`) of ip, user, apiKey, clientId, tier, endpoint, \
+             resource, provider, method, host, header:NAME, got {:?}",
             self.0
         )
     }
@@ -78,7 +78,7 @@ impl FromStr for KeyParts {
         }
         let parts: Option<Vec<Part>> = text.split('+').map(|word| part(word.trim())).collect();
         let parts = parts.filter(|parts| parts.len() <= MOST_PARTS);
-        let distinct = |parts: &Vec<Part>| parts.iter().enumerate().all(|(place, part)| !parts[..place].contains(part));
+        let distinct = |parts: &Vec<Part>| parts.iter().enumerate().all(|(index, part)| !parts[..index].contains(part));
         parts.filter(distinct).map(Self::new).ok_or_else(|| InvalidKey(text.to_owned()))
     }
 }
@@ -92,7 +92,7 @@ impl fmt::Display for KeyParts {
         self.parts
             .iter()
             .enumerate()
-            .try_for_each(|(place, part)| write!(f, "{}{part}", if place == 0 { "" } else { "+" }))
+            .try_for_each(|(index, part)| write!(f, "{}{part}", if index == 0 { "" } else { "+" }))
     }
 }
 
@@ -115,14 +115,14 @@ fn part(word: &str) -> Option<Part> {
     })
 }
 
-/// Whether a request has what a key needs.
-pub(crate) enum Account {
-    /// Its account.
-    Of(Key),
-    /// The limit does not apply to it.
+/// A limit's key for one request.
+pub(crate) enum RequestKey {
+    /// The key's value.
+    Value(Key),
+    /// The limit does not apply to the request.
     Exempt,
-    /// It must be refused: it lacks this.
-    Lacks(&'static str),
+    /// The request lacks this and is rejected for it.
+    Missing(&'static str),
 }
 
 impl KeyParts {
@@ -131,30 +131,30 @@ impl KeyParts {
         Self { parts, shared }
     }
 
-    /// Whether nothing in it holds a client that takes another value.
+    /// Whether the client chooses all values in it, and so can evade the limit by another value.
     pub(crate) fn is_up_to_clients(&self) -> bool {
         let is_free = |part: &Part| matches!(part, Part::Header(_) | Part::Host | Part::Method | Part::Resource);
         self.parts.iter().any(is_free) && self.parts.iter().all(|part| is_free(part) || *part == Part::Endpoint)
     }
 
-    /// Whether everyone shares it.
+    /// Whether all requests share it.
     pub(crate) fn is_global(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether it tells callers apart by who they are.
+    /// Whether it counts by caller.
     pub(crate) fn needs_caller(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::User | Part::ApiKey | Part::ClientId))
     }
 
-    /// The account of a request, or what `missing` says if it lacks something.
-    pub(crate) fn account(&self, facts: &Facts<'_>, missing: Missing) -> Account {
+    /// The key's value for a request. `missing` decides for a request that lacks a part.
+    pub(crate) fn of_request(&self, facts: &Facts<'_>, missing: Missing) -> RequestKey {
         if self.parts.is_empty() {
-            return Account::Of(self.shared);
+            return RequestKey::Value(self.shared);
         }
         let ip = address_bytes(facts.ip);
         let mut texts: [&[u8]; MOST_PARTS + 1] = [b"="; MOST_PARTS + 1];
-        for (place, part) in self.parts.iter().enumerate() {
+        for (index, part) in self.parts.iter().enumerate() {
             let text = match part {
                 Part::Ip => Some(ip.as_ref()),
                 Part::User => facts.caller.user.as_deref().map(str::as_bytes),
@@ -168,18 +168,18 @@ impl KeyParts {
                 Part::Host => Some(facts.host).filter(|host| !host.is_empty()),
                 Part::Header(name) => facts.headers.only(name.as_str()),
             };
-            // The first part tells complete keys from the others, so that no value can be taken for a missing one.
+            // The first text marks complete keys, so that no value can be taken for a missing one.
             match text {
-                Some(text) => texts[place + 1] = text,
+                Some(text) => texts[index + 1] = text,
                 None => match missing {
-                    Missing::Share => return Account::Of(self.shared),
-                    Missing::Ip => return Account::Of(Key::of_bytes(&[b"@", ip.as_ref()])),
-                    Missing::Refuse => return Account::Lacks(part.name()),
-                    Missing::Skip => return Account::Exempt,
+                    Missing::Share => return RequestKey::Value(self.shared),
+                    Missing::Ip => return RequestKey::Value(Key::of_bytes(&[b"@", ip.as_ref()])),
+                    Missing::Refuse => return RequestKey::Missing(part.name()),
+                    Missing::Skip => return RequestKey::Exempt,
                 },
             }
         }
-        Account::Of(Key::of_bytes(&texts[..=self.parts.len()]))
+        RequestKey::Value(Key::of_bytes(&texts[..=self.parts.len()]))
     }
 }
 
@@ -196,8 +196,8 @@ impl Part {
     }
 }
 
-/// An address as an account: IPv4 whole, IPv6 by its /64, which is what one customer gets. An IPv4 client that reaches us through a
-/// translator (NAT64) is its IPv4 address: all of them have the same /64.
+/// An address as part of a key: IPv4 whole, IPv6 by its /64, which is what one customer gets. An IPv4 client that comes
+/// through a translator (NAT64) counts by its IPv4 address, because all of those have the same /64.
 fn address_bytes(ip: IpAddr) -> AddressBytes {
     match ip.to_canonical() {
         IpAddr::V4(ip) => AddressBytes::whole(ip),
@@ -205,9 +205,9 @@ fn address_bytes(ip: IpAddr) -> AddressBytes {
     }
 }
 
-/// The IPv4 address within an IPv6 address that only stands for it: under the well-known prefix `64:ff9b::/96` (RFC 6052 §2.1), or
-/// IPv4-compatible (`::a.b.c.d`, RFC 4291 §2.5.5.1) without the unspecified address and the loopback. It decides whose account a request
-/// goes on, and nothing else: whether a proxy is trusted, the log and `X-Forwarded-For` have the address as it came.
+/// The IPv4 address within an IPv6 address that only stands for it: under the well-known prefix `64:ff9b::/96` (RFC
+/// 6052 §2.1), or IPv4-compatible (`::a.b.c.d`, RFC 4291 §2.5.5.1) without the unspecified address and the loopback. It
+/// is used in keys only: the check of trusted proxies, the log and `X-Forwarded-For` have the address as it came.
 fn embedded_ipv4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let stands_for_ipv4 = match ip.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, _, _] => true,
@@ -245,33 +245,33 @@ impl AsRef<[u8]> for AddressBytes {
 mod tests {
     use super::*;
 
-    fn account(address: &str) -> Vec<u8> {
+    fn key_part(address: &str) -> Vec<u8> {
         address_bytes(address.parse().expect("an address")).as_ref().to_vec()
     }
 
-    /// All clients behind a NAT64 used to share one account: that of `64:ff9b::/64`.
+    /// All clients behind a NAT64 used to share one key: that of `64:ff9b::/64`.
     #[test]
     fn an_address_that_stands_for_an_ipv4_address_is_that_client() {
         for same in ["203.0.113.5", "::ffff:203.0.113.5", "64:ff9b::203.0.113.5", "64:ff9b::cb00:7105", "::203.0.113.5"]
         {
-            assert_eq!(account(same), [203, 0, 113, 5], "{same}");
+            assert_eq!(key_part(same), [203, 0, 113, 5], "{same}");
         }
-        assert_ne!(account("64:ff9b::203.0.113.6"), account("64:ff9b::203.0.113.5"));
-        assert_eq!(account("64:ff9b::"), [0; 4], "no client, but no reason to be another's account");
+        assert_ne!(key_part("64:ff9b::203.0.113.6"), key_part("64:ff9b::203.0.113.5"));
+        assert_eq!(key_part("64:ff9b::"), [0; 4], "not a client, and not the key of another one");
     }
 
     #[test]
     fn all_other_addresses_are_their_first_64_bits() {
         for (address, network) in [
             ("2001:db8:1:2::203.0.113.5", [0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2]),
-            // RFC 8215: for local use, with whatever length of prefix a network likes.
+            // RFC 8215: for local use, with a prefix of any length.
             ("64:ff9b:1::203.0.113.5", [0, 0x64, 0xff, 0x9b, 0, 1, 0, 0]),
             ("64:ff9b::1:203.0.113.5", [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0]),
             ("::", [0; 8]),
             ("::1", [0; 8]),
             ("::1:203.0.113.5", [0; 8]),
         ] {
-            assert_eq!(account(address), network, "{address}");
+            assert_eq!(key_part(address), network, "{address}");
         }
     }
 }

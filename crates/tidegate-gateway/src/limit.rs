@@ -1,4 +1,4 @@
-//! A limit: its settings, where its counts are kept, what is counted of it.
+//! A limit: its settings, where its counts are kept, its statistics.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::settings::LimitSettings;
 #[derive(Clone)]
 pub(crate) struct Limit {
     pub(crate) settings: LimitSettings,
-    /// Whose numbers it has.
+    /// Who set its numbers.
     pub(crate) set_by: SetBy,
     pub(crate) counts: Counts,
     pub(crate) stats: Arc<[Shard<LimitStats>]>,
@@ -22,17 +22,17 @@ pub(crate) struct Limit {
     pub(crate) texts: Arc<LimitTexts>,
 }
 
-/// Whose numbers a limit has.
+/// Who set a limit's numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SetBy {
     File,
-    /// They were set while running.
+    /// The operator, while the gateway runs.
     Api,
-    /// They were adapted; these are the operator's.
+    /// Adaptation. These are the operator's numbers.
     Adaptive(LimitNumbers),
 }
 
-/// Where what was used is kept, from one configuration to the next.
+/// Where a limit's counts are kept, from one configuration to the next.
 #[derive(Clone)]
 pub(crate) enum Counts {
     Memory(Arc<Keyed<Key, Rule>>),
@@ -43,9 +43,9 @@ pub(crate) enum Counts {
 #[derive(Default)]
 pub(crate) struct LimitStats {
     pub(crate) admitted: Counter,
-    pub(crate) refused: Counter,
+    pub(crate) rejected: Counter,
     /// Rejected by a limit on a dry run.
-    pub(crate) would_refuse: Counter,
+    pub(crate) would_reject: Counter,
 }
 
 impl Limit {
@@ -66,7 +66,7 @@ impl Limit {
         self.settings.name.as_str()
     }
 
-    /// What a client has left: the soft excess is none of its business.
+    /// What a client has left. The soft excess is not reported to clients.
     pub(crate) fn left(&self, decision: &Decision) -> u64 {
         decision.remaining().saturating_sub(self.settings.soft)
     }

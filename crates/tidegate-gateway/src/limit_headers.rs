@@ -5,31 +5,32 @@ use std::time::Duration;
 use tidegate_http::header_lines::HeaderLines;
 use tidegate_policy::Algorithm;
 
-use crate::admission::Asked;
+use crate::admission::LimitCheck;
 use crate::limit::Limit;
 use crate::limit_texts::whole_seconds;
 use crate::plan::Plan;
 
-/// How long a client is asked to wait for a slot: nobody knows when one becomes free.
-pub(crate) const SLOT_PATIENCE: Duration = Duration::from_secs(1);
+/// The `Retry-After` of a limit that counts slots: nobody knows when one becomes free.
+pub(crate) const SLOT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Writes how a client stands with its limits: those of its route, then those of the upstream. False if there is nothing to
-/// report. `rejected`: the index of the limit that rejects, and when to come back.
+/// Writes the state of a client's limits: those of its route, then those of the upstream. False if there is nothing to
+/// report. `rejected`: the index of the check that rejects, and when to come back.
 pub(crate) fn write(
     plan: &Plan,
-    asked: [&[Asked]; 2],
+    checks: [&[LimitCheck]; 2],
     rejected: Option<(usize, Option<u64>)>,
     now_unix: Duration,
     lines: &mut HeaderLines,
 ) -> bool {
-    let standing = |(index, asked): (usize, &Asked)| Standing::of(&plan.limits[asked.limit], index, asked, rejected);
+    let standing =
+        |(index, check): (usize, &LimitCheck)| Standing::of(&plan.limits[check.limit], index, check, rejected);
     let (one, several);
     // Most requests have one limit.
-    let standings: &[Standing<'_>] = if let [[only], []] = asked {
+    let standings: &[Standing<'_>] = if let [[only], []] = checks {
         one = standing((0, only));
         one.as_slice()
     } else {
-        several = asked.into_iter().flatten().enumerate().filter_map(standing).collect::<Vec<_>>();
+        several = checks.into_iter().flatten().enumerate().filter_map(standing).collect::<Vec<_>>();
         &several
     };
     let rejecting = standings.iter().find(|standing| rejected.is_some_and(|(by, _)| by == standing.index));
@@ -59,10 +60,10 @@ pub(crate) fn write(
     true
 }
 
-/// How a client stands with one of its limits.
+/// The state of one of a client's limits.
 struct Standing<'a> {
     limit: &'a Limit,
-    /// Its index among the asked.
+    /// The index of its check.
     index: usize,
     left: u64,
     reset: Duration,
@@ -71,26 +72,26 @@ struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    fn of(limit: &'a Limit, index: usize, asked: &Asked, rejected: Option<(usize, Option<u64>)>) -> Option<Self> {
-        let decision = asked.decision.as_ref().filter(|_| !limit.settings.dry_run)?;
+    fn of(limit: &'a Limit, index: usize, check: &LimitCheck, rejected: Option<(usize, Option<u64>)>) -> Option<Self> {
+        let decision = check.decision.as_ref().filter(|_| !limit.settings.dry_run)?;
         let mut left = limit.left(decision);
         if rejected.is_some() && decision.is_admitted() {
-            // It was admitted here, rejected by another limit, and so not charged.
+            // Admitted here and rejected by another limit, so not charged.
             left = left.saturating_add(limit.settings.cost.get().into()).min(limit.settings.numbers.quota());
         }
         let counts_slots = limit.settings.numbers.algorithm() == Algorithm::Concurrency;
-        // Slots come back when requests end; the longest that may take says nothing.
-        let reset = if counts_slots { SLOT_PATIENCE } else { decision.reset_after() };
+        // Slots come back when requests end. The longest time that may take would be no help.
+        let reset = if counts_slots { SLOT_RETRY_AFTER } else { decision.reset_after() };
         let next = match rejected {
-            _ if counts_slots => None,
+            Some(_) | None if counts_slots => None,
             Some((by, seconds)) if by == index => seconds,
-            _ => Some(whole_seconds(reset)),
+            Some(_) | None => Some(whole_seconds(reset)),
         };
         Some(Self { limit, index, left, reset, next })
     }
 }
 
-/// Whether a header of an upstream's response is one that [`write`] writes: ours counts.
+/// Whether a header of an upstream's response is one that [`write`] writes. Ours replaces it.
 pub(crate) fn is_ours(name: &[u8]) -> bool {
     let ours: &[&[u8]] = match name.len() {
         9 => &[b"ratelimit"],
@@ -104,8 +105,8 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
 }
 
 /// Names the limits on a dry run that would have rejected.
-pub(crate) fn write_dry_run<'a>(would_refuse: impl Iterator<Item = &'a Limit>, lines: &mut HeaderLines) {
-    for limit in would_refuse {
+pub(crate) fn write_dry_run<'a>(would_reject: impl Iterator<Item = &'a Limit>, lines: &mut HeaderLines) {
+    for limit in would_reject {
         lines.add("x-tidegate-dry-run", limit.name());
     }
 }

@@ -1,4 +1,4 @@
-//! What responses report of a limit, as far as it never changes: put together once, because a rejection must be cheap.
+//! The parts of responses about a limit that never change, built once because a rejection must be cheap.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct LimitTexts {
     pub(crate) policy: Box<str>,
     /// Its item in `RateLimit`, up to what is left: `"default";r=`.
     pub(crate) state: Box<str>,
-    /// The body of a rejection, up to the sentence's end: when to come back.
+    /// The body of a rejection, up to the end of the sentence, which says when to come back.
     pub(crate) body_start: Box<str>,
     /// What goes between that sentence and `retry_after`.
     pub(crate) body_middle: Box<str>,
@@ -41,7 +41,7 @@ impl LimitTexts {
             format!("\"{name}\";q={quota};w={}", whole_seconds(numbers.quota_span()).max(1))
         };
         let kind = if status == StatusCode::SERVICE_UNAVAILABLE { REDUCED_CAPACITY } else { QUOTA_EXCEEDED };
-        let title = status.canonical_reason().unwrap_or("Refused");
+        let title = status.canonical_reason().unwrap_or("Rejected");
         let code = status.as_u16();
         let window = if counts_slots {
             String::new()
@@ -54,20 +54,22 @@ impl LimitTexts {
             policy: policy.into(),
             state: format!("\"{name}\";r=").into(),
             body_start: format!(
-                "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{code},\"detail\":\"limit `{name}` ({numbers}) refuses this request; "
+                "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{code},\
+                 \"detail\":\"limit `{name}` ({numbers}) rejects this request; "
             )
             .into(),
             body_middle: format!("\",\"error\":\"{title}\",\"retry_after\":").into(),
             body_end: format!(
-                ",\"violated-policies\":[\"{name}\"],\"limit\":{{\"name\":\"{name}\",\"algorithm\":\"{algorithm}\",\"quota\":{quota}{window}}}\
-                 ,\"request_id\":\""
+                ",\"violated-policies\":[\"{name}\"],\
+                 \"limit\":{{\"name\":\"{name}\",\"algorithm\":\"{algorithm}\",\"quota\":{quota}{window}}},\
+                 \"request_id\":\""
             )
             .into(),
         }
     }
 }
 
-/// Rounded up: a client must not come back early.
+/// Rounded up, so that a client does not come back too early.
 pub(crate) fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }

@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 
 /// A listening socket that all workers accept from.
 pub(crate) struct Listener {
-    /// Gone when the gateway drains: a client that connects then is rejected at once, and can go elsewhere.
+    /// `None` once the gateway drains: a client that connects then is rejected at once, and can go elsewhere.
     socket: Mutex<Option<std::net::TcpListener>>,
     pub(crate) address: SocketAddr,
     /// Read anew on reload.
@@ -21,8 +21,8 @@ pub(crate) struct Listener {
 /// A listener and a worker's handle on its socket.
 pub(crate) type Socket = (Arc<Listener>, std::net::TcpListener);
 
-/// How many may wait in the kernel's queue: a burst of clients must not have to ask twice. (The kernel may allow
-/// fewer.)
+/// How many connections may wait in the kernel's queue: a burst of clients must not have to try twice. (The kernel may
+/// permit fewer.)
 pub(crate) const BACKLOG: u32 = 1_024;
 
 fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -56,7 +56,7 @@ impl Listener {
         self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Shows another certificate to clients that connect from now on.
+    /// Uses another certificate for clients that connect from now on.
     pub(crate) fn show(&self, certificate: Option<Arc<rustls::ServerConfig>>) {
         self.tls.store(certificate);
     }

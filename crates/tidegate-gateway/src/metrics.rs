@@ -348,8 +348,8 @@ fn write_limits(plan: &Plan, page: &mut Exposition) {
             |of: &dyn Fn(&crate::limit::LimitStats) -> u64| limit.stats.iter().map(|shard| of(&shard.0)).sum::<u64>();
         let name = limit.name();
         family.sample(&[("limit", name), ("decision", "admitted")], sum(&|stats| stats.admitted.get()));
-        family.sample(&[("limit", name), ("decision", "refused")], sum(&|stats| stats.refused.get()));
-        family.sample(&[("limit", name), ("decision", "would_refuse")], sum(&|stats| stats.would_refuse.get()));
+        family.sample(&[("limit", name), ("decision", "refused")], sum(&|stats| stats.rejected.get()));
+        family.sample(&[("limit", name), ("decision", "would_refuse")], sum(&|stats| stats.would_reject.get()));
     }
     let mut family =
         page.family("tidegate_limit_quota", "Requests a limit lets through at once when unused.", Kind::Gauge);

@@ -1,12 +1,12 @@
-//! Where a request for the gateway's own endpoints comes from, as far as its headers show.
+//! Where a request for the gateway's own paths comes from, as far as its headers show.
 
 use http::Version;
 use tidegate_http::headers::text;
 use tidegate_http::request::RequestHead;
 use tidegate_input::is_loopback;
 
-/// Headers that proxies add and that clients have no reason to send. One is enough: a proxy may be configured to add any of them and
-/// no other. Each entry has a well-known sender.
+/// Headers that proxies add and that clients have no reason to send. One is enough: a proxy may be configured to add
+/// any of them and no other. Each entry has a well-known sender.
 const PROXY_HEADERS: [&str; 26] = [
     "client-ip",            // Apache and PHP guides; Akamai, F5
     "do-connecting-ip",     // DigitalOcean App Platform
@@ -69,24 +69,25 @@ const PROXY_FAMILIES: [&str; 29] = [
     "x-vercel-",       // Vercel: X-Vercel-Forwarded-For
 ];
 
-/// What shows that a proxy sent this request: then the address that connected is not the client's.
+/// What shows that a proxy sent this request, so that the address that connected is not the client's.
 pub(crate) fn proxy_sign(request: &RequestHead) -> Option<String> {
     let name = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
     let is_of_proxy = |name: &String| {
         PROXY_HEADERS.contains(&name.as_str()) || PROXY_FAMILIES.iter().any(|family| name.starts_with(family))
     };
-    let header = request.headers.iter().map(|(field, _)| name(field)).find(is_of_proxy);
+    let header = request.headers.iter().map(|(header, _)| name(header)).find(is_of_proxy);
     header.map(|header| format!("the header `{header}`")).or_else(|| {
-        // nginx before 1.29.7 speaks it to upstreams unless configured otherwise. Command-line clients have not for decades.
+        // nginx before 1.29.7 speaks it to upstreams unless configured otherwise. Clients have not for decades.
         (request.version == Version::HTTP_10).then(|| "HTTP/1.0, which proxies speak,".to_owned())
     })
 }
 
-/// Whether the host it asks for is this machine. A page whose own name has been made to lead here would ask for that name.
+/// Whether the request is for a host that is this machine. A page whose own name was made to resolve to this machine
+/// would send that name.
 pub(crate) fn is_for_this_machine(request: &RequestHead) -> bool {
     let named = request.headers.get("host").and_then(text);
     let host = request.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
-    // No browser leaves it out.
+    // Browsers always send it.
     host.is_empty() || is_loopback(host)
 }
 
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_that_proxies_add_shows_one() {
+    fn every_header_of_proxies_shows_a_proxy() {
         for header in PROXY_HEADERS {
             assert_eq!(sign(Version::HTTP_11, &["host", header]), Some(format!("the header `{header}`")));
         }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_send_by_themselves_shows_none() {
+    fn headers_of_clients_show_no_proxy() {
         let usual = [
             "accept",
             "accept-encoding",
@@ -166,9 +167,9 @@ mod tests {
         assert_eq!(sign(Version::HTTP_2, &usual), None);
     }
 
-    /// A list that is in order shows at once what is there already.
+    /// A sorted list shows at once what it has already.
     #[test]
-    fn the_lists_are_in_order_and_in_lower_case() {
+    fn the_lists_are_sorted_and_in_lower_case() {
         assert!(PROXY_HEADERS.is_sorted() && PROXY_FAMILIES.is_sorted());
         let is_lower = |name: &&str| !name.bytes().any(|byte| byte.is_ascii_uppercase());
         assert!(PROXY_HEADERS.iter().chain(&PROXY_FAMILIES).all(is_lower));

@@ -1,4 +1,4 @@
-//! The body of a request, whatever it comes over.
+//! The body of a request, over HTTP/1 or HTTP/2.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,14 +21,13 @@ pub(crate) enum RequestBody {
     H2(H2Body),
 }
 
-/// How much of a body that nobody wants is read after its response.
-const MOST_UNWANTED: usize = 1 << 20;
+/// How much of an unread body is read after its response.
+const MOST_UNREAD: usize = 1 << 20;
 /// For how long.
-const UNWANTED_PATIENCE: Duration = Duration::from_secs(5);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A body that comes over HTTP/2. What nobody has wanted of it is read for a while after it was dropped: the stream
-/// would be reset at once, which RFC 9113 §8.1 allows behind a whole response, but there are clients that then lose the
-/// response too.
+/// A body that comes over HTTP/2. When it is dropped, the rest of it is read for a while. Otherwise the stream would be
+/// reset at once. RFC 9113 §8.1 permits that after a complete response, but some clients then lose the response too.
 pub(crate) struct H2Body(Option<Incoming>);
 
 impl H2Body {
@@ -39,15 +38,15 @@ impl H2Body {
 
 impl Drop for H2Body {
     fn drop(&mut self) {
-        let unwanted = self.0.take().filter(|body| !body.is_end_stream());
-        if let (Some(body), Ok(runtime)) = (unwanted, Handle::try_current()) {
-            runtime.spawn(timeout(UNWANTED_PATIENCE, discard(body)));
+        let unread = self.0.take().filter(|body| !body.is_end_stream());
+        if let (Some(body), Ok(runtime)) = (unread, Handle::try_current()) {
+            runtime.spawn(timeout(UNREAD_TIMEOUT, discard(body)));
         }
     }
 }
 
 async fn discard(mut body: Incoming) {
-    let mut left = MOST_UNWANTED;
+    let mut left = MOST_UNREAD;
     while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
             Some(rest) => left = rest,
@@ -57,7 +56,7 @@ async fn discard(mut body: Incoming) {
 }
 
 impl RequestBody {
-    /// Whether there is nothing (more) to come.
+    /// Whether nothing more comes.
     pub(crate) fn is_ended(&self) -> bool {
         match self {
             Self::H1(body) => body.is_ended(),
@@ -65,7 +64,7 @@ impl RequestBody {
         }
     }
 
-    /// The way for interim responses to whoever sent it. HTTP/2 has none: hyper can't send them.
+    /// Sends interim responses to the client. `None` for HTTP/2, where hyper can't send them.
     pub(crate) fn interim(&self) -> Option<Interim> {
         match self {
             Self::H1(body) => Some(body.interim()),
@@ -73,7 +72,7 @@ impl RequestBody {
         }
     }
 
-    /// How long it is, where that is known.
+    /// Its length, if that is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::H1(body) => body.length(),
@@ -87,7 +86,7 @@ impl RequestBody {
             Self::H1(body) => body.poll_frame(cx),
             Self::H2(H2Body(Some(body))) => Pin::new(body)
                 .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::OFF).and_then(vetted))),
+                .map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::OFF).and_then(with_valid_trailers))),
             Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }
@@ -111,7 +110,7 @@ impl Body for RequestBody {
 }
 
 /// RFC 9113 §8.2.1: whitespace around a value makes a message malformed, in its trailers too.
-fn vetted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BrokenBody> {
+fn with_valid_trailers(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BrokenBody> {
     let mut trailers = frame.trailers_ref().into_iter().flat_map(HeaderMap::values);
     if trailers.any(|value| has_whitespace_around(value.as_bytes())) {
         Err(BrokenBody("whitespace around a trailer's value"))

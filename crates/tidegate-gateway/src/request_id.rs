@@ -5,7 +5,7 @@ use tidegate_http::headers::{Headers, text};
 /// The header that links a response, its log lines and the upstream's.
 const REQUEST_ID: &str = "x-request-id";
 
-/// What a request is known by: the client's own id if it is harmless, else one of ours.
+/// The id of a request: the one that the client gave if it is harmless, otherwise one of ours.
 pub(crate) enum RequestId {
     Given(Box<str>),
     Own([u8; 32]),
@@ -17,7 +17,7 @@ impl RequestId {
         given.map_or_else(|| Self::own(ids), |id| Self::Given(id.into()))
     }
 
-    /// One that no other request has.
+    /// A unique one.
     pub(crate) fn own(ids: &Ids) -> Self {
         Self::Own(ids.next())
     }

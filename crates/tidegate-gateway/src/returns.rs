@@ -8,20 +8,20 @@ use tidegate_policy::Timestamp;
 use tidegate_store::{Charged, Store};
 use tokio::runtime::Handle;
 
-/// What is being given back to Redis, by requests that can't wait for it: a client may have gone, a worker may be about
-/// to end. It happens on the runtime that outlives them.
+/// Gives back to Redis what requests took, without making them wait: the client may have gone, the worker may be about
+/// to end. It runs on the runtime that outlives the workers.
 pub(crate) struct Returns {
     pub(crate) runtime: Handle,
     under_way: AtomicUsize,
 }
 
 impl Returns {
-    /// Nothing so far; what comes happens on this runtime.
+    /// Calls will run on this runtime.
     pub(crate) fn new(runtime: Handle) -> Arc<Self> {
         Arc::new(Self { runtime, under_way: AtomicUsize::new(0) })
     }
 
-    /// Gives back, whoever is still there to see it.
+    /// Gives back in the background.
     pub(crate) fn give_back(self: &Arc<Self>, store: &Store, charged: Charged, now: Timestamp) {
         let (returns, store) = (Arc::clone(self), store.clone());
         returns.under_way.fetch_add(1, Ordering::Relaxed);
@@ -31,11 +31,11 @@ impl Returns {
         });
     }
 
-    /// Waits until nothing is under way or owed any more, but no longer than `patience`.
-    pub(crate) async fn wait(&self, store: Option<&Store>, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Waits until nothing is under way or owed any more, but no longer than `timeout`.
+    pub(crate) async fn wait(&self, store: Option<&Store>, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         let is_left = || self.under_way.load(Ordering::Relaxed) > 0 || store.is_some_and(|store| store.owed() > 0);
-        while is_left() && Instant::now() < until {
+        while is_left() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Which requests a route is for.
+//! The matcher of a route: which requests it is for.
 
 mod coverage;
 
@@ -22,7 +22,7 @@ pub(crate) struct Matcher {
 enum Host {
     Any,
     Exact(Box<str>),
-    /// Any name that ends so, with the dot.
+    /// Any name with this end, which begins with a dot.
     Below(Box<str>),
 }
 
@@ -45,45 +45,51 @@ enum Segment {
 }
 
 impl Matcher {
-    /// The matcher of a route, or which field is wrong and why.
+    /// The matcher of a route. An error is the setting and what is wrong with it.
     pub(crate) fn new(route: &model::Route) -> Result<Self, (&'static str, String)> {
-        // As in requests, a dot at the end makes no difference.
+        // As in requests, a dot at the end is ignored.
         let host = route.host.as_deref().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase());
         let host = match host {
             None => Host::Any,
             Some(host) if host.contains(['/', ':']) || host.is_empty() => {
-                return Err(("host", format!("must be api.example.com or *.example.com, without port, got {host:?}")));
+                return Err((
+                    "host",
+                    format!("must be a host such as api.example.com or *.example.com, without port, got {host:?}"),
+                ));
             }
-            Some(host) if host.rfind('*').is_some_and(|place| place > 0) => {
-                return Err(("host", "must have `*` only as the first name: *.example.com".to_owned()));
+            Some(host) if host.rfind('*').is_some_and(|index| index > 0) => {
+                return Err(("host", wrong_wildcard(&host)));
             }
             Some(host) => match host.strip_prefix('*') {
                 None => Host::Exact(host.into()),
                 Some(rest) if rest.starts_with('.') && rest.len() > 1 => Host::Below(rest.into()),
-                Some(_) => return Err(("host", "must have `*` only as the first name: *.example.com".to_owned())),
+                Some(_) => return Err(("host", wrong_wildcard(&host))),
             },
         };
         let given = [&route.path, &route.prefix, &route.pattern];
         if given.iter().filter(|path| path.is_some()).count() > 1 {
             return Err(("path", "can't be combined with `prefix` or `pattern`".to_owned()));
         }
-        for (field, path) in ["path", "prefix", "pattern"].into_iter().zip(given) {
+        for (setting, path) in ["path", "prefix", "pattern"].into_iter().zip(given) {
             if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-                return Err((field, format!("must begin with a slash, got {:?}", path.as_deref().unwrap_or_default())));
+                return Err((
+                    setting,
+                    format!("must begin with a slash, got {:?}", path.as_deref().unwrap_or_default()),
+                ));
             }
         }
         let path = match (&route.path, &route.prefix, &route.pattern) {
             (Some(path), ..) => PathMatcher::Exact(path.as_str().into()),
             (_, Some(prefix), _) => PathMatcher::Prefix(prefix.trim_end_matches('/').into()),
             (_, _, Some(pattern)) => parse_pattern(pattern)?,
-            _ => PathMatcher::Any,
+            (None, None, None) => PathMatcher::Any,
         };
         let mut methods = Vec::new();
         for written in &route.methods {
             let method = Method::from_bytes(written.to_ascii_uppercase().as_bytes());
             let method = method.map_err(|_| ("methods", format!("must be HTTP methods, got {written:?}")))?;
             if method == Method::GET {
-                // Whoever answers one does the work of the other.
+                // HEAD is as much work for an upstream as GET.
                 methods.push(Method::HEAD);
             }
             methods.push(method);
@@ -91,7 +97,7 @@ impl Matcher {
         Ok(Self { host, path, methods })
     }
 
-    /// Whether a request with this host (lower case, without port), this method and this normal path is meant.
+    /// Whether a request matches, with this host (lower case, without port), this method and this normal path.
     pub(crate) fn matches(&self, host: &[u8], method: &Method, path: &str) -> bool {
         let host_fits = match &self.host {
             Host::Any => true,
@@ -100,6 +106,10 @@ impl Matcher {
         };
         host_fits && (self.methods.is_empty() || self.methods.contains(method)) && self.path.matches(path)
     }
+}
+
+fn wrong_wildcard(host: &str) -> String {
+    format!("must have `*` only as the first name, as in *.example.com, got {host:?}")
 }
 
 fn parse_pattern(pattern: &str) -> Result<PathMatcher, (&'static str, String)> {
@@ -133,7 +143,7 @@ impl PathMatcher {
     fn matches(&self, path: &str) -> bool {
         match self {
             Self::Any => true,
-            // Most servers make no difference of a slash at the end.
+            // Most servers ignore a slash at the end.
             Self::Exact(wanted) => without_end(wanted) == without_end(path),
             Self::Prefix(prefix) => {
                 path.strip_prefix(&**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -143,18 +153,18 @@ impl PathMatcher {
                 let all = segments.iter().all(|segment| match (segment, words.next()) {
                     (Segment::One, Some(word)) => !word.is_empty(),
                     (Segment::Text(text), Some(word)) => **text == *word,
-                    (_, None) => false,
+                    (Segment::One | Segment::Text(_), None) => false,
                 });
-                // Here too, a slash at the end makes no difference.
+                // Here too, a slash at the end is ignored.
                 all && (*open_ended || words.next().is_none_or(str::is_empty) && words.next().is_none())
             }
         }
     }
 }
 
-/// The path as it is matched: percent-encodings decoded, dot segments, doubled slashes and parameters gone. Beside it, if it is written in
-/// any unusual way, all other ways in which an upstream may read it: what is sent on is the path as it came, and a limit must not be evaded
-/// by writing it so that the upstream sees another path than we do.
+/// The path as it is matched: percent-encodings decoded; dot segments, doubled slashes and parameters removed. Beside
+/// it, if it is written in any unusual way, all other ways in which an upstream may read it: the path is sent on as it
+/// came, and a limit must not be evaded by a path that the upstream reads differently.
 pub(crate) fn readings(path: &str) -> (Cow<'_, str>, Vec<String>) {
     if is_plain(path) {
         return (Cow::Borrowed(path), Vec::new());
@@ -166,8 +176,8 @@ pub(crate) fn readings(path: &str) -> (Cow<'_, str>, Vec<String>) {
     (Cow::Owned(resolved(&whole)), others)
 }
 
-/// Whether there is only one way to read a path: no encodings, parameters and backslashes, no empty and no dot segments. In one go over its bytes, for
-/// every request is asked.
+/// Whether there is only one way to read a path: no encodings, parameters and backslashes, no empty and no dot
+/// segments. One pass over its bytes, because every request needs it.
 fn is_plain(path: &str) -> bool {
     let mut is_after_slash = false;
     for byte in path.bytes() {
@@ -208,17 +218,17 @@ fn without_parameters(decoded: &str) -> String {
     decoded.split('/').map(without_parameter).collect::<Vec<_>>().join("/")
 }
 
-/// A segment without what follows a semicolon, which some servers leave out.
+/// A segment without what follows a semicolon, which some servers ignore.
 fn without_parameter(segment: &str) -> &str {
     segment.split(';').next().unwrap_or_default()
 }
 
-/// With percent-encodings decoded, those of slashes only where `slashes` says so; a backslash is a slash.
+/// Decodes percent-encodings, those of slashes only with `slashes`. A backslash becomes a slash.
 fn decode_path(path: &str, slashes: bool) -> String {
     decode_some(path, |byte| slashes || !matches!(byte, b'/' | b'\\')).replace('\\', "/")
 }
 
-/// With all percent-encodings decoded.
+/// Decodes all percent-encodings.
 pub(crate) fn decode(text: &str) -> String {
     decode_some(text, |_| true)
 }
@@ -274,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_an_upstream_may_read_is_among_the_readings() {
+    fn all_that_an_upstream_may_read_is_among_the_readings() {
         for (written, reading) in [
             ("/api/export/../../free", "/api/export/../../free"),
             ("/api/%65xport/../../free", "/api/export/../../free"),
@@ -290,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_seen() {
+    fn a_path_that_is_not_plain_is_detected() {
         for plain in ["/", "/a/b.c", "/a.b/c", "/a/"] {
             assert!(is_plain(plain), "{plain}");
         }
@@ -351,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_matcher_is_refused_with_its_field() {
+    fn a_wrong_matcher_is_rejected_with_its_setting() {
         let route = |change: fn(&mut model::Route)| {
             let mut route = model::Route::default();
             change(&mut route);

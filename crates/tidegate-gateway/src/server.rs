@@ -1,4 +1,4 @@
-//! Accepting: threads that each serve a share of the connections, all from the same listening sockets.
+//! The server: threads that each serve a share of the connections, all from the same listening sockets.
 
 mod accepting;
 mod connection;
@@ -25,26 +25,26 @@ use crate::access_log::AccessLog;
 use crate::adapt;
 use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
+use crate::connection_slots::ConnectionSlots;
 use crate::control::{self, Control, Source, report_lints};
 use crate::file_budget::{FileBudget, FileNeeds};
 use crate::gateway::{Gateway, observer};
 use crate::listener::{Listener, Socket};
 use crate::metrics::Metrics;
 use crate::reload::{reload, reopen_logs};
-use crate::room::Room;
 use crate::settings::{RedisSettings, Settings};
 use crate::worker::Worker;
 
-/// How long what is given back to Redis is waited for at the end.
-const LAST_RETURNS: Duration = Duration::from_secs(3);
+/// How long the end waits for what is given back to Redis.
+const RETURNS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// File descriptors that are open at the start, where the system does not say.
+/// File descriptors that are open at the start, where the system does not report them.
 const OPEN_AT_START: u64 = 32;
 
-/// Connections to the admin listener, apart from those of clients: it must answer when clients hold all of theirs.
+/// Connections to the admin listener, apart from those of clients: it must respond when clients hold all of theirs.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// So many connections are enough where nobody has asked for a number.
+/// A bound of so many connections is no reason for a warning where the configuration has no number.
 const MANY_CLIENTS: usize = 1_000;
 
 /// Threads of a worker that wait for name servers.
@@ -67,7 +67,7 @@ pub enum NotStarted {
     Bind(SocketAddr, io::Error),
     /// The access log can't be written.
     AccessLog(io::Error),
-    /// A limit can't be had.
+    /// A limit can't be set up.
     Limit(String),
     /// Threads can't be started.
     Thread(io::Error),
@@ -86,7 +86,7 @@ impl std::fmt::Display for NotStarted {
 
 impl std::error::Error for NotStarted {}
 
-/// What distinguishes its load from that of other gateways.
+/// The names of this gateway's load, which distinguish it from that of other gateways.
 fn series_names(listeners: &[Arc<Listener>], redis: Option<&RedisSettings>) -> SeriesNames {
     let port = listeners.first().map_or(0, |listener| listener.address.port());
     SeriesNames {
@@ -119,8 +119,8 @@ async fn connect(redis: &RedisSettings, metrics: &Arc<Metrics>, log: &Log) -> Re
 }
 
 impl Server {
-    /// Takes the sockets, connects to Redis where it is configured, and reads the limits kept there. The runtime this is called on
-    /// carries what is not a request: Redis, the admin listener.
+    /// Takes the sockets, connects to Redis where it is configured, and reads the limits kept there. The runtime that
+    /// this is called on runs what is not a request: Redis, the admin listener.
     pub async fn bind(settings: Settings, source: Source, log: Log) -> Result<Self, NotStarted> {
         let mut listeners = Vec::new();
         for listener in &settings.listeners {
@@ -161,12 +161,12 @@ impl Server {
         self.listeners.iter().map(url).collect()
     }
 
-    /// Where limits are changed, if that is apart.
+    /// Where limits are changed, if there is an admin listener.
     pub fn admin_address(&self) -> Option<String> {
         self.admin.as_ref().map(|listener| format!("http://{}", listener.address))
     }
 
-    /// What can be asked of the gateway while it runs.
+    /// Controls the gateway while it runs.
     pub fn handle(&self) -> Handle {
         Handle { gateway: Arc::clone(&self.gateway), control: Arc::clone(&self.control) }
     }
@@ -194,20 +194,20 @@ impl Server {
         format!("upstreams: {upstreams}; limits: {limits}; state: {state}; workers: {}{adaptation}", self.workers)
     }
 
-    /// Serves until `shutdown`, and then until all requests under way have ended or their time is up.
+    /// Serves until `shutdown`, and then until all requests under way have ended or the drain timeout is over.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<(), NotStarted> {
         let (budget, limit) = self.file_budget();
         stream::bound_ends(budget.watches);
         let (descriptors, to_the_end) = (Descriptors::new(budget.upstreams), ShutdownHandle::new());
         let deadlines: Vec<Arc<Deadlines>> = (0..self.workers).map(|_| Deadlines::new()).collect();
         let taken = format!("all connections are taken ({})", self.bound(&budget, limit));
-        let room = Room::new(budget.clients, taken, &deadlines);
+        let slots = ConnectionSlots::new(budget.clients, taken, &deadlines);
         self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
         for (index, deadlines) in deadlines.iter().enumerate() {
-            let worker = Worker::new(index, &self.gateway, &self.control, deadlines, &room, &descriptors);
+            let worker = Worker::new(index, &self.gateway, &self.control, deadlines, &slots, &descriptors);
             let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
-            // Taken here: an order to stop may come before the thread does anything, and clients before that.
+            // Taken here, because an order to stop may come before the thread runs, and clients even before that.
             let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
             let sockets = sockets.map_err(NotStarted::Thread)?;
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
@@ -217,18 +217,18 @@ impl Server {
         if self.gateway.store().is_some() {
             tokio::spawn(control::follow(Arc::clone(&self.gateway), Arc::clone(&self.control)));
         }
-        // With another word for the limits it may have to begin, so it is always there.
+        // Always started: a reload may turn adaptation on.
         tokio::spawn(adapt::run(Arc::clone(&self.gateway), Arc::clone(&self.control)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
         if let Some(listener) = self.admin {
-            // Its share of the metrics is the last.
+            // Its metrics come after those of the workers.
             let deadlines = Deadlines::new();
             let taken = format!("all {} connections to `admin.listen` are taken", budget.admin);
-            let room = Room::new(budget.admin, taken, std::slice::from_ref(&deadlines));
-            let worker = Worker::new(self.workers, &self.gateway, &self.control, &deadlines, &room, &descriptors);
+            let slots = ConnectionSlots::new(budget.admin, taken, std::slice::from_ref(&deadlines));
+            let worker = Worker::new(self.workers, &self.gateway, &self.control, &deadlines, &slots, &descriptors);
             let owner = Arc::clone(&worker);
             tokio::spawn(Arc::clone(&worker.deadlines).run(move |_| owner.set_date()));
-            // It answers to the very end: whether the gateway still lives, and that it is not ready any more.
+            // It responds to the very end, so that health checks see that the gateway drains.
             let socket = Listener::socket(&listener).map_err(NotStarted::Thread)?;
             tokio::spawn(accept(worker, socket, to_the_end.observer()));
         }
@@ -239,7 +239,7 @@ impl Server {
             threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<usize>()
         });
         let left = joined.await.unwrap_or(0);
-        self.gateway.returns.wait(self.gateway.store(), LAST_RETURNS).await;
+        self.gateway.returns.wait(self.gateway.store(), RETURNS_TIMEOUT).await;
         self.gateway.report_unreturned();
         summaries.abort();
         self.gateway.summarize(true);
@@ -248,7 +248,7 @@ impl Server {
             self.gateway.log.warn("Gateway", format_args!("{left} connections were cut off {why}"));
         }
         if let Some(log) = self.gateway.access_log() {
-            // Not closed: on standard output it is the event log's too.
+            // Not closed: on standard output the event log uses it too.
             log.sink.flush(Duration::from_secs(2));
         }
         Ok(())
@@ -256,7 +256,7 @@ impl Server {
 }
 
 impl Server {
-    /// How many connections there may be, and how many file descriptors.
+    /// How many connections and how many file descriptors there may be.
     fn file_budget(&self) -> (FileBudget, usize) {
         let plan = self.gateway.plan();
         let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.endpoint.settings.max_connections);
@@ -273,7 +273,7 @@ impl Server {
         (needs.budget(self.connections.max), limit)
     }
 
-    /// What bounds the number of clients. If that is not the configuration, it is reported.
+    /// What bounds the number of clients, as a text. Logs it if that is not the configuration.
     fn bound(&self, budget: &FileBudget, limit: usize) -> String {
         let (clients, max) = (budget.clients, self.connections.max);
         if clients >= max {
@@ -284,7 +284,7 @@ impl Server {
              descriptors open (RLIMIT_NOFILE) and each client may need a second one for its upstream; raise the limit \
              (`ulimit -n`, `LimitNOFILE=` of systemd, `--ulimit nofile=` of Docker) or lower `connections.max`"
         );
-        // The default is only a bound: where many fit, nothing is amiss.
+        // The default is only a bound: where many connections fit, nothing is wrong.
         if max == Connections::default().max && clients >= MANY_CLIENTS {
             self.gateway.log.info("Gateway", lowered);
         } else {
@@ -301,7 +301,7 @@ async fn summaries(gateway: Arc<Gateway>) {
     }
 }
 
-/// What can be asked of a gateway while it runs.
+/// Controls a gateway while it runs.
 #[derive(Clone)]
 pub struct Handle {
     gateway: Arc<Gateway>,
@@ -309,22 +309,22 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Gives requests under way no more time once the gateway stops. What they hold in Redis is still given back.
+    /// Cuts off requests under way once the gateway stops. What they hold in Redis is still given back.
     pub fn hurry(&self) {
         self.gateway.hurry();
     }
 
-    /// Whether they get none.
+    /// Whether requests under way are cut off.
     pub fn is_hurried(&self) -> bool {
         self.gateway.is_hurried()
     }
 
-    /// Reads the configuration anew; a bad one changes nothing.
+    /// Reads the configuration anew. An invalid one changes nothing.
     pub async fn reload(&self) -> Result<(), String> {
         reload(&self.gateway, &self.control).await.map_err(|error| error.to_string())
     }
 
-    /// Opens the access log's file anew, which has been renamed or removed.
+    /// Opens the access log's file anew, after it was renamed or removed.
     pub fn reopen_logs(&self) {
         reopen_logs(&self.gateway);
     }
@@ -337,15 +337,15 @@ fn work(worker: &Arc<Worker>, sockets: Vec<Socket>, shutdown: Shutdown, drain: D
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            worker.gateway.log.error("Gateway", format_args!("a worker can't start: {error}"));
+            worker.gateway.log.error("Gateway", format_args!("can't start a worker: {error}"));
             return 0;
         }
     };
     run_to_end(runtime, serve_and_drain(worker, sockets, shutdown, drain))
 }
 
-/// Runs `task`, and ends the runtime with it: whatever else was under way there is dropped, and nobody waits for a name server that does
-/// not answer.
+/// Runs `task`, and ends the runtime with it: all other tasks are dropped, and a name server that does not respond is
+/// not waited for.
 fn run_to_end<T>(runtime: tokio::runtime::Runtime, task: impl Future<Output = T>) -> T {
     let done = runtime.block_on(task);
     runtime.shutdown_background();
@@ -368,16 +368,16 @@ async fn serve_and_drain(worker: &Arc<Worker>, sockets: Vec<Socket>, mut shutdow
         accepting.spawn(accept(Arc::clone(worker), socket, shutdown.clone()));
     }
     shutdown.wanted().await;
-    // Everything from here on is within this time.
-    let until = Instant::now() + drain;
+    // All that follows ends by this deadline.
+    let deadline = Instant::now() + drain;
     worker.gateway.drain();
-    let is_served = |accepting: &mut JoinSet<()>| {
+    let is_done = |accepting: &mut JoinSet<()>| {
         while accepting.try_join_next().is_some() {}
         accepting.is_empty() && worker.open() == 0
     };
-    while !is_served(&mut accepting) && Instant::now() < until && !worker.gateway.is_hurried() {
+    while !is_done(&mut accepting) && Instant::now() < deadline && !worker.gateway.is_hurried() {
         worker.deadlines.wake_all();
-        tokio::time::sleep(TICK.min(until.saturating_duration_since(Instant::now()))).await;
+        tokio::time::sleep(TICK.min(deadline.saturating_duration_since(Instant::now()))).await;
     }
     worker.open()
 }
@@ -388,10 +388,10 @@ mod tests {
 
     use super::*;
 
-    /// Looking up a host blocks a thread of the runtime's for as long as the name server likes.
+    /// Looking up a host blocks a thread of the runtime for as long as the name server takes.
     #[test]
     fn the_end_does_not_wait_for_a_blocked_lookup() {
-        let (answer, never) = mpsc::channel::<()>();
+        let (response, never) = mpsc::channel::<()>();
         let (began, begun) = mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let is_over = run_to_end(runtime, async move {
@@ -404,6 +404,6 @@ mod tests {
             lookup.is_finished()
         });
         assert!(!is_over);
-        assert!(answer.send(()).is_ok(), "the lookup was waited for");
+        assert!(response.send(()).is_ok(), "the lookup was waited for");
     }
 }

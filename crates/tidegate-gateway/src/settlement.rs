@@ -1,4 +1,4 @@
-//! The end of a request: settled exactly once, however it comes.
+//! The end of a request: it is settled exactly once, however it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,24 +17,24 @@ use crate::request_id::RequestId;
 use crate::upstream::Upstream;
 use crate::worker::Worker;
 
-/// What must happen when a request ends: its slots come back, it is counted, it is logged. Made when the request begins,
-/// dropped when the last byte of its response has been taken, or when the client has gone.
+/// What must happen when a request ends: its slots are given back, it is counted, it is logged. Made when the request
+/// begins, dropped when the last byte of its response has been taken or the client has gone.
 pub(crate) struct Settlement {
     worker: Arc<Worker>,
     client: Arc<Client>,
     pub(crate) started: Instant,
-    /// The status of the response. 499: the client left before.
+    /// The status of the response. 499: the client left before there was one.
     pub(crate) status: StatusCode,
     pub(crate) bytes: u64,
     /// Whether the whole response was handed over.
     pub(crate) is_whole: bool,
-    /// What it took at its limits; given back by its own `Drop`.
+    /// What the request took at its limits. Its `Drop` gives it back.
     pub(crate) admissions: Admissions,
     pub(crate) upstream: Option<Arc<Upstream>>,
     pub(crate) record: Option<Box<Record>>,
-    /// What the request is known by, once there is a response.
+    /// The request's id, once there is a response.
     pub(crate) id: Option<RequestId>,
-    /// A request for one of the gateway's own endpoints, which the limits' metrics leave out.
+    /// The gateway itself responded to it: metrics of requests leave it out.
     pub(crate) is_local: bool,
 }
 
@@ -66,20 +66,21 @@ impl Settlement {
         self.client.activity.write_timeout()
     }
 
-    /// The stream's own, on HTTP/2: one may stall while others move.
+    /// The deadline of the stream, on HTTP/2: one stream may stall while others move.
     pub(crate) fn stall_deadline() -> Option<Arc<Deadline>> {
         h2_streams::deadline()
     }
 
-    /// Its line in the access log, for the part of the body that knows better when its end has come.
-    pub(crate) fn line(&mut self) -> Option<Box<Line>> {
+    /// Takes the line of the access log, for the last piece of the body: when that is sent, the request is complete.
+    pub(crate) fn line(&mut self) -> Option<Box<AccessLogLine>> {
         let record = self.record.take()?;
         let (worker, status, bytes) = (Arc::clone(&self.worker), self.status, self.bytes);
-        Some(Box::new(Line { worker, record, status, bytes, is_whole: self.is_whole, started: self.started }))
+        let (is_whole, started) = (self.is_whole, self.started);
+        Some(Box::new(AccessLogLine { worker, record, status, bytes, is_whole, started }))
     }
 
     /// The response broke off.
-    pub(crate) fn broke(&mut self, trouble: &Trouble) {
+    pub(crate) fn broke_off(&mut self, trouble: &Trouble) {
         if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
             upstream.stats.metrics.failed(trouble.word());
             let id = self.id.as_ref().map_or("", RequestId::as_str);
@@ -103,8 +104,8 @@ impl Drop for Settlement {
     }
 }
 
-/// A line of the access log that is still to be written: when this is dropped.
-pub(crate) struct Line {
+/// A line of the access log, written when this is dropped.
+pub(crate) struct AccessLogLine {
     worker: Arc<Worker>,
     record: Box<Record>,
     status: StatusCode,
@@ -113,7 +114,7 @@ pub(crate) struct Line {
     started: Instant,
 }
 
-impl Drop for Line {
+impl Drop for AccessLogLine {
     fn drop(&mut self) {
         if let Some(log) = self.worker.gateway.access_log() {
             log.write(&self.record, self.status, self.bytes, self.is_whole, self.started.elapsed());

@@ -1,23 +1,23 @@
-//! The stages that a request passes before it is sent to its upstream, in their order. The order stands here and nowhere
-//! else: the handler drives it with the real clock, replay and the simulation drive it in their own time.
+//! The stages that a request passes before it is sent to its upstream, in their order. The order stands here and
+//! nowhere else: the handler drives it with the real clock, replay and the simulation drive it in their own time.
 //!
-//! It has no clock and asks nobody. Whoever drives it checks limits, waits, sends, and reports what came of it.
+//! It has no clock and does nothing itself. Its driver checks limits, waits, sends, and reports the result.
 
 use std::time::Duration;
 
 /// Whose limits a request is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Those of its route, which protect by who sends it.
+    /// Those of its route, which count by who sends it.
     Client,
-    /// Those of its upstream, which protect where it goes.
+    /// Those of its upstream, which protect that upstream from everyone.
     Upstream,
 }
 
-/// What is to be done next.
+/// What a driver has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Check these limits. If they reject, the request is over: what it holds comes back.
+    /// Check these limits. If one rejects, the request ends, and what it holds is given back.
     Check(Side),
     /// Wait: a shaper delays the request.
     Wait(Duration),
@@ -37,7 +37,7 @@ impl Stages {
         Self { next: Step::Check(Side::Client), wait: Duration::ZERO }
     }
 
-    /// What is to be done next.
+    /// The next step.
     pub(crate) fn next(&mut self) -> Step {
         if !self.wait.is_zero() {
             return Step::Wait(std::mem::take(&mut self.wait));

@@ -1,4 +1,4 @@
-//! What a head must be before anything else happens, and what it says, whatever it came over.
+//! Validates a request's head, and reads from it what HTTP/1 and HTTP/2 have in common.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use tidegate_http::request::RequestHead;
 use crate::config::model::Connections;
 use crate::request_body::RequestBody;
 
-/// Why a head is not accepted.
+/// Why a head is rejected.
 pub(crate) struct Fault {
     pub(crate) status: StatusCode,
     pub(crate) reason: &'static str,
@@ -22,7 +22,8 @@ fn bad(detail: &'static str) -> Fault {
     Fault { status: StatusCode::BAD_REQUEST, reason: "bad_request", detail }
 }
 
-/// Checks a head, and says which host it asks for. `may_be_https`: whether the connection may carry requests for https resources.
+/// Checks a head, and returns the host that it is for. `may_be_https`: whether the connection may carry requests for
+/// https resources.
 pub(crate) fn validate<'a>(
     request: &'a RequestHead,
     connections: &Connections,
@@ -33,13 +34,13 @@ pub(crate) fn validate<'a>(
         return Err(Fault { status: StatusCode::NOT_IMPLEMENTED, reason: "method_not_implemented", detail });
     }
     if request.method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
-        // Some upstreams take `get` for GET: it must not lead past what is meant for that.
-        return Err(bad("methods are written in capitals"));
+        // Some upstreams take `get` for GET: it must not evade the limits of GET.
+        return Err(bad("the method must be in capitals"));
     }
     let expects_else = |value: &[u8]| !value.eq_ignore_ascii_case(b"100-continue");
     // RFC 9110 §10.1.1: what an HTTP/1.0 client expects is ignored.
     if request.version != Version::HTTP_10 && request.headers.all("expect").any(expects_else) {
-        let (status, detail) = (StatusCode::EXPECTATION_FAILED, "only 100-continue can be expected");
+        let (status, detail) = (StatusCode::EXPECTATION_FAILED, "Expect must be 100-continue");
         return Err(Fault { status, reason: "bad_request", detail });
     }
     // RFC 9112 §3.2: an authority alone is for CONNECT, an asterisk for OPTIONS.
@@ -50,13 +51,13 @@ pub(crate) fn validate<'a>(
         return Err(bad("invalid request target"));
     }
     if !path.is_ascii() {
-        // HTTP/2's are not looked at before.
-        return Err(bad("the target has bytes that must be encoded"));
+        // Targets of HTTP/2 are not checked before.
+        return Err(bad("the request target must be ASCII: other bytes must be percent-encoded"));
     }
     if let Some(scheme) = request.uri.scheme_str() {
         validate_scheme(scheme, may_be_https)?;
     }
-    // RFC 9113 §8.2.1; HTTP/1 has none of these, and a reader further on might take them for part of the value.
+    // RFC 9113 §8.2.1. HTTP/1 can't have them, and an upstream might take them for part of the value.
     if request.version == Version::HTTP_2 && request.headers.iter().any(|(_, value)| has_whitespace_around(value)) {
         return Err(bad("header values must not begin or end with whitespace"));
     }
@@ -68,14 +69,15 @@ pub(crate) fn validate<'a>(
     }
     let length = framing(&request.headers)?;
     if length.is_some_and(|length| connections.max_body_bytes.is_some_and(|most| length > most)) {
-        let detail = "the request's body is larger than allowed";
+        let detail = "the request's body is too large";
         return Err(Fault { status: StatusCode::PAYLOAD_TOO_LARGE, reason: "body_too_large", detail });
     }
     host(request)
 }
 
-/// RFC 9110 §7.4: a request for an https resource that comes unsecured is misdirected, unless a trusted proxy has ended the TLS before it.
-/// (Not the other way round: a client may well send a request for an http resource over TLS.) No other scheme is served.
+/// RFC 9110 §7.4: a request for an https resource that comes without TLS is misdirected, unless a trusted proxy has
+/// ended the TLS. (Not the other way round: a client may send a request for an http resource over TLS.) No other scheme
+/// is served.
 fn validate_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<(), Fault> {
     if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") && may_be_https() {
         return Ok(());
@@ -87,7 +89,8 @@ fn validate_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<
     Err(bad("the scheme of the request target must be http or https"))
 }
 
-/// The length that a request declares. HTTP/2 may declare it in several ways, HTTP/1 upstreams would read one.
+/// The length that a request declares. An HTTP/2 request may declare several, of which an HTTP/1 upstream would read
+/// one.
 fn framing(headers: &Headers) -> Result<Option<u64>, Fault> {
     let mut lengths = headers.all("content-length");
     match (lengths.next(), lengths.next()) {
@@ -97,15 +100,15 @@ fn framing(headers: &Headers) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// The host a request asks for, in lower case; empty if an HTTP/1.0 client names none.
+/// The host of a request, in lower case. Empty if an HTTP/1.0 client sends none.
 pub(crate) struct Host<'a> {
     text: Cow<'a, [u8]>,
-    /// How long it is without its port.
+    /// Its length without its port.
     name: usize,
 }
 
 impl<'a> Host<'a> {
-    /// The host of this text, if it is one; that of no text is empty.
+    /// Reads a host. `None` if it is not valid; an empty text is an empty host.
     pub(crate) fn read(host: &'a [u8]) -> Option<Self> {
         let name = if host.is_empty() { 0 } else { name_length(host)? };
         let has_capitals = host.iter().any(u8::is_ascii_uppercase);
@@ -120,29 +123,29 @@ impl Host<'_> {
         &self.text
     }
 
-    /// Without its port, and without the dot that a name may end in.
+    /// Without its port, and without a dot at its end.
     pub(crate) fn name(&self) -> &[u8] {
         let name = &self.text[..self.name];
         name.strip_suffix(b".").unwrap_or(name)
     }
 }
 
-/// The host a request asks for. RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; a target with an authority wins over it. RFC 9113 §8.3.1:
-/// one of the two in HTTP/2.
+/// The host of a request. RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; the authority of a target wins over it. RFC
+/// 9113 §8.3.1: one of the two in HTTP/2.
 fn host(request: &RequestHead) -> Result<Host<'_>, Fault> {
     let mut hosts = request.headers.all("host");
     let named = hosts.next();
     if hosts.next().is_some() {
-        return Err(bad("there is more than one Host"));
+        return Err(bad("the request must have one Host, got several"));
     }
     let lacks_host = match request.version {
         Version::HTTP_11 => named.is_none(),
-        // One that is empty names nothing.
+        // An empty `Host` does not count.
         Version::HTTP_2 => request.uri.authority().is_none() && named.unwrap_or_default().is_empty(),
         _ => false,
     };
     if lacks_host {
-        return Err(bad("there is no Host"));
+        return Err(bad("the request must have a Host"));
     }
     let host = match (request.uri.authority(), named) {
         (Some(authority), Some(named))
@@ -167,7 +170,7 @@ const IS_IN_NAMES: [bool; 256] = {
     table
 };
 
-/// How long a host's name is without its port, if it is a name, an IPv4 address or an IPv6 address in brackets.
+/// The length of a host without its port. `None` if it is not a name, an IPv4 address or an IPv6 address in brackets.
 fn name_length(host: &[u8]) -> Option<usize> {
     let name = if let Some(rest) = host.strip_prefix(b"[") {
         let end = rest.iter().position(|byte| *byte == b']')?;
@@ -185,10 +188,10 @@ pub(crate) fn expects_continue(request: &RequestHead) -> bool {
     request.version != Version::HTTP_10 && request.headers.has("expect")
 }
 
-/// How often a request may still be sent on, if it says so (RFC 9110 §7.6.2: only of those that ask for the way itself).
+/// How often a request may still be sent on, if `Max-Forwards` bounds it (RFC 9110 §7.6.2: only of OPTIONS and TRACE).
 pub(crate) fn forwards_left(method: &Method, headers: &Headers) -> Option<u64> {
-    let asks_for_the_way = matches!(*method, Method::OPTIONS | Method::TRACE);
-    if asks_for_the_way { headers.only("max-forwards").and_then(content_length) } else { None }
+    let is_bounded = matches!(*method, Method::OPTIONS | Method::TRACE);
+    if is_bounded { headers.only("max-forwards").and_then(content_length) } else { None }
 }
 
 /// How a request's body is framed towards the upstream, and the body, if there is one.
@@ -200,8 +203,8 @@ pub(crate) fn body(request: &RequestHead, body: RequestBody) -> (BodyLength, Opt
     (body.length().map_or(BodyLength::Chunked, BodyLength::Known), Some(body))
 }
 
-/// The protocol a request wants to go over to. HTTP/2 in clear text is none: an upstream that went over to it would carry requests that
-/// nobody here sees.
+/// The protocol that a request wants to switch to. HTTP/2 in clear text is excluded: after a switch to it the
+/// connection would carry requests that the gateway does not see.
 pub(crate) fn upgrade<'a>(request: &'a RequestHead, body: &RequestBody) -> Option<&'a [u8]> {
     let wants = request.version == Version::HTTP_11 && request.headers.has("upgrade") && body.is_ended();
     wants.then(|| upgrade_protocol(&request.headers)).flatten()
@@ -220,7 +223,7 @@ fn upgrade_protocol(headers: &Headers) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn vetted(version: Version, uri: &str, headers: &[(&'static str, &str)], may_be_https: bool) -> u16 {
+    fn status_of(version: Version, uri: &str, headers: &[(&'static str, &str)], may_be_https: bool) -> u16 {
         let mut map = http::HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, http::HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
@@ -230,7 +233,7 @@ mod tests {
         validate(&request, &Connections::default(), || may_be_https).map_or_else(|fault| fault.status.as_u16(), |_| 200)
     }
 
-    /// A URL with any scheme was passed on as if it were `http`.
+    /// A URL with any scheme was sent on as if it were `http`.
     #[test]
     fn a_scheme_must_be_one_that_the_connection_may_carry() {
         for (uri, in_clear, secured) in [
@@ -246,21 +249,21 @@ mod tests {
             for version in [Version::HTTP_11, Version::HTTP_2] {
                 let headers: &[_] =
                     if version == Version::HTTP_11 || uri == "/a" { &[("host", "a.example")] } else { &[] };
-                assert_eq!(vetted(version, uri, headers, false), in_clear, "{version:?} {uri}");
-                assert_eq!(vetted(version, uri, headers, true), secured, "{version:?} {uri}");
+                assert_eq!(status_of(version, uri, headers, false), in_clear, "{version:?} {uri}");
+                assert_eq!(status_of(version, uri, headers, true), secured, "{version:?} {uri}");
             }
         }
     }
 
     #[test]
     fn a_request_over_http_2_needs_a_host_and_values_without_whitespace_around() {
-        let http_2 = |uri, headers: &[(&'static str, &str)]| vetted(Version::HTTP_2, uri, headers, false);
+        let http_2 = |uri, headers: &[(&'static str, &str)]| status_of(Version::HTTP_2, uri, headers, false);
         assert_eq!(http_2("http://a.example/", &[]), 200);
         assert_eq!(http_2("/", &[("host", "a.example")]), 200);
         assert_eq!(http_2("/", &[]), 400);
         assert_eq!(http_2("/", &[("host", "")]), 400);
-        assert_eq!(vetted(Version::HTTP_11, "/", &[("host", "")], false), 200, "RFC 9112 §3.2 allows it");
-        assert_eq!(vetted(Version::HTTP_10, "/", &[], false), 200, "HTTP/1.0 had no Host");
+        assert_eq!(status_of(Version::HTTP_11, "/", &[("host", "")], false), 200, "RFC 9112 §3.2 permits it");
+        assert_eq!(status_of(Version::HTTP_10, "/", &[], false), 200, "HTTP/1.0 had no Host");
         for (value, status) in
             [("", 200), ("a b", 200), ("a\tb", 200), (" a", 400), ("a ", 400), ("\ta", 400), (" ", 400)]
         {

@@ -1,4 +1,4 @@
-//! A worker: what a thread has of its own, and what it shares with the others.
+//! A worker: the state of a thread that serves connections, and what it shares with the others.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,26 +9,26 @@ use tidegate_http::descriptors::Descriptors;
 use tidegate_input::Utc;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::connection_slots::ConnectionSlots;
 use crate::control::Control;
 use crate::gateway::Gateway;
 use crate::metrics::WorkerMetrics;
 use crate::request_id::Ids;
-use crate::room::Room;
 
-/// A thread's share: its connections, its deadlines.
+/// The state of a thread that serves connections.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) control: Arc<Control>,
     pub(crate) deadlines: Arc<Deadlines>,
     pub(crate) ids: Ids,
-    /// Connections it serves.
+    /// How many connections it serves.
     open: AtomicUsize,
-    /// What `Date` says.
+    /// The value of `Date`.
     date: Mutex<[u8; 29]>,
-    /// Room for connections, shared by all workers.
-    room: Arc<Room>,
-    /// What connections to upstreams take theirs from, shared by all workers.
+    /// Slots of connections, shared by all workers.
+    slots: Arc<ConnectionSlots>,
+    /// File descriptors for connections to upstreams, shared by all workers.
     pub(crate) descriptors: Arc<Descriptors>,
 }
 
@@ -38,7 +38,7 @@ impl Worker {
         gateway: &Arc<Gateway>,
         control: &Arc<Control>,
         deadlines: &Arc<Deadlines>,
-        room: &Arc<Room>,
+        slots: &Arc<ConnectionSlots>,
         descriptors: &Arc<Descriptors>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -49,20 +49,20 @@ impl Worker {
             ids: Ids::new(RandomState::new().hash_one(index)),
             open: AtomicUsize::new(0),
             date: Mutex::new(Utc::now().http_date()),
-            room: Arc::clone(room),
+            slots: Arc::clone(slots),
             descriptors: Arc::clone(descriptors),
         })
     }
 
-    /// A slot for a client that has connected.
-    pub(crate) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        self.room.enter(|| self.gateway.note_full(&self.room)).await
+    /// Waits for a slot for a client that has connected.
+    pub(crate) async fn acquire_slot(&self) -> Option<OwnedSemaphorePermit> {
+        self.slots.acquire(|| self.gateway.note_full(&self.slots)).await
     }
 
-    /// Closes something that can be spared, so that another file descriptor can be opened.
+    /// Closes an idle connection, so that another file descriptor can be opened.
     pub(crate) fn free_a_file(&self) {
         if !self.close_idle_upstream() {
-            self.room.evict(Shortage::Descriptors);
+            self.slots.evict(Shortage::Descriptors);
         }
     }
 
@@ -71,14 +71,14 @@ impl Worker {
         self.gateway.plan().site.upstreams.iter().any(|upstream| upstream.endpoint.close_one_idle())
     }
 
-    /// A connection was ended before its client did.
+    /// Counts a connection that the gateway ended before its client did.
     pub(crate) fn ended(&self, ended: Ended, is_admin: bool) {
         if is_admin {
             return;
         }
         self.gateway.metrics.closed(ended);
         if let Ended::Evicted(shortage) = ended {
-            self.gateway.note_eviction(shortage, &self.room);
+            self.gateway.note_eviction(shortage, &self.slots);
         }
     }
 

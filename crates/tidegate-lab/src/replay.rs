@@ -1,5 +1,5 @@
 //! Recorded traffic through a policy, in simulated time: which requests would have been rejected, when, and by which
-//! limit. The gateway's own [`Rehearsal`] judges them.
+//! limit. The gateway's own [`Replayer`] judges them.
 
 mod clients;
 mod combined;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tidegate_gateway::config::model::Config;
 use tidegate_gateway::settings::Settings;
-use tidegate_gateway::{Judgement, LimitFacts, Past, Rehearsal, Verdict};
+use tidegate_gateway::{Judgement, LimitFacts, PastRequest, Replayer, Verdict};
 use tidegate_policy::Timestamp;
 use tidegate_policy::numbers::LimitNumbers;
 
@@ -244,7 +244,7 @@ impl Reading {
         &mut self,
         recording: &Recording,
         is_stopped: &AtomicBool,
-        judge: &mut impl FnMut(&Request<'_>, &Past<'_>),
+        judge: &mut impl FnMut(&Request<'_>, &PastRequest<'_>),
     ) -> Result<ReadSoFar, String> {
         let names: Vec<&str> = recording.log.names.headers().collect();
         let (mut requests, mut span) = (0, None);
@@ -262,7 +262,7 @@ impl Reading {
             let host = if request.host.is_empty() { recording.host.as_deref().unwrap_or("") } else { request.host };
             judge(
                 request,
-                &Past {
+                &PastRequest {
                     at: Timestamp::from_nanos(request.at),
                     ip: request.ip,
                     method: request.method,
@@ -307,7 +307,7 @@ struct Counts {
 
 /// A policy on trial.
 struct Trial {
-    rehearsal: Rehearsal<u64>,
+    replayer: Replayer<u64>,
     found: Replayed,
     /// Requests that a shaper delays, by their numbers: when they came, and from which client.
     waiting: HashMap<u64, (u64, Box<str>)>,
@@ -326,15 +326,15 @@ impl Judges {
         Ok(Self { trials, counts, number: 0 })
     }
 
-    fn judge(&mut self, request: &Request<'_>, past: &Past<'_>) {
+    fn judge(&mut self, request: &Request<'_>, past: &PastRequest<'_>) {
         let (number, client) = (self.number, request.user.unwrap_or(request.client));
         self.number += 1;
         let Self { trials, counts, .. } = self;
         counts.rows.add(request.at / 1_000_000_000, 0);
         counts.clients.came(client);
-        for (index, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
+        for (index, Trial { replayer, found, waiting }) in trials.iter_mut().enumerate() {
             let mut is_judged = false;
-            rehearsal.judge(past, number, |which, judgement| {
+            replayer.judge(past, number, |which, judgement| {
                 if which == number {
                     is_judged = true;
                     counts.record(found, index, which, &judgement, (request.at, client));
@@ -350,8 +350,8 @@ impl Judges {
 
     fn finish(&mut self) {
         let Self { trials, counts, .. } = self;
-        for (index, Trial { rehearsal, found, waiting }) in trials.iter_mut().enumerate() {
-            rehearsal.finish(|which, judgement| {
+        for (index, Trial { replayer, found, waiting }) in trials.iter_mut().enumerate() {
+            replayer.finish(|which, judgement| {
                 if let Some((at, client)) = waiting.remove(&which) {
                     counts.record(found, index, which, &judgement, (at, &client));
                 }
@@ -374,8 +374,8 @@ impl Trial {
     fn new(policy: &Policy, numbers: &BTreeMap<String, LimitNumbers>, column: usize) -> Result<Self, String> {
         let named = |error: String| format!("{}: {error}", policy.name);
         let settings = Settings::check(&policy.config).map_err(|error| named(error.to_string()))?;
-        let rehearsal = Rehearsal::new(settings, numbers).map_err(named)?;
-        let (limits, routes) = (rehearsal.limits(), rehearsal.routes());
+        let replayer = Replayer::new(settings, numbers).map_err(named)?;
+        let (limits, routes) = (replayer.limits(), replayer.routes());
         let found = Replayed {
             name: policy.name.clone(),
             asked: vec![0; limits.len()],
@@ -386,14 +386,14 @@ impl Trial {
             notes: Vec::new(),
             column,
         };
-        Ok(Self { rehearsal, found, waiting: HashMap::new() })
+        Ok(Self { replayer, found, waiting: HashMap::new() })
     }
 
     fn end(mut self) -> Replayed {
         for (limit, asked) in self.found.asked.iter_mut().enumerate() {
-            *asked = self.rehearsal.asked(limit);
+            *asked = self.replayer.checked(limit);
         }
-        if self.rehearsal.adapts() {
+        if self.replayer.adapts() {
             self.found.notes.push("Adaptation is not replayed: limits keep the operator's numbers.".to_owned());
         }
         self.found
@@ -411,23 +411,23 @@ impl Replayed {
         clients: &mut Clients,
     ) -> bool {
         let second = at / 1_000_000_000;
-        for limit in &judgement.would_refuse {
+        for limit in &judgement.would_reject {
             self.refused_by[*limit] += 1;
             rows.add(second, self.column + 1 + limit);
         }
         let rejected_by = match judgement.verdict {
             Verdict::Admitted { wait } => {
                 self.totals.admitted += 1;
-                self.totals.watched += u64::from(!judgement.would_refuse.is_empty());
+                self.totals.watched += u64::from(!judgement.would_reject.is_empty());
                 self.totals.delayed += u64::from(!wait.is_zero());
                 self.totals.longest_wait = self.totals.longest_wait.max(wait);
                 None
             }
-            Verdict::Refused { limit, .. } => {
+            Verdict::Rejected { limit, .. } => {
                 self.totals.refused += 1;
                 Some(limit)
             }
-            Verdict::Lacking { limit } => {
+            Verdict::NoKey { limit } => {
                 self.totals.lacking += 1;
                 Some(limit)
             }

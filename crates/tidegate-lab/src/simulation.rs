@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_gateway::config;
 use tidegate_gateway::settings::Settings;
-use tidegate_gateway::{Past, Rehearsal, Verdict};
+use tidegate_gateway::{PastRequest, Replayer, Verdict};
 use tidegate_load::{Assignment, Cause, End, Sample};
 use tidegate_policy::Timestamp;
 
@@ -77,7 +77,7 @@ struct Simulation<'a> {
 
 /// The limit under test: the gateway's own decisions, with the configuration that a live run would have.
 struct Limit {
-    gateway: Rehearsal<()>,
+    gateway: Replayer<()>,
     /// What clients request.
     path: String,
     is_per_client: bool,
@@ -97,7 +97,7 @@ impl Limit {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let addresses = Addresses { gateway: nowhere, target: nowhere, redis: None, forecaster: None };
         let config = config::parse(&config_text(scenario, variant, &addresses).ok()?).ok()?;
-        let gateway = Rehearsal::new(Settings::check(&config).ok()?, &BTreeMap::new()).ok()?;
+        let gateway = Replayer::new(Settings::check(&config).ok()?, &BTreeMap::new()).ok()?;
         let (quota, window, burst) = (setting.quota(), setting.window, burst_of(algorithm, setting.burst));
         let (path, is_per_client) = (scenario.plan.request.path.clone(), setting.is_per_client);
         Some(Self { gateway, path, is_per_client, quota, window, burst, before: (0.0, 0) })
@@ -110,11 +110,12 @@ impl Limit {
     /// How long a request from this address waits before it is sent on; `None` if it is rejected.
     fn check(&mut self, ip: IpAddr, now: u64) -> Option<Duration> {
         let (at, path) = (Timestamp::from_nanos(START + now), path_only(&self.path));
-        let past = Past { at, ip, method: "GET", host: "", path, user: None, tier: None, headers: &[], took: None };
+        let past =
+            PastRequest { at, ip, method: "GET", host: "", path, user: None, tier: None, headers: &[], took: None };
         let mut wait = None;
         self.gateway.judge(&past, (), |(), judgement| match judgement.verdict {
             Verdict::Admitted { wait: delay } => wait = Some(delay),
-            Verdict::Refused { .. } | Verdict::Lacking { .. } | Verdict::NoRoute | Verdict::Local => {}
+            Verdict::Rejected { .. } | Verdict::NoKey { .. } | Verdict::NoRoute | Verdict::Local => {}
         });
         wait
     }

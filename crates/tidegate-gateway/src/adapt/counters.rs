@@ -14,7 +14,7 @@ pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
     let (mut admitted, mut rejected) = (0, 0);
     for stats in &*limit.stats {
         admitted += stats.admitted.get();
-        rejected += stats.refused.get();
+        rejected += stats.rejected.get();
     }
     let mut totals = Totals { admitted, rejected, ..Totals::default() };
     let mut latency: Option<HistogramSnapshot> = None;

@@ -6,7 +6,7 @@ pub(super) struct Bound {
     pub(super) per_second: u64,
 }
 
-/// What is left of a bound, in thousandths.
+/// What is left of a bound, in thousandths of one.
 pub(super) struct Allowance(u64);
 
 impl Allowance {
@@ -15,7 +15,7 @@ impl Allowance {
     }
 
     pub(super) fn refill(&mut self, bound: &Bound, millis: u64) {
-        // What was earned on top of it stays.
+        // What was earned on top of the bound is kept.
         if self.0 < bound.at_once * 1_000 {
             self.0 = (self.0 + millis.saturating_mul(bound.per_second)).min(bound.at_once * 1_000);
         }

@@ -5,7 +5,7 @@ use super::frames::{ENHANCE_YOUR_CALM, PROTOCOL_ERROR};
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It does not begin as HTTP/2 does.
+    /// It does not begin with the preface of HTTP/2.
     Preface,
     Flood(Flood),
 }
@@ -19,7 +19,7 @@ impl Fault {
         }
     }
 
-    /// What the GOAWAY says to people.
+    /// The text of the GOAWAY, for people.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Preface => "invalid connection preface",
@@ -87,7 +87,8 @@ impl Flood {
             Self::Resets => "too many requests reset by the client",
             Self::Malformed => "too many malformed or too large requests",
             Self::Other => {
-                "too many resets before a request began, CONTINUATION frames, small DATA frames, or too large a header list"
+                "too many resets before a request began, CONTINUATION frames, small DATA frames, or too large a header \
+                 list"
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Frames by their headers alone (RFC 9113 §4.1): payloads are passed over.
+//! Frames by their headers alone (RFC 9113 §4.1): payloads are skipped.
 
 /// The length of a frame's header.
 pub(super) const HEADER: usize = 9;
-/// How much of a payload is kept where it says why something ends: the code of `RST_STREAM`, and that of `GOAWAY` behind its last stream.
+/// How much of a payload is kept for its error code: that of `RST_STREAM`, and that of `GOAWAY` behind its last stream.
 const KEPT: usize = 8;
 
 pub(super) const DATA: u8 = 0;
@@ -42,7 +42,7 @@ impl Frame {
         self.flags & END_STREAM != 0
     }
 
-    /// The frame with this header, and with the payload behind it as far as it is known.
+    /// Reads a frame's header, and the error code in the payload behind it if it is there.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let number = |start: usize| {
             bytes.get(start..start + 4).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
@@ -65,25 +65,25 @@ pub(super) fn goaway(last_stream: u32, code: u32, why: &str) -> Vec<u8> {
     [&header, &last_stream.to_be_bytes()[..], &code.to_be_bytes(), why.as_bytes()].concat()
 }
 
-/// Finds frames in bytes, however those are cut.
+/// Finds frames in bytes, however they are split.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     head: [u8; HEADER + KEPT],
-    /// How much of the head is there.
+    /// How many bytes of the head have come.
     filled: usize,
-    /// What is still to come of the payload.
+    /// How many bytes of the payload are still to come.
     payload: usize,
     /// The next frame must be one of the same header block.
     in_header_block: bool,
 }
 
 impl Frames {
-    /// Passes over `bytes`, from `at` on, up to the payload of the next frame, and says what that is. None when there is no whole head in
-    /// them: then all of them have been passed over.
+    /// Skips `bytes`, from `at` on, up to the payload of the next frame, and returns that frame. `None` when they have
+    /// no complete head: then all of them have been skipped.
     pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Frame> {
-        let passed = self.payload.min(bytes.len() - *at);
-        self.payload -= passed;
-        *at += passed;
+        let skipped = self.payload.min(bytes.len() - *at);
+        self.payload -= skipped;
+        *at += skipped;
         loop {
             let missing = self.missing();
             if missing == 0 {
@@ -106,7 +106,7 @@ impl Frames {
         Some(frame)
     }
 
-    /// What is missing of the head, which has a part of the payload where that is kept.
+    /// How many bytes are missing of the head, and of the part of the payload that is kept.
     fn missing(&self) -> usize {
         if self.filled < HEADER {
             return HEADER - self.filled;
@@ -119,7 +119,8 @@ impl Frames {
         HEADER + kept.min(Frame::read(&self.head[..HEADER]).length as usize) - self.filled
     }
 
-    /// How many of the next bytes surely belong to what has begun. Zero between frames, where another may be put.
+    /// How many of the next bytes certainly belong to a frame or header block that has begun. Zero between frames,
+    /// where another frame may be written.
     pub(super) fn begun(&self) -> usize {
         match (self.payload, self.filled) {
             (0, 0) if !self.in_header_block => 0,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_same_however_they_are_cut() {
+    fn frames_are_the_same_however_they_are_split() {
         let bytes: Vec<u8> = [
             &[0, 0, 0, SETTINGS, 1, 0, 0, 0, 0][..],
             &[0, 0, 3, DATA, END_STREAM, 0x80, 0, 1, 2],
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_is_known_byte_by_byte() {
+    fn the_rest_of_a_frame_is_known_byte_by_byte() {
         let begun = |bytes: &[u8]| {
             let (mut frames, mut at) = (Frames::default(), 0);
             while frames.next(bytes, &mut at).is_some() {}

@@ -1,7 +1,7 @@
-//! What header blocks say (RFC 7541), as far as it decides whether a request is malformed and hyper would not notice: it cuts off a fragment
-//! in `:path`, ignores pseudo-headers in trailers, and forgets `:scheme` where there is no `:authority`.
+//! Reads header blocks (RFC 7541) to find malformed requests that hyper would accept: it cuts off a fragment in
+//! `:path`, ignores pseudo-headers in trailers, and forgets `:scheme` where there is no `:authority`.
 //!
-//! The dynamic table is followed as hyper does it, with what matters of each entry.
+//! The dynamic table is kept as hyper keeps it, with only what matters of each entry.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ const STATIC: [usize; 61] = [
     4, 6, 7, 4, 4, 8, 17, 13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3, 16,
 ];
 
-/// What a block belongs to.
+/// What a block is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `may_be_https`: whether requests for https resources are served on this connection.
@@ -27,10 +27,10 @@ pub(super) enum Kind {
     Trailers,
 }
 
-/// What is known of a block that could be read.
+/// What was found in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// In a way that hyper would not notice.
+    /// Malformed in a way that hyper would not notice.
     pub(super) is_malformed: bool,
     /// The size of the header list (RFC 9113 §6.5.2).
     pub(super) size: usize,
@@ -101,13 +101,14 @@ impl Entry {
     }
 }
 
-/// How often a header block may set the size of the table (RFC 7541 §4.2): each time is work, and a byte is enough for it.
+/// How often a header block may set the size of the table (RFC 7541 §4.2): each time is work, and costs the client one
+/// byte.
 const MOST_RESIZES: u32 = 2;
 
-/// What has to be known of a string.
+/// What is kept of a string.
 struct Text {
     length: usize,
-    /// Its beginning, as long as the longest that is compared.
+    /// Its beginning, as long as the longest text that it is compared with.
     start: [u8; b":authority".len()],
     has_hash: bool,
 }
@@ -124,8 +125,8 @@ impl Text {
     fn encoded(bytes: &[u8]) -> Option<Self> {
         let mut text = Self { length: 0, start: Default::default(), has_hash: false };
         huffman::decode(bytes, |byte| {
-            if let Some(place) = text.start.get_mut(text.length) {
-                *place = byte;
+            if let Some(slot) = text.start.get_mut(text.length) {
+                *slot = byte;
             }
             text.has_hash |= byte == b'#';
             text.length += 1;
@@ -133,12 +134,12 @@ impl Text {
         Some(text)
     }
 
-    /// Whether it is this one, in any case.
+    /// Whether it is this text, in lower or upper case.
     fn is(&self, other: &[u8]) -> bool {
         self.length == other.len() && self.start[..other.len()].eq_ignore_ascii_case(other)
     }
 
-    /// The name that this is; none if it is empty.
+    /// The name that this is. `None` if it is empty.
     fn as_name(&self) -> Option<Name> {
         match self.start[0] {
             _ if self.length == 0 => None,
@@ -166,7 +167,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Reads the next header block of the connection. None if it is not valid: then the connection must end.
+    /// Reads the next header block of the connection. `None` if it is not valid: then the connection must end.
     pub(super) fn inspect(&mut self, block: &[u8], kind: Kind) -> Option<Findings> {
         let mut reader = Reader(block);
         let (mut size, mut has_authority, mut has_pseudo, mut has_fragment) = (0, false, false, false);
@@ -200,7 +201,7 @@ impl Table {
         }
         let is_malformed = match kind {
             Kind::Trailers => has_pseudo,
-            // With an authority the scheme is looked at later, and rejected with a response.
+            // With an authority the scheme is checked later, and rejected with a response.
             Kind::Request { may_be_https } => {
                 let is_served = scheme == Value::Any || scheme == Value::Https && may_be_https;
                 has_fragment || !has_authority && !is_served
@@ -222,7 +223,7 @@ impl Table {
 
     fn get(&self, index: usize) -> Option<Entry> {
         match index.checked_sub(STATIC.len() + 1) {
-            Some(place) => self.entries.get(place).copied(),
+            Some(index) => self.entries.get(index).copied(),
             None => Entry::in_static_table(index),
         }
     }
@@ -266,7 +267,7 @@ impl Reader<'_> {
         Some(*byte)
     }
 
-    /// RFC 7541 §5.1: an integer with a prefix of so many bits. As long as hyper takes them.
+    /// RFC 7541 §5.1: an integer with a prefix of so many bits. Its length is bounded as in hyper.
     fn integer(&mut self, bits: u32) -> Option<usize> {
         let most = (1 << bits) - 1;
         let mut number = usize::from(self.take()?) & most;
@@ -305,7 +306,7 @@ mod tests {
         table.inspect(block, kind).map(|findings| findings.is_malformed)
     }
 
-    /// What becomes of these blocks, one after the other.
+    /// Inspects these blocks, one after the other.
     fn all(blocks: &[&[u8]], kind: Kind) -> Vec<Option<bool>> {
         let mut table = Table::default();
         blocks.iter().map(|block| is_malformed(&mut table, block, kind)).collect()
@@ -373,7 +374,7 @@ mod tests {
         }
     }
 
-    /// hyper forgets the scheme of a request without an authority: nobody else could reject it.
+    /// hyper forgets the scheme of a request without an authority, so that it could not be rejected later.
     #[test]
     fn a_scheme_without_an_authority_must_be_one_that_is_served() {
         let literal = |scheme: &str| [&[0x06, u8::try_from(scheme.len()).expect("short")], scheme.as_bytes()].concat();
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_dynamic_table_are_known() {
+    fn entries_of_the_dynamic_table_are_used() {
         // The path is entered, then used; by its name, too.
         assert_eq!(
             all(&[b"\x44\x02/#", b"\xbe", b"\x7e\x02/a", b"\xbf", b"\x0f\x2f\x02/#", b"\xbe"], CLEAR),
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dynamic_table_forgets_what_does_not_fit() {
+    fn the_dynamic_table_drops_what_does_not_fit() {
         let mut table = Table::default();
         assert_eq!(is_malformed(&mut table, b"\x44\x02/#", CLEAR), Some(true));
         // 39 + 103 * 39 = 4,056 of 4,096 bytes; one more, and the first goes.
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_is_not_judged() {
+    fn an_invalid_block_is_not_inspected() {
         for block in [
             &b"\x80"[..],
             b"\xbe",
@@ -458,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn no_block_is_too_odd_to_look_at() {
+    fn any_block_can_be_inspected() {
         let mut table = Table::default();
         for _ in 0..200_000 {
             let block: Vec<u8> = (0..fastrand::usize(..40)).map(|_| fastrand::u8(..)).collect();

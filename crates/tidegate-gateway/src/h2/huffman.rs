@@ -1,6 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B).
 
-/// The length of each byte's code, in bits. Codes grow with their length, and among those of one length with the byte: lengths are enough.
+/// The length of each byte's code, in bits. Codes grow with their length, and among those of one length with the byte,
+/// so that lengths are enough.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
     28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12,
@@ -44,7 +45,8 @@ const CODES: Codes = {
     codes
 };
 
-/// For each beginning of eight bits: the byte whose code it begins with, and the length of that code. Zero if the code is longer.
+/// For each beginning of eight bits: the byte whose code it begins with, and the length of that code. Zero if the code
+/// is longer.
 static SHORT: [(u8, u8); 256] = {
     let (mut short, mut beginning) = ([(0, 0); 256], 0);
     while beginning < short.len() {
@@ -61,7 +63,7 @@ static SHORT: [(u8, u8); 256] = {
     short
 };
 
-/// Decodes a string, byte by byte. None if it is not valid; `take` may have been called by then.
+/// Decodes a string, byte by byte. `None` if it is not valid; `take` may have been called by then.
 pub(super) fn decode(encoded: &[u8], mut take: impl FnMut(u8)) -> Option<()> {
     let (mut window, mut held, mut encoded) = (0_u64, 0_u32, encoded.iter());
     loop {
@@ -130,7 +132,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn decoding_reverses_encoding() {
         for _ in 0..10_000 {
             let text: Vec<u8> = (0..fastrand::usize(..20)).map(|_| fastrand::u8(..)).collect();
             assert_eq!(decoded(&encode(&text)), Some(text));
@@ -140,8 +142,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_is_not_decoded() {
-        // Eight ones are no padding, zeros are none either, and the code for the end of a string must not be used.
+    fn an_invalid_string_is_not_decoded() {
+        // Eight ones are too many for padding, zeros are not padding, and the code for the end must not be used.
         for encoded in [&b"\xff"[..], b"\x63\xff\xff", b"\x62", b"\xff\xff\xff\xff"] {
             assert_eq!(decoded(encoded), None, "{encoded:x?}");
         }

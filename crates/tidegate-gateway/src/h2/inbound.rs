@@ -1,5 +1,5 @@
-//! The client's frames on their way to hyper. Header blocks are held back until they are whole, so that each can be inspected and, if it is
-//! malformed, be changed before hyper sees any of it.
+//! The client's frames before hyper reads them. Header blocks are held back until they are complete, so that each can
+//! be inspected and, if it is malformed, be changed before hyper sees any of it.
 
 use super::frames::{CONTINUATION, END_HEADERS, END_STREAM, Frame, HEADER, HEADERS, PUSH_PROMISE};
 
@@ -9,18 +9,18 @@ const HAS_PRIORITY: u8 = 0x20;
 const LARGEST_FRAME: usize = 16_384;
 /// A HEADERS frame on no stream. hyper ends the connection with `PROTOCOL_ERROR` for it.
 const VIOLATION: [u8; HEADER] = [0, 0, 0, HEADERS, END_HEADERS, 0, 0, 0, 0];
-/// A regular header and a pseudo-header behind it, by their numbers in the static table. hyper resets the stream for them, and the dynamic
-/// table stays as it is.
+/// A regular header and a pseudo-header behind it, by their numbers in the static table. hyper resets the stream for
+/// them, and the dynamic table stays as it is.
 const MALFORMED: [u8; 2] = [0x90, 0x88];
 
-/// What has come.
+/// What was received.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A frame, at its header. Not the HEADERS frames: those are in their block.
     Frame(Frame),
-    /// A whole header block, which has not been passed on.
+    /// A complete header block, which has not been passed on.
     Block(Block),
-    /// A header block is longer than allowed.
+    /// A header block that is too long.
     TooLong,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Takes padding and priority off the payload of a HEADERS frame. None if they don't fit.
+    /// Removes padding and priority from the payload of a HEADERS frame. `None` if they don't fit.
     fn strip(&mut self, flags: u8) -> Option<()> {
         if flags & (PADDED | HAS_PRIORITY) == 0 {
             return Some(());
@@ -86,19 +86,19 @@ impl Block {
     }
 }
 
-/// The client's frames, however their bytes are cut.
+/// The client's frames, however their bytes are split.
 pub(super) struct Inbound {
     /// The next frame's header, as far as it has come.
     head: [u8; HEADER],
     filled: usize,
-    /// What is still to come of a frame's payload.
+    /// How many bytes of a frame's payload are still to come.
     payload: usize,
     /// A header block that has begun.
     block: Option<Block>,
     /// The type and the flags of the block's frame whose payload is coming.
     block_frame: Option<(u8, u8)>,
     longest_block: usize,
-    /// The rules were broken: nothing more is passed on.
+    /// The client has violated the protocol: nothing more is passed on.
     is_over: bool,
 }
 
@@ -107,7 +107,7 @@ impl Inbound {
         Self { head: [0; HEADER], filled: 0, payload: 0, block: None, block_frame: None, longest_block, is_over: false }
     }
 
-    /// Passes on what hyper may see of `bytes`, up to the next event. None when there is nothing left of them.
+    /// Passes on what hyper may see of `bytes`, up to the next event. `None` when nothing is left of them.
     pub(super) fn next(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) -> Option<Event> {
         while !self.is_over {
             let (payload, rest) = bytes.split_at(self.payload.min(bytes.len()));
@@ -164,8 +164,8 @@ impl Inbound {
                 out.extend_from_slice(&self.head);
                 Some(Event::Frame(frame))
             }
-            // Another frame within a block, a CONTINUATION without one, one that is too long, or a push by a client: hyper would read its
-            // header block, and might only reset a stream.
+            // Another frame within a block, a CONTINUATION without one, one that is too long, or a push by a client:
+            // hyper would read its header block, and might only reset a stream.
             None | Some(_) => {
                 self.end(out);
                 None
@@ -192,7 +192,8 @@ mod tests {
         [&[a, b, c, kind, flags, 0, 0, 0, stream], payload].concat()
     }
 
-    /// What is passed on of these bytes when they come in pieces of this length, and the events. Blocks are passed on as they are.
+    /// What is passed on of these bytes when they come in pieces of this length, and the events. Blocks are passed on
+    /// as they are.
     fn pass(bytes: &[u8], step: usize) -> (Vec<u8>, Vec<Event>) {
         let (mut inbound, mut out, mut events) = (Inbound::new(LONGEST), Vec::new(), Vec::new());
         for mut piece in bytes.chunks(step) {
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_whole_however_it_is_cut() {
+    fn a_block_is_complete_however_it_is_split() {
         let bytes = [
             frame(PING, 0, 0, &[7; 8]),
             frame(HEADERS, END_HEADERS | END_STREAM, 1, b"one"),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_block_is_passed_on_before_it_is_whole() {
+    fn nothing_of_a_block_is_passed_on_before_it_is_complete() {
         let bytes = [frame(HEADERS, 0, 1, b"one"), frame(CONTINUATION, END_HEADERS, 1, b"two")].concat();
         for end in 0..bytes.len() {
             assert_eq!(pass(&bytes[..end], bytes.len()).0, b"", "{end}");
@@ -271,7 +272,7 @@ mod tests {
             out
         };
         assert_eq!(written(b"abc"), frame(HEADERS, END_HEADERS | END_STREAM, 1, b"abc\x90\x88"));
-        // A frame has no room for both.
+        // Both don't fit into one frame.
         let long = vec![7; LARGEST_FRAME - 1];
         let expected = [
             frame(HEADERS, END_STREAM, 1, &[&long[..], &[0x90]].concat()),
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_ends_the_connection() {
+    fn a_violation_of_the_protocol_ends_the_connection() {
         let begun = frame(HEADERS, 0, 1, b"one");
         for bytes in [
             [begun.clone(), frame(PING, 0, 0, &[0; 8])].concat(),

@@ -24,13 +24,13 @@ use super::watch::{Terms, Watch};
 
 /// The most that is read at once.
 const MOST_READ: usize = 16 * 1024;
-/// With so many bytes of requests in a read others have a turn before more is read: compressed headers may cost much.
+/// After a read with so many bytes of requests, other connections have a turn: compressed headers may cost much.
 const MANY_REQUESTS: usize = 4 * 1024;
-/// How long a GOAWAY may take to be written.
-const GOAWAY_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the write of a GOAWAY may take.
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the server of a connection notes for its bytes: how often hyper has had a turn, how many requests it has handed over, how many of
-/// those were rejected because of their head, and whether the connection is to end.
+/// What the server of a connection counts for its [`ClientIo`]: how often hyper has had a turn, how many requests it
+/// has handed over, how many of those were rejected because of their head, and whether the connection must end.
 #[derive(Default)]
 pub(crate) struct Tally {
     turns: AtomicU64,
@@ -52,37 +52,38 @@ impl Tally {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the connection at its next read. Nothing may be under way on it.
+    /// Ends the connection at its next read. No request may be under way on it.
     pub(crate) fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
     }
 }
 
-/// The bytes of a client's HTTP/2 connection. It notes what moves and what does not, counts the client's frames and inspects its header blocks
-/// before hyper sees them. When there are too many, hyper sees an error, and the server of the connection gets it back to end it.
+/// The bytes of a client's HTTP/2 connection. It records the connection's activity, counts the client's frames and
+/// inspects its header blocks before hyper sees them. After a fault hyper sees an error, and the server of the
+/// connection gets the stream back to end it.
 pub(crate) struct ClientIo {
-    /// Gone when it has been given back.
+    /// `None` when it has been given back.
     stream: Option<Stream>,
     activity: Arc<Activity>,
     deadlines: Arc<Deadlines>,
     watch: Watch,
-    /// What hyper has had no room for yet.
+    /// Bytes that hyper's buffer had no space for yet.
     ready: Bytes,
     tally: Arc<Tally>,
     /// The last turn in which hyper wanted to read.
     turn: u64,
-    /// It got nothing then: it had looked at all that it had read before.
+    /// It got nothing then: it had handled all that it had read before.
     is_drained: bool,
-    /// The last write could not go on: what hyper has to say may not have been written.
+    /// The last write could not go on: not all frames of hyper may have been written.
     is_blocked: bool,
     fault: Option<Fault>,
     closing: Option<oneshot::Sender<Closing>>,
-    /// The turn in which no more is read, so that others have theirs.
+    /// The turn in which no more is read, so that other connections have theirs.
     yields_in: Option<u64>,
 }
 
 impl ClientIo {
-    /// And where it is given back if it has to end.
+    /// The receiver gets the stream if the connection has to end because of a fault.
     pub(crate) fn new(
         stream: Stream,
         activity: Arc<Activity>,
@@ -112,8 +113,9 @@ impl ClientIo {
         )
     }
 
-    /// Looks at what has become of the requests so far. By the end of a turn hyper has handed over all that it will of what it has looked at,
-    /// and it has looked at everything unless it could not write. While it can't, it is not known which streams it has refused.
+    /// Counts the requests that were rejected so far. By the end of a turn hyper has handed over all requests that it
+    /// will, of what it has handled, and it has handled everything unless it could not write. While it can't, it is not
+    /// known which streams it has refused.
     fn settle(&mut self) {
         let turn = self.tally.turns.load(Ordering::Relaxed);
         let is_new_turn = std::mem::replace(&mut self.turn, turn) != turn;
@@ -123,20 +125,22 @@ impl ClientIo {
         }
     }
 
-    /// The connection, unless it has ended. After a fault it ends between two frames: what hyper has begun to write comes first.
+    /// The connection, unless it has ended. After a fault it ends between two frames: hyper first finishes the frame
+    /// that it has begun.
     fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
         if let Some(fault) = self.fault.filter(|_| self.watch.begun() == 0)
             && let (Some(stream), Some(closing)) = (self.stream.take(), self.closing.take())
         {
-            // Nobody wants it when the gateway has given the connection up.
+            // The receiver is gone if the server of the connection has already ended it.
             let _dropped = closing.send(Closing { stream, fault, last_stream: self.watch.last_stream() });
         }
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
     }
 
-    /// Names the last request that was served (RFC 9113 §6.8): one that comes at this moment is above it, so that the client knows that it can
-    /// send it again. Nothing is under way, so that all frames before it have been written; a socket that does not take so few bytes is not
-    /// idle, and its client learns less.
+    /// Ends the connection with a GOAWAY that names the last request that was served (RFC 9113 §6.8): a request that
+    /// comes at this moment is above it, so that the client knows that it can send it again. No request is under way,
+    /// so that all frames before it have been written. If the socket does not take so few bytes at once, no GOAWAY is
+    /// sent.
     fn leave(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let goaway = goaway(self.watch.last_stream(), NO_ERROR, "");
         let _sent = self.stream()?.poll_write(cx, &goaway);
@@ -144,7 +148,7 @@ impl ClientIo {
         Err(io::ErrorKind::ConnectionAborted.into())
     }
 
-    /// Hands on what is ready, as much as there is room for.
+    /// Hands on what is ready, as much as the buffer has space for.
     fn hand_on(&mut self, buf: &mut ReadBufCursor<'_>) {
         let count = self.ready.len().min(buf.remaining());
         buf.put_slice(&self.ready.split_to(count));
@@ -173,12 +177,12 @@ impl Read for ClientIo {
             // The frame that has begun is still to be written.
             return Poll::Pending;
         }
-        // Not a mere wake: others may wait for their sockets, which are looked at before this goes on.
+        // Not only a wake: other connections may wait for their sockets, which are polled before this goes on.
         if io.yields_in == Some(io.turn) && pin!(yield_now()).poll(cx).is_pending() {
             return Poll::Pending;
         }
         let mut space = [const { MaybeUninit::uninit() }; MOST_READ];
-        // A header block that is not whole is held back: then there is more to read.
+        // A header block that is not complete is held back: then there is more to read.
         loop {
             let mut space = ReadBuf::uninit(&mut space);
             std::task::ready!(io.stream()?.poll_read(cx, &mut space))?;
@@ -191,7 +195,7 @@ impl Read for ClientIo {
                         io.ready = passed.into();
                         io.hand_on(&mut buf);
                     }
-                    // Nothing read is the end.
+                    // A read of nothing is the end.
                     if !io.is_drained || space.filled().is_empty() {
                         return Poll::Ready(Ok(()));
                     }
@@ -233,7 +237,7 @@ impl Write for ClientIo {
     }
 }
 
-/// A connection that has to end.
+/// A connection that has to end because of a fault.
 pub(crate) struct Closing {
     stream: Stream,
     pub(crate) fault: Fault,
@@ -249,7 +253,7 @@ impl Closing {
             }
             self.stream.flush().await
         };
-        if let Ok(Ok(())) = timeout(GOAWAY_PATIENCE, sending).await {
+        if let Ok(Ok(())) = timeout(GOAWAY_TIMEOUT, sending).await {
             match self.fault {
                 Fault::Preface => linger(self.stream).await,
                 Fault::Flood(_) => hold(self.stream).await,
@@ -274,7 +278,7 @@ mod tests {
     const OPEN_BLOCK: &[u8] = &[0, 0, 1, HEADERS, 0, 0, 0, 0, 1, 0x88];
     const PING_FRAME: &[u8] = &[0, 0, 8, PING, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-    /// A connection, where it is given back, and its client.
+    /// A connection, the receiver of its stream after a fault, and its client.
     async fn connected() -> (ClientIo, oneshot::Receiver<Closing>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -292,7 +296,7 @@ mod tests {
         poll_fn(|cx| Pin::new(&mut *io).poll_write(cx, bytes)).await
     }
 
-    /// Reads until the client's bytes are refused. Whether the connection has been given back by then.
+    /// Reads until a fault. An error if the connection has been given back by then.
     async fn read_to_fault(io: &mut ClientIo) -> io::Result<()> {
         loop {
             let mut space = [0; 1_000];
@@ -307,10 +311,10 @@ mod tests {
         }
     }
 
-    /// hyper may be in the middle of a frame when the flood comes: the client must see the rest of that frame before the GOAWAY, and nothing
-    /// of what hyper would write behind it.
+    /// hyper may be in the middle of a frame when the flood comes: the client must see the rest of that frame before
+    /// the GOAWAY, and nothing of what hyper would write behind it.
     #[tokio::test]
-    async fn a_goaway_stands_between_two_frames() {
+    async fn a_goaway_is_written_between_two_frames() {
         let block = [OPEN_BLOCK, &[0, 0, 0, CONTINUATION, 4, 0, 0, 0, 1]].concat();
         for (whole, begun) in [(DATA_FRAME, 1), (DATA_FRAME, 9), (DATA_FRAME, 12), (&block, OPEN_BLOCK.len())] {
             let (mut io, mut given_back, mut client) = connected().await;
@@ -327,12 +331,12 @@ mod tests {
             let closing = given_back.try_recv().expect("it is given back");
             assert_eq!(closing.fault, Fault::Flood(Flood::Ping));
             drop(io);
-            let said = tokio::spawn(closing.send_goaway());
+            let goaway_sent = tokio::spawn(closing.send_goaway());
             let mut seen = Vec::new();
             client.read_to_end(&mut seen).await.expect("it ends in order");
             drop(client);
             assert_eq!(seen, [whole, &goaway(0, ENHANCE_YOUR_CALM, "too many PING frames")].concat());
-            said.await.expect("it ends");
+            goaway_sent.await.expect("it ends");
         }
     }
 
@@ -346,7 +350,7 @@ mod tests {
         assert!(write(&mut io, DATA_FRAME).await.is_err());
     }
 
-    /// hyper may have read requests and not looked at them yet, because it could not write: they are not rejected.
+    /// hyper may have read requests and not handled them yet, because it could not write: they are not rejected.
     #[tokio::test]
     async fn requests_that_wait_are_not_taken_for_rejected_ones() {
         let (mut io, mut given_back, mut client) = connected().await;
@@ -364,7 +368,7 @@ mod tests {
             let mut cx = Context::from_waker(std::task::Waker::noop());
             Pin::new(io).poll_read(&mut cx, space.unfilled())
         };
-        assert!(reads_nothing(&mut io).is_pending(), "it has only now looked at the last of them");
+        assert!(reads_nothing(&mut io).is_pending(), "it has only now handled the last of them");
         assert!(matches!(reads_nothing(&mut io), Poll::Ready(Err(_))), "it has handed none of them over");
         assert_eq!(given_back.try_recv().expect("it is given back").fault, Fault::Flood(Flood::Malformed));
     }
@@ -401,7 +405,7 @@ mod tests {
 
     /// A read of nothing would be the end of the connection.
     #[tokio::test]
-    async fn a_header_block_is_handed_on_when_it_is_whole() {
+    async fn a_header_block_is_handed_on_when_it_is_complete() {
         let (mut io, _given_back, mut client) = connected().await;
         client.write_all(PREFACE).await.expect("it is taken");
         let mut space = [0; 100];
@@ -416,7 +420,7 @@ mod tests {
         assert!(Pin::new(&mut io).poll_read(&mut cx, space.unfilled()).is_pending());
         client.write_all(rest).await.expect("it is taken");
         let mut passed = Vec::new();
-        // In as many reads as there is room for.
+        // In small reads.
         while passed.len() < request.len() {
             let mut space = [0; 5];
             let mut space = hyper::rt::ReadBuf::new(&mut space);

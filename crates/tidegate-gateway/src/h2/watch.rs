@@ -1,9 +1,11 @@
-//! How much a client may send that costs the gateway work and brings no request forward: frames without a request or a body, requests it
-//! takes back, requests that have to be reset. A machine that is handed the bytes of both sides and the time.
+//! Bounds what a client may send that costs work and serves no request: frames without a request or a body, requests
+//! that it cancels, requests that have to be reset. A state machine that is handed the bytes of both sides and the
+//! time.
 //!
-//! The bounds are far above what honest clients do. Those ping a few times a second, or once for each DATA frame they get (to measure the
-//! line); they open windows once or twice for each DATA frame; browsers send priorities with their first requests. So there is an allowance
-//! for each second, and more for each request and each DATA frame that was sent to the client.
+//! The bounds are far above what honest clients do. Those ping a few times a second, or once for each DATA frame they
+//! get (to measure the connection). They open windows once or twice for each DATA frame. Browsers send priorities with
+//! their first requests. So there is an allowance for each second, and more for each request and each DATA frame that
+//! was sent to the client.
 
 use std::collections::BTreeSet;
 
@@ -19,23 +21,23 @@ use super::inbound::{Block, Event, Inbound};
 /// The client's connection preface.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Frames that bring no request forward: at once, and a second.
+/// Frames that serve no request: at once, and a second.
 const CHEAP: Bound = Bound { at_once: 2_000, per_second: 1_000 };
 /// What each request adds to that.
 const EARNED_BY_REQUEST_MILLI: u64 = 10_000;
-/// What each DATA frame sent to the client adds: a part for itself, another for each byte, and no more than a request. It pays for what a
-/// client sends because of it; a client that asks for a byte at a time gains nothing.
+/// What each DATA frame sent to the client adds: a part for itself, another for each byte, and no more than a request.
+/// It pays for what a client sends because of it. A client that requests a byte at a time gains nothing.
 const EARNED_BY_FRAME_MILLI: u64 = 1_000;
 const EARNED_BY_BYTE_MILLI: u64 = 20;
 /// The most that can be saved up.
 const MOST_EARNED: u64 = 50_000;
-/// Each of these goes through all streams, and no client needs many.
+/// Each of these changes all streams, and no client needs many.
 const SETTINGS_FRAMES: Bound = Bound { at_once: 200, per_second: 100 };
-/// Requests that the client takes back. Each request makes room for half of another.
+/// Requests that the client cancels. Each request earns half of another.
 const RESETS: Bound = Bound { at_once: 2_000, per_second: 1_000 };
 const EARNED_RESETS_MILLI: u64 = 500;
-/// Header blocks that hyper rejects by itself or ignores: malformed requests, lists larger than `max_head_bytes`, blocks on streams that have
-/// ended. Each may have been decoded into four times `max_head_bytes`.
+/// Header blocks that hyper rejects by itself or ignores: malformed requests, lists larger than `max_head_bytes`,
+/// blocks on streams that have ended. Each may have been decoded into four times `max_head_bytes`.
 const MALFORMED: Bound = Bound { at_once: 50, per_second: 10 };
 /// Requests that were rejected because of their head, with a response.
 const REJECTED: Bound = Bound { at_once: 100, per_second: 20 };
@@ -43,7 +45,7 @@ const REJECTED: Bound = Bound { at_once: 100, per_second: 20 };
 /// The longest header block in terms of `max_head_bytes`. hyper, too, ends a connection over a list that is larger.
 const LONGEST_BLOCK: usize = 4;
 
-/// What holds for a connection.
+/// The bounds of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) max_head_bytes: usize,
@@ -60,16 +62,17 @@ pub(super) struct Watch {
     received: Inbound,
     headers: Table,
     sent: Frames,
-    /// The highest stream that the client has opened, and how many it has whose header list is not too large.
+    /// The highest stream that the client has opened, and how many it has opened with a header list that is not too
+    /// large.
     last_stream: u32,
     opened: u64,
-    /// Streams that the client may still send data on. Where it is full, hyper refuses others.
+    /// Streams that the client may still send data on. When it is full, hyper refuses others.
     open: BTreeSet<u32>,
     /// Header blocks that may still come as trailers, one for each stream that was opened with a body.
     trailers: u64,
-    /// Streams that were refused because there were too many at once: the client could not know.
+    /// Streams that were refused (`REFUSED_STREAM`) because there were too many at once: the client could not know.
     refused: u64,
-    /// Streams that nobody was asked to serve.
+    /// Streams that hyper has not handed over.
     unserved: u64,
     /// Requests that were rejected with a response.
     rejected: u64,
@@ -108,9 +111,9 @@ impl Watch {
         }
     }
 
-    /// Looks at bytes from the client before anyone else does. What may be passed on is added to `out`: header blocks only when they are
-    /// whole, and changed so that hyper rejects them if they are malformed. Returns whether there are header blocks in it. After a fault
-    /// nothing may be passed on.
+    /// Inspects bytes from the client before hyper reads them. What may be passed on is added to `out`: header blocks
+    /// only when they are complete, and changed so that hyper rejects them if they are malformed. Returns whether it
+    /// has header blocks. After a fault nothing may be passed on.
     pub(super) fn received(&mut self, bytes: &[u8], now_millis: u64, out: &mut Vec<u8>) -> Result<bool, Fault> {
         self.advance(now_millis);
         let expected = &PREFACE[self.preface..];
@@ -133,14 +136,14 @@ impl Watch {
             flood = flood.or(more);
         }
         if let Some(flood) = flood {
-            // Nobody has seen what this read brought.
+            // hyper has not seen what this read brought.
             self.last_stream = before;
             return Err(Fault::Flood(flood));
         }
         Ok(has_blocks)
     }
 
-    /// Looks at bytes that have been written to the client.
+    /// Inspects bytes that have been written to the client.
     pub(super) fn sent(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let (mut fault, mut at) = (None, 0);
         while let Some(frame) = self.sent.next(bytes, &mut at) {
@@ -164,7 +167,7 @@ impl Watch {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Counts the requests that hyper has rejected by itself, when all that has been received has been looked at: `served` of them were not.
+    /// Counts the requests that hyper has rejected by itself, when it has read all that was received: all but `served`.
     pub(super) fn settle(&mut self, served: u64) -> Result<(), Fault> {
         let unserved = self.opened.saturating_sub(served + self.refused);
         let more = unserved.saturating_sub(self.unserved);
@@ -173,13 +176,14 @@ impl Watch {
         if is_too_much { Err(Fault::Flood(Flood::Malformed)) } else { Ok(()) }
     }
 
-    /// Counts the requests that have been rejected with a response: so many of those that were served.
+    /// Counts the requests that were rejected with a response. `rejected` is how many there were so far.
     pub(super) fn rejected(&mut self, rejected: u64) -> Result<(), Fault> {
         let more = rejected.saturating_sub(std::mem::replace(&mut self.rejected, rejected));
         if self.rejections.spend(more) { Ok(()) } else { Err(Fault::Flood(Flood::Malformed)) }
     }
 
-    /// How many of the next bytes to the client surely belong to what has begun. Zero where a frame of our own may stand.
+    /// How many of the next bytes to the client certainly belong to a frame or header block that has begun. Zero where
+    /// a frame of our own may be written.
     pub(super) fn begun(&self) -> usize {
         self.sent.begun()
     }
@@ -201,7 +205,7 @@ impl Watch {
         }
     }
 
-    /// Inspects a header block, and passes it on. Says what there is too much of.
+    /// Inspects a header block, and passes it on. Returns the flood that it is part of.
     fn pass(&mut self, mut block: Block, out: &mut Vec<u8>) -> Option<Flood> {
         let (stream, ends_stream) = (block.stream, block.ends_stream);
         let opens_stream = stream > self.last_stream;
@@ -222,7 +226,7 @@ impl Watch {
             self.resets.earn(EARNED_RESETS_MILLI, RESETS.at_once);
             if !ends_stream {
                 self.trailers += 1;
-                // Twice: hyper may have done with some before the client can see it.
+                // Twice as many: hyper may have ended some before the client can see it.
                 if self.open.len() < 2 * self.terms.max_streams as usize {
                     self.open.insert(stream);
                 }
@@ -235,7 +239,7 @@ impl Watch {
         (is_counted && !self.malformed.spend(1)).then_some(Flood::Malformed)
     }
 
-    /// Counts a frame of the client's. Says what there is too much of.
+    /// Counts a frame of the client. Returns the flood that it is part of.
     fn count(&mut self, frame: Frame) -> Option<Flood> {
         let flood = match frame.kind {
             DATA => {

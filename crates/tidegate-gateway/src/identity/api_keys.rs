@@ -1,4 +1,4 @@
-//! API keys: a table from the hash of a key to whose it is.
+//! API keys: a table from the hash of a key to its caller.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -54,7 +54,7 @@ impl KeyTable {
         self.callers.values().filter_map(|caller| caller.tier.as_deref())
     }
 
-    /// Whose key this is; `None` if no key is presented.
+    /// The caller that the key belongs to; `None` if no key is sent.
     pub(super) fn caller(&self, headers: &Headers) -> Result<Option<Arc<Caller>>, Unidentified> {
         let Some(key) = only(headers, &self.header)? else { return Ok(None) };
         match self.callers.get(&sha256(key)) {
@@ -83,7 +83,7 @@ fn check_owner(key: &ApiKey, path: &str, problems: &Problems) {
     }
 }
 
-/// The hash the key is known by. Messages never repeat what stands in the file: it may be a key in the wrong place.
+/// The hash of a key. Messages never repeat the values of the file: one may be a key under the wrong setting.
 fn digest_of(key: &ApiKey, path: &str, problems: &Problems) -> Option<Digest> {
     let (path, message) = match (&key.sha256, &key.key) {
         (Some(hex), None) => match from_hex(hex) {
@@ -93,7 +93,7 @@ fn digest_of(key: &ApiKey, path: &str, problems: &Problems) -> Option<Digest> {
         (None, Some(key)) if is_sendable(key.expose()) => return Some(sha256(key.expose().as_bytes())),
         (None, Some(_)) => (
             format!("{path}.key"),
-            "must be printable ASCII, not empty, without spaces at its ends: a header can carry no other",
+            "must be printable ASCII, not empty, without spaces at its ends, so that a header can carry it",
         ),
         (Some(_), Some(_)) => (path.to_owned(), "must have `sha256` or `key`, got both"),
         (None, None) => (path.to_owned(), "must have `sha256` (hex of the key's SHA-256) or `key`, got neither"),

@@ -1,5 +1,5 @@
-//! SHA-256: what secrets are looked up by. How long a lookup takes then tells something of the hash alone, from which
-//! nobody can work towards the secret.
+//! SHA-256, by which secrets are looked up. The time of a lookup then reveals something about the hash alone, which is
+//! no help to find the secret.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(super) fn from_hex(text: &str) -> Option<Digest> {
     Some(digest)
 }
 
-/// The first 8 bytes in hex: enough to tell keys apart in a log.
+/// The first 8 bytes in hex: enough to distinguish keys in a log.
 pub(super) fn short_id(digest: &Digest) -> Box<str> {
     let mut id = String::with_capacity(16);
     for byte in &digest[..8] {

@@ -1,8 +1,8 @@
 //! JSON Web Tokens in `Authorization: Bearer`.
 //!
-//! What a token is made of is read by `jsonwebtoken`, signatures are checked by `ring` ([`signature`]). A key knows
-//! the algorithms it may be used with ([`keys`]); what the token's header asks for only chooses among them. Times are
-//! checked here, with the time that is handed in.
+//! `jsonwebtoken` reads the parts of a token, `ring` checks signatures ([`signature`]). A key has the algorithms that
+//! it may be used with ([`keys`]); the token's header only chooses among them. Times are checked here, with the time
+//! that is handed in.
 
 mod claims;
 mod key_source;
@@ -27,7 +27,7 @@ use self::verified::{Verified, VerifiedTokens};
 use super::digest::sha256;
 use super::{Caller, Unidentified, only};
 
-/// Longer tokens are refused unread.
+/// Longer tokens are rejected unread.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 pub(super) struct Tokens {
@@ -47,7 +47,8 @@ impl Tokens {
         Some(Self { keys, names, leeway_seconds: model.leeway().get().as_secs(), verified: VerifiedTokens::default() })
     }
 
-    /// Whose token this is; `None` if none is presented. Schemes other than `Bearer` are for the upstream.
+    /// The caller that the token identifies; `None` if no token is sent. Schemes other than `Bearer` are for the
+    /// upstream.
     pub(super) fn caller(&self, headers: &Headers, now: u64) -> Result<Option<Arc<Caller>>, Unidentified> {
         let Some(credentials) = only(headers, &AUTHORIZATION)? else { return Ok(None) };
         let Some(token) = bearer(credentials) else { return Ok(None) };
@@ -70,10 +71,10 @@ impl Tokens {
         Ok(caller)
     }
 
-    /// All that does not depend on the time.
+    /// Checks all that does not depend on the time.
     fn verify(&self, token: &[u8]) -> Result<Verified, &'static str> {
         let header = decode_header(token).map_err(|error| reason(&error))?;
-        // RFC 7515, 4.1.11: a header that names extensions is for those who know them. We know none.
+        // RFC 7515, 4.1.11: a token with extensions must be rejected by those that don't support them. We support none.
         if header.crit.is_some() {
             return Err("it needs an extension that is not supported");
         }
@@ -88,7 +89,7 @@ impl Tokens {
     }
 }
 
-/// Tells the token's sender what is wrong with it, and nothing of our keys.
+/// What is wrong with a token, for its sender. It reveals nothing about our keys.
 fn reason(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::InvalidSignature => "its signature does not match",

@@ -44,15 +44,15 @@ fn headers(pairs: &[(&str, &str)]) -> Headers {
     Headers::from(&map)
 }
 
-/// What the headers of an untrusted peer come to.
-fn ask(identity: &Identity, pairs: &[(&str, &str)]) -> Result<Arc<Caller>, Unidentified> {
+/// The caller that the headers of an untrusted peer identify.
+fn identify(identity: &Identity, pairs: &[(&str, &str)]) -> Result<Arc<Caller>, Unidentified> {
     identity.identify(&headers(pairs), false, NOW)
 }
 
-fn ask_token(identity: &Identity, token: &str) -> Result<Arc<Caller>, Unidentified> {
-    ask(identity, &[("authorization", &format!("Bearer {token}"))])
+fn identify_token(identity: &Identity, token: &str) -> Result<Arc<Caller>, Unidentified> {
+    identify(identity, &[("authorization", &format!("Bearer {token}"))])
 }
 
 fn user(caller: Result<Arc<Caller>, Unidentified>) -> Option<String> {
-    caller.expect("it is believed").user.as_deref().map(Into::into)
+    caller.expect("an identified caller").user.as_deref().map(Into::into)
 }

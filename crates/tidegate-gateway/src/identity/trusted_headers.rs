@@ -1,4 +1,4 @@
-//! What a trusted proxy says about the caller.
+//! The headers in which a trusted proxy names the caller.
 
 use http::header::HeaderName;
 use tidegate_http::headers::Headers;
@@ -42,7 +42,7 @@ impl ProxyHeaders {
         [&self.user, &self.tier, &self.client_id].into_iter().flatten()
     }
 
-    /// Who the proxy says it is; `None` if it says nothing.
+    /// The caller that the proxy names; `None` if it names none.
     pub(super) fn caller(&self, headers: &Headers) -> Result<Option<Caller>, Unidentified> {
         let caller = Caller {
             user: read(headers, self.user.as_ref())?,
@@ -54,12 +54,12 @@ impl ProxyHeaders {
     }
 }
 
-/// Proxies send an empty header for someone who is not logged in: that is no name.
+/// Reads a name. Proxies send an empty header for a user who is not logged in: that counts as absent.
 fn read(headers: &Headers, name: Option<&HeaderName>) -> Result<Option<Box<str>>, Unidentified> {
     let Some(name) = name else { return Ok(None) };
     let Some(value) = only(headers, name)?.filter(|value| !value.is_empty()) else { return Ok(None) };
     match std::str::from_utf8(value) {
         Ok(text) if is_name(text) => Ok(Some(text.into())),
-        _ => Err(Unidentified::Unusable(name.clone())),
+        Ok(_) | Err(_) => Err(Unidentified::Unusable(name.clone())),
     }
 }

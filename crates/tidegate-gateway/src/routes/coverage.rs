@@ -1,9 +1,9 @@
-//! Routes that no request reaches, because earlier routes match all that they match.
+//! Finds routes that no request reaches, because earlier routes match all that they match.
 //!
-//! The matcher itself decides, by witnesses: requests that a route matches and that as few other routes as possible match. Wherever the
-//! route takes anything, a witness has a word that no route mentions. Every other request of the route with the same method (if the route
-//! names methods), as many segments and the same end is matched by the same earlier routes at least. So a route is hidden exactly if an
-//! earlier one matches each of its witnesses.
+//! The matcher itself decides, by witnesses: requests that a route matches and that as few other routes as possible
+//! match. Where the route matches any word, a witness has a word that is in no route. Every other request of the route
+//! with the same method (if the route names methods), as many segments and the same end is matched by at least the same
+//! earlier routes. So a route is hidden exactly if an earlier one matches each of its witnesses.
 
 use std::collections::BTreeSet;
 
@@ -16,37 +16,37 @@ use super::{Host, Matcher, PathMatcher, Segment, resolved, without_end};
 pub(crate) struct Hidden {
     /// Its index.
     pub(crate) route: usize,
-    /// The earlier routes that take its requests: one if that one takes them all. None if there is no path that it matches.
+    /// The earlier routes that match its requests: one if that one matches them all. Empty if it matches no path.
     pub(crate) by: Vec<usize>,
 }
 
 /// All routes that no request reaches. The first match counts.
 pub(crate) fn hidden(routes: &[&Matcher]) -> Vec<Hidden> {
     let word = unused_word(routes);
-    let found = routes.iter().enumerate().filter_map(|(place, route)| {
-        let by = takers(route, &routes[..place], &word)?;
-        Some(Hidden { route: place, by })
+    let found = routes.iter().enumerate().filter_map(|(index, route)| {
+        let by = hidden_by(route, &routes[..index], &word)?;
+        Some(Hidden { route: index, by })
     });
     found.collect()
 }
 
-/// The earlier routes that take each witness of a route; `None` if one witness gets through.
-fn takers(route: &Matcher, earlier: &[&Matcher], word: &str) -> Option<Vec<usize>> {
+/// The earlier routes that match the witnesses of a route; `None` if they miss one.
+fn hidden_by(route: &Matcher, earlier: &[&Matcher], word: &str) -> Option<Vec<usize>> {
     let depths: BTreeSet<usize> = earlier.iter().map(|other| other.path.depth()).collect();
     let (host, methods, paths) =
         (route.host.witness(word), route.method_witnesses(word), route.path.witnesses(word, &depths));
     let witnesses = || methods.iter().flat_map(|method| paths.iter().map(move |path| (method, path)));
-    let mut takers = BTreeSet::new();
+    let mut by = BTreeSet::new();
     for (method, path) in witnesses() {
-        takers.insert(earlier.iter().position(|other| other.matches(host.as_bytes(), method, path))?);
+        by.insert(earlier.iter().position(|other| other.matches(host.as_bytes(), method, path))?);
     }
-    let takes_all = |other: &&Matcher| witnesses().all(|(method, path)| other.matches(host.as_bytes(), method, path));
-    // Without a witness, every route would take all of them.
-    let alone = if takers.is_empty() { None } else { earlier.iter().position(takes_all) };
-    Some(alone.map_or_else(|| takers.into_iter().collect(), |one| vec![one]))
+    let matches_all = |other: &&Matcher| witnesses().all(|(method, path)| other.matches(host.as_bytes(), method, path));
+    // Without a witness, every route would match all of them.
+    let alone = if by.is_empty() { None } else { earlier.iter().position(matches_all) };
+    Some(alone.map_or_else(|| by.into_iter().collect(), |one| vec![one]))
 }
 
-/// A word that stands in no route.
+/// A word that is in no route.
 fn unused_word(routes: &[&Matcher]) -> String {
     let texts: Vec<String> = routes.iter().flat_map(|route| route.texts()).map(str::to_ascii_lowercase).collect();
     let mut word = "other".to_owned();
@@ -109,10 +109,10 @@ impl PathMatcher {
         }
     }
 
-    /// Paths in normal form, all of which it matches. Beside paths of other routes that compare so many segments. Longer and shorter paths than
-    /// those tried here are matched by the same routes as one of these.
+    /// Paths in normal form that it matches. `depths` are how many segments other routes compare. Longer and shorter
+    /// paths than those made here are matched by the same routes as one of these.
     fn witnesses(&self, word: &str, depths: &BTreeSet<usize>) -> Vec<String> {
-        let (start, takes_more) = match self {
+        let (start, is_open_ended) = match self {
             Self::Any => (String::new(), true),
             Self::Exact(path) => (without_end(path).to_owned(), false),
             Self::Prefix(path) => (path.to_string(), true),
@@ -126,7 +126,7 @@ impl PathMatcher {
         };
         let own = self.depth();
         let mut more = BTreeSet::from([0]);
-        if takes_more {
+        if is_open_ended {
             let near = depths.iter().chain([&own]).flat_map(|depth| [depth.saturating_sub(1), *depth, depth + 1]);
             more.extend(near.filter_map(|depth| depth.checked_sub(own)));
         }
@@ -136,7 +136,7 @@ impl PathMatcher {
     }
 }
 
-/// Whether a path is one that requests are matched by.
+/// Whether a path is in the form that requests are matched by.
 fn is_normal(path: &str) -> bool {
     !path.contains('\\') && resolved(path) == path
 }
@@ -176,7 +176,7 @@ mod tests {
         model::Route { methods: methods.iter().map(ToString::to_string).collect(), ..route }
     }
 
-    /// `/api` before `/api/search` was accepted in silence: the limits of the second route never applied.
+    /// `/api` before `/api/search` was accepted without a warning: the limits of the second route never applied.
     #[test]
     fn a_narrower_prefix_behind_a_wider_one_is_hidden() {
         assert_eq!(hidden_of(&[prefix("/api"), prefix("/api/search")]), [(1, vec![0])]);
@@ -230,7 +230,7 @@ mod tests {
         let paths = [path("/"), path("/a"), pattern("/*/**"), any.clone()];
         assert_eq!(hidden_of(&paths), [(3, vec![0, 2])]);
         let with_a_gap = [path("/"), pattern("/*/*/**"), any];
-        assert_eq!(hidden_of(&with_a_gap), [], "/a gets through");
+        assert_eq!(hidden_of(&with_a_gap), [], "/a is missed");
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(hidden_of(&routes), [(501, vec![7]), (503, vec![502])]);
     }
 
-    /// The law: a route is told to be hidden exactly if the real matcher never chooses it, whatever is asked for.
+    /// The law: a route is reported as hidden exactly if the real matcher never chooses it, for any request.
     #[test]
     fn hidden_is_what_no_request_reaches() {
         let mut random = fastrand::Rng::with_seed(5);
@@ -267,9 +267,9 @@ mod tests {
                 is_reached[chosen.unwrap_or(0)] |= chosen.is_some();
             }
             let found = hidden(&matchers.iter().collect::<Vec<_>>());
-            for (place, is_reached) in is_reached.into_iter().enumerate() {
-                let told = found.iter().find(|found| found.route == place);
-                assert_eq!(told.is_none(), is_reached, "routes[{place}]: {told:?}\n{routes:#?}");
+            for (index, is_reached) in is_reached.into_iter().enumerate() {
+                let reported = found.iter().find(|found| found.route == index);
+                assert_eq!(reported.is_none(), is_reached, "routes[{index}]: {reported:?}\n{routes:#?}");
             }
             hidden_routes += found.len();
             together += found.iter().filter(|found| found.by.len() > 1).count();
@@ -301,9 +301,9 @@ mod tests {
         }
     }
 
-    /// A prefix or an exact path that is not told to be hidden is reached by a request that is made from it.
+    /// A prefix or an exact path that is not reported as hidden is reached by a request that is made from it.
     #[test]
-    fn what_is_not_told_to_be_hidden_is_reached() {
+    fn a_route_that_is_not_reported_as_hidden_is_reached() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut reached = 0;
         for _ in 0..2_000 {
@@ -317,14 +317,14 @@ mod tests {
                 routes.iter().map(|(is_prefix, text)| if *is_prefix { prefix(text) } else { path(text) }).collect();
             let matchers = matchers(&written);
             let found = hidden(&matchers.iter().collect::<Vec<_>>());
-            for (place, (is_prefix, text)) in routes.iter().enumerate() {
-                if found.iter().any(|found| found.route == place) {
+            for (index, (is_prefix, text)) in routes.iter().enumerate() {
+                if found.iter().any(|found| found.route == index) {
                     continue;
                 }
-                // Below a prefix is a name that nobody else has.
-                let asked = if *is_prefix { format!("{text}/unheard-of") } else { text.clone() };
-                let chosen = matchers.iter().position(|route| route.matches(b"any.host", &Method::GET, &asked));
-                assert_eq!(chosen, Some(place), "{asked}\n{routes:?}");
+                // Below a prefix is a name that no route has.
+                let path = if *is_prefix { format!("{text}/unheard-of") } else { text.clone() };
+                let chosen = matchers.iter().position(|route| route.matches(b"any.host", &Method::GET, &path));
+                assert_eq!(chosen, Some(index), "{path}\n{routes:?}");
                 reached += 1;
             }
         }
@@ -344,9 +344,9 @@ mod tests {
         let mut from = 0;
         for _ in 0..5 {
             let until = paths.len();
-            for place in from..until {
+            for index in from..until {
                 let longer: Vec<String> =
-                    ["a", "b", "q"].iter().map(|word| format!("{}/{word}", paths[place])).collect();
+                    ["a", "b", "q"].iter().map(|word| format!("{}/{word}", paths[index])).collect();
                 paths.extend(longer);
             }
             from = until;

@@ -1,4 +1,4 @@
-//! Accepting clients, as long as there is room for them.
+//! Accepts clients, as long as there are slots for them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use super::connection;
 use crate::listener::{BACKLOG, Listener, Socket};
 use crate::worker::{Open, Worker};
 
-/// How long nobody is accepted after an error that would come again at once.
+/// How long no client is accepted after an error that would come again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Accepts until the gateway stops, and then whoever is in the queue.
+/// Accepts until the gateway stops, and then the clients that are in the queue.
 pub(super) async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut shutdown: Shutdown) {
     let socket = match TcpListener::from_std(socket) {
         Ok(socket) => socket,
@@ -36,24 +36,24 @@ pub(super) async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut 
         };
         match accepted {
             Ok(accepted) => {
-                // While there is no room nobody else is accepted: they wait in the kernel's queue.
-                let room = tokio::select! {
+                // While no slot is free, other clients wait in the kernel's queue.
+                let slot = tokio::select! {
                     biased;
-                    room = worker.enter() => room,
+                    slot = worker.acquire_slot() => slot,
                     () = shutdown.wanted() => {
                         waiting.push(accepted);
                         break;
                     }
                 };
-                let Some(room) = room else { return };
-                welcome(&worker, &listener, accepted, room);
+                let Some(slot) = slot else { return };
+                serve(&worker, &listener, accepted, slot);
             }
             Err(error) if is_clients(&error) => {}
             Err(error) => {
                 worker.gateway.note_not_accepted(&error);
                 let mut pause = ACCEPT_PAUSE;
                 if is_out_of_files(&error) {
-                    // What is closed now is gone in a moment; where there is nothing to close, some request may just end.
+                    // What is closed now frees a descriptor in a moment. If nothing can be closed, a request may end.
                     worker.free_a_file();
                     pause = TICK;
                 }
@@ -64,21 +64,23 @@ pub(super) async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut 
             }
         }
     }
-    // Whoever is in the queue when the order to stop comes is still served, as soon as there is room. Those who come later are refused.
+    // Clients in the queue when the order to stop comes are still served, as soon as a slot is free. Later ones are
+    // rejected.
     waiting.extend(queued(socket));
     for accepted in waiting {
-        let Some(room) = worker.enter().await else { return };
-        welcome(&worker, &listener, accepted, room);
+        let Some(slot) = worker.acquire_slot().await else { return };
+        serve(&worker, &listener, accepted, slot);
     }
 }
 
-/// Whether a client left before it could be accepted. Everything else would fail again at once, such as descriptors that have run out:
-/// there must be a pause.
+/// Whether a client left before it could be accepted. All other errors would come again at once, such as that no
+/// descriptors are left: they need a pause.
 fn is_clients(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
-/// Everyone in a listening socket's queue, which ends with it. The kernel is asked: tokio would only know what it has been told.
+/// Accepts all connections in a listening socket's queue, and closes the socket. Not through tokio, which knows only
+/// what its last poll reported.
 fn queued(socket: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(socket) = socket.into_std() else { return Vec::new() };
     let accept = || {
@@ -87,22 +89,22 @@ fn queued(socket: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
         Ok((TcpStream::from_std(tcp)?, peer))
     };
     let is_there = |accepted: &io::Result<_>| !accepted.as_ref().is_err_and(is_clients);
-    // No more than the queue can hold: others might come for ever.
+    // No more than the queue can hold: otherwise this might never end.
     let accepted = (0..=BACKLOG).map(|_| accept()).filter(is_there);
     accepted.map_while(io::Result::ok).collect()
 }
 
-/// Serves a client that has connected.
-fn welcome(
+/// Serves a client that has connected, in a task of its own.
+fn serve(
     worker: &Arc<Worker>,
     listener: &Arc<Listener>,
     (tcp, peer): (TcpStream, SocketAddr),
-    room: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) {
     let (worker, listener, open) = (Arc::clone(worker), Arc::clone(listener), Open::new(worker));
     tokio::spawn(async move {
         connection::serve(&worker, &listener, tcp, peer).await;
-        drop((open, room));
+        drop((open, slot));
     });
 }
 
@@ -110,9 +112,10 @@ fn welcome(
 mod tests {
     use super::*;
 
-    /// ENOMEM and ENOBUFS come back at once, too: a loop without a pause would take a core from those who are served.
+    /// ENOMEM and ENOBUFS come again at once, too: a loop without a pause would take a core from clients that are
+    /// served.
     #[test]
-    fn whatever_is_not_a_clients_own_doing_pauses_the_accepting() {
+    fn every_error_that_no_client_caused_pauses_accepting() {
         assert!(is_clients(&io::ErrorKind::ConnectionAborted.into()));
         // ENOMEM, ENFILE, EMFILE, ENOBUFS
         assert!(![12, 23, 24, 105].map(io::Error::from_raw_os_error).iter().any(is_clients));

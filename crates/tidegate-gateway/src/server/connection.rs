@@ -23,25 +23,25 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::http1::{self, FIRST_WORDS};
+use super::http1::{self, DRAIN_IDLE_TIMEOUT};
 use crate::client::Client;
 use crate::config::model::Connections;
 use crate::gateway::Gateway;
-use crate::h2::{ClientIo, Fault, PREFACE, Tally, Terms};
+use crate::h2::{ClientIo, Closing, Fault, PREFACE, Tally, Terms};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::listener::Listener;
 use crate::request_body::{H2Body, RequestBody};
 use crate::worker::Worker;
 
-/// How long a connection whose time is up has for its last words.
-const FAREWELL: Duration = Duration::from_millis(500);
-/// What begins like this is no HTTP/1, however it goes on.
+/// How long the last frames to a client whose deadline has passed may take.
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
+/// A connection that begins so does not speak HTTP/1, whatever follows.
 const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
 /// Serves a connection to its end.
 pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
-    // The admin listener has room of its own, which the metrics of clients' connections leave out.
+    // The admin listener has slots of its own, which the metrics of clients' connections leave out.
     let (deadline, counted) =
         (worker.deadlines.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
     serve_until(worker, listener, tcp, peer, &deadline).await;
@@ -58,9 +58,9 @@ async fn serve_until(
     peer: SocketAddr,
     deadline: &Arc<Deadline>,
 ) {
-    // A connection that is already gone shows itself when it is read.
+    // A connection that has already ended fails when it is read.
     let _set = tcp.set_nodelay(true);
-    // Not the plan: a connection may outlive many, and must not keep what is in them.
+    // Not the plan: a connection may outlive many plans, and must not keep what they hold.
     let connections = &worker.gateway.plan().site.connections.clone();
     let tls = listener.tls.load_full();
     let is_tls = tls.is_some();
@@ -82,7 +82,7 @@ async fn serve_until(
     }
 }
 
-/// Finds out what a connection speaks: TLS or not, and whether HTTP/2. None if it ends before that is known.
+/// Detects what a connection speaks: TLS or not, and whether HTTP/2. `None` if it ends before that is known.
 async fn open(
     worker: &Worker,
     listener: &Listener,
@@ -99,7 +99,7 @@ async fn open(
         }
         return in_time(worker, deadline, pin!(sniff(tcp, deadline, head_timeout))).await;
     };
-    // Who says nothing at all has not begun a handshake.
+    // A client that sends nothing has not begun a handshake.
     in_time(worker, deadline, pin!(tcp.readable())).await?;
     deadline.set_for(Waiting::Head, head_timeout);
     let tls = in_time(worker, deadline, Box::pin(TlsAcceptor::from(config).accept(tcp))).await?;
@@ -107,13 +107,13 @@ async fn open(
     Some((Stream::Tls(Box::new(tls.into())), is_h2))
 }
 
-/// What comes before the first request, unless its time is up. When the gateway stops there is only a moment left.
+/// Runs what comes before the first request until the deadline. When the gateway drains, the deadline is near.
 async fn in_time<T>(
     worker: &Worker,
     deadline: &Deadline,
     mut opening: impl Future<Output = io::Result<T>> + Unpin,
 ) -> Option<T> {
-    let mut is_hurried = false;
+    let mut is_draining = false;
     poll_fn(|cx| {
         deadline.watch(cx);
         if let Poll::Ready(opened) = Pin::new(&mut opening).poll(cx) {
@@ -122,8 +122,8 @@ async fn in_time<T>(
         if deadline.has_passed() {
             return Poll::Ready(None);
         }
-        if worker.gateway.is_draining() && !std::mem::replace(&mut is_hurried, true) {
-            deadline.set(FIRST_WORDS);
+        if worker.gateway.is_draining() && !std::mem::replace(&mut is_draining, true) {
+            deadline.set(DRAIN_IDLE_TIMEOUT);
         }
         Poll::Pending
     })
@@ -146,7 +146,7 @@ impl Drop for Counted {
     }
 }
 
-/// Reads as much as is needed to tell HTTP/2 from HTTP/1.
+/// Reads as much as is needed to distinguish HTTP/2 from HTTP/1.
 async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) -> io::Result<(Stream, bool)> {
     let mut read = BytesMut::with_capacity(PREFACE.len());
     loop {
@@ -164,7 +164,7 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
     }
 }
 
-/// Serves HTTP/2, which is hyper's. False if what came was not HTTP/2.
+/// Serves HTTP/2, which hyper speaks. False if what came was not HTTP/2.
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
     let (tally, activity): (Arc<Tally>, _) = (Arc::default(), &client.activity);
     let is_trusted = worker.gateway.plan().site.is_trusted(client.peer);
@@ -174,24 +174,15 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         let (worker, client, tally) = (Arc::clone(worker), Arc::clone(client), Arc::clone(&tally));
         let (parts, body) = request.into_parts();
         async move {
-            let reply = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
+            let response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
             drop(arrival);
-            // A trusted proxy sends what its clients want: others share the connection with them.
-            if reply.is_for_invalid_head && !is_trusted {
+            // A trusted proxy forwards requests of many clients, which share the connection.
+            if response.is_for_invalid_head && !is_trusted {
                 tally.request_rejected();
             }
-            Ok::<_, Infallible>(reply.into_response())
+            Ok::<_, Infallible>(response.into_h2())
         }
     });
-    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.deadlines)));
-    builder
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_secs(30))
-        .max_concurrent_streams(connections.max_streams)
-        .max_header_list_size(u32::try_from(connections.max_head_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(256 * 1024)
-        .initial_connection_window_size(4 * 1024 * 1024)
-        .max_send_buf_size(64 * 1024);
     let terms = Terms {
         max_head_bytes: connections.max_head_bytes,
         max_streams: connections.max_streams,
@@ -200,32 +191,18 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     let (io, mut given_back) =
         ClientIo::new(stream, Arc::clone(activity), Arc::clone(&worker.deadlines), Arc::clone(&tally), terms);
     // Boxed: what it holds is dropped before a GOAWAY of ours is sent.
-    let mut connection = Box::pin(builder.serve_connection(io, service));
-    let (mut leaving, mut has_been_late) = (false, false);
+    let mut connection = Box::pin(h2_builder(worker, connections).serve_connection(io, service));
+    let mut end = H2End::default();
     let ended = poll_fn(|cx| {
         activity.deadline.watch(cx);
-        let late = activity.deadline.ended().filter(|ended| matches!(ended, Ended::Late(_)));
-        let is_late = activity.deadline.take_passed();
-        if is_late && std::mem::replace(&mut has_been_late, true) {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(late) = late {
-            // What has not asked for anything yet is idle, too: a connection is more than its first bytes here.
-            let late = if late == Ended::Late(Waiting::First) { Ended::Late(Waiting::Next) } else { late };
-            worker.ended(late, client.is_admin);
-            // It is told how far we have come before it ends (RFC 9113 §6.8).
-            activity.deadline.set(FAREWELL);
-        }
-        if (is_late || worker.gateway.is_draining()) && !std::mem::replace(&mut leaving, true) {
-            connection.as_mut().graceful_shutdown();
-            if !is_late && activity.is_idle() {
-                // A client that neither asks nor closes is not waited for.
-                activity.deadline.set(FIRST_WORDS);
-            }
+        match end.next(worker, client) {
+            EndStep::None => {}
+            EndStep::FinishRequests => connection.as_mut().graceful_shutdown(),
+            EndStep::Close => return Poll::Ready(Ok(())),
         }
         tally.turn_begins();
         let polled = connection.as_mut().poll(cx);
-        // A request that has just come is served. Otherwise nothing is under way: it can end here.
+        // A request that has just come is served. Otherwise nothing is under way, and the connection can end here.
         if polled.is_pending() && activity.deadline.is_evicted() {
             // Not hyper's graceful shutdown: without a round trip, that names no last request.
             tally.leave();
@@ -236,14 +213,76 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     });
     let ended = ended.await;
     drop(connection);
-    let Ok(closing) = given_back.try_recv() else { return !ended.is_err_and(|error| error.is_parse()) };
+    match given_back.try_recv() {
+        Ok(closing) => close_h2(worker, client, closing).await,
+        Err(_) => !ended.is_err_and(|error| error.is_parse()),
+    }
+}
+
+fn h2_builder(worker: &Worker, connections: &Connections) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.deadlines)));
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(30))
+        .max_concurrent_streams(connections.max_streams)
+        .max_header_list_size(u32::try_from(connections.max_head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(4 * 1024 * 1024)
+        .max_send_buf_size(64 * 1024);
+    builder
+}
+
+/// How far an HTTP/2 connection has come towards its end.
+#[derive(Default)]
+struct H2End {
+    is_leaving: bool,
+    has_been_late: bool,
+}
+
+/// What has to be done about the end of an HTTP/2 connection.
+enum EndStep {
+    None,
+    /// Requests under way are finished, and no more are accepted.
+    FinishRequests,
+    Close,
+}
+
+impl H2End {
+    /// Looks at the connection's deadline, and whether the gateway drains.
+    fn next(&mut self, worker: &Worker, client: &Client) -> EndStep {
+        let activity = &client.activity;
+        let late = activity.deadline.ended().filter(|ended| matches!(ended, Ended::Late(_)));
+        let is_late = activity.deadline.take_passed();
+        if is_late && std::mem::replace(&mut self.has_been_late, true) {
+            return EndStep::Close;
+        }
+        if let Some(late) = late {
+            // A client that has sent no request yet is idle, too: HTTP/2 connections begin with other frames.
+            let late = if late == Ended::Late(Waiting::First) { Ended::Late(Waiting::Next) } else { late };
+            worker.ended(late, client.is_admin);
+            // A GOAWAY names the last request before the connection ends (RFC 9113 §6.8).
+            activity.deadline.set(GOODBYE_TIMEOUT);
+        }
+        if !(is_late || worker.gateway.is_draining()) || std::mem::replace(&mut self.is_leaving, true) {
+            return EndStep::None;
+        }
+        if !is_late && activity.is_idle() {
+            // An idle client that does not close its connection is not waited for.
+            activity.deadline.set(DRAIN_IDLE_TIMEOUT);
+        }
+        EndStep::FinishRequests
+    }
+}
+
+/// Ends a connection because of what its client sent. False if that was not HTTP/2.
+async fn close_h2(worker: &Worker, client: &Client, closing: Closing) -> bool {
     let fault = closing.fault;
     if let Fault::Flood(flood) = fault {
         worker.gateway.note_flood(flood, client.peer);
     }
     // Cleared twice: requests that end in between set the deadline again, and it must not be counted as late.
-    activity.deadline.clear();
+    client.activity.deadline.clear();
     closing.send_goaway().await;
-    activity.deadline.clear();
+    client.activity.deadline.clear();
     fault != Fault::Preface
 }

@@ -1,4 +1,4 @@
-//! The life of an HTTP/1 connection: a request, its response, and again.
+//! Serves an HTTP/1 connection: a request, its response, and again.
 
 use std::future::poll_fn;
 use std::io::Cursor;
@@ -24,21 +24,21 @@ use crate::client::Client;
 use crate::config::model::Connections;
 use crate::handler::handle;
 use crate::rejection;
-use crate::reply::{Reply, Upgrade};
 use crate::request_body::RequestBody;
 use crate::request_id::RequestId;
+use crate::response::{Response, Upgrade};
 use crate::worker::Worker;
 
-/// How long a connection that waits for a request has for it when the order to stop comes: it may be on its way.
-pub(super) const FIRST_WORDS: Duration = Duration::from_secs(1);
-/// What is read of a body that nobody wants, so that the connection can go on. Beyond it, it ends.
+/// How long an idle connection still waits for a request once the gateway drains: one may already have been sent.
+pub(super) const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How much of an unread body is read, so that the connection can go on. If there is more, the connection ends.
 const MOST_UNREAD: usize = 256 * 1024;
-const UNREAD_PATIENCE: Duration = Duration::from_secs(5);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client's connection until it ends. False if what came was not HTTP.
 pub(super) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, bounds: &Connections) -> bool {
     let io = SharedIo::new(stream, Arc::clone(&client.activity));
-    let mut connection = Connection { worker, client, bounds, io, out: Cursor::default(), is_hurried: false };
+    let mut connection = Connection { worker, client, bounds, io, out: Cursor::default(), is_draining: false };
     loop {
         let head = match poll_fn(|cx| connection.poll_head(cx)).await {
             Some(Ok(head)) => head,
@@ -75,30 +75,30 @@ struct Connection<'a> {
     client: &'a Arc<Client>,
     bounds: &'a Connections,
     io: SharedIo,
-    /// What is to be written, and how much of it has been.
+    /// Bytes to write, and how many of them have been written.
     out: Cursor<Vec<u8>>,
-    /// The gateway stops: a request that is on its way has a moment to arrive.
-    is_hurried: bool,
+    /// The gateway drains, and the connection has [`DRAIN_IDLE_TIMEOUT`] left for a request.
+    is_draining: bool,
 }
 
-/// What happens after a request.
+/// What the connection does after a request.
 enum After {
     Next,
     /// Our last response has been written.
     Close,
-    /// The client has gone, or what there is can't be trusted any more.
+    /// The client has gone, or the bytes can't be trusted any more.
     Gone,
     Upgrade(Box<Upgrade>),
 }
 
 impl Connection<'_> {
-    /// Whether the connection's time is up.
+    /// Whether the connection's deadline has passed.
     fn is_late(&self, cx: &Context<'_>) -> bool {
         self.client.activity.deadline.watch(cx);
         self.client.activity.deadline.has_passed()
     }
 
-    /// Where to put what is to be written.
+    /// The buffer of bytes to write.
     fn out(&mut self) -> &mut Vec<u8> {
         let sent = usize::try_from(self.out.position()).unwrap_or(usize::MAX);
         if sent > 0 {
@@ -108,14 +108,14 @@ impl Connection<'_> {
         self.out.get_mut()
     }
 
-    /// The next head; none when the connection ends between two requests.
+    /// Reads the next head. `None` when the connection ends between two requests.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Head, BadHead>>> {
         let mut io = self.io.lock();
         loop {
             if !io.read.is_empty() {
                 let head = take_head(&mut io.read, self.bounds.max_head_bytes, self.bounds.max_headers);
                 if let Some(head) = head.transpose() {
-                    self.is_hurried = false;
+                    self.is_draining = false;
                     return Poll::Ready(Some(head));
                 }
             }
@@ -134,11 +134,11 @@ impl Connection<'_> {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
-                    // Whether it still lives can be asked to the end.
-                    let is_asked_to_leave = self.worker.gateway.is_draining() && !self.client.is_admin;
-                    if io.read.is_empty() && is_asked_to_leave && !std::mem::replace(&mut self.is_hurried, true) {
-                        // Not at once: a client that does not know that the connection ends may just be sending.
-                        self.client.activity.deadline.set(FIRST_WORDS);
+                    // Health checks of the admin listener are served to the end.
+                    let must_end = self.worker.gateway.is_draining() && !self.client.is_admin;
+                    if io.read.is_empty() && must_end && !std::mem::replace(&mut self.is_draining, true) {
+                        // Not at once: a client that does not know that the connection ends may be sending a request.
+                        self.client.activity.deadline.set(DRAIN_IDLE_TIMEOUT);
                     }
                     return if self.is_late(cx) { Poll::Ready(None) } else { Poll::Pending };
                 }
@@ -155,59 +155,59 @@ impl Connection<'_> {
         }
         let requested = Requested { version: request.version, is_head: request.method == Method::HEAD, keep_alive };
         let body = RequestBody::H1(IncomingBody::new(&self.io));
-        let reply = {
+        let response = {
             let mut handling = pin!(handle(Arc::clone(self.worker), Arc::clone(self.client), request, body));
             let (shared, activity) = (&self.io, &self.client.activity);
             poll_fn(|cx| {
-                if let Poll::Ready(reply) = handling.as_mut().poll(cx) {
-                    return Poll::Ready(Some(reply));
+                if let Poll::Ready(response) = handling.as_mut().poll(cx) {
+                    return Poll::Ready(Some(response));
                 }
                 activity.deadline.watch(cx);
                 let mut io = shared.lock();
                 let is_broken = matches!(io.poll_interim(cx), Poll::Ready(Err(_)));
                 let is_over = is_broken || io.poll_gone(cx) || activity.deadline.has_passed();
-                // The handler's future is dropped, and with it whatever the request held.
+                // The handler's future is dropped, and with it what the request holds.
                 if is_over { Poll::Ready(None) } else { Poll::Pending }
             })
             .await
         };
-        let Some(reply) = reply else { return After::Gone };
-        self.respond(reply, requested, takes_trailers).await
+        let Some(response) = response else { return After::Gone };
+        self.respond(response, requested, takes_trailers).await
     }
 
-    async fn respond(&mut self, mut reply: Reply, mut requested: Requested, takes_trailers: bool) -> After {
-        // A body that was never asked for may come or not: nobody could tell it from the next request.
-        let is_unasked = {
+    async fn respond(&mut self, mut response: Response, mut requested: Requested, takes_trailers: bool) -> After {
+        // Without `100 Continue` the body may come or not: it could not be distinguished from the next request.
+        let is_ambiguous = {
             let mut io = self.io.lock();
             // From here on there is a response: nothing may come between its bytes.
-            let is_unasked = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, BodyRest::Ended);
-            // What has come before our response is the body: a client that has heard nothing can't have given it up.
-            is_unasked && io.read.is_empty() || matches!(io.rest, BodyRest::Broken(_))
+            let is_unsent = std::mem::take(&mut io.owes_continue) && !matches!(io.rest, BodyRest::Ended);
+            // Bytes before our response are the body: a client without a response can't have dropped it.
+            is_unsent && io.read.is_empty() || matches!(io.rest, BodyRest::Broken(_))
         };
-        let has_given_up = reply.status == StatusCode::REQUEST_TIMEOUT;
-        requested.keep_alive &= !is_unasked && !has_given_up && !self.worker.gateway.is_draining();
+        let has_timed_out = response.status == StatusCode::REQUEST_TIMEOUT;
+        requested.keep_alive &= !is_ambiguous && !has_timed_out && !self.worker.gateway.is_draining();
         let date = self.worker.date();
         let head = ResponseHead {
-            status: reply.status,
-            headers: reply.headers.as_ref(),
-            lines: &reply.lines,
+            status: response.status,
+            headers: response.headers.as_ref(),
+            lines: &response.lines,
             date: &date,
-            length: reply.body.size_hint().exact(),
+            length: response.body.size_hint().exact(),
         };
         let (framing, keep_alive) = write_head(self.out(), &head, requested);
         let mut writing = ResponseBody::new(framing, takes_trailers, requested.is_head);
-        let body = &mut reply.body;
+        let body = &mut response.body;
         if let Some(whole) = body.take_whole() {
             writing.take_whole(self.out(), whole);
         }
         if poll_fn(|cx| self.poll_write(cx, body, &mut writing)).await.is_err() {
             return After::Gone;
         }
-        reply.body.is_handed_over();
-        if let Some(upgrade) = reply.upgrade.take() {
+        response.body.is_handed_over();
+        if let Some(upgrade) = response.upgrade.take() {
             return After::Upgrade(Box::new(upgrade));
         }
-        drop(reply);
+        drop(response);
         if !keep_alive {
             return After::Close;
         }
@@ -223,7 +223,7 @@ impl Connection<'_> {
         After::Next
     }
 
-    /// Writes the head and the body that follows.
+    /// Writes the head and the body.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -242,7 +242,7 @@ impl Connection<'_> {
                 }
             }
             if writing.has_ended {
-                // The response has ended: a client that has all of it must find its slot free.
+                // The response has ended: a client that has all of it must find its slot free again.
                 body.release();
             }
             let mut io = self.io.lock();
@@ -278,7 +278,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Reads what nobody wanted of a body, within bounds. False if there was too much of it.
+    /// Reads the rest of a body, within bounds. False if there is too much of it.
     async fn read_rest(&self) -> bool {
         let mut body = IncomingBody::new(&self.io);
         let reading = async {
@@ -292,17 +292,17 @@ impl Connection<'_> {
             }
             true
         };
-        timeout(UNREAD_PATIENCE, reading).await.unwrap_or(false)
+        timeout(UNREAD_TIMEOUT, reading).await.unwrap_or(false)
     }
 
-    /// Rejects what can't be understood, and ends.
+    /// Rejects a head that can't be read, and ends the connection.
     async fn reject(mut self, fault: BadHead) {
         let id = RequestId::own(&self.worker.ids);
-        let mut reply = rejection::rejected(fault.status, "bad_request", fault.detail, id.as_str());
-        reply.lines.add("x-request-id", id.as_bytes());
+        let mut response = rejection::rejected(fault.status, "bad_request", fault.detail, id.as_str());
+        response.lines.add("x-request-id", id.as_bytes());
         self.worker.metrics().answered(fault.status);
         let requested = Requested { version: Version::HTTP_11, is_head: false, keep_alive: false };
-        let is_whole = !matches!(self.respond(reply, requested, false).await, After::Gone);
+        let is_whole = !matches!(self.respond(response, requested, false).await, After::Gone);
         if let Some(log) = self.worker.gateway.access_log() {
             log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, is_whole, Duration::ZERO);
         }
@@ -313,7 +313,7 @@ impl Connection<'_> {
 
     /// Closes our side when our last response has been written.
     async fn close(self) {
-        // It ends by itself within a moment: it is not idle.
+        // It ends by itself in a moment, so it is not counted as idle.
         self.client.activity.deadline.clear();
         if let Some((stream, _unread)) = self.io.into_parts() {
             linger(stream).await;

@@ -98,7 +98,7 @@ impl Replay {
             "algorithm": limit.numbers.algorithm().name(),
             "numbers": numbers_json(&limit.numbers),
             "key": limit.key,
-            "isWatching": limit.is_watching,
+            "isWatching": limit.is_dry_run,
             "asked": policy.asked[index],
             "refused": policy.refused_by[index],
             "series": self.rows.column(policy.column + 1 + index).collect::<Vec<_>>(),

@@ -13,7 +13,7 @@ use tidegate_gateway::config::model::{Config, Limit, Numbers, TierNumbers};
 use tidegate_gateway::config::numbers::written;
 use tidegate_gateway::config::span::Span;
 use tidegate_gateway::settings::Settings;
-use tidegate_gateway::{LimitFacts, Rehearsal};
+use tidegate_gateway::{LimitFacts, Replayer};
 use tidegate_input::grouped;
 use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers};
 use tidegate_policy::shape::Shape;
@@ -262,8 +262,8 @@ fn search(
     is_stopped: &AtomicBool,
 ) -> Result<Option<Vec<FoundAlone>>, String> {
     let settings = Settings::check(&policy.config).map_err(|error| format!("{}: {error}", policy.name))?;
-    let rehearsal: Rehearsal<()> = Rehearsal::new(settings, &BTreeMap::new())?;
-    let mut brackets: Vec<Bracket> = rehearsal.limits().into_iter().map(Bracket::new).collect();
+    let replayer: Replayer<()> = Replayer::new(settings, &BTreeMap::new())?;
+    let mut brackets: Vec<Bracket> = replayer.limits().into_iter().map(Bracket::new).collect();
     let mut has_spans = false;
     for _ in 0..READINGS {
         brackets.iter_mut().for_each(Bracket::try_between);
@@ -272,7 +272,7 @@ fn search(
         }
         let (mut reading, mut accounts) = (Reading::default(), Vec::new());
         reading.all(recording, is_stopped, &mut |request, past| {
-            rehearsal.accounts(past, &mut accounts);
+            replayer.keys(past, &mut accounts);
             let took = request.took.map_or(0, |took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
             for (limit, key) in &accounts {
                 brackets[*limit].ask(*key, request.at, took);

@@ -33,8 +33,8 @@ fn watch() -> Watch {
     watch
 }
 
-/// How many frames are taken at this time, up to a bound.
-fn taken(watch: &mut Watch, frame: &[u8], now_millis: u64) -> (u32, Option<Flood>) {
+/// How many frames are accepted at this time, up to a bound.
+fn accepted(watch: &mut Watch, frame: &[u8], now_millis: u64) -> (u32, Option<Flood>) {
     for count in 0..100_000 {
         match received(watch, frame, now_millis) {
             Ok(_) => {}
@@ -54,7 +54,7 @@ fn window_update() -> Vec<u8> {
 }
 
 #[test]
-fn frames_that_bring_no_request_forward_are_bounded_at_once_and_a_second() {
+fn frames_that_serve_no_request_are_bounded_at_once_and_a_second() {
     for (frame, flood, at_once, per_second) in [
         (ping(), Flood::Ping, 2_000, 1_000),
         (frame(8, PING, 1, 0), Flood::Ping, 2_000, 1_000),
@@ -70,11 +70,11 @@ fn frames_that_bring_no_request_forward_are_bounded_at_once_and_a_second() {
         (frame(4, RST_STREAM, 0, 1), Flood::Resets, 2_000, 1_000),
     ] {
         let mut watch = watch();
-        assert_eq!(taken(&mut watch, &frame, 0), (at_once, Some(flood)));
-        assert_eq!(taken(&mut watch, &frame, 1_000), (per_second, Some(flood)));
-        assert_eq!(taken(&mut watch, &frame, 1_500), (per_second / 2, Some(flood)));
-        assert_eq!(taken(&mut watch, &frame, 1_000_000), (at_once, Some(flood)), "no more is saved up");
-        assert_eq!(taken(&mut watch, &frame, 999_000), (0, Some(flood)), "a clock that goes back brings nothing");
+        assert_eq!(accepted(&mut watch, &frame, 0), (at_once, Some(flood)));
+        assert_eq!(accepted(&mut watch, &frame, 1_000), (per_second, Some(flood)));
+        assert_eq!(accepted(&mut watch, &frame, 1_500), (per_second / 2, Some(flood)));
+        assert_eq!(accepted(&mut watch, &frame, 1_000_000), (at_once, Some(flood)), "no more is saved up");
+        assert_eq!(accepted(&mut watch, &frame, 999_000), (0, Some(flood)), "a clock that goes back brings nothing");
     }
     // The same in one read.
     assert_eq!(received(&mut watch(), &ping().repeat(2_000), 0), Ok(false));
@@ -86,7 +86,7 @@ fn requests_and_bodies_are_not_bounded() {
     let mut watch = watch();
     assert_eq!(received(&mut watch, &headers(END_HEADERS, 1, REQUEST), 0), Ok(true));
     for frame in [frame(1, DATA, 0, 1), frame(200, DATA, 0, 1)] {
-        assert_eq!(taken(&mut watch, &frame, 0), (100_000, None));
+        assert_eq!(accepted(&mut watch, &frame, 0), (100_000, None));
     }
     for stream in (3..200_000).step_by(2) {
         assert_eq!(received(&mut watch, &request(stream), 0), Ok(true));
@@ -110,7 +110,7 @@ fn data_on_a_stream_that_has_ended_is_bounded() {
         assert_eq!(received(&mut watch, &headers(END_HEADERS, 1, REQUEST), 0), Ok(true));
         assert_eq!(watch.sent(&reset), Ok(()));
         // The request has earned ten.
-        assert_eq!(taken(&mut watch, &data, 0), (2_010, Some(Flood::EmptyData)), "{data:?}");
+        assert_eq!(accepted(&mut watch, &data, 0), (2_010, Some(Flood::EmptyData)), "{data:?}");
     }
 }
 
@@ -122,11 +122,11 @@ fn header_blocks_that_open_no_stream_are_bounded_as_malformed_requests() {
         let post = [headers(END_HEADERS, stream, REQUEST), trailers(stream)].concat();
         assert_eq!(received(&mut watch, &post, 0), Ok(true), "one block of trailers for each request");
     }
-    assert_eq!(taken(&mut watch, &trailers(1), 0), (50, Some(Flood::Malformed)));
-    assert_eq!(taken(&mut watch, &trailers(1), 1_000), (10, Some(Flood::Malformed)));
+    assert_eq!(accepted(&mut watch, &trailers(1), 0), (50, Some(Flood::Malformed)));
+    assert_eq!(accepted(&mut watch, &trailers(1), 1_000), (10, Some(Flood::Malformed)));
 }
 
-/// Whether it opens a stream, is refused or is ignored: it costs the same.
+/// Whether it opens a stream, is refused or is ignored, it costs the same.
 #[test]
 fn header_lists_that_are_too_large_are_bounded_at_once() {
     let entry = [&[0x40, 1, b'x', 0x7f, 0x81, 0x0f][..], &[b'x'; 2_048]].concat();
@@ -134,7 +134,7 @@ fn header_lists_that_are_too_large_are_bounded_at_once() {
     let [_, a, b, c] = u32::try_from(entry.len()).expect("short").to_be_bytes();
     let first = [&[a, b, c, HEADERS, END_HEADERS, 0, 0, 0, 1], &entry[..]].concat();
     assert_eq!(received(&mut watch, &first, 0), Ok(true));
-    // 15 times 2,081 bytes are fewer than allowed, 16 are not.
+    // 15 times 2,081 bytes are below the bound, 16 are not.
     for stream in (3..1_000).step_by(2) {
         assert_eq!(received(&mut watch, &headers(END_HEADERS, stream, &[0xbe; 15]), 0), Ok(true));
     }
@@ -147,17 +147,18 @@ fn header_lists_that_are_too_large_are_bounded_at_once() {
     assert_eq!(received(&mut watch, &another, 0), Err(Fault::Flood(Flood::Malformed)));
 }
 
-/// Clients answer each DATA frame with one or two frames that open a window, some with a PING: on a fast line that is thousands a second.
+/// Clients respond to each DATA frame with one or two frames that open a window, some with a PING: on a fast connection
+/// that is thousands a second.
 #[test]
-fn what_answers_data_or_belongs_to_a_request_is_paid_for_by_it() {
-    for (length, answer) in [(200, [window_update(), window_update(), ping()].concat()), (1, window_update())] {
+fn frames_that_follow_data_or_belong_to_a_request_are_paid_for_by_it() {
+    for (length, following) in [(200, [window_update(), window_update(), ping()].concat()), (1, window_update())] {
         let mut watch = watch();
         for _ in 0..100_000 {
             assert_eq!(watch.sent(&frame(length, DATA, 0, 1)), Ok(()));
-            assert_eq!(received(&mut watch, &answer, 0), Ok(false));
+            assert_eq!(received(&mut watch, &following, 0), Ok(false));
         }
     }
-    // Long before they are answered, too.
+    // Also long before the client responds to them.
     let mut late = self::watch();
     for _ in 0..40_000 {
         assert_eq!(late.sent(&frame(1, DATA, 0, 1)), Ok(()));
@@ -174,18 +175,18 @@ fn what_answers_data_or_belongs_to_a_request_is_paid_for_by_it() {
     for _ in 0..1_000_000 {
         assert_eq!(late.sent(&frame(200, DATA, 1, 1)), Ok(()));
     }
-    assert_eq!(taken(&mut late, &window_update(), 0), (50_000, Some(Flood::WindowUpdate)));
+    assert_eq!(accepted(&mut late, &window_update(), 0), (50_000, Some(Flood::WindowUpdate)));
 }
 
 /// A client that opens its window byte by byte gets a frame for each byte.
 #[test]
-fn bytes_asked_for_one_by_one_earn_no_burst() {
+fn bytes_requested_one_by_one_earn_no_burst() {
     let mut watch = watch();
     for _ in 0..100_000 {
         assert_eq!(received(&mut watch, &window_update(), 0), Ok(false));
         assert_eq!(watch.sent(&frame(1, DATA, 0, 1)), Ok(()));
     }
-    let (pings, _) = taken(&mut watch, &ping(), 0);
+    let (pings, _) = accepted(&mut watch, &ping(), 0);
     assert!(pings <= 4_100, "{pings}");
 }
 
@@ -196,7 +197,7 @@ fn nothing_earns_settings() {
         assert_eq!(received(&mut watch, &request(stream), 0), Ok(true));
         assert_eq!(watch.sent(&frame(200, DATA, END_STREAM, stream)), Ok(()));
     }
-    assert_eq!(taken(&mut watch, &frame(0, SETTINGS, 0, 0), 0), (200, Some(Flood::Settings)));
+    assert_eq!(accepted(&mut watch, &frame(0, SETTINGS, 0, 0), 0), (200, Some(Flood::Settings)));
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn requests_rejected_with_a_response_are_bounded() {
 
 /// A busy proxy may cancel thousands of requests a second, if it sends many more.
 #[test]
-fn requests_that_are_taken_back_are_bounded_by_those_that_are_not() {
+fn cancelled_requests_are_bounded_by_the_others() {
     let request_and_reset = |stream| [request(stream), frame(4, RST_STREAM, 0, stream)].concat();
     let mut watch = watch();
     for stream in (1..400_001).step_by(4) {
@@ -224,7 +225,7 @@ fn requests_that_are_taken_back_are_bounded_by_those_that_are_not() {
 }
 
 #[test]
-fn requests_that_nobody_was_asked_to_serve_are_bounded() {
+fn requests_that_hyper_does_not_hand_over_are_bounded() {
     let open = |watch: &mut Watch, count: u32| {
         for _ in 0..count {
             let request = request(watch.last_stream() + 2);
@@ -246,14 +247,14 @@ fn requests_that_nobody_was_asked_to_serve_are_bounded() {
     assert_eq!(watch.settle(10_100), Ok(()), "a second later");
     open(&mut watch, 1);
     assert_eq!(watch.settle(10_100), Err(Fault::Flood(Flood::Malformed)));
-    // Too many at once: no fault of the client's, which has not seen our settings yet.
+    // Too many at once: not the client's fault, which has not seen our settings yet.
     let mut eager = self::watch();
     open(&mut eager, 1_000);
     for _ in 0..900 {
         assert_eq!(eager.sent(&[0, 0, 4, RST_STREAM, 0, 0, 0, 0, 1, 0, 0, 0, 7]), Ok(()));
     }
     assert_eq!(eager.settle(100), Ok(()));
-    // A request that has not come as a whole yet.
+    // A request that is not complete yet.
     let mut slow = self::watch();
     open(&mut slow, 50);
     assert_eq!(slow.settle(0), Ok(()));
@@ -263,7 +264,7 @@ fn requests_that_nobody_was_asked_to_serve_are_bounded() {
         assert_eq!(received(&mut slow, begun, 0), Ok(false));
         assert_eq!(slow.settle(0), Ok(()));
     }
-    // After a farewell nothing more is served.
+    // After a GOAWAY nothing more is served.
     let mut leaving = self::watch();
     assert_eq!(leaving.sent(&goaway(0x7fff_ffff, 0, "")), Ok(()));
     open(&mut leaving, 1_000);

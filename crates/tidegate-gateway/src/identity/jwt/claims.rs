@@ -1,4 +1,4 @@
-//! What a token says: whose it is, and when it may be used.
+//! The claims of a token: the caller, and when it may be used.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::verified::{Lifetime, Verified};
 
 pub(super) type Claims = Map<String, Value>;
 
-/// Which claims say what.
+/// The names of the claims that are read.
 pub(super) struct ClaimNames {
     user: Box<str>,
     tier: Box<str>,
-    /// The first of them that is there.
+    /// The first of them that is present counts.
     client_id: Vec<Box<str>>,
 }
 
@@ -53,7 +53,7 @@ impl ClaimNames {
     }
 }
 
-/// Some issuers write `null` for what they don't know.
+/// A claim, unless it is `null`: some issuers write that for what they don't know.
 fn present<'c>(claims: &'c Claims, name: &str) -> Option<&'c Value> {
     claims.get(name).filter(|value| !value.is_null())
 }

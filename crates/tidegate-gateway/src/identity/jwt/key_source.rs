@@ -21,19 +21,19 @@ pub(super) struct Candidate {
     pub(super) material: DecodingKey,
 }
 
-/// The keys of the one source that is given, at least one; or the setting and what is wrong with it.
+/// The keys of the one source that is configured, at least one. An error is the setting and what is wrong with it.
 pub(super) fn read(model: &Jwt) -> Result<Vec<Candidate>, (&'static str, String)> {
     match (&model.secret, &model.secret_file, &model.public_key, &model.jwks) {
         (Some(secret), None, None, None) => one(secret_key(secret.expose().as_bytes()), "identity.jwt.secret"),
         (None, Some(path), None, None) => {
-            // Editors and `echo` end a file with a newline that is no part of the secret.
+            // Editors and `echo` end a file with a newline that is not part of the secret.
             one(file(path).and_then(|text| secret_key(text.trim_ascii_end())), "identity.jwt.secret_file")
         }
         (None, None, Some(path), None) => one(file(path).and_then(|text| public_key(&text)), "identity.jwt.public_key"),
         (None, None, None, Some(path)) => {
             file(path).and_then(|text| key_set(&text)).map_err(|message| ("identity.jwt.jwks", message))
         }
-        _ => Err(("identity.jwt", "needs exactly one of secret, secret_file, public_key and jwks".to_owned())),
+        _ => Err(("identity.jwt", "must have exactly one of secret, secret_file, public_key and jwks".to_owned())),
     }
 }
 
@@ -43,13 +43,15 @@ fn one(key: Result<Candidate, String>, path: &'static str) -> Result<Vec<Candida
 
 fn file(path: &Path) -> Result<Vec<u8>, String> {
     if path.to_str().is_some_and(|path| path.contains("://")) {
-        return Err(format!("{} is a URL; the path of a file is allowed", path.display()));
+        return Err(format!("must be the path of a file, got the URL {}", path.display()));
     }
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Err(error) => Err(format!("can't read {}: {error}", path.display())),
-        Ok(_) if bytes.len() as u64 > MAX_FILE_BYTES => Err(format!("{} is larger than 1 MiB", path.display())),
+        Ok(_) if bytes.len() as u64 > MAX_FILE_BYTES => {
+            Err(format!("must be a file of at most 1 MiB, got {}, which is larger", path.display()))
+        }
         Ok(_) => Ok(bytes),
     }
 }
@@ -70,7 +72,7 @@ fn public_key(pem: &[u8]) -> Result<Candidate, String> {
     match labels[..] {
         ["PUBLIC KEY" | "RSA PUBLIC KEY"] => {}
         [label] if label.ends_with("PRIVATE KEY") => {
-            return Err("is a private key, which a gateway must not have: give the public one".to_owned());
+            return Err("must be a public key, got a private key, which a gateway must not have".to_owned());
         }
         _ => return Err(WANTED.to_owned()),
     }
@@ -82,19 +84,19 @@ fn public_key(pem: &[u8]) -> Result<Candidate, String> {
 }
 
 fn key_set(json: &[u8]) -> Result<Vec<Candidate>, String> {
-    let set: JwkSet = serde_json::from_slice(json).map_err(|error| format!("is not a JSON Web Key Set: {error}"))?;
+    let set: JwkSet = serde_json::from_slice(json).map_err(|error| format!("must be a JSON Web Key Set: {error}"))?;
     let mut candidates = Vec::with_capacity(set.keys.len());
-    for (place, jwk) in set.keys.iter().enumerate().filter(|(_, jwk)| is_for_us(jwk)) {
-        candidates.push(from_jwk(jwk).map_err(|message| format!("keys[{place}] {message}"))?);
+    for (index, jwk) in set.keys.iter().enumerate().filter(|(_, jwk)| is_for_us(jwk)) {
+        candidates.push(from_jwk(jwk).map_err(|message| format!("keys[{index}]: {message}"))?);
     }
     if candidates.is_empty() {
-        return Err("has no key for signatures of a supported kind: RSA, P-256, P-384, Ed25519 or oct".to_owned());
+        return Err("must have a key for signatures of a supported kind (RSA, P-256, P-384, Ed25519 or oct), got none"
+            .to_owned());
     }
     Ok(candidates)
 }
 
-/// Sets of identity providers also hold keys for encryption and of kinds that nobody here knows. RFC 7517, 5: they
-/// are passed over.
+/// Sets of identity providers also have keys for encryption and of unsupported kinds. RFC 7517, 5: they are ignored.
 fn is_for_us(jwk: &Jwk) -> bool {
     let common = &jwk.common;
     let kind = match &jwk.algorithm {
@@ -109,7 +111,7 @@ fn is_for_us(jwk: &Jwk) -> bool {
 }
 
 fn from_jwk(jwk: &Jwk) -> Result<Candidate, String> {
-    let mut material = DecodingKey::from_jwk(jwk).map_err(|error| format!("is not a key: {error}"))?;
+    let mut material = DecodingKey::from_jwk(jwk).map_err(|error| format!("must be a key: {error}"))?;
     // `ring` wants the modulus without the zeros that some issuers put before it.
     if let DecodingKeyKind::RsaModulusExponent { n, e } = material.kind() {
         material = DecodingKey::from_rsa_raw_components(without_zeros(n), without_zeros(e));
@@ -118,7 +120,7 @@ fn from_jwk(jwk: &Jwk) -> Result<Candidate, String> {
     if let Some(algorithm) = jwk.common.key_algorithm {
         key.algorithms.retain(|fitting| Algorithm::try_from(algorithm).as_ref() == Ok(fitting));
         if key.algorithms.is_empty() {
-            return Err(format!("can't be used with its alg, {algorithm}"));
+            return Err(format!("must have an alg that fits the key, got {algorithm}"));
         }
     }
     Ok(key)

@@ -1,10 +1,10 @@
-//! Whether a key is one, is strong enough, and for which algorithms.
+//! Whether a key is valid and strong enough, and for which algorithms.
 
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::agreement::{self, ECDH_P256, ECDH_P384, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
 use ring::rand::SystemRandom;
 
-/// As long as the shortest hash (RFC 7518, 3.2): anything shorter can be guessed from one token, at leisure.
+/// As long as the shortest hash (RFC 7518, 3.2): a shorter secret can be guessed offline from one token.
 const MIN_SECRET_BYTES: usize = 32;
 
 pub(super) fn algorithms_for(key: &DecodingKey) -> Result<Vec<Algorithm>, &'static str> {
@@ -25,7 +25,7 @@ pub(super) fn algorithms_for(key: &DecodingKey) -> Result<Vec<Algorithm>, &'stat
     }
 }
 
-/// `ring` refuses other sizes at each token; here it can still be told to whoever configures it.
+/// `ring` rejects other sizes at each token. Here the operator still learns of it.
 fn has_fitting_size(key: &DecodingKeyKind) -> bool {
     match key {
         DecodingKeyKind::RsaModulusExponent { n, e } => {

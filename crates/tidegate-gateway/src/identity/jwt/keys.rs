@@ -1,4 +1,4 @@
-//! The keys tokens are checked with, and which one a token is checked with.
+//! The keys that tokens are checked with, and the choice among them for a token.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::key_source::{self, Candidate};
 pub(super) struct Key {
     name: Option<Box<str>>,
     pub(super) material: DecodingKey,
-    /// Its `algorithms` are those the key may be used with, whatever a token asks for.
+    /// Its `algorithms` are those that the key may be used with, whatever the token's header names.
     pub(super) validation: Validation,
 }
 
@@ -49,8 +49,8 @@ impl KeySet {
         Some(Self { keys })
     }
 
-    /// The key the token names. A key without a name serves every token, and a token that names none needs no name if
-    /// only one key fits.
+    /// The key that the token names. A key without a name serves every token. A token needs to name a key only if
+    /// several fit.
     pub(super) fn choose(&self, header: &Header) -> Result<&Key, &'static str> {
         let mut fitting = self.keys.iter().filter(|key| key.validation.algorithms.contains(&header.alg)).peekable();
         if fitting.peek().is_none() {
@@ -69,7 +69,7 @@ impl KeySet {
         }
         match (fitting.next(), fitting.next()) {
             (Some(key), None) => Ok(key),
-            _ => Err("it needs a kid: several keys fit"),
+            (Some(_) | None, _) => Err("it needs a kid: several keys fit"),
         }
     }
 }

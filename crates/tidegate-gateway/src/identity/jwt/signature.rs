@@ -10,7 +10,7 @@ use ring::{hmac, signature};
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: |algorithm, key| Ok(Box::new(RingVerifier::new(*algorithm, key)?)),
-    // Asked only for thumbprints and for keys made from private ones, which a gateway has no use for.
+    // Used only for thumbprints and for keys made from private ones, which a gateway does not need.
     key_utils: KeyUtils::new_unimplemented(),
 };
 
@@ -56,7 +56,7 @@ fn scheme(algorithm: Algorithm) -> Option<Scheme> {
         Algorithm::ES256 => Scheme::Curve(&signature::ECDSA_P256_SHA256_FIXED),
         Algorithm::ES384 => Scheme::Curve(&signature::ECDSA_P384_SHA384_FIXED),
         Algorithm::EdDSA => Scheme::Curve(&signature::ED25519),
-        // The library may learn more; we then still don't know how to check them.
+        // A later version of the library may have more algorithms, which are not supported here.
         _ => return None,
     })
 }
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// The last line of defence: an HMAC made with the very bytes of a public key would match here.
+    /// The last line of defence: an HMAC made with the bytes of a public key would match here.
     #[test]
     fn a_key_checks_signatures_of_its_own_family_alone() {
         let bytes = [7; 65];

@@ -1,4 +1,5 @@
-//! Tokens that were found good: checking a signature takes 40 µs (RSA) to 1 ms (P-384), looking its hash up less than 1 µs.
+//! A cache of verified tokens: checking a signature takes 40 µs (RSA) to 1 ms (P-384), looking its hash up less than 1
+//! µs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::super::Caller;
 use super::super::digest::Digest;
 
-/// How many are remembered. When it is full all are forgotten: no order need be kept, and a thousand checks are paid
-/// at most once for a thousand new tokens.
+/// How many are kept. When the cache is full it is emptied: no order need be kept, and a thousand checks are paid at
+/// most once for a thousand new tokens.
 pub(super) const CAPACITY: usize = 1024;
 
 /// When a token may be used, leeway included.
@@ -30,14 +31,14 @@ impl Lifetime {
     }
 }
 
-/// A token that is good while it lives, and whose it is.
+/// The caller of a verified token, and when the token may be used.
 #[derive(Clone)]
 pub(super) struct Verified {
     pub(super) caller: Arc<Caller>,
     pub(super) lifetime: Lifetime,
 }
 
-/// The memory: by the token's hash, so that it holds no tokens.
+/// The cache: by the token's hash, so that it holds no tokens.
 #[derive(Default)]
 pub(super) struct VerifiedTokens {
     by_digest: Mutex<HashMap<Digest, Verified>>,

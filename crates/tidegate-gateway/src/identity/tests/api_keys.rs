@@ -3,7 +3,7 @@
 use serde_json::json;
 use tidegate_input::Problem;
 
-use super::{Caller, Unidentified, ask, built, headers, identity};
+use super::{Caller, Unidentified, built, headers, identify, identity};
 
 /// `printf %s open-sesame | sha256sum`
 const OPEN_SESAME: &str = "d7ecdf25eaf3deba0f2628771dbdd22d4138ab6cf38f91ed02a2ca0dec7c8ab7";
@@ -14,10 +14,10 @@ fn a_key_is_known_by_itself_or_by_its_hash() {
         {"key": "alpha", "user": "ann", "tier": "gold", "client_id": "cli"},
         {"sha256": OPEN_SESAME.to_uppercase(), "user": "ali"},
     ]}}));
-    let ann = ask(&identity, &[("x-api-key", "alpha")]).expect("a known key");
+    let ann = identify(&identity, &[("x-api-key", "alpha")]).expect("a known key");
     assert_eq!((ann.user.as_deref(), ann.tier.as_deref()), (Some("ann"), Some("gold")));
     assert_eq!(ann.client_id.as_deref(), Some("cli"));
-    let ali = ask(&identity, &[("X-API-Key", "open-sesame")]).expect("a known key");
+    let ali = identify(&identity, &[("X-API-Key", "open-sesame")]).expect("a known key");
     let expected = Caller {
         user: Some("ali".into()),
         tier: None,
@@ -28,33 +28,34 @@ fn a_key_is_known_by_itself_or_by_its_hash() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_and_no_key_is_anonymous() {
+fn an_unknown_key_is_rejected_and_no_key_is_anonymous() {
     let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
     for wrong in ["alph", "alphaa", "Alpha", "", "alpha,alpha", "ümlaut"] {
-        assert_eq!(ask(&identity, &[("x-api-key", wrong)]), Err(Unidentified::UnknownApiKey), "{wrong:?}");
+        assert_eq!(identify(&identity, &[("x-api-key", wrong)]), Err(Unidentified::UnknownApiKey), "{wrong:?}");
     }
-    assert_eq!(*ask(&identity, &[]).expect("nobody is somebody"), Caller::default());
+    assert_eq!(*identify(&identity, &[]).expect("an anonymous caller"), Caller::default());
 }
 
 #[test]
-fn two_keys_are_refused_even_if_they_are_the_same() {
+fn two_keys_are_rejected_even_if_they_are_the_same() {
     let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
     let twice = [("x-api-key", "alpha"), ("x-api-key", "alpha")];
-    assert_eq!(ask(&identity, &twice), Err(Unidentified::Repeated("x-api-key".parse().expect("a name"))));
+    assert_eq!(identify(&identity, &twice), Err(Unidentified::Repeated("x-api-key".parse().expect("a name"))));
 }
 
 #[test]
 fn the_header_can_be_another() {
     let identity = identity(json!({"api_keys": {"header": "X-Key", "keys": [{"key": "alpha", "user": "ann"}]}}));
-    assert!(ask(&identity, &[("x-key", "alpha")]).expect("a known key").user.is_some());
-    assert!(ask(&identity, &[("x-api-key", "alpha")]).expect("not our header").user.is_none());
+    assert!(identify(&identity, &[("x-key", "alpha")]).expect("a known key").user.is_some());
+    assert!(identify(&identity, &[("x-api-key", "alpha")]).expect("not our header").user.is_none());
 }
 
 #[test]
 fn callers_are_made_once() {
     let identity = identity(json!({"api_keys": {"keys": [{"key": "alpha", "user": "ann"}]}}));
     for pairs in [&[("x-api-key", "alpha")][..], &[]] {
-        let [one, other] = [(); 2].map(|()| identity.identify(&headers(pairs), false, 0).expect("it is believed"));
+        let [one, other] =
+            [(); 2].map(|()| identity.identify(&headers(pairs), false, 0).expect("an identified caller"));
         assert!(std::sync::Arc::ptr_eq(&one, &other));
     }
 }
@@ -74,7 +75,7 @@ fn the_tiers_known_beforehand_are_those_of_the_table_and_the_default() {
 }
 
 #[test]
-fn a_wrong_table_is_refused_with_the_place_and_what_is_allowed() {
+fn a_wrong_table_is_rejected_with_its_path_and_what_is_expected() {
     let table = [
         (json!({"user": "u"}), "identity.api_keys.keys[1]", "must have `sha256`"),
         (json!({"key": "k", "sha256": OPEN_SESAME, "user": "u"}), "identity.api_keys.keys[1]", "both"),
@@ -94,9 +95,9 @@ fn a_wrong_table_is_refused_with_the_place_and_what_is_allowed() {
     for (key, path, message) in table {
         let model = json!({"api_keys": {"keys": [{"key": "first", "user": "f"}, key]}});
         let (_, errors) = built(model);
-        let [Problem { path: at, message: told }] = &errors[..] else { panic!("one error for {key}: {errors:?}") };
+        let [Problem { path: at, message: reported }] = &errors[..] else { panic!("one error for {key}: {errors:?}") };
         assert_eq!(at, path);
-        assert!(told.contains(message), "{told:?} of {key}");
+        assert!(reported.contains(message), "{reported:?} of {key}");
     }
 }
 

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use tidegate_input::Problem;
 
 use super::issuer::{Issuer, KeyFile, SECRET, claims, pem, rsa_private_pem, unhex};
-use super::{ask_token, built, identity, user};
+use super::{built, identify_token, identity, user};
 
 fn check(model: Value, path: &str, message: &str) {
-    let told = model.to_string();
+    let shown = model.to_string();
     let (_, errors) = built(model);
-    let [Problem { path: at, message: error }] = &errors[..] else { panic!("one error for {told}: {errors:?}") };
-    assert_eq!(at, path, "{told}");
-    assert!(error.contains(message), "{error:?} should say {message:?}");
+    let [Problem { path: at, message: error }] = &errors[..] else { panic!("one error for {shown}: {errors:?}") };
+    assert_eq!(at, path, "{shown}");
+    assert!(error.contains(message), "{error:?} should have {message:?}");
     assert!(!error.contains("only for tests"), "a secret is not repeated: {error}");
 }
 
@@ -62,7 +62,7 @@ fn the_rest_is_checked() {
 }
 
 #[test]
-fn all_errors_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let (_, errors) = built(json!({
         "default_tier": "",
         "api_keys": {"header": "", "keys": [{"user": ""}]},
@@ -85,7 +85,7 @@ fn a_key_file_must_be_there_and_hold_one_public_key() {
     public_key(&format!("{good}{good}"), "one PEM public key");
     public_key(&good.replace("PUBLIC KEY", "CERTIFICATE"), "one PEM public key");
     public_key(&pem("PUBLIC KEY", b"\x30\x03\x02\x01\x01"), "one PEM public key");
-    public_key(&rsa_private_pem(), "private key");
+    public_key(&rsa_private_pem(), "got a private key");
     // P-256's shape with a point that is not on it, as one of secp256k1 would be.
     let mut der = unhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004");
     der.extend([7; 64]);
@@ -100,19 +100,19 @@ fn a_key_file_must_be_there_and_hold_one_public_key() {
         let path = format!("identity.jwt.{setting}");
         check(json!({"jwt": {setting: "does/not/exist"}}), &path, "can't read does/not/exist");
         let large = KeyFile::new(vec![b' '; 1024 * 1024 + 1]);
-        check(json!({"jwt": {setting: large.path()}}), &path, "larger than 1 MiB");
+        check(json!({"jwt": {setting: large.path()}}), &path, "at most 1 MiB");
     }
     let file = KeyFile::new("[]");
-    check(json!({"jwt": {"jwks": file.path()}}), "identity.jwt.jwks", "not a JSON Web Key Set");
+    check(json!({"jwt": {"jwks": file.path()}}), "identity.jwt.jwks", "must be a JSON Web Key Set");
 }
 
 #[test]
-fn the_newline_at_the_end_of_a_file_is_no_part_of_the_secret() {
+fn the_newline_at_the_end_of_a_file_is_not_part_of_the_secret() {
     for end in ["", "\n", "\r\n"] {
         let file = KeyFile::new(format!("{SECRET}{end}"));
         let identity = identity(json!({"jwt": {"secret_file": file.path()}}));
         let token = Issuer::new("HS256").token(&claims("ann"));
-        assert_eq!(user(ask_token(&identity, &token)).as_deref(), Some("ann"));
+        assert_eq!(user(identify_token(&identity, &token)).as_deref(), Some("ann"));
     }
     let short = KeyFile::new(format!("short{}", "\n".repeat(40)));
     check(json!({"jwt": {"secret_file": short.path()}}), "identity.jwt.secret_file", "at least 32 bytes");

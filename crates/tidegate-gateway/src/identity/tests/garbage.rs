@@ -1,4 +1,4 @@
-//! Whatever is sent, the answer is a caller or a refusal, never a panic. Seeded: a failure comes again.
+//! Whatever is sent, the result is a caller or a rejection, never a panic. Seeded, so that a failure comes again.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ fn bytes(random: &mut Rng, at_most: usize) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(length).collect()
 }
 
-/// `None` if a header can't carry it: the server refuses such requests by itself.
+/// `None` if a header can't carry it: the server rejects such requests by itself.
 fn send(identity: &Identity, name: HeaderName, value: &[u8]) -> Option<bool> {
     let mut headers = HeaderMap::new();
     headers.insert(name, HeaderValue::from_bytes(value).ok()?);
@@ -42,7 +42,7 @@ fn everything() -> (Identity, Vec<Issuer>) {
 }
 
 #[test]
-fn random_bytes_are_nobody() {
+fn random_bytes_identify_no_caller() {
     let (identity, _) = everything();
     let mut random = Rng::with_seed(1);
     for _ in 0..ROUNDS {
@@ -93,7 +93,7 @@ fn any_json(random: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// Signed by the right key, so that all that reads claims gets to see them.
+/// Signed by the right key, so that the code that reads claims sees them.
 #[test]
 fn any_signed_json_is_read_without_a_panic() {
     let identity = identity(json!({"jwt": {"secret": SECRET, "issuer": "us", "audience": "api"}}));

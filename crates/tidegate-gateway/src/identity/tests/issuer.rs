@@ -95,7 +95,7 @@ impl Issuer {
         self.token_with(&json!({"alg": self.algorithm, "kid": kid}), claims)
     }
 
-    /// The header says what it likes; the signature is this issuer's.
+    /// The header can be anything; the signature is this issuer's.
     pub(super) fn token_with(&self, header: &Value, claims: &Value) -> String {
         let message = format!("{}.{}", part(header), part(claims));
         let signature = self.sign(message.as_bytes());

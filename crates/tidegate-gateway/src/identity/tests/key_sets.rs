@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate_input::Problem;
 
 use super::issuer::{Issuer, KeyFile, changed, claims};
-use super::{Identity, Unidentified, ask_token, built, identity, user};
+use super::{Identity, Unidentified, built, identify_token, identity, user};
 
 fn with_keys(keys: &[Value]) -> Identity {
     let file = KeyFile::new(json!({"keys": keys}).to_string());
@@ -22,7 +22,7 @@ fn every_kind_of_key_may_be_in_a_set() {
         let issuer = Issuer::new(algorithm);
         let identity = with_keys(&[issuer.jwk("k")]);
         let token = issuer.token_of_key("k", &claims("ann"));
-        assert_eq!(user(ask_token(&identity, &token)).as_deref(), Some("ann"), "{algorithm}");
+        assert_eq!(user(identify_token(&identity, &token)).as_deref(), Some("ann"), "{algorithm}");
     }
 }
 
@@ -44,7 +44,7 @@ fn the_token_names_its_key() {
         (old.token(&claims("ann")), Err(Unidentified::InvalidToken("it needs a kid: several keys fit"))),
     ];
     for (token, expected) in table {
-        assert_eq!(ask_token(&identity, &token).map(|_| ()), expected);
+        assert_eq!(identify_token(&identity, &token).map(|_| ()), expected);
     }
 }
 
@@ -52,26 +52,26 @@ fn the_token_names_its_key() {
 fn a_key_without_a_name_serves_tokens_of_any_name() {
     let (named, nameless) = (Issuer::new("ES256"), Issuer::new("ES256"));
     let identity = with_keys(&[changed(nameless.jwk(""), &json!({"kid": null})), named.jwk("a")]);
-    assert!(ask_token(&identity, &nameless.token_of_key("b", &claims("ann"))).is_ok());
-    assert!(ask_token(&identity, &named.token_of_key("a", &claims("ann"))).is_ok());
-    assert!(ask_token(&identity, &nameless.token_of_key("a", &claims("eve"))).is_err());
+    assert!(identify_token(&identity, &nameless.token_of_key("b", &claims("ann"))).is_ok());
+    assert!(identify_token(&identity, &named.token_of_key("a", &claims("ann"))).is_ok());
+    assert!(identify_token(&identity, &nameless.token_of_key("a", &claims("eve"))).is_err());
 }
 
-/// The confusion again, by way of a set: the token names the RSA key and asks for an HMAC.
+/// The confusion again, by way of a set: the token names the RSA key, and HMAC as its algorithm.
 #[test]
 fn a_name_does_not_lend_a_key_another_algorithm() {
     let (rsa, secret) = (Issuer::new("RS256"), Issuer::new("HS256"));
     let identity = with_keys(&[rsa.jwk("rsa"), secret.jwk("secret")]);
     let token = Issuer::with_secret(rsa.pem().as_bytes()).token_of_key("rsa", &claims("eve"));
-    assert_eq!(ask_token(&identity, &token), Err(Unidentified::InvalidToken("its kid is not known")));
+    assert_eq!(identify_token(&identity, &token), Err(Unidentified::InvalidToken("its kid is not known")));
 }
 
 #[test]
 fn alg_binds_a_key_to_one_algorithm() {
     let issuer = Issuer::new("RS256");
     let identity = with_keys(&[changed(issuer.jwk("k"), &json!({"alg": "PS256"}))]);
-    assert!(ask_token(&identity, &issuer.token_of_key("k", &claims("ann"))).is_err());
-    assert!(ask_token(&identity, &Issuer::new("PS256").token_of_key("k", &claims("ann"))).is_ok());
+    assert!(identify_token(&identity, &issuer.token_of_key("k", &claims("ann"))).is_err());
+    assert!(identify_token(&identity, &Issuer::new("PS256").token_of_key("k", &claims("ann"))).is_ok());
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn a_modulus_may_have_zeros_before_it() {
     let mut modulus = vec![0];
     modulus.extend(URL_SAFE_NO_PAD.decode(jwk["n"].as_str().expect("a text")).expect("base64"));
     jwk["n"] = URL_SAFE_NO_PAD.encode(modulus).into();
-    assert!(ask_token(&with_keys(&[jwk]), &issuer.token(&claims("ann"))).is_ok());
+    assert!(identify_token(&with_keys(&[jwk]), &issuer.token(&claims("ann"))).is_ok());
 }
 
 #[test]
-fn keys_for_something_else_are_passed_over() {
+fn keys_for_other_uses_are_ignored() {
     let issuer = Issuer::new("ES256");
     let identity = with_keys(&[
         changed(Issuer::new("RS256").jwk("a"), &json!({"use": "enc"})),
@@ -98,23 +98,23 @@ fn keys_for_something_else_are_passed_over() {
         json!({"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA", "kid": "f"}),
         changed(issuer.jwk("g"), &json!({"use": "sig", "key_ops": ["verify"], "alg": "ES256"})),
     ]);
-    assert!(ask_token(&identity, &issuer.token_of_key("g", &claims("ann"))).is_ok());
-    assert!(ask_token(&identity, &Issuer::new("RS256").token_of_key("a", &claims("eve"))).is_err());
+    assert!(identify_token(&identity, &issuer.token_of_key("g", &claims("ann"))).is_ok());
+    assert!(identify_token(&identity, &Issuer::new("RS256").token_of_key("a", &claims("eve"))).is_err());
 }
 
 #[test]
-fn a_set_that_could_not_be_used_is_refused() {
+fn a_set_that_could_not_be_used_is_rejected() {
     let (ec, rsa) = (Issuer::new("ES256"), Issuer::new("RS256"));
     let nameless = |issuer: &Issuer| changed(issuer.jwk(""), &json!({"kid": null}));
     let table = [
-        (vec![], "no key"),
-        (vec![changed(rsa.jwk("a"), &json!({"use": "enc"}))], "no key"),
+        (vec![], "must have a key for signatures"),
+        (vec![changed(rsa.jwk("a"), &json!({"use": "enc"}))], "must have a key for signatures"),
         (vec![ec.jwk("a"), Issuer::new("ES256").jwk("a")], "the kid \"a\""),
         (vec![nameless(&ec), nameless(&Issuer::new("ES256"))], "have no kid"),
-        (vec![rsa.jwk("a"), changed(ec.jwk("b"), &json!({"x": "AAAA"}))], "keys[1] must be a point"),
-        (vec![changed(ec.jwk("a"), &json!({"x": Issuer::new("ES256").jwk("")["x"]}))], "keys[0] must be a point"),
-        (vec![changed(ec.jwk("a"), &json!({"x": "!"}))], "keys[0] is not a key"),
-        (vec![changed(ec.jwk("a"), &json!({"alg": "RS256"}))], "its alg, RS256"),
+        (vec![rsa.jwk("a"), changed(ec.jwk("b"), &json!({"x": "AAAA"}))], "keys[1]: must be a point"),
+        (vec![changed(ec.jwk("a"), &json!({"x": Issuer::new("ES256").jwk("")["x"]}))], "keys[0]: must be a point"),
+        (vec![changed(ec.jwk("a"), &json!({"x": "!"}))], "keys[0]: must be a key"),
+        (vec![changed(ec.jwk("a"), &json!({"alg": "RS256"}))], "an alg that fits the key, got RS256"),
         (vec![changed(rsa.jwk("a"), &json!({"n": "AQAB"}))], "2048 to 8192 bits"),
         (vec![changed(rsa.jwk("a"), &json!({"n": ""}))], "2048 to 8192 bits"),
         (vec![changed(rsa.jwk("a"), &json!({"e": ""}))], "2048 to 8192 bits"),
@@ -123,9 +123,9 @@ fn a_set_that_could_not_be_used_is_refused() {
     ];
     for (keys, message) in table {
         let errors = errors_of(&keys);
-        let [Problem { path, message: told }] = &errors[..] else { panic!("one error for {keys:?}: {errors:?}") };
+        let [Problem { path, message: reported }] = &errors[..] else { panic!("one error for {keys:?}: {errors:?}") };
         assert_eq!(path, "identity.jwt.jwks");
-        assert!(told.contains(message), "{told:?} should say {message:?}");
+        assert!(reported.contains(message), "{reported:?} should have {message:?}");
     }
 }
 
@@ -134,6 +134,6 @@ fn one_name_may_stand_for_keys_of_different_kinds() {
     let (ec, rsa) = (Issuer::new("ES256"), Issuer::new("RS256"));
     let identity = with_keys(&[ec.jwk("a"), rsa.jwk("a")]);
     for issuer in [ec, rsa] {
-        assert!(ask_token(&identity, &issuer.token_of_key("a", &claims("ann"))).is_ok());
+        assert!(identify_token(&identity, &issuer.token_of_key("a", &claims("ann"))).is_ok());
     }
 }

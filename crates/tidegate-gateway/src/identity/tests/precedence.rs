@@ -1,9 +1,9 @@
-//! Several credentials at once: the first that is there counts.
+//! Several credentials at once: the first that is present counts.
 
 use serde_json::json;
 
 use super::issuer::{Issuer, SECRET, claims};
-use super::{Identity, NOW, Unidentified, ask, headers, identity, user};
+use super::{Identity, NOW, Unidentified, headers, identify, identity, user};
 
 fn everything() -> Identity {
     identity(json!({
@@ -42,7 +42,7 @@ fn a_wrong_credential_is_not_helped_by_a_good_one_behind_it() {
 }
 
 #[test]
-fn other_schemes_are_not_ours_and_bearer_is_in_any_case() {
+fn other_schemes_are_ignored_and_bearer_may_be_in_upper_or_lower_case() {
     let identity = everything();
     let token = Issuer::new("HS256").token(&claims("ann"));
     for (credentials, expected) in [
@@ -54,26 +54,26 @@ fn other_schemes_are_not_ours_and_bearer_is_in_any_case() {
         (token.clone(), None),
         (String::new(), None),
     ] {
-        let caller = ask(&identity, &[("authorization", &credentials)]);
+        let caller = identify(&identity, &[("authorization", &credentials)]);
         assert_eq!(user(caller).as_deref(), expected, "{credentials}");
     }
     for no_token in ["Bearer", "Bearer "] {
-        assert!(matches!(ask(&identity, &[("authorization", no_token)]), Err(Unidentified::InvalidToken(_))));
+        assert!(matches!(identify(&identity, &[("authorization", no_token)]), Err(Unidentified::InvalidToken(_))));
     }
 }
 
 #[test]
-fn two_authorizations_are_refused() {
+fn two_authorizations_are_rejected() {
     let identity = everything();
     let bearer = format!("Bearer {}", Issuer::new("HS256").token(&claims("ann")));
     for other in [bearer.as_str(), "Basic YW5uOmFubg=="] {
         let sent = [("authorization", other), ("authorization", bearer.as_str())];
-        assert_eq!(ask(&identity, &sent), Err(Unidentified::Repeated(http::header::AUTHORIZATION)));
+        assert_eq!(identify(&identity, &sent), Err(Unidentified::Repeated(http::header::AUTHORIZATION)));
     }
 }
 
 #[test]
-fn what_is_not_configured_is_not_looked_at() {
+fn what_is_not_configured_is_not_read() {
     let identity = identity(json!({}));
     let sent = headers(&[
         ("x-api-key", "alpha"),

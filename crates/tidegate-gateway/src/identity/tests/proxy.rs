@@ -11,27 +11,27 @@ fn model() -> Value {
 }
 
 #[test]
-fn a_trusted_proxy_is_believed_and_nobody_else() {
+fn only_a_trusted_proxy_may_name_the_caller() {
     let identity = identity(model());
-    let said = headers(&[("x-auth-user", "änne"), ("x-auth-tier", "gold"), ("x-auth-client", "web")]);
-    let caller = identity.identify(&said, true, NOW).expect("it is believed");
+    let sent = headers(&[("x-auth-user", "änne"), ("x-auth-tier", "gold"), ("x-auth-client", "web")]);
+    let caller = identity.identify(&sent, true, NOW).expect("an identified caller");
     let expected =
         Caller { user: Some("änne".into()), tier: Some("gold".into()), client_id: Some("web".into()), api_key: None };
     assert_eq!(*caller, expected);
-    assert_eq!(*identity.identify(&said, false, NOW).expect("they are ignored"), Caller::default());
+    assert_eq!(*identity.identify(&sent, false, NOW).expect("they are ignored"), Caller::default());
 }
 
 #[test]
-fn what_the_proxy_does_not_say_is_not_known() {
+fn what_the_proxy_leaves_out_is_not_known() {
     let identity = identity(model());
-    let only_tier = identity.identify(&headers(&[("x-auth-tier", "gold")]), true, NOW).expect("it is believed");
+    let only_tier = identity.identify(&headers(&[("x-auth-tier", "gold")]), true, NOW).expect("an identified caller");
     assert_eq!((only_tier.user.as_deref(), only_tier.tier.as_deref()), (None, Some("gold")));
     let empty = identity.identify(&headers(&[("x-auth-user", "")]), true, NOW).expect("not logged in");
     assert_eq!(*empty, Caller::default());
 }
 
 #[test]
-fn ambiguous_and_unusable_headers_are_refused() {
+fn ambiguous_and_unusable_headers_are_rejected() {
     let identity = identity(model());
     let name = || "x-auth-user".parse().expect("a name");
     let (long, limit) = ("u".repeat(257), "u".repeat(256));
@@ -42,13 +42,13 @@ fn ambiguous_and_unusable_headers_are_refused() {
         (headers(&[("x-auth-user", &limit)]), Ok(Some(limit.as_str().into()))),
     ];
     for (headers, expected) in table {
-        let answer = identity.identify(&headers, true, NOW).map(|caller| caller.user.clone());
-        assert_eq!(answer, expected, "{headers:?}");
+        let user = identity.identify(&headers, true, NOW).map(|caller| caller.user.clone());
+        assert_eq!(user, expected, "{headers:?}");
     }
     let mut not_text = http::HeaderMap::new();
     not_text.insert("x-auth-user", http::HeaderValue::from_bytes(b"\xff\xfe").expect("bytes"));
     assert_eq!(identity.identify(&Headers::from(&not_text), true, NOW), Err(Unidentified::Unusable(name())));
-    assert!(identity.identify(&Headers::from(&not_text), false, NOW).is_ok(), "nobody reads it from an untrusted peer");
+    assert!(identity.identify(&Headers::from(&not_text), false, NOW).is_ok(), "it is ignored from an untrusted peer");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn guarded_headers_are_all_that_the_proxy_may_set() {
 }
 
 #[test]
-fn wrong_names_are_refused() {
+fn wrong_names_are_rejected() {
     let table = [
         (json!({}), "identity.trusted_headers", "at least one"),
         (json!({"user": "x auth"}), "identity.trusted_headers.user", "must be a header name"),
@@ -74,8 +74,10 @@ fn wrong_names_are_refused() {
     ];
     for (trusted, path, message) in table {
         let (_, errors) = built(json!({"trusted_headers": trusted}));
-        let [Problem { path: at, message: told }] = &errors[..] else { panic!("one error for {trusted}: {errors:?}") };
+        let [Problem { path: at, message: reported }] = &errors[..] else {
+            panic!("one error for {trusted}: {errors:?}")
+        };
         assert_eq!(at, path);
-        assert!(told.contains(message), "{told:?} of {trusted}");
+        assert!(reported.contains(message), "{reported:?} of {trusted}");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::issuer::{Issuer, KeyFile, SECRET, changed, claims, part, rsa_pkcs1_pem};
-use super::{Identity, NOW, Unidentified, ask_token, headers, identity, user};
+use super::{Identity, NOW, Unidentified, headers, identify_token, identity, user};
 
 const ASYMMETRIC: [&str; 9] = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
 
@@ -16,11 +16,11 @@ fn with_secret() -> Identity {
     identity(json!({"jwt": {"secret": SECRET}}))
 }
 
-/// Why a token is refused.
-fn refusal(identity: &Identity, token: &str) -> &'static str {
-    match ask_token(identity, token) {
+/// Why a token is rejected.
+fn rejection(identity: &Identity, token: &str) -> &'static str {
+    match identify_token(identity, token) {
         Err(Unidentified::InvalidToken(reason)) => reason,
-        other => panic!("{token} should be refused: {other:?}"),
+        other => panic!("{token} should be rejected: {other:?}"),
     }
 }
 
@@ -29,10 +29,10 @@ fn every_algorithm_of_a_secret_is_checked() {
     let identity = with_secret();
     for algorithm in ["HS256", "HS384", "HS512"] {
         let token = Issuer::new(algorithm).token(&claims("ann"));
-        assert_eq!(user(ask_token(&identity, &token)).as_deref(), Some("ann"), "{algorithm}");
+        assert_eq!(user(identify_token(&identity, &token)).as_deref(), Some("ann"), "{algorithm}");
     }
     let foreign = Issuer::with_secret(b"another secret, of 32 bytes too!").token(&claims("eve"));
-    assert_eq!(refusal(&identity, &foreign), "its signature does not match");
+    assert_eq!(rejection(&identity, &foreign), "its signature does not match");
 }
 
 #[test]
@@ -41,18 +41,18 @@ fn every_algorithm_of_a_public_key_is_checked() {
         let issuer = Issuer::new(algorithm);
         let identity = with_public_key(&issuer.pem());
         let token = issuer.token(&claims("ann"));
-        assert_eq!(user(ask_token(&identity, &token)).as_deref(), Some("ann"), "{algorithm}");
+        assert_eq!(user(identify_token(&identity, &token)).as_deref(), Some("ann"), "{algorithm}");
         let (message, signature) = token.rsplit_once('.').expect("a token has dots");
         let (header, _) = message.split_once('.').expect("a token has dots");
         let forged = format!("{header}.{}.{signature}", part(&claims("root")));
-        assert_eq!(refusal(&identity, &forged), "its signature does not match", "{algorithm}");
+        assert_eq!(rejection(&identity, &forged), "its signature does not match", "{algorithm}");
     }
 }
 
 #[test]
 fn an_rsa_key_may_be_written_as_pkcs_1() {
     let token = Issuer::new("RS256").token(&claims("ann"));
-    assert_eq!(user(ask_token(&with_public_key(&rsa_pkcs1_pem()), &token)).as_deref(), Some("ann"));
+    assert_eq!(user(identify_token(&with_public_key(&rsa_pkcs1_pem()), &token)).as_deref(), Some("ann"));
 }
 
 #[test]
@@ -60,24 +60,24 @@ fn a_key_of_the_same_kind_is_still_another_key() {
     for algorithm in ["ES256", "ES384", "EdDSA"] {
         let identity = with_public_key(&Issuer::new(algorithm).pem());
         let token = Issuer::new(algorithm).token(&claims("eve"));
-        assert_eq!(refusal(&identity, &token), "its signature does not match", "{algorithm}");
+        assert_eq!(rejection(&identity, &token), "its signature does not match", "{algorithm}");
     }
 }
 
 #[test]
-fn a_token_without_a_signature_is_refused_however_it_is_written() {
+fn a_token_without_a_signature_is_rejected_however_it_is_written() {
     let identity = with_secret();
     for none in ["none", "None", "NONE", "nOnE", ""] {
         let message = format!("{}.{}", part(&json!({"alg": none})), part(&claims("eve")));
         for token in [format!("{message}."), message.clone(), format!("{message}.e30")] {
-            assert_eq!(refusal(&identity, &token), "it is malformed, or of an unknown algorithm", "{none}");
+            assert_eq!(rejection(&identity, &token), "it is malformed, or of an unknown algorithm", "{none}");
         }
     }
     let unsigned = format!("{}.{}.", part(&json!({"alg": "HS256"})), part(&claims("eve")));
-    assert_eq!(refusal(&identity, &unsigned), "its signature does not match");
+    assert_eq!(rejection(&identity, &unsigned), "its signature does not match");
 }
 
-/// The classic: the verifier's public key is no secret, so whoever can make it serve as one can sign.
+/// The classic attack: the verifier's public key is not secret, so if it served as one, everyone could sign.
 #[test]
 fn a_public_key_never_serves_as_the_secret_of_an_hmac() {
     for algorithm in ASYMMETRIC {
@@ -85,7 +85,7 @@ fn a_public_key_never_serves_as_the_secret_of_an_hmac() {
         let identity = with_public_key(&pem);
         for secret in [pem.as_bytes(), pem.trim_end().as_bytes(), rsa_pkcs1_pem().as_bytes()] {
             let token = Issuer::with_secret(secret).token(&claims("eve"));
-            assert_eq!(refusal(&identity, &token), "its algorithm is not allowed", "{algorithm}");
+            assert_eq!(rejection(&identity, &token), "its algorithm is not allowed", "{algorithm}");
         }
     }
 }
@@ -96,11 +96,11 @@ fn the_header_chooses_no_algorithm_that_the_key_is_not_for() {
     let identity = with_public_key(&issuer.pem());
     for algorithm in ["HS256", "RS256", "PS256", "ES384", "EdDSA"] {
         let token = issuer.token_with(&json!({"alg": algorithm}), &claims("eve"));
-        assert_eq!(refusal(&identity, &token), "its algorithm is not allowed", "{algorithm}");
+        assert_eq!(rejection(&identity, &token), "its algorithm is not allowed", "{algorithm}");
     }
     let secret = with_secret();
     let token = issuer.token_with(&json!({"alg": "ES256"}), &claims("eve"));
-    assert_eq!(refusal(&secret, &token), "its algorithm is not allowed");
+    assert_eq!(rejection(&secret, &token), "its algorithm is not allowed");
 }
 
 #[test]
@@ -108,37 +108,37 @@ fn a_key_in_the_token_itself_is_not_used() {
     let (ours, theirs) = (Issuer::new("ES256"), Issuer::new("ES256"));
     let identity = with_public_key(&ours.pem());
     let header = json!({"alg": "ES256", "jwk": theirs.jwk("eve"), "jku": "https://eve.example/keys"});
-    assert_eq!(refusal(&identity, &theirs.token_with(&header, &claims("eve"))), "its signature does not match");
+    assert_eq!(rejection(&identity, &theirs.token_with(&header, &claims("eve"))), "its signature does not match");
 }
 
 #[test]
-fn extensions_that_nobody_knows_are_refused() {
+fn unsupported_extensions_are_rejected() {
     let token =
         Issuer::new("HS256").token_with(&json!({"alg": "HS256", "crit": ["b64"], "b64": false}), &claims("ann"));
-    assert_eq!(refusal(&with_secret(), &token), "it needs an extension that is not supported");
+    assert_eq!(rejection(&with_secret(), &token), "it needs an extension that is not supported");
 }
 
 #[test]
-fn only_allowed_algorithms_are_taken() {
+fn only_configured_algorithms_are_accepted() {
     let identity = identity(json!({"jwt": {"secret": SECRET, "algorithms": ["HS512"]}}));
-    assert!(ask_token(&identity, &Issuer::new("HS512").token(&claims("ann"))).is_ok());
+    assert!(identify_token(&identity, &Issuer::new("HS512").token(&claims("ann"))).is_ok());
     let token = Issuer::new("HS256").token(&claims("ann"));
-    assert_eq!(refusal(&identity, &token), "its algorithm is not allowed");
+    assert_eq!(rejection(&identity, &token), "its algorithm is not allowed");
 }
 
-/// Each claim with what it should come to: the user, or why not.
+/// Each claim with its result: the user, or why the token is rejected.
 fn check_claims(model: &Value, table: &[(Value, Result<&str, &str>)]) {
     let identity = identity(json!({"jwt": changed(json!({"secret": SECRET}), model)}));
     let issuer = Issuer::new("HS256");
     for (changes, expected) in table {
         let token = issuer.token(&changed(claims("ann"), changes));
-        let answer = ask_token(&identity, &token);
-        let answer = match &answer {
+        let caller = identify_token(&identity, &token);
+        let user = match &caller {
             Ok(caller) => Ok(caller.user.as_deref().unwrap_or("nobody")),
             Err(Unidentified::InvalidToken(reason)) => Err(*reason),
             Err(other) => panic!("{changes}: {other}"),
         };
-        assert_eq!(answer, *expected, "{changes}");
+        assert_eq!(user, *expected, "{changes}");
     }
 }
 
@@ -251,29 +251,29 @@ fn tier_and_client_are_read_from_their_claims() {
     for (model, changes, expected) in table {
         let identity = identity(json!({"jwt": changed(json!({"secret": SECRET}), &model)}));
         let token = Issuer::new("HS256").token(&changed(claims("ann"), &changes));
-        let caller = ask_token(&identity, &token).expect("a good token");
+        let caller = identify_token(&identity, &token).expect("a good token");
         assert_eq!((caller.tier.as_deref(), caller.client_id.as_deref()), expected, "{changes}");
         assert_eq!(caller.api_key, None);
     }
     let mut claims = claims("ann");
     (claims["tier"], claims["nbf"]) = (Value::Null, Value::Null);
     let token = Issuer::new("HS256").token(&claims);
-    assert_eq!(ask_token(&with_secret(), &token).expect("null says nothing").tier, None);
+    assert_eq!(identify_token(&with_secret(), &token).expect("null counts as absent").tier, None);
 }
 
 #[test]
-fn a_long_token_is_refused_unread() {
+fn a_long_token_is_rejected_unread() {
     let identity = with_secret();
     let issuer = Issuer::new("HS256");
     let padded = |bytes: usize| issuer.token(&changed(claims("ann"), &json!({"pad": "x".repeat(bytes)})));
-    assert!(ask_token(&identity, &padded(5_900)).is_ok());
-    assert_eq!(refusal(&identity, &padded(6_300)), "it is longer than 8 KiB");
+    assert!(identify_token(&identity, &padded(5_900)).is_ok());
+    assert_eq!(rejection(&identity, &padded(6_300)), "it is longer than 8 KiB");
 }
 
 #[test]
-fn refusals_can_be_told() {
+fn a_rejection_has_a_text() {
     let identity = with_secret();
-    let answer = identity.identify(&headers(&[("authorization", "Bearer a.b.c")]), false, NOW);
-    let told = answer.expect_err("it is nonsense").to_string();
-    assert_eq!(told, "invalid token: it is malformed, or of an unknown algorithm");
+    let caller = identity.identify(&headers(&[("authorization", "Bearer a.b.c")]), false, NOW);
+    let text = caller.expect_err("it is nonsense").to_string();
+    assert_eq!(text, "invalid token: it is malformed, or of an unknown algorithm");
 }

@@ -165,7 +165,7 @@ fn limits(policy: &Replayed) -> String {
     );
     for (index, limit) in policy.limits.iter().enumerate() {
         let (asked, refused) = (policy.asked[index], policy.refused_by[index]);
-        let watching = if limit.is_watching { "  only watches" } else { "" };
+        let watching = if limit.is_dry_run { "  only watches" } else { "" };
         let _infallible = writeln!(
             page,
             "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}{watching}",

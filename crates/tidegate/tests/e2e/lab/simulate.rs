@@ -136,7 +136,11 @@ fn what_can_not_be_used_is_reported() {
     let blocked = directory.file("file", "");
     for (arguments, code, reason) in [
         (&["simulate", "nothing"][..], 2, "neither a file nor a scenario; there are: normal, spikes"),
-        (&["simulate", &text(&bad)], 2, "bad.yaml: limit.rate: must be requests a second from 0.001 to 10000000, got 0"),
+        (
+            &["simulate", &text(&bad)],
+            2,
+            "bad.yaml: limit.rate: must be requests a second from 0.001 to 10000000, got 0",
+        ),
         (&["simulate", "normal", "--algorithm", "magic"], 2, "unknown algorithm \"magic\"; known algorithms: fixed"),
         (&["simulate", "normal", "--seed", "x"], 2, "--seed"),
         (&["simulate", "normal", "--out", &text(&blocked.join("x"))], 1, "file/x"),

@@ -1,15 +1,15 @@
-//! A response before it is put on a connection: what the upstream sent, what we add, what follows.
+//! A response before it is written to a client's connection: the upstream's headers, our own, the body.
 
+use http::StatusCode;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
 use tidegate_http::client::Connection;
 use tidegate_http::header_lines::HeaderLines;
 use tidegate_http::headers::Headers;
 
 use crate::body::Body;
 
-/// A response.
-pub(crate) struct Reply {
+/// A response to a client.
+pub(crate) struct Response {
     pub(crate) status: StatusCode,
     /// The upstream's headers, without what concerns its connection.
     pub(crate) headers: Option<Headers>,
@@ -22,21 +22,21 @@ pub(crate) struct Reply {
     pub(crate) is_for_invalid_head: bool,
 }
 
-/// A connection that has gone over to another protocol.
+/// A connection that has switched to another protocol.
 pub(crate) struct Upgrade {
-    /// The upstream's side.
+    /// The connection to the upstream.
     pub(crate) connection: Box<Connection>,
     /// What the request holds until it ends.
     pub(crate) held: Box<dyn Send>,
 }
 
-impl Reply {
+impl Response {
     pub(crate) fn new(status: StatusCode, body: Body) -> Self {
         Self { status, headers: None, lines: HeaderLines::default(), body, upgrade: None, is_for_invalid_head: false }
     }
 
-    /// The same for HTTP/2.
-    pub(crate) fn into_response(mut self) -> Response<Body> {
+    /// The same response for hyper, which serves HTTP/2.
+    pub(crate) fn into_h2(mut self) -> http::Response<Body> {
         let mut headers = HeaderMap::with_capacity(16);
         if let Some(sent) = &self.headers {
             for (name, value) in sent.iter_kept() {
@@ -51,13 +51,13 @@ impl Reply {
             }
         }
         self.lines.put_into(&mut headers);
-        // hyper would send it to whoever asked with HEAD, too.
+        // hyper would send the body in response to HEAD, too.
         if self.body.is_for_head()
             && let Some(unsent) = self.body.take_whole().filter(|unsent| !unsent.is_empty())
         {
             headers.entry(CONTENT_LENGTH).or_insert(unsent.len().into());
         }
-        let mut response = Response::new(self.body);
+        let mut response = http::Response::new(self.body);
         (*response.status_mut(), *response.headers_mut()) = (self.status, headers);
         response
     }

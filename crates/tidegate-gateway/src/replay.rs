@@ -1,5 +1,5 @@
-//! What a configuration would have done to requests that were: the gateway's own routes, keys and limits, at the times at which they came.
-//! There is no gateway, no clock and no Redis: limits that are shared there are counted in memory here.
+//! Replay: what a configuration would have done with recorded requests. They pass the gateway's own routes, keys and
+//! limits at the times at which they came, without a clock and without Redis: shared limits are counted in memory.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -12,73 +12,73 @@ use tidegate_http::headers::Headers;
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
-use crate::admission::{Asked, Denied, accounts, decide_in_memory, give_back, wait_of};
+use crate::admission::{LimitCheck, Rejection, check_limits_in_memory, give_back, limit_checks, wait_of};
 use crate::config::numbers::LimitNumbers;
 use crate::config::own_paths::is_local;
 use crate::identity::Caller;
 use crate::plan::{Kept, Over, Plan};
-use crate::resolve::{Asking, resolve};
+use crate::resolve::{Unresolved, resolve};
 use crate::settings::{LimitSettings, Settings};
 use crate::stages::{Side, Stages, Step};
 use crate::validation::Host;
 
-/// A request that was, as far as somebody remembers it.
+/// A recorded request.
 #[derive(Clone, Copy, Debug)]
-pub struct Past<'a> {
+pub struct PastRequest<'a> {
     /// When it came.
     pub at: Timestamp,
     /// The client's address.
     pub ip: IpAddr,
     /// As it was sent.
     pub method: &'a str,
-    /// With or without a port; empty if nobody knows.
+    /// With or without a port; empty if it is not known.
     pub host: &'a str,
     /// Without the query.
     pub path: &'a str,
-    /// Who it was.
+    /// The caller.
     pub user: Option<&'a str>,
-    /// What they are entitled to, if that is known; of users with an API key the configuration knows it otherwise.
+    /// The caller's tier, if it is known. Without it, a user with an API key has the tier of the configuration.
     pub tier: Option<&'a str>,
-    /// Headers, as far as they are known.
+    /// The headers that are known.
     pub headers: &'a [(&'a str, &'a str)],
-    /// How long its response took, if that is known: so long it held slots.
+    /// How long its response took, if that is known. It holds slots that long.
     pub took: Option<Duration>,
 }
 
-/// What would have become of a request.
+/// What would have happened to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// The index of the route it would have taken.
     pub route: Option<usize>,
-    /// Whether it would have gone.
+    /// Whether it would have been admitted.
     pub verdict: Verdict,
     /// The indices of limits on a dry run that would have rejected it.
-    pub would_refuse: Vec<usize>,
+    pub would_reject: Vec<usize>,
 }
 
-/// Whether a request would have gone.
+/// Whether a request would have been admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It would, after this wait.
+    /// Admitted, after this wait.
     Admitted {
         /// In a shaper's queue.
         wait: Duration,
     },
-    /// A limit would have rejected it.
-    Refused {
-        /// Its index; of several, that of the limit that keeps it away longest.
+    /// Rejected by a limit.
+    Rejected {
+        /// Its index; of several, that of the limit with the longest wait.
         limit: usize,
-        /// When to come back; never, if none.
+        /// When to come back. `None`: never.
         retry_after: Option<Duration>,
     },
-    /// A limit's key can't be built, and the limit rejects such requests.
-    Lacking {
+    /// Rejected by a limit whose key can't be built.
+    NoKey {
         /// Its index.
         limit: usize,
     },
-    /// No route is for it, or nobody can tell which one.
+    /// No route matches, or it is not known which one.
     NoRoute,
-    /// The gateway itself would have answered it.
+    /// The gateway itself would have responded.
     Local,
 }
 
@@ -87,25 +87,25 @@ pub enum Verdict {
 pub struct LimitFacts {
     /// Its name; that of a tier is `limit.tier`.
     pub name: String,
-    /// How much.
+    /// Its numbers.
     pub numbers: LimitNumbers,
-    /// What may come on top, marked as degraded.
+    /// The soft excess: what is admitted on top, marked as degraded.
     pub soft: u64,
-    /// Who shares it, as it is written.
+    /// Its key, as it is written.
     pub key: String,
     /// What a request takes.
     pub cost: Cost,
     /// Whether it is on a dry run.
-    pub is_watching: bool,
-    /// How many accounts it keeps.
+    pub is_dry_run: bool,
+    /// How many keys it remembers.
     pub max_keys: std::num::NonZeroUsize,
-    /// Of which limit it is a tier, and which one.
+    /// The limit that it is a tier of, and the tier's name.
     pub tier_of: Option<(String, String)>,
     sharing: Option<Sharing>,
 }
 
 impl LimitFacts {
-    /// Whether it could have these numbers where its counts are kept; if not, why.
+    /// Checks whether it could have these numbers where its counts are kept.
     pub fn accepts(&self, numbers: &LimitNumbers) -> Result<Rule, String> {
         let rule = numbers.rule(self.soft).map_err(|error| error.to_string())?;
         self.sharing.map_or(Ok(()), |sharing| sharing.check(&rule)).map_err(|error| error.to_string())?;
@@ -113,66 +113,67 @@ impl LimitFacts {
     }
 }
 
-/// Everything that later events may be at once; beyond that the next one happens early.
-const MOST_LATER: usize = 1 << 20;
-/// Which account is pushed out when there are too many depends on it.
+/// How many events may be pending. Beyond that the next one happens early.
+const MOST_EVENTS: usize = 1 << 20;
+/// Decides which key is dropped when there are too many.
 const SEED: u64 = 1;
 
-/// Judges requests in the order in which they came. `T` is what the caller knows each of them by.
-pub struct Rehearsal<T> {
+/// Judges recorded requests in the order in which they came. `T` is the caller's tag of a request.
+pub struct Replayer<T> {
     plan: Plan,
     /// The configuration's limits, and the numbers that were set over it.
     limits: Vec<LimitSettings>,
     numbers: BTreeMap<String, LimitNumbers>,
     kept: Kept,
-    /// Those with an API key, by their names.
+    /// Callers with an API key, by user.
     known: HashMap<Box<str>, Arc<Caller>>,
     anonymous: Arc<Caller>,
     no_headers: Headers,
-    later: BinaryHeap<Reverse<Later<T>>>,
-    /// Events of the same time happen in the order in which they were foreseen.
-    foreseen: u64,
-    asked: Vec<u64>,
+    events: BinaryHeap<Reverse<Event<T>>>,
+    /// How many events were scheduled. Events of the same time happen in the order in which they were.
+    scheduled: u64,
+    /// How often each limit was checked.
+    checked: Vec<u64>,
 }
 
-/// Something that happens at a time.
-struct Later<T> {
+/// A change at a time to come.
+struct Event<T> {
     at: u64,
     number: u64,
-    what: What<T>,
+    change: Change<T>,
 }
 
-enum What<T> {
+enum Change<T> {
     /// A shaper's wait is over: the request goes on with its next stage.
-    GoesOn(Box<Waiting<T>>),
-    /// Its response has ended: slots come back.
-    Ends(Vec<Asked>),
+    Continue(Box<Waiting<T>>),
+    /// The response has ended: slots are given back.
+    End(Vec<LimitCheck>),
 }
 
-/// Limits to be asked, and those on a dry run that lack a key.
-type Asks = Result<(Vec<Asked>, Vec<usize>), Denied>;
+/// The checks that a request needs, and limits on a dry run whose key can't be built.
+type Checks = Result<(Vec<LimitCheck>, Vec<usize>), Rejection>;
 
-/// Where a request goes.
+/// A request's route and limits.
 struct Routed {
     route: usize,
-    /// Limits of its client.
-    client: Asks,
-    /// Limits of its upstream.
-    upstream: Asks,
+    /// The client's limits.
+    client: Checks,
+    /// The upstream's limits.
+    upstream: Checks,
 }
 
 impl Routed {
-    /// Takes the limits of one side.
-    fn take(&mut self, side: Side) -> Asks {
-        let asks = match side {
+    /// Takes the checks of one side.
+    fn take(&mut self, side: Side) -> Checks {
+        let checks = match side {
             Side::Client => &mut self.client,
             Side::Upstream => &mut self.upstream,
         };
-        std::mem::replace(asks, Ok((Vec::new(), Vec::new())))
+        std::mem::replace(checks, Ok((Vec::new(), Vec::new())))
     }
 
     fn has_upstream_limits(&self) -> bool {
-        !self.upstream.as_ref().is_ok_and(|(asks, keyless)| asks.is_empty() && keyless.is_empty())
+        !self.upstream.as_ref().is_ok_and(|(checks, keyless)| checks.is_empty() && keyless.is_empty())
     }
 }
 
@@ -182,63 +183,64 @@ struct Waiting<T> {
     judgement: Judgement,
     routed: Routed,
     stages: Stages,
-    held: Vec<Asked>,
+    held: Vec<LimitCheck>,
     /// How long it has waited so far.
     waited: Duration,
     took: Duration,
 }
 
-impl<T> PartialEq for Later<T> {
+impl<T> PartialEq for Event<T> {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.number) == (other.at, other.number)
     }
 }
 
-impl<T> Eq for Later<T> {}
+impl<T> Eq for Event<T> {}
 
-impl<T> PartialOrd for Later<T> {
+impl<T> PartialOrd for Event<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Later<T> {
+impl<T> Ord for Event<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
-impl<T> Rehearsal<T> {
-    /// By this configuration, with other numbers for some limits. `Err` says which limit can't have them, and why.
+impl<T> Replayer<T> {
+    /// A replay with this configuration, and other numbers for some limits. The error names a limit that can't have
+    /// them.
     pub fn new(settings: Settings, numbers: &BTreeMap<String, LimitNumbers>) -> Result<Self, String> {
         let (mut kept, limits) = (Kept::seeded(SEED), settings.limits.clone());
         let plan = Plan::build(settings, numbers, &mut kept, None, Timestamp::from_nanos(0))?;
         let mut known: HashMap<Box<str>, Arc<Caller>> = HashMap::new();
         for caller in plan.site.identity.known() {
             let Some(user) = &caller.user else { continue };
-            // Of somebody's several keys always the same one.
+            // Of a user's several keys always the same one.
             let kept = known.entry(user.clone()).or_insert_with(|| Arc::clone(caller));
             if caller.api_key < kept.api_key {
                 *kept = Arc::clone(caller);
             }
         }
-        let (anonymous, asked) = (plan.site.identity.anonymous(), vec![0; plan.limits.len()]);
+        let (anonymous, checked) = (plan.site.identity.anonymous(), vec![0; plan.limits.len()]);
         let no_headers = Headers::from(&HeaderMap::new());
-        let (numbers, later) = (numbers.clone(), BinaryHeap::new());
-        Ok(Self { plan, limits, numbers, kept, known, anonymous, no_headers, later, foreseen: 0, asked })
+        let (numbers, events) = (numbers.clone(), BinaryHeap::new());
+        Ok(Self { plan, limits, numbers, kept, known, anonymous, no_headers, events, scheduled: 0, checked })
     }
 
-    /// Gives a limit other numbers, over what was used. `Err` says why it can't have them; nothing has changed then.
+    /// Gives a limit other numbers, and keeps its counts. After an error nothing has changed.
     pub fn set_numbers(&mut self, limit: &str, numbers: LimitNumbers, at: Timestamp) -> Result<(), String> {
         let mut all = self.numbers.clone();
         all.insert(limit.to_owned(), numbers);
         self.rebuild(all, at)
     }
 
-    /// Forgets what was used at all limits, as a store does that has lost its memory.
+    /// Forgets the counts of all limits, as a store does that has lost its memory.
     pub fn forget(&mut self, at: Timestamp) -> Result<(), String> {
         self.kept = Kept::seeded(SEED);
-        self.later = std::mem::take(&mut self.later).into_iter().filter_map(without_what_it_held).collect();
+        self.events = std::mem::take(&mut self.events).into_iter().filter_map(without_held).collect();
         self.rebuild(self.numbers.clone(), at)
     }
 
@@ -249,7 +251,7 @@ impl<T> Rehearsal<T> {
         Ok(())
     }
 
-    /// All limits, by their indices.
+    /// All limits, in the order of their indices.
     pub fn limits(&self) -> Vec<LimitFacts> {
         let facts = |limit: &crate::limit::Limit| LimitFacts {
             name: limit.name().to_owned(),
@@ -257,7 +259,7 @@ impl<T> Rehearsal<T> {
             soft: limit.settings.soft,
             key: limit.settings.key.to_string(),
             cost: limit.settings.cost,
-            is_watching: limit.settings.dry_run,
+            is_dry_run: limit.settings.dry_run,
             max_keys: limit.settings.max_keys,
             tier_of: None,
             sharing: limit.settings.state.sharing(),
@@ -273,84 +275,84 @@ impl<T> Rehearsal<T> {
         limits
     }
 
-    /// The names of all routes, by their indices.
+    /// The names of all routes, in the order of their indices.
     pub fn routes(&self) -> Vec<String> {
         self.plan.site.routes.iter().map(|route| route.name.to_string()).collect()
     }
 
-    /// How often a limit was asked.
-    pub fn asked(&self, limit: usize) -> u64 {
-        self.asked[limit]
+    /// How often a limit was checked.
+    pub fn checked(&self, limit: usize) -> u64 {
+        self.checked[limit]
     }
 
-    /// Whether the configuration lets a forecaster change numbers, which nobody does here.
+    /// Whether the configuration has adaptation, which a replay leaves out.
     pub fn adapts(&self) -> bool {
         self.plan.site.adaptive.is_some()
     }
 
-    /// Judges a request, after everything that happens before it. `report` gets each judgement with its tag: that of a
-    /// request that a shaper delays may come later.
-    pub fn judge(&mut self, past: &Past<'_>, tag: T, mut report: impl FnMut(T, Judgement)) {
-        while self.later.peek().is_some_and(|Reverse(next)| next.at <= past.at.as_nanos())
-            || self.later.len() >= MOST_LATER
+    /// Judges a request, after all events before it. `report` gets each judgement with its tag. That of a request that
+    /// a shaper delays may come later.
+    pub fn judge(&mut self, request: &PastRequest<'_>, tag: T, mut report: impl FnMut(T, Judgement)) {
+        while self.events.peek().is_some_and(|Reverse(next)| next.at <= request.at.as_nanos())
+            || self.events.len() >= MOST_EVENTS
         {
             self.happen(&mut report);
         }
-        let mut judgement = Judgement { route: None, verdict: Verdict::NoRoute, would_refuse: Vec::new() };
-        let routed = match self.route(past) {
+        let mut judgement = Judgement { route: None, verdict: Verdict::NoRoute, would_reject: Vec::new() };
+        let routed = match self.route(request) {
             Ok(routed) => routed,
             Err(verdict) => return report(tag, Judgement { verdict, ..judgement }),
         };
         judgement.route = Some(routed.route);
-        let (stages, took) = (Stages::new(), past.took.unwrap_or_default());
+        let (stages, took) = (Stages::new(), request.took.unwrap_or_default());
         let waiting = Waiting { tag, judgement, routed, stages, held: Vec::new(), waited: Duration::ZERO, took };
-        self.go_on(waiting, past.at, &mut report);
+        self.go_on(waiting, request.at, &mut report);
     }
 
-    /// Lets everything happen that is still to come.
+    /// Lets all pending events happen.
     pub fn finish(&mut self, mut report: impl FnMut(T, Judgement)) {
-        while !self.later.is_empty() {
+        while !self.events.is_empty() {
             self.happen(&mut report);
         }
     }
 
-    /// The limits that a request would be checked against: their indices, and the request's keys. What can't be known is
-    /// left out.
-    pub fn accounts(&self, past: &Past<'_>, found: &mut Vec<(usize, Key)>) {
+    /// The limits that a request would be checked against: their indices, and the request's keys. Limits whose key
+    /// can't be built are left out.
+    pub fn keys(&self, request: &PastRequest<'_>, found: &mut Vec<(usize, Key)>) {
         found.clear();
-        let Ok(Routed { client, upstream, .. }) = self.route(past) else { return };
-        for (asked, _) in [client, upstream].into_iter().flatten() {
-            found.extend(asked.iter().map(|asked| (asked.limit, asked.key)));
+        let Ok(Routed { client, upstream, .. }) = self.route(request) else { return };
+        for (checks, _) in [client, upstream].into_iter().flatten() {
+            found.extend(checks.iter().map(|check| (check.limit, check.key)));
         }
     }
 
-    /// Which route a request takes, and which limits are asked about it on whose account.
-    fn route(&self, past: &Past<'_>) -> Result<Routed, Verdict> {
+    /// Finds a request's route, and the checks that it needs.
+    fn route(&self, request: &PastRequest<'_>) -> Result<Routed, Verdict> {
         let site = &self.plan.site;
-        if !site.admin_apart && is_local(past.path) {
+        if !site.admin_apart && is_local(request.path) {
             return Err(Verdict::Local);
         }
-        let host = Host::read(past.host.as_bytes()).ok_or(Verdict::NoRoute)?;
-        let method = Method::from_bytes(past.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
-        let headers = headers(past.headers);
-        let asking = Asking {
-            ip: past.ip.to_canonical(),
-            caller: self.caller(past),
+        let host = Host::read(request.host.as_bytes()).ok_or(Verdict::NoRoute)?;
+        let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
+        let headers = headers(request.headers);
+        let unresolved = Unresolved {
+            ip: request.ip.to_canonical(),
+            caller: self.caller(request),
             is_identified: true,
             host: host.name(),
             method: &method,
-            path: past.path,
+            path: request.path,
             headers: headers.as_ref().unwrap_or(&self.no_headers),
         };
-        let resolved = resolve(site, asking).ok_or(Verdict::NoRoute)?;
-        let [client, upstream] = [Side::Client, Side::Upstream].map(|side| accounts(&self.plan, &resolved, side));
+        let resolved = resolve(site, unresolved).ok_or(Verdict::NoRoute)?;
+        let [client, upstream] = [Side::Client, Side::Upstream].map(|side| limit_checks(&self.plan, &resolved, side));
         Ok(Routed { route: resolved.route_index(), client, upstream })
     }
 
-    /// Who it was: what the configuration knows of that user, and what the request itself tells.
-    fn caller(&self, past: &Past<'_>) -> Arc<Caller> {
-        let known = past.user.and_then(|user| self.known.get(user));
-        match (known, past.user, past.tier) {
+    /// The caller: what the configuration has of that user, and what was recorded.
+    fn caller(&self, request: &PastRequest<'_>) -> Arc<Caller> {
+        let known = request.user.and_then(|user| self.known.get(user));
+        match (known, request.user, request.tier) {
             (Some(known), _, None) => Arc::clone(known),
             (Some(known), _, tier) => Arc::new(Caller { tier: tier.map(Into::into), ..Caller::clone(known) }),
             (None, None, None) => Arc::clone(&self.anonymous),
@@ -360,49 +362,52 @@ impl<T> Rehearsal<T> {
         }
     }
 
-    /// Asks limits. What they gave, or what keeps the request away.
-    fn ask(&mut self, asks: Asks, judgement: &mut Judgement, now: Timestamp) -> Result<Vec<Asked>, Verdict> {
-        let (mut asked, keyless) = match asks {
-            Ok(asks) => asks,
-            Err(Denied::NoKey { limit, .. }) => {
-                self.asked[limit] += 1;
-                return Err(Verdict::Lacking { limit });
+    /// Checks limits. Returns what was taken, or why the request is rejected.
+    fn check(&mut self, checks: Checks, judgement: &mut Judgement, now: Timestamp) -> Result<Vec<LimitCheck>, Verdict> {
+        let (mut checks, keyless) = match checks {
+            Ok(checks) => checks,
+            Err(Rejection::NoKey { limit, .. }) => {
+                self.checked[limit] += 1;
+                return Err(Verdict::NoKey { limit });
             }
-            // Its path can be read in more ways than can be asked about together. The rest is of limits that were asked.
-            Err(Denied::TooMany | Denied::Limit { .. } | Denied::StoreAway { .. }) => return Err(Verdict::NoRoute),
+            // `TooMany`: its path can be read in too many ways. The others come from checks, which follow below.
+            Err(Rejection::TooMany | Rejection::Limit { .. } | Rejection::StoreAway { .. }) => {
+                return Err(Verdict::NoRoute);
+            }
         };
-        let decided = decide_in_memory(&self.plan, &mut asked, &mut judgement.would_refuse, now);
-        // Limits on a dry run are asked about what the others admit.
-        for one in asked.iter().filter(|one| one.decision.is_some()) {
-            self.asked[one.limit] += 1;
+        let decided = check_limits_in_memory(&self.plan, &mut checks, &mut judgement.would_reject, now);
+        // Limits on a dry run are checked only if the others admit.
+        for check in checks.iter().filter(|check| check.decision.is_some()) {
+            self.checked[check.limit] += 1;
         }
-        decided.map_err(|(by, retry_after)| Verdict::Refused { limit: asked[by].limit, retry_after })?;
-        judgement.would_refuse.extend(keyless);
-        Ok(asked)
+        decided.map_err(|(by, retry_after)| Verdict::Rejected { limit: checks[by].limit, retry_after })?;
+        judgement.would_reject.extend(keyless);
+        Ok(checks)
     }
 
-    fn foresee(&mut self, at: Timestamp, what: What<T>) {
-        self.later.push(Reverse(Later { at: at.as_nanos(), number: self.foreseen, what }));
-        self.foreseen += 1;
+    fn schedule(&mut self, at: Timestamp, change: Change<T>) {
+        self.events.push(Reverse(Event { at: at.as_nanos(), number: self.scheduled, change }));
+        self.scheduled += 1;
     }
 
+    /// Lets the next event happen.
     fn happen(&mut self, report: &mut impl FnMut(T, Judgement)) {
-        let Some(Reverse(Later { at, what, .. })) = self.later.pop() else { return };
+        let Some(Reverse(Event { at, change, .. })) = self.events.pop() else { return };
         let now = Timestamp::from_nanos(at);
-        match what {
-            What::GoesOn(waiting) => self.go_on(*waiting, now, report),
-            What::Ends(mut slots) => give_back(&self.plan, &mut slots, false, || now),
+        match change {
+            Change::Continue(waiting) => self.go_on(*waiting, now, report),
+            Change::End(mut slots) => give_back(&self.plan, &mut slots, false, || now),
         }
     }
 
-    /// Lets a request pass its stages, until it has to wait for one or its verdict is known. If one rejects, what was taken
-    /// at the others comes back.
+    /// Passes the stages of a request until it has to wait or its verdict is known. If one rejects, what was taken at
+    /// the others is given back.
     fn go_on(&mut self, mut waiting: Waiting<T>, mut now: Timestamp, report: &mut impl FnMut(T, Judgement)) {
         loop {
             match waiting.stages.next() {
                 Step::Check(side) => {
-                    let asks = waiting.routed.take(side);
-                    match self.ask(asks, &mut waiting.judgement, now) {
+                    let checks = waiting.routed.take(side);
+                    match self.check(checks, &mut waiting.judgement, now) {
                         Ok(more) => {
                             waiting.stages.admitted(wait_of(&self.plan, &more));
                             waiting.held.extend(more);
@@ -416,32 +421,32 @@ impl<T> Rehearsal<T> {
                 Step::Wait(wait) => {
                     waiting.waited += wait;
                     now = after(now, wait);
-                    // Where no limit is asked any more, its verdict is known at once; but it is under way until later.
+                    // Where no more limits are checked, the verdict is known at once. The request still ends later.
                     if waiting.routed.has_upstream_limits() {
-                        return self.foresee(now, What::GoesOn(Box::new(waiting)));
+                        return self.schedule(now, Change::Continue(Box::new(waiting)));
                     }
                 }
                 Step::Attempt => break,
             }
         }
         let Waiting { tag, mut judgement, mut held, waited, took, .. } = waiting;
-        held.retain(Asked::is_slot);
+        held.retain(LimitCheck::holds_slot);
         if !held.is_empty() {
-            self.foresee(after(now, took), What::Ends(held));
+            self.schedule(after(now, took), Change::End(held));
         }
         judgement.verdict = Verdict::Admitted { wait: waited };
         report(tag, judgement);
     }
 }
 
-/// What is still to happen where nobody remembers what was taken.
-fn without_what_it_held<T>(Reverse(later): Reverse<Later<T>>) -> Option<Reverse<Later<T>>> {
-    let Later { at, number, what } = later;
-    match what {
-        What::Ends(_) => None,
-        What::GoesOn(mut waiting) => {
+/// An event after the counts are forgotten: there is nothing to give back any more.
+fn without_held<T>(Reverse(event): Reverse<Event<T>>) -> Option<Reverse<Event<T>>> {
+    let Event { at, number, change } = event;
+    match change {
+        Change::End(_) => None,
+        Change::Continue(mut waiting) => {
             waiting.held.clear();
-            Some(Reverse(Later { at, number, what: What::GoesOn(waiting) }))
+            Some(Reverse(Event { at, number, change: Change::Continue(waiting) }))
         }
     }
 }
@@ -451,7 +456,7 @@ fn after(now: Timestamp, span: Duration) -> Timestamp {
     Timestamp::from_nanos(now.as_nanos().saturating_add(nanos))
 }
 
-/// Those that can be headers.
+/// The pairs that are valid as headers.
 fn headers(pairs: &[(&str, &str)]) -> Option<Headers> {
     if pairs.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! A request on its way through the gateway: what every stage needs of it.
+//! What every stage needs of the request that it works on.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tidegate_http::request::RequestHead;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::Record;
-use crate::admission::Deciding;
+use crate::admission::DecisionContext;
 use crate::client::Client;
 use crate::plan::Plan;
 use crate::request_id::RequestId;
@@ -16,22 +16,22 @@ use crate::resolve::Resolved;
 use crate::settlement::Settlement;
 use crate::worker::Worker;
 
-/// A request on its way.
-pub(crate) struct Passage<'a> {
+/// A request between its head and its response, with what it is handled by.
+pub(crate) struct RequestContext<'a> {
     pub(crate) worker: &'a Arc<Worker>,
     pub(crate) client: &'a Arc<Client>,
     pub(crate) plan: &'a Arc<Plan>,
     pub(crate) id: RequestId,
-    /// When it began, which is also when the client's limits are asked.
+    /// When the request began. The client's limits are checked with this time.
     pub(crate) now: Timestamp,
     pub(crate) settlement: Box<Settlement>,
 }
 
-impl Passage<'_> {
-    /// What deciding about it needs, at this time.
-    pub(crate) fn deciding(&self, now: Timestamp) -> Deciding<'_> {
+impl RequestContext<'_> {
+    /// What a decision about the request needs, at this time.
+    pub(crate) fn decision_context(&self, now: Timestamp) -> DecisionContext<'_> {
         let gateway = &self.worker.gateway;
-        Deciding {
+        DecisionContext {
             plan: self.plan,
             store: gateway.store(),
             returns: &gateway.returns,
@@ -45,7 +45,7 @@ impl Passage<'_> {
         Duration::from_nanos(self.now.as_nanos())
     }
 
-    /// Begins its record for the access log.
+    /// Begins the request's record for the access log.
     pub(crate) fn record(&mut self, request: &RequestHead, host: &[u8], ip: IpAddr) {
         if self.worker.gateway.access_log().is_some() {
             self.settlement.record = Some(Box::new(Record::new(request, host, ip, self.id.as_str())));
@@ -61,10 +61,10 @@ impl Passage<'_> {
     }
 
     /// Adds to the record which limits on a dry run would have rejected the request.
-    pub(crate) fn record_would_refuse(&mut self) {
+    pub(crate) fn record_would_reject(&mut self) {
         let Settlement { admissions, record, .. } = &mut *self.settlement;
         if let Some(record) = record {
-            record.would_refuse = admissions.would_refuse().map(|limit| limit.name().into()).collect();
+            record.would_reject = admissions.would_reject().map(|limit| limit.name().into()).collect();
         }
     }
 }
