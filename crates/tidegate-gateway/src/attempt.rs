@@ -108,7 +108,7 @@ fn outgoing_head(
         headers: &request.headers,
         base: &upstream.base,
         host: if upstream.preserve_host && !host.is_empty() { host } else { upstream.authority.as_bytes() },
-        asked_host: host,
+        requested_host: host,
         peer: &client.peer_text,
         peer_forwarded: &client.peer_forwarded,
         forwarded: from_trusted.then(|| Forwarded::read(is_trusted, client.peer, &request.headers)),
@@ -128,14 +128,14 @@ fn outgoing_head(
 
 /// The reply to a request whose attempt has brought a response.
 pub(crate) fn succeed(passage: &mut Passage<'_>, response: Response<RequestBody>) -> Reply {
-    let Response { status, is_old, mut headers, content } = response;
+    let Response { status, is_http10, mut headers, content } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
         ResponseContent::Stream(stream) => (Body::stream(stream), None),
         ResponseContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
     };
     let mut reply = Reply::new(status, body);
-    reply.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
+    reply.lines.add("via", if is_http10 { "1.0 tidegate" } else { "1.1 tidegate" });
     let admissions = &passage.settlement.admissions;
     let has_limits =
         limit_headers::write(passage.plan, admissions.asked(), None, passage.since_1970(), &mut reply.lines);

@@ -87,7 +87,7 @@ impl RequestBody {
             Self::H1(body) => body.poll_frame(cx),
             Self::H2(H2Body(Some(body))) => Pin::new(body)
                 .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::OFF).and_then(vetted))),
+                .map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::ENDED_EARLY).and_then(vetted))),
             Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }

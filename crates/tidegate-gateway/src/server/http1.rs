@@ -269,7 +269,7 @@ impl Connection<'_> {
                 }
             }
             if writing.has_ended {
-                return Poll::Ready(if writing.broke_off { Err(()) } else { Ok(()) });
+                return Poll::Ready(if writing.ended_early { Err(()) } else { Ok(()) });
             }
             if waits {
                 let is_over = io.poll_gone(cx) || self.is_late(cx);
