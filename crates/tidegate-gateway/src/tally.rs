@@ -28,7 +28,7 @@ pub(crate) fn rejected(passage: &mut Passage<'_>, resolved: &Resolved<'_>, denie
             count_at_limits(passage, asked);
             let limit = &plan.limits[asked[*by].limit];
             plan.site.count_exceeded(resolved.route_index(), resolved.tier());
-            passage.worker.gateway.note_refusal(limit.name(), passage.settlement.started);
+            passage.worker.gateway.note_rejection(limit.name(), passage.settlement.started);
             limit
         }
     };

@@ -300,7 +300,7 @@ impl Connection<'_> {
         let id = RequestId::own(&self.worker.ids);
         let mut reply = rejection::rejected(fault.status, "bad_request", fault.detail, id.as_str());
         reply.lines.add("x-request-id", id.as_bytes());
-        self.worker.metrics().answered(fault.status);
+        self.worker.metrics().responded(fault.status);
         let requested = Requested { version: Version::HTTP_11, is_head: false, keep_alive: false };
         let is_whole = !matches!(self.respond(reply, requested, false).await, After::Gone);
         if let Some(log) = self.worker.gateway.access_log() {
