@@ -1,5 +1,5 @@
-//! The configuration file as written: one struct for each section, of which only the shape is checked. Each setting is
-//! declared here with its type, default, range and description. The schema, the reference page and the error texts come
+//! The configuration file as written: one struct for each section. Only its shape is checked here. Each setting is
+//! declared with its type, default, range and description. The schema, the reference page and the error texts come
 //! from these declarations; `section.rs` explains their form.
 
 mod adaptive;
@@ -73,7 +73,8 @@ section! {
         pub limits: Option<BTreeMap<String, Limit>>;
         /// Limits that every route has besides its own. Default: `default`, if there is a limit of that name.
         pub common_limits: Option<Vec<String>>;
-        /// Services behind the gateway, by name. Default: one named `default` at `http://127.0.0.1:8081`.
+        /// Upstreams by name: the services that the gateway protects. Default: one named `default` at
+        /// `http://127.0.0.1:8081`.
         pub upstreams: BTreeMap<String, Upstream>;
         /// Routes. The first that matches a request decides its upstream and limits. Default: one route, which sends
         /// all requests to the only upstream.
