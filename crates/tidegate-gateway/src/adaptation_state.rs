@@ -1,4 +1,4 @@
-//! What others see of adaptation: the history of `GET /config/history`, and metrics. The task that adapts writes it.
+//! The visible state of adaptation: the history of `GET /config/history`, and metrics. The task that adapts writes it.
 
 mod gauges;
 mod history;
@@ -17,10 +17,10 @@ use gauges::Gauges;
 use history::History;
 pub(crate) use history::as_received;
 
-/// What others see of adaptation.
+/// The visible state of adaptation.
 #[derive(Default)]
 pub(crate) struct Adaptation {
-    /// Another plan is in force.
+    /// Notified when another plan is in force.
     pub(crate) replanned: Notify,
     history: Mutex<History>,
     pub(crate) gauges: Gauges,
@@ -36,12 +36,12 @@ impl Adaptation {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).push(at, event, fields);
     }
 
-    /// Keeps so many entries of the history from now on.
+    /// Keeps at most `most` entries of the history from now on.
     pub(crate) fn keep(&self, most: usize) {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).keep(most);
     }
 
-    /// What happened, the newest last.
+    /// The history as JSON, with the newest entry last.
     pub(crate) fn history(&self, settings: Option<&AdaptiveSettings>) -> Value {
         let entries = self.history.lock().unwrap_or_else(PoisonError::into_inner).entries();
         let limit = settings.map(|settings| &*settings.limit);

@@ -29,9 +29,10 @@ use crate::routes::decode;
 use crate::stored::numbers_of;
 use crate::worker::Worker;
 
-/// The largest body a change may have.
+/// The largest body of a change.
 const LARGEST_BODY: usize = 64 * 1024;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time for the body of a change.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Responds to a request for one of the gateway's own paths.
 pub(crate) async fn respond(
@@ -79,12 +80,15 @@ impl Fault {
     }
 
     fn unknown(path: &str) -> Self {
-        let detail = format!("{path} is none of the gateway's endpoints");
+        let detail = format!(
+            "unknown endpoint {path:?}; known endpoints: /config/limits, /config/limits/NAME, /config/algorithm, \
+             /config/history, /reload"
+        );
         Self { status: StatusCode::NOT_FOUND, reason: "no_such_endpoint", detail, allow: None }
     }
 
     fn method(allow: &'static str) -> Self {
-        let detail = format!("allowed here: {allow}");
+        let detail = format!("allowed methods: {allow}");
         Self { status: StatusCode::METHOD_NOT_ALLOWED, reason: "method_not_allowed", detail, allow: Some(allow) }
     }
 }
@@ -95,7 +99,7 @@ impl From<NotChanged> for Fault {
             NotChanged::NoSuchLimit { .. } => (StatusCode::NOT_FOUND, "no_such_limit"),
             NotChanged::Invalid(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             NotChanged::StoreAway => (StatusCode::SERVICE_UNAVAILABLE, "store_away"),
-            NotChanged::StoreRefuses(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_refuses"),
+            NotChanged::StoreRejects(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_refuses"),
             NotChanged::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "change_unknown"),
             NotChanged::Contended => (StatusCode::CONFLICT, "contended"),
         };
@@ -152,27 +156,27 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// The numbers in a body. What else `known` tells of the limit may stand beside them, so that what was read can be sent back; it can't
-/// be changed.
+/// The numbers in a body. The body may have other fields of the limit, as they are in `known`, so that a client can
+/// send back what it has read; they can't be changed.
 fn numbers(body: &[u8], limit: &str, known: &Value) -> Result<crate::config::model::Numbers, Fault> {
     let value =
-        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is no JSON: {error}")))?;
+        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
     let Value::Object(mut fields) = value else { return Err(Fault::bad("the body must be a JSON object")) };
-    if fields.remove("name").is_some_and(|name| name != limit) {
+    if let Some(name) = fields.remove("name").filter(|name| name != limit) {
         return Err(Fault::bad(format!(
-            "`name` must be {limit:?} here, or left out; others are at /config/limits/NAME"
+            "`name` must be {limit:?} or left out, got {name}; other limits are at /config/limits/NAME"
         )));
     }
     for field in ["key", "state", "status", "soft", "dry_run", "set_by", "base", "limits"] {
-        let Some(is) = known.get(field) else { continue };
-        if fields.remove(field).is_some_and(|wanted| wanted != *is) {
-            return Err(Fault::bad(format!("`{field}` can't be changed here; leave it as it is, or out")));
+        let Some(current) = known.get(field) else { continue };
+        if fields.remove(field).is_some_and(|wanted| wanted != *current) {
+            return Err(Fault::bad(format!("`{field}` can't be changed here; leave it as it is or leave it out")));
         }
     }
     numbers_of(Value::Object(fields)).map_err(Fault::bad)
 }
 
-/// Which limit gets which algorithm: from the query, or from JSON.
+/// The limit and its new algorithm, from the query or from JSON.
 fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::config::model::Numbers), Fault> {
     let mut fields = if body.trim_ascii().is_empty() {
         Map::new()
@@ -180,7 +184,7 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
         match tidegate_input::json::read(body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(Fault::bad("the body must be a JSON object")),
-            Err(error) => return Err(Fault::bad(format!("the body is no JSON: {error}"))),
+            Err(error) => return Err(Fault::bad(format!("the body is not JSON: {error}"))),
         }
     };
     for pair in request.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -188,10 +192,13 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
             Some((field @ ("algorithm" | "name"), value)) => {
                 let value = Value::from(decode(value));
                 if fields.insert(field.to_owned(), value.clone()).is_some_and(|other| other != value) {
-                    return Err(Fault::bad(format!("`{field}` is named twice, and differs")));
+                    return Err(Fault::bad(format!("`{field}` has two different values")));
                 }
             }
-            _ => return Err(Fault::bad(format!("the query has {pair:?}; `algorithm` and `name` are allowed"))),
+            Some(_) | None => {
+                let detail = format!("unknown query parameter {pair:?}; known parameters: algorithm, name");
+                return Err(Fault::bad(detail));
+            }
         }
     }
     let name = match fields.remove("name") {
@@ -200,25 +207,25 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
         Some(_) => return Err(Fault::bad("`name` must be text")),
     };
     if !fields.contains_key("algorithm") {
-        return Err(Fault::bad("`algorithm` is missing, in the query and in the body"));
+        return Err(Fault::bad("`algorithm` is required, in the query or in the body"));
     }
     Ok((name, numbers_of(Value::Object(fields)).map_err(Fault::bad)?))
 }
 
-/// The limit `default` at the top, as the seed has it, and all of them by name.
+/// The numbers of the limit `default` at the top, for clients that know only one limit, and all limits by name.
 fn all_limits(gateway: &Gateway) -> Value {
     let plan = gateway.plan();
-    let mut answer = Map::new();
+    let mut response = Map::new();
     let limits = plan.limits.iter().map(|limit| (limit.name().to_owned(), describe(limit)));
     let limits: Map<String, Value> = limits.collect();
     if let Some(Value::Object(fields)) = limits.get("default") {
         let numbers = ["algorithm", "limit", "window", "capacity", "fillRate", "hold"];
         let numbers = fields.iter().filter(|(field, _)| numbers.contains(&field.as_str()));
-        answer.extend(numbers.map(|(field, value)| (field.clone(), value.clone())));
+        response.extend(numbers.map(|(field, value)| (field.clone(), value.clone())));
     }
-    answer.insert("version".to_owned(), plan.version.into());
-    answer.insert("limits".to_owned(), limits.into());
-    Value::Object(answer)
+    response.insert("version".to_owned(), plan.version.into());
+    response.insert("limits".to_owned(), limits.into());
+    Value::Object(response)
 }
 
 fn one_limit(gateway: &Gateway, name: &str) -> Result<Response, Fault> {
@@ -230,7 +237,8 @@ fn one_limit(gateway: &Gateway, name: &str) -> Result<Response, Fault> {
 
 fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Response {
     if !is_read(method) {
-        let mut reply = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "allowed here: GET", request_id);
+        let detail = "allowed methods: GET";
+        let mut reply = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail, request_id);
         reply.lines.add("allow", "GET");
         return reply;
     }
@@ -246,15 +254,22 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
             reply.lines.add("content-type", Exposition::CONTENT_TYPE);
             reply
         }
-        _ => rejected(StatusCode::NOT_FOUND, "no_such_endpoint", "there are health and prometheus", request_id),
+        _ => {
+            let detail = format!(
+                "unknown endpoint {path:?}; known endpoints: /actuator/health, /actuator/health/liveness, \
+                 /actuator/health/readiness, /actuator/prometheus"
+            );
+            rejected(StatusCode::NOT_FOUND, "no_such_endpoint", &detail, request_id)
+        }
     }
 }
 
-/// How the gateway, its store and its upstreams stand. It is not ready while it drains, or while it must refuse everything.
+/// The health of the gateway, its store and its upstreams. The gateway is not ready while it drains, or while the store
+/// is unavailable and the failure mode is `closed`.
 fn health(gateway: &Gateway, always_up: bool) -> Response {
     let store = gateway.store_state();
-    let refuses = store.as_ref().is_some_and(|store| store.is_down && store.mode == FailureMode::Closed);
-    let is_ready = !gateway.is_draining() && !refuses;
+    let rejects_all = store.as_ref().is_some_and(|store| store.is_down && store.mode == FailureMode::Closed);
+    let is_ready = !gateway.is_draining() && !rejects_all;
     let store = store.map_or_else(
         || json!({ "type": "memory", "status": "UP" }),
         |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode.name() }),
@@ -267,9 +282,9 @@ fn health(gateway: &Gateway, always_up: bool) -> Response {
     let upstreams: Map<String, Value> = upstreams.collect();
     let mode = if gateway.is_draining() { "draining" } else { "serving" };
     let status = up(is_ready || always_up);
-    let mut reply = json(
-        &json!({ "status": status, "mode": mode, "ready": is_ready, "store": store, "upstreams": Value::Object(upstreams) }),
-    );
+    let upstreams = Value::Object(upstreams);
+    let mut reply =
+        json(&json!({ "status": status, "mode": mode, "ready": is_ready, "store": store, "upstreams": upstreams }));
     if status == "DOWN" {
         reply.status = StatusCode::SERVICE_UNAVAILABLE;
     }
@@ -287,24 +302,23 @@ fn json(value: &Value) -> Response {
     reply
 }
 
-/// Whether whoever asks may see and change limits.
+/// Checks that the client may see and change limits.
 fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(), (StatusCode, Cow<'static, str>)> {
     if let Some(token) = &site.admin_token {
         let given = request.headers.get("authorization").and_then(bearer);
-        // In a time that says nothing of where they differ.
+        // In constant time, which reveals nothing about the token.
         return if given.is_some_and(|given| given.ct_eq(token.as_bytes()).into()) {
             Ok(())
         } else {
-            Err((StatusCode::UNAUTHORIZED, "this needs `Authorization: Bearer` with the admin token".into()))
+            Err((StatusCode::UNAUTHORIZED, "expected `Authorization: Bearer` with the admin token".into()))
         };
     }
     let forbidden = |detail: &'static str| Err((StatusCode::FORBIDDEN, detail.into()));
-    // A page in a browser must not be able to change limits on behalf of whoever looks at it.
-    let is_browser = |name: &str| request.headers.has(name);
-    let from_elsewhere =
+    // A web page must not be able to change limits through the browser of its reader.
+    let is_cross_site =
         request.headers.get("sec-fetch-site").is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
-    if from_elsewhere || is_browser("origin") {
-        return forbidden("pages in a browser can't use this without the admin token");
+    if is_cross_site || request.headers.has("origin") {
+        return forbidden("web pages can't use this endpoint without the admin token");
     }
     if site.admin_open {
         return Ok(());
@@ -312,14 +326,14 @@ fn may_change(site: &Site, client: &Client, request: &RequestHead) -> Result<(),
     if let Some(sign) = origin::proxy_sign(request) {
         let detail = format!(
             "{sign} shows that a proxy sent this request, so it may come from anyone: configure `admin.token`, or a \
-             separate admin listener (`admin.listen`) and send requests to it directly (or set ADMIN_OPEN=true to allow \
-             everyone)"
+             separate admin listener (`admin.listen`) and send requests to it directly (or set ADMIN_OPEN=true to \
+             allow everyone)"
         );
         return Err((StatusCode::FORBIDDEN, detail.into()));
     }
     let is_loopback = client.listener.ip().is_loopback();
     if is_loopback && !origin::is_for_this_machine(request) {
-        return forbidden("ask for localhost or the listener's address (Host), or configure `admin.token`");
+        return forbidden("Host must be localhost or the listener's address; otherwise configure `admin.token`");
     }
     if site.admin_apart || is_loopback {
         return Ok(());
@@ -333,7 +347,7 @@ async fn read(mut body: RequestBody) -> Result<Vec<u8>, (StatusCode, &'static st
     let mut bytes = Vec::new();
     let reading = async {
         while let Some(frame) = poll_fn(|cx| body.poll_piece(cx)).await {
-            let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off"))?;
+            let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "the body ended early"))?;
             bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if bytes.len() > LARGEST_BODY {
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB"));
@@ -341,6 +355,6 @@ async fn read(mut body: RequestBody) -> Result<Vec<u8>, (StatusCode, &'static st
         }
         Ok(())
     };
-    timeout(PATIENCE, reading).await.unwrap_or(Err((StatusCode::REQUEST_TIMEOUT, "the body took too long")))?;
+    timeout(BODY_TIMEOUT, reading).await.unwrap_or(Err((StatusCode::REQUEST_TIMEOUT, "the body took too long")))?;
     Ok(bytes)
 }

@@ -109,7 +109,7 @@ fn outgoing_head(
         headers: &request.headers,
         base: &upstream.base,
         host: if upstream.preserve_host && !host.is_empty() { host } else { upstream.authority.as_bytes() },
-        asked_host: host,
+        requested_host: host,
         peer: &client.peer_text,
         peer_forwarded: &client.peer_forwarded,
         forwarded: from_trusted.then(|| Forwarded::read(is_trusted, client.peer, &request.headers)),
@@ -129,14 +129,14 @@ fn outgoing_head(
 
 /// The response to a request whose attempt has succeeded.
 pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamResponse<RequestBody>) -> Response {
-    let UpstreamResponse { status, is_old, mut headers, content } = response;
+    let UpstreamResponse { status, is_http10, mut headers, content } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
         ResponseContent::Stream(stream) => (Body::stream(stream), None),
         ResponseContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
     };
     let mut response = Response::new(status, body);
-    response.lines.add("via", if is_old { "1.0 tidegate" } else { "1.1 tidegate" });
+    response.lines.add("via", if is_http10 { "1.0 tidegate" } else { "1.1 tidegate" });
     let admissions = &context.settlement.admissions;
     let has_limits =
         limit_headers::write(context.plan, admissions.checks(), None, context.since_1970(), &mut response.lines);

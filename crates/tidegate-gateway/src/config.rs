@@ -1,5 +1,5 @@
-//! Configuration as it is written: the [`model`] of a file, how it is read, its schema and its reference page. What it
-//! means, once checked, is in [`settings`](crate::settings). Nothing here knows the rest of the gateway.
+//! The configuration as written: the [`model`] of a file, its parser, its schema and its reference page. The checked
+//! configuration is in [`settings`](crate::settings). Nothing here knows the rest of the gateway.
 
 pub mod model;
 pub mod numbers;
@@ -25,9 +25,9 @@ use syntax::FieldPath;
 /// Why a configuration can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidConfig {
-    /// It can't be read: why not, or the first syntax error with its line. It repeats nothing of the file.
+    /// It can't be read: the reason, or the first syntax error with its line. It quotes nothing of the file.
     Syntax(String),
-    /// It can be read but not used: everything that is wrong.
+    /// It can be read but is invalid: all problems.
     Meaning(Vec<Problem>),
 }
 
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<Config, InvalidConfig> {
     parse(&text)
 }
 
-/// Reads a configuration from JSON, if its text begins with `{`, or else from YAML.
+/// Reads a configuration from JSON, if its text begins with `{`, otherwise from YAML.
 pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     if text.trim().is_empty() {
         return Ok(Config::default());
@@ -60,10 +60,10 @@ pub fn parse(text: &str) -> Result<Config, InvalidConfig> {
     parse_any(text).map_err(InvalidConfig::Syntax)
 }
 
-/// The same for any other file of that kind. An error says where, and repeats nothing of the file.
+/// Reads any other type from JSON or YAML in the same way. An error says where, and quotes nothing of the file.
 pub fn parse_any<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.trim_start().starts_with('{') {
-        // First for names that stand twice, then with the places of all other mistakes.
+        // First for duplicate names, then with the path of any other mistake.
         tidegate_input::json::read(text.as_bytes()).map_err(|error| syntax::json(&error, &FieldPath::default()))?;
         let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
         return read.map_err(|error| syntax::json(error.inner(), &FieldPath::of(error.path())));

@@ -1,7 +1,8 @@
-//! Changes while running. Whose word counts: the file's, over it that of `ratelimiter:config` in Redis (without Redis: of this process).
+//! Changes while running. Numbers set while running replace those of the file. They are kept in Redis under
+//! `ratelimiter:config`, or in this process if Redis is not configured.
 
+mod document_check;
 mod fixed;
-mod look;
 mod write_back;
 
 use std::fmt;
@@ -20,75 +21,75 @@ use crate::config::{InvalidConfig, Problem};
 use crate::gateway::Gateway;
 use crate::limit::{Limit, SetBy};
 use crate::listener::Listener;
-use crate::plan::{Kept, Over, Overlay, Overrides, Plan};
+use crate::plan::{Kept, Overlay, Overrides, Plan, RuntimeNumbers};
 use crate::settings::{LimitSettings, Settings};
 use crate::stored::{Stored, next_version, put};
+use document_check::DocumentCheck;
 use fixed::Fixed;
-use look::Look;
-use write_back::{Fault, Found, Held, Retry, compare, report_written_back, settle};
+use write_back::{Fault, Found, Held, Retry, compare, reconcile, report_written_back};
 
-/// How often Redis is asked whether somebody else has changed the limits.
+/// How often to look whether another gateway or an operator has changed the limits in Redis.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
-/// How often a change is tried when others change something at the same time.
+/// How many times a change is attempted while others change the limits at the same time.
 const ATTEMPTS: usize = 8;
 
-/// Reads the configuration anew: file, environment and flags as at the start.
+/// Reads the configuration again: file, environment and flags as at the start.
 pub type Source = Box<dyn Fn() -> Result<Config, InvalidConfig> + Send + Sync>;
 
-/// Where changes are made, one at a time.
+/// Makes changes, one at a time.
 pub(crate) struct Control {
     source: Arc<dyn Fn() -> Result<Config, InvalidConfig> + Send + Sync>,
-    /// Held from the reading of a file until it is in force: an older one must not come after a newer one.
+    /// Held from reading a file until it is in force: an older file must not replace a newer one.
     reloading: Mutex<()>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The limits as the file has them.
+    /// The limits of the file.
     base: Vec<LimitSettings>,
     overrides: Overrides,
-    /// What adaptation has put over them.
+    /// Adapted numbers, which replace those of the operator.
     overlay: Option<Overlay>,
-    /// Grows when the operator's word changes.
+    /// Grows when the operator's numbers change.
     generation: u64,
     kept: Kept,
     document: Option<Document>,
-    /// What Redis held when it was last looked at.
+    /// What Redis held when it was last read.
     seen: Vec<u8>,
-    /// The document in force: it is written back if Redis forgets it.
+    /// The document in force. It is written back if Redis loses it.
     held: Held,
-    /// Redis does not have it, because it could not be written there.
+    /// The next attempt to write it, if the last one failed.
     retry: Option<Retry>,
-    /// What kept us from reading or writing it, and has been reported.
+    /// Why it could not be read or written, as last reported.
     fault: Option<Fault>,
-    /// Threads that serve: a reload does not change their number, whatever has become of the CPUs.
+    /// Threads that serve requests. A reload does not change their number, even if the number of CPUs has changed.
     workers: usize,
-    /// Whose certificates a reload changes.
+    /// Listeners whose certificates a reload changes.
     listeners: Vec<Arc<Listener>>,
     /// What a reload can't change.
     fixed: Fixed,
 }
 
-/// What is in force where numbers in Redis can't be: at the start, and later.
-const FILES_INSTEAD: &str = "those of the file are";
-const LAST_INSTEAD: &str = "the last valid ones stay";
+/// What is in force if numbers in Redis can't be used: at the start, and later.
+const FILES_INSTEAD: &str = "using those of the file";
+const LAST_INSTEAD: &str = "keeping the last valid ones";
 
-/// Why a change was not made. Nothing has changed then, but where it says otherwise.
+/// Why a change was not made. Nothing has changed, except perhaps for `Unknown`.
 #[derive(Debug)]
 pub(crate) enum NotChanged {
     NoSuchLimit {
         name: String,
-        /// Those that there are.
+        /// All limits that there are.
         known: Vec<String>,
     },
     Invalid(String),
-    /// Redis keeps the limits, and can't be asked.
+    /// The limits are kept in Redis, which is unavailable.
     StoreAway,
-    /// Redis keeps the limits, and refuses; why.
-    StoreRefuses(String),
-    /// Redis was told, and has not answered.
+    /// The limits are kept in Redis, which rejects the change; the reason.
+    StoreRejects(String),
+    /// The change was sent to Redis, which has not responded.
     Unknown,
-    /// Others changed them again and again.
+    /// Others changed the limits at the same time, in every attempt.
     Contended,
 }
 
@@ -96,16 +97,17 @@ impl fmt::Display for NotChanged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchLimit { name, known } => {
-                write!(f, "there is no limit `{name}`; at /config/limits/NAME there are: {}", known.join(", "))
+                write!(f, "unknown limit {name:?}; known limits: {}", known.join(", "))
             }
             Self::Invalid(reason) => f.write_str(reason),
-            Self::StoreAway => f.write_str("the limits are kept in Redis, which is away; nothing was changed"),
-            Self::StoreRefuses(reason) => write!(f, "the limits are kept in Redis; nothing was changed: {reason}"),
-            Self::Unknown => f.write_str(
-                "the limits are kept in Redis, which has not answered: they may have been changed, now or in a moment, or not; \
-                 look at them again",
-            ),
-            Self::Contended => f.write_str("others change the limits at the same time; nothing was changed"),
+            Self::StoreAway => f.write_str("Redis, which keeps the limits, is unavailable; nothing was changed"),
+            Self::StoreRejects(reason) => write!(f, "Redis rejected the change; nothing was changed: {reason}"),
+            Self::Unknown => {
+                f.write_str("Redis did not confirm the change; it may still take effect. Read the limits again.")
+            }
+            Self::Contended => {
+                f.write_str("others changed the limits at the same time; nothing was changed. Try again.")
+            }
         }
     }
 }
@@ -115,7 +117,7 @@ impl From<DocumentFault> for NotChanged {
         match fault {
             DocumentFault::Away => Self::StoreAway,
             DocumentFault::Unknown => Self::Unknown,
-            DocumentFault::Rejected(_) | DocumentFault::TooLong => Self::StoreRefuses(fault.to_string()),
+            DocumentFault::Rejected(_) | DocumentFault::TooLong => Self::StoreRejects(fault.to_string()),
         }
     }
 }
@@ -127,7 +129,7 @@ impl From<InvalidNumbers> for NotChanged {
 }
 
 impl Control {
-    /// The first plan, and where it is changed from then on.
+    /// Builds the first plan, and the control that changes it from then on.
     pub(crate) async fn start(
         settings: Settings,
         source: Source,
@@ -152,12 +154,12 @@ impl Control {
             listeners,
             fixed: Fixed::of(&settings),
         };
-        let Look { judged, seen, held, fault } = state.look(&settings.limits, store, log).await;
-        let mut plan = Plan::build(settings, &judged.overrides, &mut state.kept, store, now)?;
-        judged.report(log, FILES_INSTEAD);
+        let DocumentCheck { usable, seen, held, fault } = state.check_document(&settings.limits, store, log).await;
+        let mut plan = Plan::build(settings, &usable.overrides, &mut state.kept, store, now)?;
+        usable.report(log, FILES_INSTEAD);
         state.note(seen, fault, store, log, FILES_INSTEAD);
         plan.version = held.version;
-        (state.overrides, state.held) = (judged.overrides, held);
+        (state.overrides, state.held) = (usable.overrides, held);
         Ok((Self { source: source.into(), reloading: Mutex::new(()), state: Mutex::new(state) }, plan))
     }
 
@@ -170,7 +172,7 @@ impl Control {
         state.change(gateway, name, |current| Ok(Some(numbers.clone().remembering(current)))).await
     }
 
-    /// Sets the algorithm of a limit, with the numbers that were set before; those in `numbers` come first.
+    /// Sets the algorithm of a limit. Values that `numbers` lacks come from the numbers that were set before.
     pub(crate) async fn set_algorithm(
         &self,
         gateway: &Gateway,
@@ -180,7 +182,7 @@ impl Control {
         let mut state = self.state.lock().await;
         let base = state.base_of(name)?.clone();
         let wanted =
-            numbers.algorithm.as_deref().ok_or_else(|| NotChanged::Invalid("`algorithm` is missing".to_owned()))?;
+            numbers.algorithm.as_deref().ok_or_else(|| NotChanged::Invalid("`algorithm` is required".to_owned()))?;
         let algorithm: Algorithm =
             wanted.parse().map_err(|error| NotChanged::Invalid(format!("`algorithm`: {error}")))?;
         let accepts = |numbers: &LimitNumbers| fits(&base, numbers, gateway.store());
@@ -189,18 +191,18 @@ impl Control {
         state.change(gateway, name, |current| switched(current).map(Some)).await
     }
 
-    /// Takes back what was set while running: the file's numbers count again.
+    /// Removes the numbers that were set while running: those of the file are in force again.
     pub(crate) async fn unset(&self, gateway: &Gateway, name: &str) -> Result<(), NotChanged> {
         let mut state = self.state.lock().await;
         state.change(gateway, name, |_| Ok(None)).await
     }
 
-    /// Reads the configuration and Redis anew. A bad file changes nothing. Without Redis, or with a text there that can't be used, the
-    /// numbers last known stay over the new file.
+    /// Reads the configuration and Redis again. An invalid file changes nothing. If Redis is unavailable or its
+    /// document can't be used, the last valid numbers stay in force with the new file.
     pub(crate) async fn reload(&self, gateway: &Gateway) -> Result<(), NotChanged> {
         let _one_at_a_time = self.reloading.lock().await;
         let source = Arc::clone(&self.source);
-        // Files, certificates: a worker that waited for them would serve nobody.
+        // Reading files and certificates blocks: a worker must not wait for it.
         let checked = gateway.blocking(move || source().and_then(|config| Settings::check(&config))).await;
         let checked = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
         let mut settings = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
@@ -212,53 +214,55 @@ impl Control {
             return Err(NotChanged::Invalid(format!("{field}: can't be changed without a restart")));
         }
         settings.workers = state.workers;
-        let Look { judged, seen, held, fault } = state.look(&settings.limits, gateway.store(), &gateway.log).await;
+        let DocumentCheck { usable, seen, held, fault } =
+            state.check_document(&settings.limits, gateway.store(), &gateway.log).await;
         let base = settings.limits.clone();
         let lints = std::mem::take(&mut settings.lints);
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
-        let plan = Plan::build(settings, &judged.overrides, &mut state.kept, gateway.store(), gateway.now());
+        let plan = Plan::build(settings, &usable.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
-        judged.report(&gateway.log, LAST_INSTEAD);
+        usable.report(&gateway.log, LAST_INSTEAD);
         state.note(seen, fault, gateway.store(), &gateway.log, LAST_INSTEAD);
         report_lints(&gateway.log, &lints);
         if state.fixed.has_renewed_files(&fixed) {
-            let told =
+            let message =
                 "redis: its certificates or keys have been renewed; those read at the start stay until a restart";
-            gateway.log.warn("ConfigController", told);
+            gateway.log.warn("ConfigController", message);
         }
         state.rebase();
-        state.swap(gateway, plan, judged.overrides, held);
+        state.swap(gateway, plan, usable.overrides, held);
         state.base = base;
         state.listeners.iter().zip(certificates).for_each(|(listener, certificate)| listener.show(certificate));
         Ok(())
     }
 
-    /// Looks whether somebody else has changed the limits in Redis, and follows. If Redis has forgotten them, writes them back.
+    /// Puts in force what another gateway or an operator has changed in Redis. If Redis has lost the limits, writes
+    /// them back.
     pub(crate) async fn follow(&self, gateway: &Gateway) {
         let mut guard = self.state.lock().await;
         let state = &mut *guard;
         let (Some(document), Some(store)) = (&state.document, gateway.store()) else { return };
-        let settled = match document.read().await {
+        let reconciled = match document.read().await {
             Ok(text) if text == state.seen && state.retry.is_none() => {
                 state.fault = None;
                 return;
             }
             Ok(text) if text == state.seen && !state.is_retry_due(store) => return,
-            Ok(text) => settle(document, &state.held, text, &gateway.log).await,
+            Ok(text) => reconcile(document, &state.held, text, &gateway.log).await,
             Err(fault) => Err(Fault::Read(fault)),
         };
-        let settled = match settled {
-            Ok(settled) => settled,
+        let reconciled = match reconciled {
+            Ok(reconciled) => reconciled,
             Err(fault) => return state.report(fault, &gateway.log, LAST_INSTEAD),
         };
-        let is_in_force = settled.text == state.held.text;
-        let look = state.judge(settled, &state.base, gateway.store());
-        state.note(look.seen, look.fault, gateway.store(), &gateway.log, LAST_INSTEAD);
+        let is_in_force = reconciled.text == state.held.text;
+        let check = state.evaluate(reconciled, &state.base, gateway.store());
+        state.note(check.seen, check.fault, gateway.store(), &gateway.log, LAST_INSTEAD);
         if is_in_force {
             return;
         }
-        look.judged.report(&gateway.log, LAST_INSTEAD);
-        if let Err(error) = state.apply(gateway, look.judged.overrides, look.held, None) {
+        check.usable.report(&gateway.log, LAST_INSTEAD);
+        if let Err(error) = state.apply(gateway, check.usable.overrides, check.held, None) {
             report_unusable(&gateway.log, LAST_INSTEAD, &[error]);
         }
     }
@@ -267,13 +271,13 @@ impl Control {
 /// Why adapted numbers were not put in force.
 #[derive(Debug)]
 pub(crate) enum NotAdapted {
-    /// The operator has spoken meanwhile.
+    /// The operator has changed the numbers since.
     Rebased,
     Invalid(String),
 }
 
 impl Control {
-    /// Lays adapted numbers over the operator's, or takes them away. `generation` is that of the plan they were made for.
+    /// Puts adapted numbers in force, or removes them. `generation` is that of the plan they were made for.
     pub(crate) async fn adapt(
         &self,
         gateway: &Gateway,
@@ -286,12 +290,12 @@ impl Control {
             return Err(NotAdapted::Rebased);
         }
         let (before, now) = (gateway.plan(), gateway.now());
-        let over = Over { overrides: &state.overrides, overlay: overlay.as_ref() };
-        let plan = before.with_numbers(&state.base, over, &mut state.kept, gateway.store(), now);
+        let runtime = RuntimeNumbers { overrides: &state.overrides, overlay: overlay.as_ref() };
+        let plan = before.with_numbers(&state.base, runtime, &mut state.kept, gateway.store(), now);
         let plan = plan.map_err(NotAdapted::Invalid)?;
         for new in &plan.limits {
             if let Some(old) = before.limit(new.name()) {
-                tell_switch(gateway, new.name(), &old.settings.numbers, &new.settings.numbers);
+                report_switch(gateway, new.name(), &old.settings.numbers, &new.settings.numbers);
             }
         }
         gateway.swap(plan);
@@ -309,11 +313,11 @@ pub(crate) fn report_lints(log: &Log, lints: &[Problem]) {
 
 fn report_unusable(log: &Log, instead: &str, warnings: &[String]) {
     for warning in warnings {
-        log.warn("ConfigController", format_args!("the limits in Redis can't be used, {instead}: {warning}"));
+        log.warn("ConfigController", format_args!("the limits in Redis can't be used; {instead}: {warning}"));
     }
 }
 
-/// Whether a limit's counts can be kept, where they are kept, under these numbers.
+/// Checks that the limit's state can hold these numbers.
 fn fits(limit: &LimitSettings, numbers: &LimitNumbers, store: Option<&Store>) -> Result<(), NotChanged> {
     let checked = Plan::check_numbers(limit, numbers, store);
     checked.map_err(|error| NotChanged::Invalid(format!("limits.{}: {error}", limit.name.as_str())))
@@ -332,8 +336,8 @@ impl State {
         Ok(overrides.get(name).unwrap_or(&base.numbers))
     }
 
-    /// Sets or unsets a limit's numbers, in Redis first where it keeps them. `new` makes them of those that count in that moment: in Redis
-    /// others may have changed them since this gateway last looked, and their change must not be lost.
+    /// Sets or unsets a limit's numbers, first in Redis if it keeps them. `new` computes them from the current ones: in
+    /// Redis others may have changed them since this gateway last read them, and that change must not be lost.
     async fn change(
         &mut self,
         gateway: &Gateway,
@@ -352,20 +356,20 @@ impl State {
             |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, gateway.store());
         for _ in 0..ATTEMPTS {
             let found = document.read().await?;
-            // What Redis has forgotten is written back with the change.
+            // What Redis has lost is written back with the change.
             let outdated = match compare(&self.held, &found) {
                 Found::Newest | Found::Conflicting | Found::Unversioned(_) => None,
                 Found::Outdated(why) => Some(why),
             };
             let newest = if outdated.is_some() { &self.held.text } else { &found };
-            // What is no document at all is replaced: an operator's new word mends it.
+            // A text that is not a document is replaced by the operator's new numbers.
             let read = |text: &[u8]| Stored::read(text, &self.base, check);
             let mut stored = read(newest).or_else(|_| read(&self.held.text)).unwrap_or_default();
             let mut overrides = self.with_known(&stored, &self.base, gateway.store());
             let numbers = new(self.current(name, &overrides)?)?;
             stored.put(name, numbers.as_ref());
             put(&mut overrides, name, numbers);
-            // Also over a text that somebody wrote without a version.
+            // Higher also than the version of a text that can't be used.
             let known = stored.version.max(self.held.version).max(Stored::version_of(&found));
             stored.version = next_version(known, document.clock_millis().await?);
             let written = stored.write().into_bytes();
@@ -380,14 +384,15 @@ impl State {
         Err(NotChanged::Contended)
     }
 
-    /// Puts other numbers in force. What was adapted of the limit that was `set`, or that others have changed, is gone with it.
+    /// Puts other numbers in force. Adapted numbers of the limit that was `set`, or that others have changed, are
+    /// removed.
     fn apply(&mut self, gateway: &Gateway, overrides: Overrides, held: Held, set: Option<&str>) -> Result<(), String> {
         let (before, now) = (gateway.plan(), gateway.now());
         let is_same = |limit: &str| set != Some(limit) && overrides.get(limit) == self.overrides.get(limit);
         let adapted = before.site.adaptive.as_ref().map(|adaptive| &*adaptive.limit);
         let overlay = self.overlay.as_ref().filter(|overlay| is_same(&overlay.limit));
-        let over = Over { overrides: &overrides, overlay };
-        let plan = before.with_numbers(&self.base, over, &mut self.kept, gateway.store(), now)?;
+        let runtime = RuntimeNumbers { overrides: &overrides, overlay };
+        let plan = before.with_numbers(&self.base, runtime, &mut self.kept, gateway.store(), now)?;
         if adapted.is_some_and(|limit| !is_same(limit)) {
             self.rebase();
         }
@@ -395,13 +400,13 @@ impl State {
         Ok(())
     }
 
-    /// The operator has spoken: what was adapted is void.
+    /// The operator has set numbers: adapted ones are void.
     fn rebase(&mut self) {
         self.overlay = None;
         self.generation = self.generation.saturating_add(1);
     }
 
-    /// Puts a plan in force, and tells which numbers it changes.
+    /// Puts a plan in force, and reports the numbers that it changes.
     fn swap(&mut self, gateway: &Gateway, mut plan: Plan, overrides: Overrides, held: Held) {
         let before = gateway.plan();
         for new in &plan.limits {
@@ -412,7 +417,7 @@ impl State {
             }
             let which = limit_in_words(new.name());
             gateway.log.info("ConfigController", format_args!("Applied new config: {is}{which}"));
-            tell_switch(gateway, new.name(), was, is);
+            report_switch(gateway, new.name(), was, is);
         }
         (plan.version, plan.generation) = (held.version, self.generation);
         gateway.swap(plan);
@@ -421,12 +426,12 @@ impl State {
     }
 }
 
-/// Which limit a line speaks of, if it is not `default`.
+/// The limit that a log line is about, unless it is `default`.
 pub(crate) fn limit_in_words(name: &str) -> String {
     if name == "default" { String::new() } else { format!(" (limit `{name}`)") }
 }
 
-fn tell_switch(gateway: &Gateway, limit: &str, was: &LimitNumbers, is: &LimitNumbers) {
+fn report_switch(gateway: &Gateway, limit: &str, was: &LimitNumbers, is: &LimitNumbers) {
     let (from, to, which) = (was.algorithm(), is.algorithm(), limit_in_words(limit));
     if from != to {
         gateway.log.info("RateLimiter", format_args!("Switched rate-limiting algorithm from {from} to {to}{which}"));
@@ -461,7 +466,7 @@ pub(crate) fn describe(limit: &Limit) -> Value {
     value
 }
 
-/// Follows Redis for ever.
+/// Follows the limits in Redis without end.
 pub(crate) async fn follow(gateway: Arc<Gateway>, control: Arc<Control>) {
     loop {
         tokio::time::sleep(FOLLOW_EVERY).await;

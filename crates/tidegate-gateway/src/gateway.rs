@@ -1,4 +1,4 @@
-//! What all workers share: the plan in force, counts, the store, the logs.
+//! What all workers share: the plan in force, metrics, the store, the logs.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,21 +34,21 @@ pub(crate) struct Gateway {
     pub(crate) adaptation: Adaptation,
     pub(crate) returns: Arc<Returns>,
     draining: AtomicBool,
-    /// Whether those under way get no more time.
+    /// Whether requests under way are cut off.
     hurried: AtomicBool,
-    refusals: Aggregate,
+    rejections: Aggregate,
     troubles: Aggregate,
-    /// Connections that were closed to make room, …
+    /// Idle connections closed to make room for new clients.
     evictions: Aggregate,
-    /// … and those that were closed to free file descriptors.
+    /// Idle connections closed to free file descriptors.
     evictions_for_descriptors: Aggregate,
-    /// How often there was no room, and nobody to close.
+    /// How often a client had to wait because no connection was idle.
     full: Aggregate,
-    /// How often nobody could be accepted.
+    /// How often accepting a connection failed.
     not_accepted: Aggregate,
     floods: Aggregate,
-    /// Errors of the access log, and how many of them have been noted.
     log_errors: Aggregate,
+    /// How many errors of the access log are in `log_errors`.
     noted_log_errors: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl Gateway {
             returns: Returns::new(Handle::current()),
             draining: AtomicBool::new(false),
             hurried: AtomicBool::new(false),
-            refusals: Aggregate::new(SUMMARY_EVERY, now),
+            rejections: Aggregate::new(SUMMARY_EVERY, now),
             troubles: Aggregate::new(SUMMARY_EVERY, now),
             evictions: Aggregate::new(SUMMARY_EVERY, now),
             evictions_for_descriptors: Aggregate::new(SUMMARY_EVERY, now),
@@ -127,19 +127,19 @@ impl Gateway {
         self.hurried.load(Ordering::Relaxed)
     }
 
-    /// Cuts off what is under way.
+    /// Cuts off requests under way.
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
-    /// A request was refused: a line now and then, never one each.
-    pub(crate) fn note_refusal(&self, limit: &str, now: Instant) {
-        if let Some(count) = self.refusals.note(now) {
-            self.tell_refusals(count, limit);
+    /// Notes a rejected request. The log gets a line now and then, never one for each.
+    pub(crate) fn note_rejection(&self, limit: &str, now: Instant) {
+        if let Some(count) = self.rejections.note(now) {
+            self.report_rejections(count, limit);
         }
     }
 
-    fn tell_refusals(&self, count: u64, limit: &str) {
+    fn report_rejections(&self, count: u64, limit: &str) {
         let requests = if count == 1 { "1 request" } else { "requests" };
         let count = if count == 1 { String::new() } else { format!("{count} ") };
         self.log.warn(
@@ -148,7 +148,8 @@ impl Gateway {
         );
     }
 
-    /// An upstream did not answer this request as it should: a line now and then, with the id of the last such request.
+    /// Notes a request without a complete response. The log gets a line now and then, with the id of the last such
+    /// request.
     pub(crate) fn note_trouble(&self, upstream: &str, trouble: &Trouble, request_id: &str) {
         if let Some(count) = self.troubles.note(Instant::now()) {
             let which = if count == 1 { "request".to_owned() } else { format!("{count} times, last request") };
@@ -156,7 +157,7 @@ impl Gateway {
         }
     }
 
-    /// A client's idle connection was closed for another.
+    /// Notes that an idle connection was closed for another.
     pub(crate) fn note_eviction(&self, shortage: Shortage, slots: &ConnectionSlots) {
         let aggregate = match shortage {
             Shortage::Slots => &self.evictions,
@@ -175,22 +176,22 @@ impl Gateway {
         }
     }
 
-    /// A client must wait, for all connections have requests under way.
+    /// Notes that a client must wait, because all connections have requests under way.
     pub(crate) fn note_full(&self, slots: &ConnectionSlots) {
         if self.full.note(Instant::now()).is_some() {
             self.log.warn("Gateway", format_args!("new clients wait: {}, and none is idle", slots.taken));
         }
     }
 
-    /// Nobody could be accepted.
+    /// Notes that accepting a connection failed.
     pub(crate) fn note_not_accepted(&self, error: &std::io::Error) {
         if let Some(count) = self.not_accepted.note(Instant::now()) {
             let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
-            self.log.error("Gateway", format_args!("no more connections can be accepted: {error}{times}"));
+            self.log.error("Gateway", format_args!("can't accept a connection: {error}{times}"));
         }
     }
 
-    /// An HTTP/2 connection is closed because of a flood: counted, and a line now and then.
+    /// Counts an HTTP/2 connection that is closed because of a flood. The log gets a line now and then.
     pub(crate) fn note_flood(&self, flood: Flood, peer: IpAddr) {
         self.metrics.flooded(flood);
         if let Some(count) = self.floods.note(Instant::now()) {
@@ -203,7 +204,7 @@ impl Gateway {
         }
     }
 
-    /// Runs what blocks where it holds up nobody, not even the end.
+    /// Runs blocking work where no request and not even the shutdown waits for it.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -211,21 +212,21 @@ impl Gateway {
         self.returns.runtime.spawn_blocking(work).await
     }
 
-    /// Tells what was counted since the last line.
+    /// Reports what was counted since the last line.
     pub(crate) fn summarize(&self, at_the_end: bool) {
         let now = Instant::now();
         let rest = |aggregate: &Aggregate| if at_the_end { aggregate.take_rest() } else { aggregate.take_due(now) };
-        if let Some(count) = rest(&self.refusals) {
+        if let Some(count) = rest(&self.rejections) {
             self.log.warn("RateLimiter", format_args!("Request rejected: limit exceeded ({count} more)"));
         }
         if let Some(count) = rest(&self.metrics.store_troubles) {
             self.log.warn("RedisClient", format_args!("{count} more calls to Redis have failed"));
         }
-        if let Some(count) = rest(&self.metrics.places_lost) {
-            tell_places_lost(&self.log, count, "more ");
+        if let Some(count) = rest(&self.metrics.unreported_lost_slots) {
+            report_lost_slots(&self.log, count, "more ");
         }
         if let Some(count) = rest(&self.troubles) {
-            self.log.error("ProxyHandler", format_args!("{count} more requests got no answer from their upstream"));
+            self.log.error("ProxyHandler", format_args!("{count} more requests got no response from their upstream"));
         }
         if let Some(count) = rest(&self.evictions) {
             self.log.warn("Gateway", format_args!("closed {count} more idle connections to let new clients in"));
@@ -238,44 +239,44 @@ impl Gateway {
         }
         self.note_log_errors(now);
         if let (Some(count), Some(log)) = (rest(&self.log_errors), &self.access_log) {
-            self.tell_log_errors(count, log);
+            self.report_log_errors(count, log);
         }
     }
 
-    /// The access log's writer works by itself; what went wrong there is looked for from time to time.
+    /// Notes errors of the access log. Its writer runs by itself and only counts them.
     fn note_log_errors(&self, now: Instant) {
         let Some(log) = &self.access_log else { return };
         let errors = log.sink.errors();
         for _ in self.noted_log_errors.swap(errors, Ordering::Relaxed)..errors {
             if let Some(count) = self.log_errors.note(now) {
-                self.tell_log_errors(count, log);
+                self.report_log_errors(count, log);
             }
         }
     }
 
-    /// Reports places that Redis was not there to take back, when the process ends.
+    /// Reports slots that could not be given back to Redis before the process ends.
     pub(crate) fn report_unreturned(&self) {
         let owed = self.store().map_or(0, Store::owed);
         if owed > 0 {
-            tell_places_lost(&self.log, owed as u64, "");
+            report_lost_slots(&self.log, owed as u64, "");
         }
     }
 
-    fn tell_log_errors(&self, count: u64, log: &AccessLog) {
+    fn report_log_errors(&self, count: u64, log: &AccessLog) {
         let last = log.sink.last_error().unwrap_or_default();
         let times = if count == 1 { String::new() } else { format!(" ({count} errors)") };
-        self.log.error("AccessLog", format_args!("the access log is not written as it should be: {last}{times}"));
+        self.log.error("AccessLog", format_args!("can't write the access log: {last}{times}"));
     }
 }
 
-fn tell_places_lost(log: &Log, count: u64, more: &str) {
+fn report_lost_slots(log: &Log, count: u64, more: &str) {
     log.warn(
         "RedisClient",
-        format_args!("{count} {more}places in flight can't be given back: they stay taken for as long as `hold` says"),
+        format_args!("{count} {more}slots in flight can't be given back to Redis; they stay taken for `hold`"),
     );
 }
 
-/// Records in the log and the metrics what happens between us and Redis at `address`.
+/// Records what happens to the connection to Redis at `address` in the log and the metrics.
 pub(crate) fn observer(
     metrics: Arc<Metrics>,
     log: Log,
@@ -312,8 +313,8 @@ pub(crate) fn observer(
                 log.warn("RedisClient", format_args!("Redis connection lost, entering {mode}: {error}"));
             }
             StoreEvent::SlotsLost { slots } => {
-                if let Some(count) = metrics.places_lost.note_many(slots as u64, Instant::now()) {
-                    tell_places_lost(&log, count, "");
+                if let Some(count) = metrics.unreported_lost_slots.note_many(slots as u64, Instant::now()) {
+                    report_lost_slots(&log, count, "");
                 }
             }
             StoreEvent::Up { after } => {

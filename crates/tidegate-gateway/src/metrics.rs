@@ -1,4 +1,4 @@
-//! What is counted. Each worker writes a shard of its own; a scrape adds them up.
+//! Metrics. Each worker writes its own shard; a scrape adds them up.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,33 +20,33 @@ use crate::upstream_metrics::buckets;
 
 /// Upper bounds of the times that calls to Redis take, in microseconds.
 const STORE_MICROS: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 100_000];
-/// Statuses that are told from the start, as 0: the rate of what appears with its first event never has that event.
+/// Statuses whose series exist from the start: a series that appears with its first event has no rate for it.
 const USUAL_STATUSES: [usize; 6] = [200, 429, 500, 502, 503, 504];
 
-/// Why connections are closed: for want of room, or because what was waited for did not come in time.
+/// Why connections are closed: to make room for others, or because of a timeout.
 const CLOSED: [&str; 4] = ["evicted", "head_timeout", "idle_timeout", "write_timeout"];
 
-/// How often a line reports what happens often.
+/// How often a log line summarizes events that happen often.
 pub(crate) const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
-/// All that is counted.
+/// All metrics.
 pub(crate) struct Metrics {
     shards: Box<[Shard<WorkerMetrics>]>,
     latency: Buckets,
     store_calls: Histogram,
     store_errors: Counter,
-    /// Calls to Redis that failed, to be told now and then.
+    /// Failed calls to Redis that are not yet in the log.
     pub(crate) store_troubles: Aggregate,
-    lost_places: Counter,
-    /// The same, to be told now and then.
-    pub(crate) places_lost: Aggregate,
+    lost_slots: Counter,
+    /// Lost slots that are not yet in the log.
+    pub(crate) unreported_lost_slots: Aggregate,
     process: Process,
     /// Where the event log goes.
     events: Option<Sink>,
     pub(crate) connections: AtomicI64,
-    /// How many there may be.
+    /// The most connections.
     pub(crate) most_connections: AtomicU64,
-    /// Connections that were ended before their clients did, in the order of [`CLOSED`].
+    /// Connections that the gateway closed before their clients did, in the order of [`CLOSED`].
     closed: [Counter; CLOSED.len()],
     pub(crate) bad_requests: Counter,
     /// In the order of [`Flood::ALL`].
@@ -56,11 +56,11 @@ pub(crate) struct Metrics {
     pub(crate) config_version: AtomicU64,
 }
 
-/// What one worker counts.
+/// The metrics of one worker.
 pub(crate) struct WorkerMetrics {
     pub(crate) forwarded: Counter,
     pub(crate) rejected: Counter,
-    /// By algorithm, in the order of [`Algorithm::ALL`]; the last is no limit at all.
+    /// By algorithm, in the order of [`Algorithm::ALL`]; the last counts requests without a limit.
     by_algorithm: [Counter; Algorithm::ALL.len() + 1],
     pub(crate) duration: Histogram,
     /// Statuses from 100 to 599.
@@ -80,25 +80,25 @@ impl WorkerMetrics {
         }
     }
 
-    /// A request was decided, by this algorithm first of all.
+    /// Counts a decision; `algorithm` is that of the request's first limit.
     pub(crate) fn decided(&self, forwarded: bool, algorithm: Option<Algorithm>) {
         if forwarded {
             self.forwarded.inc();
         } else {
             self.rejected.inc();
         }
-        let place = algorithm.and_then(|algorithm| Algorithm::ALL.iter().position(|other| *other == algorithm));
-        self.by_algorithm[place.unwrap_or(Algorithm::ALL.len())].inc();
+        let index = algorithm.and_then(|algorithm| Algorithm::ALL.iter().position(|other| *other == algorithm));
+        self.by_algorithm[index.unwrap_or(Algorithm::ALL.len())].inc();
     }
 
-    /// A request has been answered, after how long.
+    /// Counts the end of a request, and how long it took.
     pub(crate) fn ended(&self, status: http::StatusCode, took: Duration) {
-        self.answered(status);
+        self.responded(status);
         self.duration.observe(took);
     }
 
-    /// Something was answered; whether it was a request nobody knows.
-    pub(crate) fn answered(&self, status: http::StatusCode) {
+    /// Counts a response, perhaps to something that is not a request.
+    pub(crate) fn responded(&self, status: http::StatusCode) {
         if let Some(counter) = self.by_status.get(usize::from(status.as_u16().saturating_sub(100))) {
             counter.inc();
         }
@@ -114,8 +114,8 @@ impl Metrics {
             store_calls: Histogram::new(&buckets(&STORE_MICROS)),
             store_errors: Counter::new(),
             store_troubles: Aggregate::new(SUMMARY_EVERY, Instant::now()),
-            lost_places: Counter::new(),
-            places_lost: Aggregate::new(SUMMARY_EVERY, Instant::now()),
+            lost_slots: Counter::new(),
+            unreported_lost_slots: Aggregate::new(SUMMARY_EVERY, Instant::now()),
             process: Process::new(),
             events,
             connections: AtomicI64::new(0),
@@ -133,20 +133,20 @@ impl Metrics {
         &self.shards[worker].0
     }
 
-    /// A connection was ended before its client did.
+    /// Counts a connection that the gateway closed before its client did.
     pub(crate) fn closed(&self, ended: Ended) {
         let reason = match ended {
             Ended::Evicted(_) => 0,
             Ended::Late(Waiting::First | Waiting::Head) => 1,
             Ended::Late(Waiting::Next) => 2,
             Ended::Late(Waiting::Taking) => 3,
-            // The gateway stops, or the connection has had time for its last words.
+            // The gateway stops, or the connection has lingered long enough.
             Ended::Late(Waiting::Work) => return,
         };
         self.closed[reason].inc();
     }
 
-    /// An HTTP/2 connection is closed because of a flood.
+    /// Counts an HTTP/2 connection that is closed because of a flood.
     pub(crate) fn flooded(&self, flood: Flood) {
         let counted = Flood::ALL.iter().zip(&self.floods).find(|(other, _)| **other == flood);
         if let Some((_, counter)) = counted {
@@ -154,7 +154,7 @@ impl Metrics {
         }
     }
 
-    /// Something happened between us and Redis.
+    /// Counts an event of the connection to Redis.
     pub(crate) fn store_event(&self, event: StoreEvent<'_>) {
         match event {
             StoreEvent::Call { took, error } => {
@@ -167,11 +167,11 @@ impl Metrics {
                 self.store_errors.inc();
             }
             StoreEvent::Reached { .. } | StoreEvent::Up { .. } => {}
-            StoreEvent::SlotsLost { slots } => self.lost_places.add(slots as u64),
+            StoreEvent::SlotsLost { slots } => self.lost_slots.add(slots as u64),
         }
     }
 
-    /// Everything, in Prometheus' text format.
+    /// The metrics page, in the text format of Prometheus.
     pub(crate) fn page(
         &self,
         plan: &Plan,
@@ -208,21 +208,21 @@ impl Metrics {
         self.shards.iter().for_each(|shard| duration.merge(&shard.0.duration));
         page.family(
             "ratelimiter_request_duration_seconds",
-            "From a request's head to the end of its answer.",
+            "Time from a request's head to the end of its response.",
             Kind::Histogram,
         )
         .histogram(&[], &duration);
         let mut family =
             page.family("ratelimiter_requests_by_algorithm_total", "Requests decided, by algorithm.", Kind::Counter);
         let names = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).chain(["none"]);
-        for (place, name) in names.enumerate() {
-            family.sample(&[("algorithm", name)], sum(&|shard| shard.by_algorithm[place].get()));
+        for (index, name) in names.enumerate() {
+            family.sample(&[("algorithm", name)], sum(&|shard| shard.by_algorithm[index].get()));
         }
-        let mut family = page.family("ratelimiter_responses_total", "Answers, by status.", Kind::Counter);
-        for place in 0..500 {
-            let count = sum(&|shard| shard.by_status[place].get());
-            if count > 0 || USUAL_STATUSES.contains(&(place + 100)) {
-                family.sample(&[("status", &(place + 100).to_string())], count);
+        let mut family = page.family("ratelimiter_responses_total", "Responses, by status.", Kind::Counter);
+        for status in 100..600 {
+            let count = sum(&|shard| shard.by_status[status - 100].get());
+            if count > 0 || USUAL_STATUSES.contains(&status) {
+                family.sample(&[("status", &status.to_string())], count);
             }
         }
     }
@@ -238,11 +238,11 @@ impl Metrics {
         .sample(&[], self.store_errors.get());
         page.family(
             "tidegate_places_lost_total",
-            "Places in flight that Redis could not be told are free; they stay taken for `hold`.",
+            "Slots in flight that could not be given back to Redis; they stay taken for `hold`.",
             Kind::Counter,
         )
-        .sample(&[], self.lost_places.get());
-        page.family("ratelimiter_redis_connected", "Whether Redis can be asked.", Kind::Gauge)
+        .sample(&[], self.lost_slots.get());
+        page.family("ratelimiter_redis_connected", "Whether Redis is available.", Kind::Gauge)
             .sample(&[], !store.is_down);
         page.family("tidegate_config_version", "Version of the limits in Redis.", Kind::Gauge)
             .sample(&[], self.config_version.load(Ordering::Relaxed));
@@ -263,13 +263,12 @@ impl Metrics {
         for (reason, count) in CLOSED.into_iter().zip(&self.closed) {
             closed.sample(&[("reason", reason)], count.get());
         }
-        page.family("tidegate_requests_in_flight", "Requests that are being answered.", Kind::Gauge)
-            .sample(&[], positive(in_flight));
-        page.family("tidegate_bad_requests_total", "Connections ended because what came was not HTTP.", Kind::Counter)
+        page.family("tidegate_requests_in_flight", "Requests in flight.", Kind::Gauge).sample(&[], positive(in_flight));
+        page.family("tidegate_bad_requests_total", "Connections closed because of invalid HTTP.", Kind::Counter)
             .sample(&[], self.bad_requests.get());
         let mut floods = page.family(
             "tidegate_http2_floods_total",
-            "HTTP/2 connections closed with ENHANCE_YOUR_CALM, by what the client sent too much of.",
+            "HTTP/2 connections closed with ENHANCE_YOUR_CALM, by the kind of flood.",
             Kind::Counter,
         );
         for (flood, counter) in Flood::ALL.iter().zip(&self.floods) {
@@ -281,13 +280,13 @@ impl Metrics {
         if let Some(sink) = access_log {
             page.family(
                 "tidegate_access_log_dropped_total",
-                "Lines that the access log could not write, for want of room or after an error.",
+                "Lines that the access log dropped, because its buffer was full or after an error.",
                 Kind::Counter,
             )
             .sample(&[], sink.dropped());
             page.family(
                 "tidegate_access_log_errors_total",
-                "How often the access log could not be written or opened anew.",
+                "Errors while the access log was written or reopened.",
                 Kind::Counter,
             )
             .sample(&[], sink.errors());
@@ -295,7 +294,7 @@ impl Metrics {
         if let Some(sink) = &self.events {
             page.family(
                 "tidegate_log_dropped_total",
-                "Lines that standard output could not take, those of an access log there included.",
+                "Lines that standard output did not take, including those of an access log there.",
                 Kind::Counter,
             )
             .sample(&[], sink.dropped());
@@ -305,14 +304,14 @@ impl Metrics {
     }
 }
 
-/// How Redis stands.
+/// The state of the connection to Redis.
 pub(crate) struct StoreState {
     pub(crate) is_down: bool,
-    /// What happens to requests while it is away.
+    /// The failure mode.
     pub(crate) mode: FailureMode,
 }
 
-/// The seed's gauges mean the limit named `default`.
+/// Gauges without a label for the limit: they are those of `default`.
 fn write_default_limit(plan: &Plan, page: &mut Exposition) {
     let Some(limit) = plan.limit("default") else { return };
     let numbers = &limit.settings.numbers;
@@ -341,8 +340,7 @@ fn write_default_limit(plan: &Plan, page: &mut Exposition) {
 }
 
 fn write_limits(plan: &Plan, page: &mut Exposition) {
-    let mut family =
-        page.family("tidegate_limit_requests_total", "Requests a limit was asked about, by decision.", Kind::Counter);
+    let mut family = page.family("tidegate_limit_requests_total", "Decisions of a limit, by decision.", Kind::Counter);
     for limit in &plan.limits {
         let sum =
             |of: &dyn Fn(&crate::limit::LimitStats) -> u64| limit.stats.iter().map(|shard| of(&shard.0)).sum::<u64>();
@@ -351,25 +349,24 @@ fn write_limits(plan: &Plan, page: &mut Exposition) {
         family.sample(&[("limit", name), ("decision", "refused")], sum(&|stats| stats.rejected.get()));
         family.sample(&[("limit", name), ("decision", "would_refuse")], sum(&|stats| stats.would_reject.get()));
     }
-    let mut family =
-        page.family("tidegate_limit_quota", "Requests a limit lets through at once when unused.", Kind::Gauge);
+    let mut family = page.family("tidegate_limit_quota", "Requests that an unused limit admits at once.", Kind::Gauge);
     for limit in &plan.limits {
         let algorithm = limit.settings.numbers.algorithm().name();
         family.sample(&[("limit", limit.name()), ("algorithm", algorithm)], limit.settings.numbers.quota());
     }
     let mut family =
-        page.family("tidegate_limit_window_seconds", "The time in which a limit's quota comes back.", Kind::Gauge);
+        page.family("tidegate_limit_window_seconds", "Time in which a limit's quota is restored.", Kind::Gauge);
     for limit in &plan.limits {
         family.sample(&[("limit", limit.name())], limit.settings.numbers.quota_span().as_secs_f64());
     }
-    let mut family = page.family("tidegate_limit_keys", "Accounts a limit keeps in memory.", Kind::Gauge);
+    let mut family = page.family("tidegate_limit_keys", "Keys that a limit keeps in memory.", Kind::Gauge);
     for limit in &plan.limits {
         if let crate::limit::Counts::Memory(keyed) = &limit.counts {
             family.sample(&[("limit", limit.name())], keyed.len());
         }
     }
     let mut family =
-        page.family("rate_limit_exceeded_total", "Requests that a limit refused, by route and tier.", Kind::Counter);
+        page.family("rate_limit_exceeded_total", "Requests that a limit rejected, by route and tier.", Kind::Counter);
     for ((route, tier), count) in plan.site.exceeded() {
         family.sample(&[("endpoint", route), ("user_tier", tier)], count);
     }
@@ -379,28 +376,27 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let named = || plan.site.upstreams.iter().map(|upstream| (&*upstream.name, &upstream.stats.metrics));
     let mut family = page.family(
         "request_latency_seconds",
-        "From sending a request to the head of its answer, by upstream.",
+        "Time from sending a request to the head of its response, by upstream.",
         Kind::Histogram,
     );
     for (name, metrics) in named() {
         family.histogram(&[("service", name), ("attempt", "1")], &metrics.shown_latency());
     }
     let mut family =
-        page.family("tidegate_upstream_longest_answer_seconds", "The longest an answer's head took.", Kind::Gauge);
+        page.family("tidegate_upstream_longest_answer_seconds", "Longest time to a response's head.", Kind::Gauge);
     for (name, metrics) in named() {
         let longest = Duration::from_nanos(metrics.longest_nanos.load(Ordering::Relaxed));
         family.sample(&[("service", name)], longest.as_secs_f64());
     }
     let mut family =
-        page.family("tidegate_upstream_long_answers_total", "Answers that took more than 5 s.", Kind::Counter);
+        page.family("tidegate_upstream_long_answers_total", "Responses that took more than 5 s.", Kind::Counter);
     for (name, metrics) in named() {
         family.sample(&[("service", name)], metrics.long.get());
     }
-    let mut family =
-        page.family("tidegate_upstream_errors_total", "Answers with a status that means trouble.", Kind::Counter);
+    let mut family = page.family("tidegate_upstream_errors_total", "Responses with a status of 5xx.", Kind::Counter);
     for (name, metrics) in named() {
         for (status, counter) in (500..).zip(metrics.errors_by_status()) {
-            // Those that dashboards ask for are there from the start.
+            // Those that dashboards query exist from the start.
             if counter.get() > 0 || matches!(status, 500 | 502 | 503) {
                 family.sample(&[("service", name), ("status", &status.to_string())], counter.get());
             }
@@ -408,7 +404,7 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     }
     let mut family = page.family(
         "tidegate_upstream_failures_total",
-        "Requests without an answer, or without a whole one.",
+        "Requests without a response, or with an incomplete one.",
         Kind::Counter,
     );
     for (name, metrics) in named() {
@@ -419,7 +415,7 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
         }
     }
     let mut family =
-        page.family("tidegate_upstream_connections", "Connections to an upstream, idle ones included.", Kind::Gauge);
+        page.family("tidegate_upstream_connections", "Open connections, including idle ones.", Kind::Gauge);
     for upstream in &plan.site.upstreams {
         family.sample(&[("service", &upstream.name)], upstream.endpoint.pools.open());
     }

@@ -1,5 +1,5 @@
-//! What requests are judged by: everything a configuration says, ready to be used. It never changes; a change makes a new one and swaps
-//! it in, and requests under way end with the one they began with.
+//! The plan: everything that requests are judged by. A plan never changes. A change of the configuration builds a new
+//! one and swaps it in; requests under way end with the plan that they began with.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,14 +24,14 @@ use crate::routes::{Matcher, readings};
 use crate::settings::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, UpstreamSettings};
 use crate::upstream::{Upstream, UpstreamStats};
 
-/// Everything a request is judged by.
+/// Everything that requests are judged by.
 pub(crate) struct Plan {
     pub(crate) site: Arc<Site>,
-    /// All limits; routes and upstreams name them by their places.
+    /// All limits; routes and upstreams refer to them by index.
     pub(crate) limits: Vec<Limit>,
-    /// Of the numbers that were set while running.
+    /// The version of the numbers that were set while running.
     pub(crate) version: u64,
-    /// Grows whenever the operator's word changes: what was adapted before it is no longer valid.
+    /// Grows whenever the operator's numbers change: what was adapted before is no longer valid.
     pub(crate) generation: u64,
 }
 
@@ -47,13 +47,13 @@ pub(crate) struct Site {
     pub(crate) default_tier: Box<str>,
     pub(crate) admin_token: Option<String>,
     pub(crate) admin_open: bool,
-    /// Whether changes and metrics have a listener of their own.
+    /// Whether changes and metrics have a separate listener.
     pub(crate) admin_apart: bool,
-    /// The tiers that the configuration names, for metrics; all others are one.
+    /// The tiers that the configuration names, for metrics; all others count as [`OTHER_TIER`].
     pub(crate) tiers: Vec<Box<str>>,
     /// Adaptation, unless it is off.
     pub(crate) adaptive: Option<Arc<AdaptiveSettings>>,
-    /// Refusals by route and tier.
+    /// Rejections by route and tier.
     exceeded: Vec<Arc<Counter>>,
 }
 
@@ -70,18 +70,18 @@ pub(crate) struct Found<'a> {
     /// The path in its normal form.
     pub(crate) path: Cow<'a, str>,
     pub(crate) route: usize,
-    /// Others that it falls under, if its upstream reads the path in another way than we do: their limits count too.
+    /// Other routes that match if the upstream interprets the path in another way: their limits count too.
     others: Vec<usize>,
 }
 
 impl Found<'_> {
-    /// The indices of the other routes.
+    /// The indexes of the other routes.
     pub(crate) fn others(&self) -> &[usize] {
         &self.others
     }
 }
 
-/// Limits that a request falls under because of a route, by their places.
+/// The limits of a route, by index.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteLimits<'a> {
     /// The route's name.
@@ -95,11 +95,11 @@ impl RoutePlan {
     }
 }
 
-/// The tier that stands for all that the configuration does not name.
+/// The tier in metrics for all tiers that the configuration does not name.
 pub(crate) const OTHER_TIER: &str = "other";
 
 impl Site {
-    /// Where a request goes, and which limits it falls under.
+    /// The route of a request, and other routes whose limits apply to it.
     pub(crate) fn find<'a>(&self, host: &[u8], method: &Method, path: &'a str) -> Option<Found<'a>> {
         let route_of = |path: &str| self.routes.iter().position(|route| route.matcher.matches(host, method, path));
         let (path, other_readings) = readings(path);
@@ -117,23 +117,23 @@ impl Site {
         self.trusted_proxies.iter().any(|net| net.contains(&ip))
     }
 
-    /// Refusals by route and tier.
+    /// Rejections by route and tier.
     pub(crate) fn exceeded(&self) -> impl Iterator<Item = ((&str, &str), u64)> {
         let named = self.routes.iter().flat_map(|route| self.tiers.iter().map(|tier| (&*route.name, &**tier)));
         named.zip(&self.exceeded).map(|(name, counter)| (name, counter.get()))
     }
 
-    /// Counts a refusal.
+    /// Counts a rejection.
     pub(crate) fn count_exceeded(&self, route: usize, tier: &str) {
         let tier = self.tiers.iter().position(|known| **known == *tier).unwrap_or(self.tiers.len() - 1);
         self.exceeded[route * self.tiers.len() + tier].inc();
     }
 }
 
-/// What outlives a plan: counts, connections and statistics, by name. What the plan in force does not name is forgotten.
+/// What outlives a plan: counts, connections and statistics, by name. What the plan in force does not name is dropped.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// For runs that must repeat; without it each store has a secret seed of its own.
+    /// The seed of hash tables, for reproducible runs; without it each has its own secret one.
     seed: Option<u64>,
     limits: BTreeMap<String, KeptLimit>,
     upstreams: BTreeMap<String, KeptUpstream>,
@@ -142,57 +142,72 @@ pub(crate) struct Kept {
 }
 
 struct KeptUpstream {
-    place: Place,
+    destination: Destination,
     pools: Arc<Pools>,
     stats: Arc<UpstreamStats>,
 }
 
-/// What a connection leads to.
-struct Place {
+/// Where connections to an upstream lead.
+struct Destination {
     host: Box<str>,
     port: u16,
-    /// The name its certificate must have, and who must have signed it.
+    /// The name that its certificate must have, and the authorities that may have signed it.
     tls: Option<(ServerName<'static>, Arc<RootCertStore>)>,
 }
 
-impl Place {
+impl Destination {
     fn of(settings: &UpstreamSettings) -> Self {
         let endpoint = &settings.endpoint;
         let tls = endpoint.tls.as_ref().map(|tls| (tls.name.clone(), Arc::clone(&tls.roots)));
         Self { host: endpoint.host.clone(), port: endpoint.port, tls }
     }
 
-    fn is(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         let same_tls = match (&self.tls, &other.tls) {
             (None, None) => true,
             (Some((name, roots)), Some((other, others))) => name == other && roots.roots == others.roots,
-            _ => false,
+            (None, Some(_)) | (Some(_), None) => false,
         };
         same_tls && self.host == other.host && self.port == other.port
     }
 }
 
 impl Kept {
-    /// Nothing so far; stores of keys have this seed.
+    /// Nothing kept yet; hash tables get this seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { seed: Some(seed), ..Self::default() }
     }
 
-    /// An upstream over its connections, if they lead where it is now, and its statistics.
+    /// An upstream with its statistics, and with its connections if they lead to the same destination.
     fn upstream(&mut self, settings: UpstreamSettings, workers: usize) -> Upstream {
-        let (name, place) = (settings.name.to_string(), Place::of(&settings));
+        let (name, destination) = (settings.name.to_string(), Destination::of(&settings));
         let new_pools = || Arc::new(Pools::new(workers));
         let kept = match self.upstreams.remove(&name) {
-            Some(kept) if kept.place.is(&place) => kept,
+            Some(kept) if kept.destination.is_same(&destination) => kept,
             Some(KeptUpstream { pools, stats, .. }) => {
                 pools.close();
-                KeptUpstream { place, pools: new_pools(), stats }
+                KeptUpstream { destination, pools: new_pools(), stats }
             }
-            None => KeptUpstream { place, pools: new_pools(), stats: Arc::default() },
+            None => KeptUpstream { destination, pools: new_pools(), stats: Arc::default() },
         };
         let upstream = Upstream::new(settings, Arc::clone(&kept.pools), Arc::clone(&kept.stats));
         self.upstreams.insert(name, kept);
         upstream
+    }
+
+    /// Counters of rejections, by route and tier. Those of other routes and tiers are dropped.
+    fn exceeded(&mut self, routes: &[RouteSettings], tiers: &[Box<str>]) -> Vec<Arc<Counter>> {
+        let mut before = std::mem::take(&mut self.exceeded);
+        let mut exceeded = Vec::new();
+        for route in routes {
+            for tier in tiers {
+                let series = (route.name.to_string(), tier.to_string());
+                let counter = before.remove(&series).unwrap_or_default();
+                self.exceeded.insert(series, Arc::clone(&counter));
+                exceeded.push(counter);
+            }
+        }
+        exceeded
     }
 
     fn forget_upstreams_except(&mut self, named: &[Arc<Upstream>]) {
@@ -217,23 +232,23 @@ struct KeptLimit {
 /// Numbers set while running, by limit.
 pub(crate) type Overrides = BTreeMap<String, LimitNumbers>;
 
-/// Adapted numbers, which lie over the operator's and are never kept.
+/// Adapted numbers. They replace the operator's and are never stored.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overlay {
     pub(crate) limit: String,
     pub(crate) numbers: LimitNumbers,
 }
 
-/// What lies over the file's numbers.
+/// The numbers that replace those of the file.
 #[derive(Clone, Copy)]
-pub(crate) struct Over<'a> {
+pub(crate) struct RuntimeNumbers<'a> {
     pub(crate) overrides: &'a Overrides,
     pub(crate) overlay: Option<&'a Overlay>,
 }
 
-impl Over<'_> {
-    /// A limit with the numbers in force, and whose they are.
-    fn put(&self, mut limit: LimitSettings) -> (LimitSettings, SetBy) {
+impl RuntimeNumbers<'_> {
+    /// A limit with the numbers in force, and who set them.
+    fn apply(&self, mut limit: LimitSettings) -> (LimitSettings, SetBy) {
         let mut set_by = SetBy::File;
         if let Some(numbers) = self.overrides.get(limit.name.as_str()) {
             limit.numbers = numbers.clone();
@@ -247,7 +262,8 @@ impl Over<'_> {
 }
 
 impl Plan {
-    /// The plan of a configuration, over the counts that are kept. `Err` says which limit can't be had and why; nothing has changed then.
+    /// The plan of a configuration, with what is kept of the last plan. `Err` names a limit that can't be built and
+    /// why; then nothing has changed.
     pub(crate) fn build(
         settings: Settings,
         overrides: &Overrides,
@@ -255,30 +271,14 @@ impl Plan {
         store: Option<&Store>,
         now: Timestamp,
     ) -> Result<Self, String> {
-        let over = Over { overrides, overlay: None };
-        let limits = build_limits(&settings.limits, over, kept, store, settings.workers, now)?;
+        let runtime = RuntimeNumbers { overrides, overlay: None };
+        let limits = build_limits(&settings.limits, runtime, kept, store, settings.workers, now)?;
+        let tiers = tiers(&settings);
+        let exceeded = kept.exceeded(&settings.routes, &tiers);
         let workers = settings.workers;
         let upstreams = settings.upstreams.into_iter().map(|upstream| Arc::new(kept.upstream(upstream, workers)));
         let upstreams: Vec<_> = upstreams.collect();
         kept.forget_upstreams_except(&upstreams);
-        let mut tiers: Vec<Box<str>> =
-            settings.limits.iter().flat_map(|limit| &limit.tiers).map(|(tier, _)| tier.clone()).collect();
-        tiers.extend(settings.identity.tiers().into_iter().map(Into::into));
-        tiers.push(settings.default_tier.as_str().into());
-        tiers.sort();
-        tiers.dedup();
-        tiers.retain(|tier| **tier != *OTHER_TIER);
-        tiers.push(OTHER_TIER.into());
-        let mut exceeded = Vec::new();
-        let mut before = std::mem::take(&mut kept.exceeded);
-        for route in &settings.routes {
-            for tier in &tiers {
-                let series = (route.name.to_string(), tier.to_string());
-                let counter = before.remove(&series).unwrap_or_default();
-                kept.exceeded.insert(series, Arc::clone(&counter));
-                exceeded.push(counter);
-            }
-        }
         let route = |route: RouteSettings| {
             let RouteSettings { name, matcher, upstream, limits } = route;
             RoutePlan { name, matcher, upstream, limits }
@@ -301,21 +301,21 @@ impl Plan {
         Ok(Self { site: Arc::new(site), limits, version: 0, generation: 0 })
     }
 
-    /// The same with other numbers for some limits.
+    /// This plan with other numbers for some limits.
     pub(crate) fn with_numbers(
         &self,
         settings: &[LimitSettings],
-        over: Over<'_>,
+        runtime: RuntimeNumbers<'_>,
         kept: &mut Kept,
         store: Option<&Store>,
         now: Timestamp,
     ) -> Result<Self, String> {
         let workers = self.limits.first().map_or(1, |limit| limit.stats.len());
-        let limits = build_limits(settings, over, kept, store, workers, now)?;
+        let limits = build_limits(settings, runtime, kept, store, workers, now)?;
         Ok(Self { site: Arc::clone(&self.site), limits, version: self.version, generation: self.generation })
     }
 
-    /// Whether a limit could have these numbers.
+    /// Checks that a limit can have these numbers.
     pub(crate) fn check_numbers(
         limit: &LimitSettings,
         numbers: &LimitNumbers,
@@ -329,16 +329,29 @@ impl Plan {
     }
 }
 
+/// All tiers that the configuration names, and [`OTHER_TIER`] at the end.
+fn tiers(settings: &Settings) -> Vec<Box<str>> {
+    let mut tiers: Vec<Box<str>> =
+        settings.limits.iter().flat_map(|limit| &limit.tiers).map(|(tier, _)| tier.clone()).collect();
+    tiers.extend(settings.identity.tiers().into_iter().map(Into::into));
+    tiers.push(settings.default_tier.as_str().into());
+    tiers.sort();
+    tiers.dedup();
+    tiers.retain(|tier| **tier != *OTHER_TIER);
+    tiers.push(OTHER_TIER.into());
+    tiers
+}
+
 fn build_limits(
     settings: &[LimitSettings],
-    over: Over<'_>,
+    runtime: RuntimeNumbers<'_>,
     kept: &mut Kept,
     store: Option<&Store>,
     workers: usize,
     now: Timestamp,
 ) -> Result<Vec<Limit>, String> {
     // Everything is checked before anything is changed.
-    let wanted = wanted(settings, over, store)?;
+    let wanted = wanted(settings, runtime, store)?;
     let mut limits = Vec::with_capacity(wanted.len());
     for (limit, set_by, rule) in wanted {
         let name = limit.name.as_str().to_owned();
@@ -367,7 +380,7 @@ fn build_limits(
                     Counts::Shared(shared.map_err(|error| format!("limits.{name}: {error}"))?)
                 }
             };
-            // Another place for the counts is no reason for a metric to start anew.
+            // Metrics continue even if the counts start anew in another store.
             let stats = kept.limits.get(&name).map(|known| Arc::clone(&known.stats));
             (counts, stats.unwrap_or_else(|| (0..workers).map(|_| Shard(LimitStats::default())).collect()))
         };
@@ -376,20 +389,20 @@ fn build_limits(
             .insert(name, KeptLimit { state: limit.state, max_keys: limit.max_keys, counts: known, stats: stats_kept });
         limits.push(Limit::new(limit, set_by, counts, stats));
     }
-    // What no configuration names any more is forgotten.
+    // Limits that the configuration no longer names are dropped.
     kept.limits.retain(|name, _| limits.iter().any(|limit| limit.name() == name));
     Ok(limits)
 }
 
-/// All limits with their numbers in force, and their rules; or which of them can't be had.
+/// All limits with their numbers in force and their rules, or the first that is invalid and why.
 fn wanted(
     settings: &[LimitSettings],
-    over: Over<'_>,
+    runtime: RuntimeNumbers<'_>,
     store: Option<&Store>,
 ) -> Result<Vec<(LimitSettings, SetBy, Rule)>, String> {
     let mut wanted = Vec::with_capacity(settings.len());
     for limit in settings {
-        let (limit, set_by) = over.put(limit.clone());
+        let (limit, set_by) = runtime.apply(limit.clone());
         let rule = rule(&limit, &limit.numbers, store);
         let rule = rule.map_err(|error| format!("limits.{}: {error}", limit.name.as_str()))?;
         wanted.push((limit, set_by, rule));
@@ -397,7 +410,7 @@ fn wanted(
     Ok(wanted)
 }
 
-/// The rule that a limit has with these numbers, if it can be had where its counts are kept.
+/// The rule of a limit with these numbers, if the limit's state can hold it.
 fn rule(limit: &LimitSettings, numbers: &LimitNumbers, store: Option<&Store>) -> Result<Rule, String> {
     let rule = numbers.rule(limit.soft).map_err(|error| error.to_string())?;
     if let Some(sharing) = limit.state.sharing().filter(|_| store.is_some()) {

@@ -1,18 +1,18 @@
-//! Reading the configuration anew while the gateway runs.
+//! Reloading the configuration while the gateway runs.
 
 use crate::control::{Control, NotChanged};
 use crate::gateway::Gateway;
 
-/// Opens the access log's file anew, which has been renamed or removed.
+/// Reopens the access log's file, which may have been renamed or removed.
 pub(crate) fn reopen_logs(gateway: &Gateway) {
     if let Some(log) = gateway.access_log() {
         log.sink.reopen();
     }
 }
 
-/// Reads the configuration anew, and reports what came of it.
+/// Reloads the configuration, and reports the result.
 pub(crate) async fn reload(gateway: &Gateway, control: &Control) -> Result<(), NotChanged> {
-    // Whatever becomes of the file: the log may have been moved away.
+    // Even if the configuration turns out to be invalid: the log may have been rotated.
     reopen_logs(gateway);
     let reloaded = control.reload(gateway).await;
     match &reloaded {

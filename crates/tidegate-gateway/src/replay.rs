@@ -16,7 +16,7 @@ use crate::admission::{LimitCheck, Rejection, check_limits_in_memory, give_back,
 use crate::config::numbers::LimitNumbers;
 use crate::config::own_paths::is_local;
 use crate::identity::Caller;
-use crate::plan::{Kept, Over, Plan};
+use crate::plan::{Kept, Plan, RuntimeNumbers};
 use crate::resolve::{Unresolved, resolve};
 use crate::settings::{LimitSettings, Settings};
 use crate::stages::{Side, Stages, Step};
@@ -245,7 +245,7 @@ impl<T> Replayer<T> {
     }
 
     fn rebuild(&mut self, numbers: BTreeMap<String, LimitNumbers>, at: Timestamp) -> Result<(), String> {
-        let over = Over { overrides: &numbers, overlay: None };
+        let over = RuntimeNumbers { overrides: &numbers, overlay: None };
         self.plan = self.plan.with_numbers(&self.limits, over, &mut self.kept, None, at)?;
         self.numbers = numbers;
         Ok(())

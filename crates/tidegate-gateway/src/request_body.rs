@@ -84,9 +84,9 @@ impl RequestBody {
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
         match self {
             Self::H1(body) => body.poll_frame(cx),
-            Self::H2(H2Body(Some(body))) => Pin::new(body)
-                .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::OFF).and_then(with_valid_trailers))),
+            Self::H2(H2Body(Some(body))) => Pin::new(body).poll_frame(cx).map(|frame| {
+                frame.map(|frame| frame.map_err(|_| BrokenBody::ENDED_EARLY).and_then(with_valid_trailers))
+            }),
             Self::H2(H2Body(None)) => Poll::Ready(None),
         }
     }

@@ -1,5 +1,4 @@
-//! The configuration as checked: what the [`model`] means. Everything that is wrong is reported at once, each with its
-//! path.
+//! The configuration as checked. All problems of a [`model`] are reported at once, each with its path.
 
 mod adaptive;
 mod limits;
@@ -37,17 +36,17 @@ pub use adaptive::{AdaptiveSettings, Forecaster};
 pub struct Settings {
     /// Where clients connect.
     pub listeners: Vec<ListenerSettings>,
-    /// Threads that serve.
+    /// Threads that serve requests.
     pub workers: usize,
-    /// The same as written, if it is.
+    /// The number of threads as written, if it is.
     pub workers_written: Option<usize>,
     /// Bounds of client connections.
     pub connections: model::Connections,
-    /// Whose headers are trusted.
+    /// Networks whose headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// An own listener for changes and metrics.
+    /// The address of a separate listener for changes and metrics.
     pub admin_listen: Option<SocketAddr>,
-    /// What a change must carry.
+    /// The token that a change must carry.
     pub admin_token: Option<String>,
     /// Whether everyone may change limits.
     pub admin_open: bool,
@@ -59,37 +58,37 @@ pub struct Settings {
     pub redis: Option<RedisSettings>,
     /// Adaptation, unless it is off.
     pub adaptive: Option<Arc<AdaptiveSettings>>,
-    /// Who callers are.
+    /// How callers are identified.
     pub(crate) identity: Identity,
-    /// Tier of callers that have none.
+    /// Tier of callers without one.
     pub default_tier: String,
     /// All limits; those of tiers are among them, as `limit.tier`.
     pub limits: Vec<LimitSettings>,
     /// All upstreams.
     pub upstreams: Vec<UpstreamSettings>,
-    /// All routes, the first match counts.
+    /// All routes; the first that matches counts.
     pub routes: Vec<RouteSettings>,
-    /// Warnings: what is valid, but probably not meant.
+    /// Warnings about settings that are valid, but probably not meant.
     pub lints: Vec<Problem>,
 }
 
-/// Where clients connect.
+/// An address where clients connect.
 pub struct ListenerSettings {
     /// The address.
     pub address: SocketAddr,
     /// For HTTPS.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Whether HTTP/2 without TLS is taken.
+    /// Whether HTTP/2 without TLS is accepted.
     pub h2c: bool,
 }
 
-/// How Redis is reached.
+/// The connection to Redis.
 pub struct RedisSettings {
-    /// Where it is.
+    /// Its addresses.
     pub topology: Topology,
-    /// What gateways that share have in common.
+    /// Gateways with the same namespace share their limits.
     pub namespace: Name,
-    /// The rest, as written or by default.
+    /// The rest: as written, or the default.
     pub model: model::Redis,
 }
 
@@ -98,15 +97,15 @@ pub struct RedisSettings {
 pub struct LimitSettings {
     /// Its name.
     pub name: Name,
-    /// How much.
+    /// Its algorithm and values.
     pub numbers: LimitNumbers,
-    /// What may come on top, marked as degraded.
+    /// How many requests are admitted above the limit, marked as degraded.
     pub soft: u64,
-    /// Who shares it.
+    /// What requests are counted by.
     pub(crate) key: KeyParts,
     /// What happens to a request that lacks what the key needs.
     pub missing: Missing,
-    /// The index of the limit that a tier has instead; none is no limit.
+    /// Tiers with the index of the limit that applies to them instead; None: unlimited.
     pub tiers: Vec<(Box<str>, Option<usize>)>,
     /// What a request takes.
     pub cost: Cost,
@@ -114,33 +113,33 @@ pub struct LimitSettings {
     pub status: StatusCode,
     /// Whether it is a dry run.
     pub dry_run: bool,
-    /// Where counts are.
+    /// Where counts are kept.
     pub state: State,
-    /// How many keys are kept in memory.
+    /// The most keys kept in memory.
     pub max_keys: std::num::NonZeroUsize,
 }
 
-/// A service behind the gateway.
+/// An upstream.
 pub struct UpstreamSettings {
     /// Its name.
     pub name: Box<str>,
-    /// Where it is, and the bounds of connections to it.
+    /// Its address, and the bounds of connections to it.
     pub endpoint: EndpointSettings,
-    /// What goes before every path, without a slash at the end.
+    /// The start of every path, without a slash at the end.
     pub base: Box<str>,
-    /// The `Host` it is sent.
+    /// The `Host` to send.
     pub authority: http::HeaderValue,
-    /// Whether it is sent the client's `Host`.
+    /// Whether to send the client's `Host` instead.
     pub preserve_host: bool,
-    /// Indexes of the limits on what reaches it.
+    /// Indexes of the limits on requests to it.
     pub limits: Vec<usize>,
 }
 
-/// Which requests go where.
+/// A route.
 pub struct RouteSettings {
     /// Its name.
     pub name: Box<str>,
-    /// Which requests.
+    /// Which requests it matches.
     pub(crate) matcher: Matcher,
     /// The index of its upstream.
     pub upstream: usize,
@@ -149,7 +148,7 @@ pub struct RouteSettings {
 }
 
 impl Settings {
-    /// Checks a configuration. On failure: everything that is wrong.
+    /// Checks a configuration. The error has all problems.
     pub fn check(config: &Config) -> Result<Self, InvalidConfig> {
         let problems = Problems::unbounded();
         let settings = Self::build(config, &problems);
@@ -210,7 +209,7 @@ fn cores() -> usize {
 
 fn address(path: &str, text: &str, problems: &Problems) -> Option<SocketAddr> {
     let parsed = text.parse::<SocketAddr>();
-    let message = || format!("must be IP:PORT, such as 127.0.0.1:8082, got {text:?}");
+    let message = || format!("must be ip:port such as 127.0.0.1:8082, got {text:?}");
     parsed.map_err(|_| problems.add(path, message())).ok()
 }
 
@@ -233,15 +232,15 @@ fn listeners(listeners: &[model::Listener], problems: &Problems) -> Vec<Listener
     checked
 }
 
-/// What would only show at the start: an address that is listened on twice, a log file whose directory does not exist.
+/// Checks what would otherwise fail at the start: an address used twice, a log file whose directory does not exist.
 fn check_start(
     listeners: &[ListenerSettings],
     admin: Option<SocketAddr>,
     access_log: Option<&model::AccessLog>,
     problems: &Problems,
 ) {
-    let is_taken = |address: SocketAddr, by: &[ListenerSettings]| {
-        address.port() != 0 && by.iter().any(|other| other.address == address)
+    let is_taken = |address: SocketAddr, others: &[ListenerSettings]| {
+        address.port() != 0 && others.iter().any(|other| other.address == address)
     };
     for (index, listener) in listeners.iter().enumerate() {
         if is_taken(listener.address, &listeners[..index]) {
@@ -273,7 +272,7 @@ fn trusted(texts: &[String], problems: &Problems) -> Vec<IpNet> {
     nets
 }
 
-/// The outer `None` is a problem, the inner one no token.
+/// The outer `None` means a problem, the inner one that there is no token.
 #[expect(clippy::option_option, reason = "a problem is not the absence of a token")]
 fn admin_token(admin: &model::Admin, problems: &Problems) -> Option<Option<String>> {
     let (path, token) = match (&admin.token, &admin.token_file) {
@@ -289,7 +288,7 @@ fn admin_token(admin: &model::Admin, problems: &Problems) -> Option<Option<Strin
         }
     };
     if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        // Not what was found: it is a secret.
+        // Without the text that was found: it is a secret.
         problems.add(path, format!("must be at least {SHORTEST_TOKEN} characters of visible ASCII"));
         return None;
     }

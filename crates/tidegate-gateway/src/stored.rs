@@ -1,4 +1,4 @@
-//! The limits' numbers as Redis keeps them: the text under `ratelimiter:config`.
+//! The numbers of limits as Redis keeps them: the document under `ratelimiter:config`.
 
 use serde_json::{Map, Value};
 
@@ -8,29 +8,29 @@ use crate::config::syntax;
 use crate::plan::Overrides;
 use crate::settings::LimitSettings;
 
-/// The limit whose numbers stand at the top, where the seed had its only ones.
+/// The limit whose numbers are at the top of the document. Programs that know only one limit read and write them there.
 const DEFAULT: &str = "default";
 
-/// What the text says.
+/// A parsed document.
 #[derive(Default)]
 pub(crate) struct Stored {
-    /// Grows with each change; 0 if the text has none that can be used.
+    /// Grows with each change; 0 if the document has no valid version.
     pub(crate) version: u64,
     pub(crate) overrides: Overrides,
     /// Limits whose numbers can't be used here, and why.
     pub(crate) unusable: Vec<(String, String)>,
-    /// What is said in two ways, and which of them counts.
+    /// A warning about numbers that are given twice.
     pub(crate) remark: Option<String>,
-    /// The numbers of `default`, as they stand there. What nobody changes is written back as it was, down to fields that mean nothing here:
-    /// it is others' word, and other gateways have other files.
+    /// The numbers of `default` as they are in the document. What does not change is written back as it was, including
+    /// fields that are unknown here: others may know them, and other gateways have other files.
     top: Map<String, Value>,
-    /// Those of all other limits.
+    /// The numbers of all other limits.
     limits: Map<String, Value>,
 }
 
 impl Stored {
-    /// Reads the text: the numbers of `default` at the top, as the seed has them, all others under `limits`. `check` says whether numbers
-    /// can be put in force.
+    /// Reads a document: the numbers of `default` at the top, all others under `limits`. `check` decides whether
+    /// numbers can be put in force.
     pub(crate) fn read(
         text: &[u8],
         base: &[LimitSettings],
@@ -40,13 +40,13 @@ impl Stored {
         if text.is_empty() {
             return Ok(stored);
         }
-        let document: Value = serde_json::from_slice(text).map_err(|error| format!("it is no JSON: {error}"))?;
-        let Value::Object(mut top) = document else { return Err("it is no JSON object".to_owned()) };
+        let document: Value = serde_json::from_slice(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        let Value::Object(mut top) = document else { return Err("it is not a JSON object".to_owned()) };
         stored.version = version(top.remove("version").as_ref());
         stored.limits = match top.remove("limits") {
             None => Map::new(),
             Some(Value::Object(limits)) => limits,
-            Some(_) => return Err("`limits` is no object".to_owned()),
+            Some(_) => return Err("`limits` is not an object".to_owned()),
         };
         stored.top = top;
         for (name, value) in stored.entries() {
@@ -57,13 +57,13 @@ impl Stored {
             }
         }
         if !stored.top.is_empty() && stored.limits.contains_key(DEFAULT) {
-            let counts = if stored.is_top_default() { "the former counts" } else { "the latter counts" };
-            stored.remark = Some(format!("`{DEFAULT}` stands at the top and under `limits`; {counts}"));
+            let used = if stored.is_top_default() { "at the top" } else { "under `limits`" };
+            stored.remark = Some(format!("`{DEFAULT}` is at the top and under `limits`; using the one {used}"));
         }
         Ok(stored)
     }
 
-    /// What it says of each limit.
+    /// The numbers of each limit.
     fn entries(&self) -> Vec<(String, Value)> {
         let is_top_default = self.is_top_default();
         let below = self.limits.iter().filter(|(name, _)| !(is_top_default && *name == DEFAULT));
@@ -71,19 +71,19 @@ impl Stored {
         top.into_iter().chain(below.map(|(name, value)| (name.clone(), value.clone()))).collect()
     }
 
-    /// Whether the numbers of `default` are those at the top. What names no algorithm there, such as somebody's remark, does not take the
-    /// place of numbers that stand below.
+    /// Whether the numbers of `default` are those at the top. Fields at the top without an algorithm, such as a
+    /// comment, do not replace numbers under `limits`.
     fn is_top_default(&self) -> bool {
         !self.top.is_empty() && (self.top.contains_key("algorithm") || !self.limits.contains_key(DEFAULT))
     }
 
-    /// The version of a text that may be good for nothing else.
+    /// The version of a text whose other contents may be invalid.
     pub(crate) fn version_of(text: &[u8]) -> u64 {
         let document: Option<Map<String, Value>> = serde_json::from_slice(text).ok();
         version(document.as_ref().and_then(|fields| fields.get("version")))
     }
 
-    /// Writes other numbers of a limit, or none, in the place of whatever stood there.
+    /// Replaces the numbers of a limit, or removes them.
     pub(crate) fn put(&mut self, name: &str, numbers: Option<&LimitNumbers>) {
         let entry = numbers.map(|numbers| serde_json::to_value(written(numbers)).unwrap_or_default());
         self.limits.remove(name);
@@ -95,7 +95,7 @@ impl Stored {
         }
     }
 
-    /// The text.
+    /// The document as text.
     pub(crate) fn write(&self) -> String {
         let mut document = self.top.clone();
         document.insert("version".to_owned(), self.version.into());
@@ -114,16 +114,16 @@ pub(crate) fn put(overrides: &mut Overrides, name: &str, numbers: Option<LimitNu
     }
 }
 
-/// The highest version: every JSON reader can tell it from the one before.
+/// The highest version: up to here every JSON parser distinguishes consecutive integers.
 pub(crate) const HIGHEST_VERSION: u64 = 1 << 53;
 
-/// The version after the highest that is known. By Redis' clock the later change has the higher one, also where a gateway does not know
-/// what others have changed, or knows what everybody else has forgotten.
+/// The version after the highest one known. It is at least the clock of Redis, so that a later change has a higher
+/// version even if the gateway does not know the changes of others.
 pub(crate) fn next_version(known: u64, clock_millis: u64) -> u64 {
     known.saturating_add(1).max(clock_millis).min(HIGHEST_VERSION)
 }
 
-/// One that no gateway gives is none: it would stay the highest for ever.
+/// The version in a document. One that no gateway gives is ignored: it would stay the highest for ever.
 fn version(value: Option<&Value>) -> u64 {
     value.and_then(Value::as_u64).filter(|version| *version <= HIGHEST_VERSION).unwrap_or(0)
 }
@@ -139,13 +139,13 @@ fn usable(
     Ok(numbers)
 }
 
-/// Numbers as JSON, from whoever sends them. What a forecaster adds is not ours to judge here.
+/// Reads numbers from JSON. What a forecaster adds to them is ignored.
 pub(crate) fn numbers_of(mut value: Value) -> Result<Numbers, String> {
     if let Value::Object(fields) = &mut value {
         for field in ["predictedRps", "validFor", "reason", "schedule", "version"] {
             fields.remove(field);
         }
-        // One by one, so that the fault has a name.
+        // One by one, so that an error names its field.
         for (field, value) in fields.iter() {
             let alone = Map::from_iter([(field.clone(), value.clone())]);
             let read = serde_json::from_value::<Numbers>(Value::Object(alone));
@@ -153,7 +153,7 @@ pub(crate) fn numbers_of(mut value: Value) -> Result<Numbers, String> {
         }
         if let (Some(burst), Some(capacity)) = (fields.get("burst"), fields.get("capacity")) {
             if burst != capacity {
-                return Err("`burst` and `capacity` are the same thing, and differ".to_owned());
+                return Err("`burst` and `capacity` are two names of one value and must not differ".to_owned());
             }
             fields.remove("burst");
         }

@@ -28,7 +28,7 @@ pub(crate) fn rejected(context: &mut RequestContext<'_>, resolved: &Resolved<'_>
             count_at_limits(context, checks);
             let limit = &plan.limits[checks[*by].limit];
             plan.site.count_exceeded(resolved.route_index(), resolved.tier());
-            context.worker.gateway.note_refusal(limit.name(), context.settlement.started);
+            context.worker.gateway.note_rejection(limit.name(), context.settlement.started);
             limit
         }
     };

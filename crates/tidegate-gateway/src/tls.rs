@@ -1,4 +1,4 @@
-//! TLS on both sides.
+//! TLS of listeners and towards upstreams.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tidegate_serve::tls::{SystemRoots, certificates, client_config, provider};
 
 use crate::config::model::ServerTls;
 
-/// The field at fault, and why.
+/// The setting at fault, and why.
 type Wrong = (&'static str, String);
 
-/// What a listener shows its clients: HTTP/2 and HTTP/1.1 by ALPN.
+/// The TLS configuration of a listener, with HTTP/2 and HTTP/1.1 by ALPN.
 pub(crate) fn server(files: &ServerTls) -> Result<Arc<ServerConfig>, Wrong> {
     let chain = certificates(&files.certificate).map_err(|error| ("certificate", error))?;
     let key = PrivateKeyDer::from_pem_file(&files.key);
@@ -26,7 +26,7 @@ pub(crate) fn server(files: &ServerTls) -> Result<Arc<ServerConfig>, Wrong> {
     Ok(Arc::new(config))
 }
 
-/// How an upstream's certificate is checked: by the authorities in `ca`, or the system's.
+/// How an upstream's certificate is checked: by the authorities in `ca`, or by those of the system.
 pub(crate) fn client(ca: Option<&Path>, system: &SystemRoots, name: &str) -> Result<ClientTls, Wrong> {
     let wrong = |_| ("server_name", format!("must be a host name or an address, got {name:?}"));
     let name = ServerName::try_from(name.to_owned()).map_err(wrong)?;

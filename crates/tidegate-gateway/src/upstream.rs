@@ -1,4 +1,4 @@
-//! The services behind the gateway, and what is known of their health.
+//! Upstreams, and their health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,23 +10,23 @@ use tidegate_http::client::{Endpoint, Pools, Trouble};
 use crate::settings::UpstreamSettings;
 use crate::upstream_metrics::UpstreamMetrics;
 
-/// A service behind the gateway, and what all workers know of it.
+/// An upstream, shared by all workers.
 pub(crate) struct Upstream {
     pub(crate) name: Box<str>,
-    /// What goes before every path.
+    /// The start of every path.
     pub(crate) base: Box<str>,
-    /// The `Host` it is sent.
+    /// The `Host` to send.
     pub(crate) authority: http::HeaderValue,
-    /// Whether it is sent the client's `Host`.
+    /// Whether to send the client's `Host` instead.
     pub(crate) preserve_host: bool,
-    /// Limits on what reaches it, by their indices.
+    /// Limits on requests to it, by index.
     pub(crate) limits: Vec<usize>,
     pub(crate) stats: Arc<UpstreamStats>,
-    /// Where it is, with its connections.
+    /// Its address and connections.
     pub(crate) endpoint: Arc<Endpoint>,
 }
 
-/// What is known of an upstream's health; kept from one configuration to the next.
+/// An upstream's health and metrics. They outlive a reload.
 pub(crate) struct UpstreamStats {
     /// Whether the last attempt to reach it failed.
     pub(crate) failing: AtomicBool,
@@ -46,7 +46,7 @@ impl Upstream {
         Self { name, base, authority, preserve_host, limits, stats, endpoint }
     }
 
-    /// A response came.
+    /// Records a response.
     pub(crate) fn responded(&self, took: Duration, status: StatusCode) {
         if self.stats.failing.load(Ordering::Relaxed) {
             self.stats.failing.store(false, Ordering::Relaxed);
@@ -54,9 +54,9 @@ impl Upstream {
         self.stats.metrics.responded(took, status);
     }
 
-    /// No response came.
+    /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
-        // A full upstream is no failing one.
+        // An upstream whose connections are all in use is not failing.
         if !trouble.is_ours() {
             self.stats.failing.store(true, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! What is counted of an upstream.
+//! Metrics of an upstream.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
 use tidegate_serve::{Buckets, Counter, Histogram, HistogramSnapshot};
 
-/// A response that takes longer is counted apart.
+/// Slower responses are counted separately.
 const LONG_RESPONSE: Duration = Duration::from_secs(5);
 
-/// What is counted of an upstream, by all workers: it is dwarfed by the request itself.
+/// Metrics of an upstream. All workers share them: the cost of that is small beside the request itself.
 pub(crate) struct UpstreamMetrics {
     pub(crate) latency: Histogram,
     pub(crate) longest_nanos: AtomicU64,
@@ -32,7 +32,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// A response came: after how long, with which status.
+    /// Records a response: how long it took, and its status.
     pub(crate) fn responded(&self, took: Duration, status: http::StatusCode) {
         self.latency.observe(took);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -52,29 +52,29 @@ impl UpstreamMetrics {
         self.errors.iter().map(Counter::get).sum()
     }
 
-    /// The same by status, from 500 on.
+    /// Responses by status, from 500 on.
     pub(crate) fn errors_by_status(&self) -> &[Counter] {
         self.errors.as_slice()
     }
 
-    /// How often there was which trouble.
+    /// Failures by reason.
     pub(crate) fn troubles(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests without a response, or without a whole one.
+    /// Requests without a response, or with an incomplete one.
     pub(crate) fn failures(&self) -> u64 {
         self.troubles().values().sum()
     }
 
-    /// Latencies as they are shown, in fewer buckets than they are counted in.
+    /// Latencies in the buckets of the metrics page, which are fewer than they are counted in.
     pub(crate) fn shown_latency(&self) -> HistogramSnapshot {
         let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
         shown.merge(&self.latency);
         shown
     }
 
-    /// No response came, or not a whole one.
+    /// Records a request without a response, or with an incomplete one.
     pub(crate) fn failed(&self, word: &'static str) {
         *self.troubles().entry(word).or_default() += 1;
     }
@@ -85,7 +85,7 @@ pub(crate) fn buckets(micros: &[u64]) -> Buckets {
     Buckets::new(&bounds)
 }
 
-/// The buckets that latencies of upstreams are counted in: each bound of [`LATENCY_MICROS`] is one of theirs.
+/// The buckets that latencies of upstreams are counted in. Each bound of [`LATENCY_MICROS`] is one of their bounds.
 fn fine_buckets() -> Buckets {
     Buckets::new(&tidegate_adapt::latency_bounds())
 }
@@ -94,7 +94,7 @@ fn fine_buckets() -> Buckets {
 mod tests {
     use super::*;
 
-    /// Shown in the coarse buckets, nothing changes its place: each of their bounds is a bound of the fine ones too.
+    /// Each bound of the coarse buckets is a bound of the fine ones, so merging moves no count to another bucket.
     #[test]
     fn latencies_are_shown_where_they_would_have_been_counted() {
         let (fine, coarse) = (Histogram::new(&fine_buckets()), Histogram::new(&buckets(&LATENCY_MICROS)));

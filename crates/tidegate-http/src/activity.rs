@@ -1,4 +1,4 @@
-//! What a client's connection waits for, and how long it may.
+//! What a client's connection waits for, and the deadline for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use crate::deadlines::{Deadline, Waiting};
 
-/// How long a client may take for what.
+/// The timeouts of a client's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// From the first byte of a head to its last.
     pub head: Duration,
     /// Between two requests; it also bounds the wait for the first.
     pub idle: Duration,
-    /// Without taking a byte of what is written.
+    /// While the client takes no byte of a response.
     pub write: Duration,
 }
 
 /// What happens on a client's connection. It sets the connection's deadline.
 pub struct Activity {
-    /// When the connection's time is up.
+    /// The connection's deadline.
     pub deadline: Arc<Deadline>,
     timeouts: Timeouts,
     is_h2: bool,
-    /// Requests under way, and those of HTTP/2 that have come and not begun.
+    /// Requests under way, and those of HTTP/2 that have arrived and not begun.
     active: AtomicU32,
-    /// Pieces of responses that HTTP/2 has taken and not yet sent.
+    /// Pieces of responses that HTTP/2 has accepted and not yet sent.
     unsent: AtomicU32,
-    /// When a byte of these has last moved, in the worker's milliseconds.
+    /// When a byte of them was last sent, in the worker's milliseconds.
     moved_millis: AtomicU64,
     /// A head has begun to arrive.
     in_head: AtomicBool,
@@ -36,7 +36,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// A connection that has just been made.
+    /// For a connection that has just been accepted.
     pub fn new(deadline: Arc<Deadline>, timeouts: Timeouts, is_h2: bool) -> Arc<Self> {
         // A client that speaks HTTP/2 has sent something already.
         let first = if is_h2 { timeouts.idle } else { timeouts.idle.min(timeouts.head) };
@@ -53,7 +53,7 @@ impl Activity {
         })
     }
 
-    /// How long the client may take nothing of what is written.
+    /// How long the client may take no byte of a response.
     pub fn write_timeout(&self) -> Duration {
         self.timeouts.write
     }
@@ -76,8 +76,7 @@ impl Activity {
         self.active.load(Ordering::Relaxed) == 0
     }
 
-    /// What the connection waits for decides how long it may: for a request under way there is a deadline where it
-    /// waits.
+    /// Sets the deadline for what the connection waits for. A request under way has a deadline of its own.
     fn set_deadline(&self) {
         if self.blocked.load(Ordering::Relaxed) {
             self.deadline.set_for(Waiting::Taking, self.timeouts.write);
@@ -86,7 +85,7 @@ impl Activity {
         } else if self.in_head.load(Ordering::Relaxed) {
             self.deadline.set_for(Waiting::Head, self.timeouts.head);
         } else if self.unsent.load(Ordering::Relaxed) > 0 {
-            // Not from now: only a byte that moves gains time.
+            // Not from now: only a byte that is sent postpones the deadline.
             self.deadline.set_since(self.moved_millis.load(Ordering::Relaxed), Waiting::Taking, self.timeouts.write);
         } else {
             self.deadline.set_for(Waiting::Next, self.timeouts.idle);
@@ -97,14 +96,13 @@ impl Activity {
         self.moved_millis.store(self.deadline.now_millis(), Ordering::Relaxed);
     }
 
-    /// A request has come over HTTP/2, and will begin in a task of its own: until then, too, the connection is not
-    /// idle.
+    /// A request has arrived over HTTP/2 and will begin in its own task. Until then the connection is not idle either.
     pub fn request_came(self: &Arc<Self>) -> Arrival {
         self.request_began();
         Arrival(Arc::clone(self))
     }
 
-    /// HTTP/2 has taken a piece of a response, to send it when the client lets it.
+    /// HTTP/2 has accepted a piece of a response, to send it when the client's window permits.
     pub fn piece_taken(&self) {
         if self.unsent.fetch_add(1, Ordering::Relaxed) == 0 {
             self.note_moved();
@@ -119,7 +117,7 @@ impl Activity {
         }
     }
 
-    /// It has been sent, or never will be.
+    /// A piece has been sent, or never will be.
     pub fn piece_gone(&self) {
         let was_last = self.unsent.fetch_sub(1, Ordering::Relaxed) == 1;
         if was_last && self.is_idle() {
@@ -129,14 +127,14 @@ impl Activity {
 
     /// Something was read.
     pub fn has_read(&self) {
-        // HTTP/2 has frames that begin no request; there, what is no request is idle.
+        // HTTP/2 has frames that begin no request: a connection with nothing else is idle.
         let begins = !self.is_h2 && self.active.load(Ordering::Relaxed) == 0;
         if begins && !self.in_head.swap(true, Ordering::Relaxed) {
             self.set_deadline();
         }
     }
 
-    /// Nothing of a request is there: what was read was the end of the last one.
+    /// No byte of the next request has arrived: what was read was the end of the last one.
     pub fn awaits_request(&self) {
         if self.in_head.swap(false, Ordering::Relaxed) {
             self.set_deadline();
@@ -145,7 +143,7 @@ impl Activity {
 
     /// Something was written, or could not be: then the connection is `blocked`.
     pub fn has_written(&self, blocked: bool) {
-        // Only when it turns: a client that takes nothing gains no time by what is waiting for it.
+        // Only when it changes: more data to write does not give a client that takes nothing more time.
         if blocked != self.blocked.load(Ordering::Relaxed) {
             self.blocked.store(blocked, Ordering::Relaxed);
             self.note_moved();
@@ -154,7 +152,7 @@ impl Activity {
     }
 }
 
-/// A request that has come over HTTP/2: its connection is not idle as long as this is held.
+/// A request that has arrived over HTTP/2. Its connection is not idle as long as this exists.
 pub struct Arrival(Arc<Activity>);
 
 impl Drop for Arrival {

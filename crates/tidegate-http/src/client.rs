@@ -1,5 +1,5 @@
-//! HTTP/1.1 towards upstreams: connections that are kept, requests written anew, responses read strictly. By hand,
-//! because it is most of what a request costs.
+//! HTTP/1.1 towards upstreams: connections that are kept, requests written anew, responses read strictly. It is written
+//! by hand, because it is most of what a request costs.
 
 mod connect;
 mod connection;

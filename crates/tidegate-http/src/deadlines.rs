@@ -1,4 +1,4 @@
-//! Deadlines: one coarse sweep a worker instead of a timer a request.
+//! Deadlines: one periodic sweep in each worker instead of one timer for each request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often deadlines are looked at. None fires early, and none later than twice this.
+/// How often deadlines are checked. None fires early, and none later than twice this.
 pub const TICK: Duration = Duration::from_millis(20);
 
 /// No deadline.
 const NONE: u64 = u64::MAX >> WAITING_BITS;
-/// A deadline's last bits say what is waited for.
+/// A deadline's last bits are its [`Waiting`].
 const WAITING_BITS: u32 = 3;
 
-/// What is waited for until a deadline.
+/// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Whatever must not be cut short: a request under way, an upstream.
+    /// Work that must not be cut short: a request under way, an upstream.
     Work = 0,
     /// The first byte of a client's first request.
     First = 1,
@@ -42,7 +42,7 @@ impl Waiting {
     }
 }
 
-/// What is short when an idle connection is closed for another.
+/// What was lacking when an idle connection was closed for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// Connections that clients may have.
@@ -52,7 +52,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// The state of a connection that is closed for it. Whatever is set later undoes it.
+    /// The state of a connection that is closed for it. A deadline that is set later undoes it.
     fn state(self) -> u64 {
         NONE << WAITING_BITS | self as u64
     }
@@ -63,16 +63,15 @@ impl Shortage {
 pub enum Ended {
     /// To make room for another.
     Evicted(Shortage),
-    /// What was waited for did not come in time.
+    /// What it waited for did not happen in time.
     Late(Waiting),
 }
 
-/// A deadline of something that waits: it is woken when its time has come, and then sees that it
-/// [has](Self::has_passed).
+/// A deadline of a task that waits. When it [passes](Self::has_passed), the task is woken.
 pub struct Deadline {
     now_millis: Arc<AtomicU64>,
-    /// When it is, and what is waited for. In one, so that another thread evicts a connection only while it still waits
-    /// for the same.
+    /// The deadline and its [`Waiting`]. They share one integer, so that another thread evicts a connection only while
+    /// it still waits for the same.
     state: AtomicU64,
     /// When it was set.
     since_millis: AtomicU64,
@@ -81,18 +80,17 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Sets the deadline, counted from now. One that has passed meanwhile, and that nobody has seen yet, counts no
-    /// more.
+    /// Sets the deadline, counted from now. An earlier one that has passed unnoticed is forgotten.
     pub fn set(&self, after: Duration) {
         self.set_for(Waiting::Work, after);
     }
 
-    /// The same, with what is waited for.
+    /// Sets the deadline and what it is for.
     pub fn set_for(&self, waiting: Waiting, after: Duration) {
         self.set_since(self.now_millis(), waiting, after);
     }
 
-    /// The same, counted from an earlier [time](Self::now_millis).
+    /// Sets the deadline and what it is for, counted from an earlier [time](Self::now_millis).
     pub fn set_since(&self, since_millis: u64, waiting: Waiting, after: Duration) {
         self.passed.store(false, Ordering::Relaxed);
         let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NONE);
@@ -102,14 +100,14 @@ impl Deadline {
         self.state.store(at << WAITING_BITS | waiting as u64, Ordering::Release);
     }
 
-    /// Sets it anew, if there is one that has not passed.
+    /// Sets it again, if it is set and has not passed.
     pub fn postpone(&self, after: Duration) {
         if self.at_millis() != NONE {
             self.set(after);
         }
     }
 
-    /// Takes the deadline away.
+    /// Removes the deadline.
     pub fn clear(&self) {
         self.passed.store(false, Ordering::Relaxed);
         self.state.store(NONE << WAITING_BITS, Ordering::Relaxed);
@@ -124,17 +122,17 @@ impl Deadline {
         self.state.load(Ordering::Relaxed) >> WAITING_BITS
     }
 
-    /// Whether its time has come, or it was evicted.
+    /// Whether it has passed, or its connection was evicted.
     pub fn has_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed) || self.is_evicted()
     }
 
-    /// Whether its time has come, and forgets it.
+    /// Whether it has passed. Forgets that it has.
     pub fn take_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed) && self.passed.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the connection is to make room for another.
+    /// Whether the connection must make room for another.
     pub fn is_evicted(&self) -> bool {
         self.evicted_for().is_some()
     }
@@ -144,7 +142,7 @@ impl Deadline {
         [Shortage::Slots, Shortage::Descriptors].into_iter().find(|shortage| shortage.state() == state)
     }
 
-    /// What it is that did not come in time, if so.
+    /// Why the connection must end, if it must.
     pub fn ended(&self) -> Option<Ended> {
         if let Some(shortage) = self.evicted_for() {
             return Some(Ended::Evicted(shortage));
@@ -153,7 +151,7 @@ impl Deadline {
         is_late.then(|| Ended::Late(Waiting::of(self.state.load(Ordering::Relaxed))))
     }
 
-    /// Whom to wake.
+    /// Wakes this task when it passes.
     pub fn watch(&self, context: &Context<'_>) {
         let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -161,14 +159,14 @@ impl Deadline {
         }
     }
 
-    /// Its time has come. What was waited for stays to be seen.
+    /// It has passed. What it was for stays readable.
     fn pass(&self) {
         self.state.fetch_or(NONE << WAITING_BITS, Ordering::Relaxed);
         self.passed.store(true, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Wakes whoever waits for it.
+    /// Wakes the task that watches it.
     pub fn wake(&self) {
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
@@ -177,19 +175,19 @@ impl Deadline {
     }
 }
 
-/// A connection that waits for its client, as it was when somebody looked.
+/// A connection that waited for its client when it was found.
 pub struct Idler {
     /// What it waits for.
     pub waiting: Waiting,
-    /// For how long.
+    /// How long it has waited.
     pub waited: Duration,
     state: u64,
     deadline: Weak<Deadline>,
 }
 
 impl Idler {
-    /// Ends the connection, if it still waits as it did. Its own thread may find at the same moment that a request has
-    /// come: then that request is served, and this has no effect.
+    /// Ends the connection, if it still waits for the same. If a request arrives at the same moment, that request is
+    /// served and this has no effect.
     pub fn evict(&self, shortage: Shortage) -> bool {
         let Some(deadline) = self.deadline.upgrade() else { return false };
         let (from, to) = (self.state, shortage.state());
@@ -214,7 +212,7 @@ impl Deadlines {
         Arc::new(Self { started: Instant::now(), now_millis: Arc::default(), all: Mutex::default() })
     }
 
-    /// A deadline that is not set yet. It is swept until nobody holds it any more.
+    /// A deadline that is not set. It is swept until its last handle is dropped.
     pub fn deadline(&self) -> Arc<Deadline> {
         let deadline = Arc::new(Deadline {
             now_millis: Arc::clone(&self.now_millis),
@@ -232,11 +230,12 @@ impl Deadlines {
         self.now_millis.load(Ordering::Relaxed)
     }
 
-    /// All connections that wait for their clients: a walk like the one at each tick. True if others are about to end.
+    /// Finds all connections that wait for their clients, in a walk like that of each tick. True if others are about to
+    /// end.
     pub fn idlers(&self, found: &mut Vec<Idler>) -> bool {
         let (now, mut are_some_ending) = (self.now_millis(), false);
         for deadline in &*self.all.lock().unwrap_or_else(PoisonError::into_inner) {
-            // One that nobody else holds belongs to a connection that has ended.
+            // Without another handle it belongs to a connection that has ended.
             if Arc::strong_count(deadline) == 1 {
                 continue;
             }
@@ -253,7 +252,7 @@ impl Deadlines {
         are_some_ending
     }
 
-    /// Deadliness for ever, and calls `each` at every tick; about once a second with `true`.
+    /// Sweeps without end. Calls `each` at every tick, about once a second with `true`.
     pub async fn run(self: Arc<Self>, mut each: impl FnMut(bool)) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -267,7 +266,7 @@ impl Deadlines {
         }
     }
 
-    /// Wakes those whose time has come by this millisecond, and forgets those that nobody holds any more.
+    /// Wakes the tasks whose deadlines have passed at this millisecond, and forgets deadlines without another handle.
     pub fn sweep(&self, now_millis: u64) {
         self.now_millis.store(now_millis, Ordering::Relaxed);
         let mut deadlines = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -285,7 +284,7 @@ impl Deadlines {
         }
     }
 
-    /// Wakes everyone, so that they look at what has changed.
+    /// Wakes all tasks, so that they notice what has changed.
     pub fn wake_all(&self) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|deadline| deadline.wake());
     }
@@ -350,8 +349,8 @@ mod tests {
         assert!(idler(&deadlines).is_none(), "it has ended");
     }
 
-    /// Eviction comes from another thread. Whatever its own thread did since somebody looked wins: a request that came
-    /// is served.
+    /// Eviction comes from another thread. What the connection's own thread has done since the connection was found
+    /// wins: a request that came is served.
     #[test]
     fn a_connection_that_has_moved_on_is_not_evicted() {
         let deadlines = Deadlines::new();

@@ -1,5 +1,5 @@
-//! The file descriptors that connections to upstreams may have, all workers and all upstreams together. Everything else
-//! has the others: however many requests there are, those are never used up.
+//! The file descriptors for connections to upstreams, of all workers and all upstreams together. The process keeps the
+//! rest for everything else, however many requests there are.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// The file descriptors that connections to upstreams may have.
+/// The file descriptors for connections to upstreams.
 pub struct Descriptors {
     free: Semaphore,
     /// Requests that wait for one.
@@ -16,13 +16,13 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// So many, all of them free.
+    /// `most` descriptors, all of them free.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { free: Semaphore::new(most.min(Semaphore::MAX_PERMITS)), waiting: AtomicUsize::new(0) })
     }
 
-    /// One for a new connection. If none is free, `close_idle` closes a connection that nobody uses; then those come
-    /// first that have waited longest. None if the time is up.
+    /// Takes one for a new connection. If none is free, `close_idle` closes an idle connection; requests that wait are
+    /// served in the order in which they came. None after the deadline.
     pub(crate) async fn take(
         self: &Arc<Self>,
         until: Instant,
@@ -56,11 +56,11 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A connection's share of them, free again when it is dropped.
+/// The descriptor of one connection, given back when this is dropped.
 pub(crate) struct Descriptor(Arc<Descriptors>);
 
 impl Descriptor {
-    /// Whether a request waits for one: then a connection that is done is closed, not kept.
+    /// Whether a request waits for a descriptor: then an idle connection is closed, not kept.
     pub(crate) fn is_wanted(&self) -> bool {
         self.0.waiting.load(Ordering::SeqCst) > 0
     }
@@ -72,7 +72,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// Whether the process, or the system, can open no more descriptors: others must be closed first.
+/// Whether the process or the system can open no more descriptors until others are closed.
 pub fn is_out_of_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_want_of_files_is_one() {
+    fn only_errors_about_the_number_of_files_count() {
         assert!([23, 24].map(io::Error::from_raw_os_error).iter().all(is_out_of_files));
         assert!(![12, 105, 111].map(io::Error::from_raw_os_error).iter().any(is_out_of_files));
         assert!(!is_out_of_files(&io::ErrorKind::NotFound.into()));

@@ -1,5 +1,5 @@
-//! What a proxy reports of those it speaks for: `Forwarded` (RFC 7239), or the older `X-Forwarded-*`. Upstreams read
-//! the one or the other, so both must report the same.
+//! The headers by which a proxy reports its clients: `Forwarded` (RFC 7239) and the older `X-Forwarded-*`. Upstreams
+//! read one or the other, so both must agree.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -8,13 +8,13 @@ use bytes::BytesMut;
 
 use crate::headers::{Headers, text};
 
-/// What a trusted peer reported of those before it.
+/// What a trusted peer reported about its clients.
 pub struct Forwarded<'a>(Form<'a>);
 
 enum Form<'a> {
     /// In `X-Forwarded-*`, or nothing.
-    Old { proto: Option<&'a str>, host: Option<&'a str> },
-    /// In `Forwarded` alone.
+    XForwarded { proto: Option<&'a str>, host: Option<&'a str> },
+    /// In `Forwarded` alone. `client` is the index of the element that reports the client.
     Standard { elements: Vec<Element<'a>>, client: usize },
 }
 
@@ -26,9 +26,8 @@ struct Element<'a> {
     host: Option<Cow<'a, str>>,
 }
 
-/// The client that a trusted peer speaks for in `Forwarded`: of the addresses there, the last that is no trusted proxy
-/// itself. And the index of the element of whoever that client connected to: what stands before it anyone could have
-/// written.
+/// The client that a trusted peer reports in `Forwarded`: the last address that is not a trusted proxy. And the index
+/// of its element, which the proxy that it connected to has written. Anyone could have written the elements before it.
 fn client(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, elements: &[Element<'_>]) -> (IpAddr, usize) {
     let mut client = peer;
     for (index, element) in elements.iter().enumerate().rev() {
@@ -41,8 +40,8 @@ fn client(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, elements: &[Element
     (client, 0)
 }
 
-/// The client that a trusted proxy speaks for: of the addresses it reports, the last that is no trusted proxy itself.
-/// What stands before that anyone could have written.
+/// The client that a trusted proxy reports: the last address that is not a trusted proxy itself. Anyone could have
+/// written the addresses before it.
 pub fn client_ip(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, headers: &Headers) -> IpAddr {
     let values: Vec<&[u8]> = headers.all("x-forwarded-for").collect();
     if values.is_empty() {
@@ -68,8 +67,8 @@ fn parse_address(text: &str) -> Option<IpAddr> {
 }
 
 impl<'a> Forwarded<'a> {
-    /// What a trusted peer reported. Where it reported both ways, `X-Forwarded-For` counts: a proxy that knows only
-    /// that one passes on whatever its client put into the other.
+    /// What a trusted peer reported. If both headers are there, `X-Forwarded-For` counts: a proxy that knows only that
+    /// one passes on a `Forwarded` that its client made up.
     pub fn read(is_trusted: impl Fn(IpAddr) -> bool, peer: IpAddr, headers: &'a Headers) -> Self {
         if !headers.has("x-forwarded-for")
             && let Some(elements) = read(headers)
@@ -78,31 +77,31 @@ impl<'a> Forwarded<'a> {
             return Self(Form::Standard { elements, client });
         }
         let (proto, host) = (first(headers, "x-forwarded-proto"), first(headers, "x-forwarded-host"));
-        Self(Form::Old { proto, host })
+        Self(Form::XForwarded { proto, host })
     }
 
     /// The scheme that the client used.
     pub(crate) fn proto(&self) -> Option<&str> {
         match &self.0 {
-            Form::Old { proto, .. } => *proto,
+            Form::XForwarded { proto, .. } => *proto,
             Form::Standard { elements, client } => elements[*client].proto.as_deref(),
         }
         .filter(|proto| is_scheme(proto))
     }
 
-    /// The host that the client asked for.
+    /// The host that the client requested.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.0 {
-            Form::Old { host, .. } => *host,
+            Form::XForwarded { host, .. } => *host,
             Form::Standard { elements, client } => elements[*client].host.as_deref(),
         }
         .filter(|host| is_host(host))
     }
 
-    /// The part of `X-Forwarded-For` that comes before the peer.
-    pub(crate) fn write_old(&self, headers: &Headers, out: &mut BytesMut) {
+    /// Writes the part of `X-Forwarded-For` that comes before the peer.
+    pub(crate) fn write_x_forwarded_for(&self, headers: &Headers, out: &mut BytesMut) {
         match &self.0 {
-            Form::Old { .. } => {
+            Form::XForwarded { .. } => {
                 for before in headers.all("x-forwarded-for") {
                     out.extend_from_slice(before);
                     out.extend_from_slice(b", ");
@@ -119,8 +118,8 @@ impl<'a> Forwarded<'a> {
         }
     }
 
-    /// The part of `Forwarded` that comes before the peer. Says whether there is one.
-    pub(crate) fn write_standard(&self, headers: &Headers, out: &mut BytesMut) -> bool {
+    /// Writes the part of `Forwarded` that comes before the peer. False if there is none.
+    pub(crate) fn write_forwarded(&self, headers: &Headers, out: &mut BytesMut) -> bool {
         let mut is_first = true;
         match &self.0 {
             Form::Standard { .. } => {
@@ -130,8 +129,8 @@ impl<'a> Forwarded<'a> {
                 }
                 is_first = false;
             }
-            // RFC 7239 §7.4. Which scheme and host it was only the client's side of the chain can mean.
-            Form::Old { .. } => {
+            // RFC 7239 §7.4. Scheme and host belong to the first element: they are those that the client used.
+            Form::XForwarded { .. } => {
                 for node in headers.all("x-forwarded-for").flat_map(|value| value.split(|byte| *byte == b',')) {
                     let address = text(node).and_then(|node| parse_address(node.trim()));
                     out.extend_from_slice(address.map_or("for=unknown".into(), node_of).as_bytes());
@@ -151,7 +150,7 @@ impl<'a> Forwarded<'a> {
     }
 }
 
-/// An address as `Forwarded` has it.
+/// An address as `Forwarded` writes it.
 pub fn node_of(address: IpAddr) -> String {
     if address.is_ipv4() { format!("for={address}") } else { format!("for=\"[{address}]\"") }
 }
@@ -177,13 +176,13 @@ fn is_scheme(proto: &str) -> bool {
     !proto.is_empty() && proto.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Whether it can stand within quotes, and be nothing but a host there.
+/// Whether it can be quoted in a header and is nothing but a host.
 fn is_host(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\,;/@".contains(&byte))
 }
 
-/// The elements of all `Forwarded` headers. None if there are none, or if they can't be read: a quote that never ends
-/// would swallow what is added behind it.
+/// The elements of all `Forwarded` headers. None if there are none or they are invalid: an unclosed quote would swallow
+/// what is added after it.
 fn read(headers: &Headers) -> Option<Vec<Element<'_>>> {
     let mut elements = Vec::new();
     for value in headers.all("forwarded") {
@@ -219,7 +218,7 @@ fn read_element(mut rest: &str) -> Option<(Element<'_>, Option<&str>)> {
                 }
                 _ => return None,
             };
-            // Each may stand there once.
+            // Each parameter may occur once.
             if part.replace(value).is_some() {
                 return None;
             }

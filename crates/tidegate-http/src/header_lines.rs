@@ -1,15 +1,15 @@
-//! Headers that are written. Most responses go out over HTTP/1, so that they are put together as they stand there; for
-//! HTTP/2 they are parsed back.
+//! Headers to write. Most responses go out over HTTP/1, so headers are encoded for it at once; for HTTP/2 they are
+//! parsed back.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers as they stand on an HTTP/1 connection.
+/// Headers as HTTP/1 encodes them.
 #[derive(Default)]
 pub struct HeaderLines(Vec<u8>);
 
 impl HeaderLines {
-    /// Adds a header. Names are ours, in lower case; a value that could end the line is left out.
+    /// Adds a header. The name is one of ours, in lower case. A header whose value contains a line end is left out.
     pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) {
         let value = value.as_ref();
         if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
@@ -21,7 +21,7 @@ impl HeaderLines {
         self.push("\r\n");
     }
 
-    /// The same for a number.
+    /// Adds a header whose value is a number.
     pub fn add_number(&mut self, name: &str, value: u64) {
         self.push(name);
         self.push(": ");
@@ -29,7 +29,7 @@ impl HeaderLines {
         self.push("\r\n");
     }
 
-    /// Adds a piece of our own: a header, several of them, or a part of one.
+    /// Adds encoded text: a header, several of them, or a part of one.
     pub fn push(&mut self, piece: &str) {
         if self.0.capacity() == 0 {
             self.0.reserve(512);
@@ -47,7 +47,7 @@ impl HeaderLines {
         &self.0
     }
 
-    /// The same headers in a map, for HTTP/2.
+    /// Appends the headers to a map, for HTTP/2.
     pub fn put_into(self, headers: &mut HeaderMap) {
         let mut rest = Bytes::from(self.0);
         while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {

@@ -1,5 +1,5 @@
-//! Headers as they came: where each stands in its head. A head has few of them, so walking along the lengths of their
-//! names costs less than making a map.
+//! The headers of a head that was read, kept as positions in its bytes. A head has few headers, so a scan that compares
+//! the lengths of names first costs less than building a map.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Headers {
     lengths: u64,
 }
 
-/// Where a header stands.
+/// The position of a header in its head.
 #[derive(Clone, Copy)]
 struct Span {
     name: Part,
@@ -83,13 +83,13 @@ impl Headers {
         self.all(name).next()
     }
 
-    /// The value of a header that is there once. Which of several is meant nobody can tell.
+    /// The value of a header that occurs once. None if there are several: it is not known which one counts.
     pub fn only(&self, name: &str) -> Option<&[u8]> {
         let mut values = self.all(name);
         values.next().filter(|_| values.next().is_none())
     }
 
-    /// Whether there is a header of this name, which is in lower case.
+    /// Whether there is a header of this name; `name` is in lower case.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -113,25 +113,25 @@ impl Headers {
         self.spans.iter().map(|span| (self.name(span), &self.head[span.value.range()]))
     }
 
-    /// The same, with values that can be kept.
+    /// Names and values; the values share the head's memory and outlive the borrow.
     pub fn iter_kept(&self) -> impl Iterator<Item = (&[u8], Bytes)> {
         self.spans.iter().map(|span| (self.name(span), self.head.slice(span.value.range())))
     }
 
-    /// Leaves out those whose name `is_unwanted`.
+    /// Removes the headers whose name `is_unwanted`.
     pub fn remove(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
         self.spans.retain(|span| !is_unwanted(&self.head[span.name.range()]));
     }
 }
 
-/// Names without values: those may be secrets.
+/// Names without values: values may be secrets.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|(name, _)| String::from_utf8_lossy(name))).finish()
     }
 }
 
-/// As HTTP/2 brings them.
+/// The headers of an HTTP/2 message.
 impl From<&HeaderMap> for Headers {
     fn from(map: &HeaderMap) -> Self {
         let size = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();

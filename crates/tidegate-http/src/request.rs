@@ -1,17 +1,17 @@
-//! The head of a request, whatever it came over, and what can be wrong with its body.
+//! The head of a request over HTTP/1 or HTTP/2, and what can be wrong with its body.
 
 use http::request::Parts;
 use http::{Method, Uri, Version};
 
 use crate::headers::Headers;
 
-/// The head of a request, whatever it came over.
+/// The head of a request over HTTP/1 or HTTP/2.
 pub struct RequestHead {
-    /// What is asked for.
+    /// Its method.
     pub method: Method,
-    /// Of what.
+    /// Its target.
     pub uri: Uri,
-    /// What the client speaks.
+    /// The version of HTTP that the client uses.
     pub version: Version,
     /// Its headers.
     pub headers: Headers,
@@ -24,13 +24,13 @@ impl From<Parts> for RequestHead {
     }
 }
 
-/// A body that broke off, or is not what it should be; what is wrong with it.
+/// What is wrong with a body that ended early or is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenBody(pub &'static str);
 
 impl BrokenBody {
-    /// The client left before its end.
-    pub const OFF: Self = Self("it broke off");
-    /// It is longer or shorter than its head says.
-    pub const LENGTH: Self = Self("its length is not the one in the head");
+    /// The client left before the end of the body.
+    pub const ENDED_EARLY: Self = Self("it ended early");
+    /// The body is longer or shorter than its head says.
+    pub const LENGTH: Self = Self("its length differs from Content-Length");
 }

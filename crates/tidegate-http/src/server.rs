@@ -1,5 +1,5 @@
-//! HTTP/1.1 towards clients, by hand: together with the side of upstreams it is most of what a request costs, and being
-//! strict about framing is easiest where the bytes are.
+//! HTTP/1.1 towards clients. It is written by hand: together with the side of upstreams it is most of what a request
+//! costs, and strict framing is easiest where the bytes are.
 
 mod io;
 mod request_head;

@@ -1,4 +1,4 @@
-//! A connection, plain or with TLS, on either side.
+//! A connection to a client or an upstream, plain or with TLS.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,7 +24,7 @@ const MOST_LINGERED: usize = 256 * 1024;
 pub enum Stream {
     /// Without TLS.
     Plain(TcpStream),
-    /// The same; what was read to find out what is spoken comes first.
+    /// Without TLS; the bytes that were read to detect the protocol come first.
     Prefixed(Bytes, TcpStream),
     /// With TLS.
     Tls(Box<TlsStream<TcpStream>>),
@@ -43,16 +43,16 @@ impl Stream {
         self.tcp().as_fd().try_clone_to_owned().map(Into::into)
     }
 
-    /// Something to see its end by, while nothing is read of it. An error if there are too many already, or descriptors
-    /// have run out.
+    /// Watches for the end of the connection while nothing is read from it. An error if too many connections are
+    /// watched already, or descriptors have run out.
     pub fn end(&self) -> io::Result<End> {
         let slot = EndSlot::take().ok_or(io::ErrorKind::QuotaExceeded)?;
         Ok(End { tcp: self.handle().and_then(TcpStream::from_std)?, _slot: slot })
     }
 }
 
-/// Closes our side, and reads on for a moment: closing while bytes arrive would take our last words away from the
-/// client.
+/// Closes our side, and reads on for a moment: closing while bytes arrive would discard our last response before the
+/// client has read it.
 pub async fn linger(mut stream: Stream) {
     let lingering = async {
         stream.shutdown().await?;
@@ -65,11 +65,12 @@ pub async fn linger(mut stream: Stream) {
         }
         io::Result::Ok(())
     };
-    // However it went: it ends here.
+    // The connection ends here, whatever the result.
     let _ended = timeout(LINGER, lingering).await;
 }
 
-/// The same without reading: who sends without end must cost nothing more, and not be back at once either.
+/// Closes our side and keeps the connection for a moment without reading: a client that sends without end must not cost
+/// more, and must not reconnect at once.
 pub async fn hold(mut stream: Stream) {
     let holding = async {
         stream.shutdown().await?;
@@ -80,24 +81,23 @@ pub async fn hold(mut stream: Stream) {
     let _ended = timeout(LINGER, holding).await;
 }
 
-/// The end of a connection, as its socket reports it: also while bytes that nobody wants yet lie before it. A handle of
-/// its own, so that what the socket reports is not taken from the reader.
+/// The end of a connection, as its socket reports it, even while unread bytes precede it. It has its own handle, so
+/// that it does not consume readiness events of the reader.
 pub struct End {
     tcp: TcpStream,
     _slot: EndSlot,
 }
 
-/// How many ends are watched, and how many may be: each is one more descriptor of the process, for a connection that
-/// has one.
+/// How many ends are watched, and the maximum: each takes a second descriptor for its connection.
 static ENDS: AtomicUsize = AtomicUsize::new(0);
 static MOST_ENDS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Bounds how many ends the process watches. Beyond it, a client's leaving is seen when something is read or written.
+/// Bounds how many ends the process watches. Beyond it, the end of a connection is noticed at the next read or write.
 pub fn bound_ends(most: usize) {
     MOST_ENDS.store(most, Ordering::Relaxed);
 }
 
-/// One of the ends that may be watched.
+/// One of the slots for watched ends.
 struct EndSlot;
 
 impl EndSlot {
@@ -115,14 +115,14 @@ impl Drop for EndSlot {
 }
 
 impl End {
-    /// Whether the other side has gone. Otherwise the task is woken when it does.
+    /// Whether the other side has closed the connection. If not, the task is woken when it does.
     pub fn poll_has_come(&self, cx: &mut Context<'_>) -> bool {
         while let Poll::Ready(ready) = self.tcp.poll_read_ready(cx) {
             let state = pin!(self.tcp.ready(Interest::READABLE)).poll(cx);
             if ready.is_err() || matches!(state, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
                 return true;
             }
-            // More bytes, which stay where they are: only the readiness is cleared.
+            // More bytes arrived. They stay in the socket: only the readiness is cleared.
             let _cleared = self.tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
         false

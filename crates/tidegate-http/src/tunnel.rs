@@ -1,4 +1,4 @@
-//! Connections that have gone over to another protocol, such as WebSocket: bytes both ways, until either side ends.
+//! Connections that have switched to another protocol, such as WebSocket: bytes both ways, until either side ends.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,15 +14,15 @@ use crate::client::Connection;
 use crate::deadlines::Deadline;
 use crate::stream::Stream;
 
-/// Joins the client's connection with the upstream's, until both have ended or nothing has moved for `idle`.
+/// Copies bytes between the client and the upstream until both sides have ended or no byte has moved for `idle`.
 pub async fn run(client: Stream, unread: BytesMut, upstream: Connection, idle: Duration) {
-    // Given up after the connections, which are dropped before it.
+    // Dropped after the connections.
     let (stream, from_upstream, deadline, _slot) = upstream.into_parts();
     deadline.set(idle);
     let mut client = Side { stream: client, unread, deadline: Arc::clone(&deadline), idle };
     let mut upstream = Side { stream, unread: from_upstream, deadline: Arc::clone(&deadline), idle };
     let mut copying = pin!(copy_bidirectional(&mut client, &mut upstream));
-    // However it ends, it has ended: there is nobody to report it to.
+    // An error ends the tunnel like a regular end: nobody is left to report it to.
     poll_fn(|cx| {
         deadline.watch(cx);
         if deadline.has_passed() { Poll::Ready(()) } else { copying.as_mut().poll(cx).map(|_ended| ()) }
@@ -30,10 +30,10 @@ pub async fn run(client: Stream, unread: BytesMut, upstream: Connection, idle: D
     .await;
 }
 
-/// One side of a tunnel: whatever moves gains time.
+/// One side of a tunnel. Every byte that moves postpones the deadline.
 struct Side {
     stream: Stream,
-    /// What came with the head.
+    /// Bytes that were read together with the head.
     unread: BytesMut,
     deadline: Arc<Deadline>,
     idle: Duration,

@@ -35,7 +35,7 @@ impl fmt::Display for Allowed {
         }
         let (least, most) = (*self.range.start(), *self.range.end());
         write!(f, " from {}", Readable(least))?;
-        if most == f64::MAX { f.write_str(" on") } else { write!(f, " to {}", Readable(most)) }
+        if most >= f64::MAX { f.write_str(" on") } else { write!(f, " to {}", Readable(most)) }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::limit::Limit;
 use crate::plan::Plan;
 use crate::upstream::Upstream;
 
-/// What has been counted until now, of the limit and of the upstreams behind it.
+/// The totals of the limit, and of the upstreams that it protects.
 pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
     let (mut admitted, mut rejected) = (0, 0);
     for stats in &*limit.stats {
@@ -18,7 +18,7 @@ pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
     }
     let mut totals = Totals { admitted, rejected, ..Totals::default() };
     let mut latency: Option<HistogramSnapshot> = None;
-    for upstream in behind(plan, limit.name()) {
+    for upstream in protected_upstreams(plan, limit.name()) {
         let metrics = &upstream.stats.metrics;
         totals.errors += metrics.errors();
         totals.failed += metrics.failures();
@@ -32,15 +32,15 @@ pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
     totals
 }
 
-/// The upstreams whose requests the limit decides about.
-fn behind<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstream>> {
+/// The upstreams that the limit decides requests for.
+fn protected_upstreams<'a>(plan: &'a Plan, limit: &str) -> impl Iterator<Item = &'a Arc<Upstream>> {
     let limit = plan.limits.iter().position(|other| other.name() == limit);
-    let is_asked = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
+    let has_limit = move |limits: &[usize]| limit.is_some_and(|limit| limits.contains(&limit));
     let site = &plan.site;
-    let is_behind = move |index: usize, upstream: &Upstream| {
-        let by_route = site.routes.iter().any(|route| route.upstream == index && is_asked(&route.limits));
-        by_route || is_asked(&upstream.limits)
+    let is_protected = move |index: usize, upstream: &Upstream| {
+        let by_route = site.routes.iter().any(|route| route.upstream == index && has_limit(&route.limits));
+        by_route || has_limit(&upstream.limits)
     };
     let upstreams = site.upstreams.iter().enumerate();
-    upstreams.filter_map(move |(index, upstream)| is_behind(index, upstream).then_some(upstream))
+    upstreams.filter_map(move |(index, upstream)| is_protected(index, upstream).then_some(upstream))
 }

@@ -1,4 +1,4 @@
-//! Samples the counters each second, asks the forecaster each interval, puts in force what the pilot wants.
+//! Samples the counters each second, asks the forecaster each interval, and puts the pilot's numbers in force.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::counters::totals;
 use super::forecaster_client::ask;
-use super::membership::{Leadership, Membership, PATIENCE};
+use super::membership::{INCOMPLETE_SECONDS, Leadership, Membership};
 use super::reporting::{self, Beside, COMPONENT, because};
 use crate::adaptation_state::as_received;
 use crate::config::model::AdaptiveMode;
@@ -29,7 +29,7 @@ use crate::settings::AdaptiveSettings;
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Adapts for ever, as far as the plan in force wants it.
+/// Adapts until the gateway drains, while the plan in force has adaptation.
 pub(crate) async fn run(gateway: Arc<Gateway>, control: Arc<Control>) {
     let mut driver: Option<Driver> = None;
     loop {
@@ -50,14 +50,14 @@ pub(crate) async fn run(gateway: Arc<Gateway>, control: Arc<Control>) {
 
 struct Driver {
     settings: Arc<AdaptiveSettings>,
-    /// What the counters are those of.
+    /// The site whose counters are sampled.
     site: Arc<Site>,
-    /// Of the operator's numbers.
+    /// The generation of the operator's numbers.
     generation: u64,
     pilot: Pilot,
-    /// Among those that share the limit; none if it is this gateway's alone.
+    /// The part among gateways that share the limit; None if it is not shared.
     membership: Option<Membership>,
-    /// What others had decided when that was last reported.
+    /// The decision of another gateway that was last reported.
     followed: Option<(LimitNumbers, bool)>,
     sampler: Sampler,
     recent: RecentSeconds,
@@ -66,16 +66,16 @@ struct Driver {
     next_second: Timestamp,
     next_ask: Timestamp,
     asked: JoinSet<Asked>,
-    /// What the next decision stands beside.
+    /// What the history shows beside the next decision.
     beside: Beside,
     outage: Outage,
-    /// Why numbers could not be put in force, as it was last reported.
+    /// Why numbers could not be put in force, as last reported.
     unfit: Option<String>,
-    /// What kept the members from meeting, as it was last reported.
+    /// Why a heartbeat failed, as last reported.
     fault: Option<ElectionFault>,
 }
 
-/// What was asked, and what the forecaster responded.
+/// A request to the forecaster, and its response.
 struct Asked {
     at: Timestamp,
     period_end: u64,
@@ -85,7 +85,7 @@ struct Asked {
 }
 
 impl Driver {
-    /// The driver for this plan: the same one if nothing has changed, none if nothing is to be adapted.
+    /// The driver for this plan: the same one if nothing has changed, None if nothing is adapted.
     fn of_plan(driver: Option<Self>, gateway: &Gateway, plan: &Arc<Plan>) -> Option<Self> {
         let settings = plan.site.adaptive.as_ref()?;
         let limit = plan.limit(&settings.limit)?;
@@ -101,11 +101,11 @@ impl Driver {
         if driver.generation != plan.generation {
             driver.generation = plan.generation;
             let base = limit.operators_numbers().clone();
-            let mut entry = because("the operator's numbers are other ones, or were set anew");
+            let mut entry = because("the operator's numbers were changed or set again");
             entry.insert("to".to_owned(), numbers_json(&base).into());
             gateway.adaptation.record(gateway.now(), "rebased", entry);
             if !driver.pilot.rebase(base, limit.settings.soft) {
-                return Self::can_not(gateway, limit);
+                return Self::not_adaptable(gateway, limit);
             }
             gateway.adaptation.gauges.base.set(driver.pilot.base_rate());
         }
@@ -116,7 +116,7 @@ impl Driver {
         let thresholds = Thresholds { latency: settings.latency, errors: settings.errors };
         let (base, soft) = (limit.operators_numbers().clone(), limit.settings.soft);
         let Some(pilot) = Pilot::new(settings.rails, thresholds, base, soft) else {
-            return Self::can_not(gateway, limit);
+            return Self::not_adaptable(gateway, limit);
         };
         gateway.adaptation.keep(settings.history);
         gateway.adaptation.gauges.begin();
@@ -136,7 +136,7 @@ impl Driver {
             recent: RecentSeconds::default(),
             accuracy: Accuracy::default(),
             bounds: latency_bounds_seconds(),
-            next_second: border_after(now),
+            next_second: next_second_after(now),
             next_ask: now + settings.interval,
             asked: JoinSet::new(),
             beside: Beside::default(),
@@ -146,8 +146,8 @@ impl Driver {
         })
     }
 
-    /// An operator may make it one that can't be adapted.
-    fn can_not(gateway: &Gateway, limit: &Limit) -> Option<Self> {
+    /// Reports that an operator has given the limit an algorithm that can't be adapted.
+    fn not_adaptable(gateway: &Gateway, limit: &Limit) -> Option<Self> {
         let (name, algorithm) = (limit.name(), limit.operators_numbers().algorithm());
         gateway.log.warn(
             COMPONENT,
@@ -156,7 +156,7 @@ impl Driver {
         None
     }
 
-    /// Until something happens, and what is done then.
+    /// Waits for the next event and handles it.
     async fn turn(&mut self, gateway: &Arc<Gateway>, control: &Control, plan: &Arc<Plan>) {
         let now = gateway.now();
         let next = self.pilot.wakes_at(now).filter(|_| self.is_leader());
@@ -168,12 +168,12 @@ impl Driver {
                     self.receive(gateway, plan, asked);
                 }
             }
-            met = met(self.membership.as_mut()) => self.conclude(gateway, plan, met),
+            standing = heartbeat(self.membership.as_mut()) => self.conclude(gateway, plan, standing),
             () = tokio::time::sleep(next.since(now)) => {}
         }
         let now = gateway.now();
         if now >= self.next_second {
-            self.next_second = border_after(now);
+            self.next_second = next_second_after(now);
             self.sample(gateway, plan, now);
             self.ask_if_due(gateway, plan, now);
         }
@@ -181,16 +181,16 @@ impl Driver {
         self.publish(plan);
     }
 
-    /// Publishes at once what has changed.
+    /// Publishes changed numbers at once.
     fn publish(&mut self, plan: &Plan) {
         let Some(limit) = self.limit(plan) else { return };
         let text = self.publication(limit);
         if let Some(membership) = self.membership.as_mut().filter(|member| member.has_news(text.as_deref())) {
-            membership.meet(text);
+            membership.send_heartbeat(text);
         }
     }
 
-    /// Whether this gateway is the one that decides.
+    /// Whether this gateway decides.
     fn is_leader(&self) -> bool {
         self.membership.as_ref().is_none_or(Membership::is_leader)
     }
@@ -199,10 +199,10 @@ impl Driver {
         plan.limit(&self.settings.limit)
     }
 
-    /// Makes seconds of the counters, for those who learn.
+    /// Turns the counters into seconds to learn from.
     fn sample(&mut self, gateway: &Gateway, plan: &Plan, now: Timestamp) {
         let Some(limit) = self.limit(plan) else { return };
-        // Rejected by no limit: what was offered is not known.
+        // Requests are rejected without asking the limit, so the offered load is not known.
         let is_blind = counting(gateway, limit) == Counting::Nowhere
             && gateway.store_state().is_some_and(|store| store.mode == FailureMode::Closed);
         let mut seconds = self.sampler.look(now, totals(limit, plan));
@@ -214,12 +214,12 @@ impl Driver {
         }
         let text = self.publication(limit);
         if let Some(membership) = &mut self.membership {
-            membership.saw(seconds);
-            membership.meet(text);
+            membership.observed(seconds);
+            membership.send_heartbeat(text);
         }
     }
 
-    /// Learns from seconds. A follower learns what is usual of the upstream, for when it has to decide.
+    /// Learns from seconds. A follower learns the upstream's usual latency, for the time when it has to decide.
     fn learn(&mut self, gateway: &Gateway, plan: &Plan, seconds: Vec<Second>) {
         let Some(limit) = self.limit(plan) else { return };
         let is_enforced = match counting(gateway, limit) {
@@ -259,7 +259,7 @@ impl Driver {
         gateway.adaptation.gauges.ceiling.set(rounded(ceiling));
     }
 
-    /// What those who share the limit shall follow; nothing where the operator's numbers are in force.
+    /// The numbers that gateways sharing the limit must follow; None while the operator's are in force.
     fn publication(&self, limit: &Limit) -> Option<String> {
         if !self.is_leader() || self.settings.mode != AdaptiveMode::On {
             return None;
@@ -267,26 +267,26 @@ impl Driver {
         Some(self.pilot.published()?.text(limit.operators_numbers()))
     }
 
-    /// A meeting of those who share the limit is over.
-    fn conclude(&mut self, gateway: &Gateway, plan: &Plan, met: Result<Standing, ElectionFault>) {
+    /// Handles the result of a heartbeat.
+    fn conclude(&mut self, gateway: &Gateway, plan: &Plan, standing: Result<Standing, ElectionFault>) {
         let Some(limit) = self.limit(plan) else { return };
         let now = gateway.now();
         let Some(membership) = &mut self.membership else { return };
-        let fault = met.as_ref().err().filter(|fault| !matches!(fault, ElectionFault::Away | ElectionFault::Unknown));
+        let is_reported = |fault: &&ElectionFault| !matches!(fault, ElectionFault::Away | ElectionFault::Unknown);
+        let fault = standing.as_ref().err().filter(is_reported);
         if let Some(fault) = fault.filter(|fault| self.fault.as_ref() != Some(fault)) {
-            gateway
-                .log
-                .warn(COMPONENT, format_args!("those who share the limit can't agree on who adapts it: {fault}"));
+            let message = "gateways that share the limit can't elect a leader";
+            gateway.log.warn(COMPONENT, format_args!("{message}: {fault}"));
         }
         self.fault = fault.cloned();
-        let outcome = membership.conclude(met, now);
+        let outcome = membership.conclude(standing, now);
         if outcome.is_incomplete {
             let why = "a report can't be read, or a clock is off by more than a second";
             gateway.log.warn(
                 COMPONENT,
                 format_args!(
-                    "for {PATIENCE} s now a gateway that shares the limit tells nothing that can be added up ({why}): \
-                     nothing is forecast meanwhile"
+                    "no usable report of a gateway that shares the limit for {INCOMPLETE_SECONDS} s ({why}); no \
+                     forecasts until it reports again"
                 ),
             );
         }
@@ -312,8 +312,8 @@ impl Driver {
             }
         }
         self.learn(gateway, plan, outcome.seconds);
-        // A follower that is left alone goes on from what it followed last. Any other has the numbers that all have,
-        // whatever it has learnt just now.
+        // A follower that has lost Redis continues from what it followed last. Any other follower has the published
+        // numbers, whatever it has just learnt.
         if !self.is_leader() && counting(gateway, limit) != Counting::Apart {
             self.pilot.follow(published, base.clone(), soft, now);
         }
@@ -351,7 +351,7 @@ impl Driver {
         });
     }
 
-    /// A response has come, or none.
+    /// Handles the response of the forecaster, or its absence.
     fn receive(&mut self, gateway: &Gateway, plan: &Plan, asked: Asked) {
         let read = asked.response.and_then(|response| match Recommendation::read(&response) {
             Ok(read) => Ok((read, response)),
@@ -372,7 +372,7 @@ impl Driver {
         }
         self.recent.sent(asked.period_end);
         let Some(limit) = self.limit(plan).filter(|_| asked.generation == plan.generation && self.is_leader()) else {
-            // It was made for other numbers of the operator's, or another gateway is the leader now.
+            // It was made for other numbers of the operator, or another gateway is the leader now.
             return;
         };
         if let Some(predicted) = recommendation.predicted {
@@ -385,13 +385,13 @@ impl Driver {
         match self.pilot.receive(recommendation, asked.at, &accepts) {
             Ok(()) => self.beside = beside,
             Err(why) => {
-                let refused = self.pilot.refused(why);
-                reporting::decided(gateway, now, limit.name(), self.settings.mode, &refused, beside);
+                let rejected = self.pilot.refused(why);
+                reporting::decided(gateway, now, limit.name(), self.settings.mode, &rejected, beside);
             }
         }
     }
 
-    /// Does what is due, and puts the numbers in force that are to be.
+    /// Applies due changes, and puts the pilot's numbers in force.
     async fn put_in_force(&mut self, gateway: &Gateway, control: &Control, plan: &Plan) {
         let Some(limit) = self.limit(plan) else { return };
         let accepts = |numbers: &LimitNumbers| Plan::check_numbers(&limit.settings, numbers, gateway.store());
@@ -414,12 +414,12 @@ impl Driver {
                 self.unfit = None;
                 let standing = self.pilot.standing();
                 let is_news = self.followed.replace(standing.clone()) != Some(standing);
-                // A ceiling that moves from second to second is reported when it begins and ends.
+                // A ceiling that changes each second is reported only when it begins and ends.
                 if is_news && !self.is_leader() && counting == Counting::AsMeant {
                     reporting::followed(gateway, now, limit.name(), &limit.settings.numbers, &wanted);
                 }
             }
-            // The plan is another one: the next turn begins with it.
+            // There is another plan: the next turn begins with it.
             Err(NotAdapted::Rebased) => {}
             Err(NotAdapted::Invalid(why)) => {
                 if self.unfit.as_ref() != Some(&why) {
@@ -431,23 +431,24 @@ impl Driver {
     }
 }
 
-/// The end of a meeting, if one takes place.
-async fn met(membership: Option<&mut Membership>) -> Result<Standing, ElectionFault> {
+/// The result of the heartbeat under way; pending without one.
+async fn heartbeat(membership: Option<&mut Membership>) -> Result<Standing, ElectionFault> {
     match membership {
-        Some(membership) => membership.met().await,
+        Some(membership) => membership.heartbeat().await,
         None => std::future::pending().await,
     }
 }
 
-/// The next border between two seconds.
-fn border_after(now: Timestamp) -> Timestamp {
+/// The start of the next second.
+fn next_second_after(now: Timestamp) -> Timestamp {
     Timestamp::from_nanos((now.as_nanos() / NANOS + 1).saturating_mul(NANOS))
 }
 
 fn counting(gateway: &Gateway, limit: &Limit) -> Counting {
-    match gateway.store_state().filter(|store| store.is_down && matches!(limit.counts, Counts::Shared(_))) {
+    let down = gateway.store_state().filter(|store| store.is_down && matches!(limit.counts, Counts::Shared(_)));
+    match down.map(|store| store.mode) {
         None => Counting::AsMeant,
-        Some(store) if store.mode == FailureMode::Local => Counting::Apart,
-        Some(_) => Counting::Nowhere,
+        Some(FailureMode::Local) => Counting::Apart,
+        Some(FailureMode::Open | FailureMode::Closed) => Counting::Nowhere,
     }
 }

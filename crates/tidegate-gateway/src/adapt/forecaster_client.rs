@@ -1,4 +1,4 @@
-//! Asks the forecaster: one HTTP request over a connection of its own, bounded in time and size.
+//! Requests to the forecaster: each over its own connection, bounded in time and size.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ pub(crate) async fn ask(forecaster: &Forecaster, snapshot: &Value) -> Result<Val
     let until = Instant::now() + forecaster.timeout;
     let asking = exchange(forecaster, snapshot.to_string(), until);
     let response = timeout_at(until, asking).await.unwrap_or(Err(Miss::Timeout))?;
-    tidegate_input::json::read(&response).map_err(|error| Miss::Invalid(format!("it is no JSON: {error}")))
+    tidegate_input::json::read(&response).map_err(|error| Miss::Invalid(format!("it is not JSON: {error}")))
 }
 
 async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Result<Vec<u8>, Miss> {
@@ -36,7 +36,7 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
     let stream = connect_to(&addresses, forecaster.tls.as_deref(), until).await;
     let stream = stream.map_err(|trouble| match &trouble {
         Trouble::ConnectTimeout => Miss::Timeout,
-        // In words of its own: for requests it is the upstream that can't be reached.
+        // The cause alone: the text of the trouble is about upstreams.
         Trouble::Connect(error) => Miss::Unreachable(cause(error)),
         Trouble::Full
         | Trouble::OutOfFiles
@@ -59,7 +59,7 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
         .header(header::CONNECTION, "close")
         .body(body)
         .map_err(|error| unreachable(&error))?;
-    // Both in this task, so that nothing is left of an attempt that is given up.
+    // Both in this task, so that a timeout ends both.
     let receiving = async {
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::OK {
@@ -70,7 +70,7 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
     let (mut receiving, mut connection) = (std::pin::pin!(receiving), std::pin::pin!(connection));
     let mut has_ended = false;
     poll_fn(|cx| {
-        // The receiving side learns of its end by itself.
+        // The receiving side notices the end of the connection by itself.
         has_ended = has_ended || connection.as_mut().poll(cx).is_ready();
         receiving.as_mut().poll(cx)
     })
@@ -87,7 +87,7 @@ async fn addresses(forecaster: &Forecaster) -> io::Result<Vec<SocketAddr>> {
 async fn read(mut body: Incoming) -> Result<Vec<u8>, Miss> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame = frame.map_err(|error| Miss::Unreachable(format!("the answer broke off: {error}")))?;
+        let frame = frame.map_err(|error| Miss::Unreachable(format!("the response ended early: {error}")))?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
         if bytes.len() > LARGEST_RESPONSE {
             return Err(Miss::Invalid(format!("it is larger than {} KiB", LARGEST_RESPONSE / 1024)));

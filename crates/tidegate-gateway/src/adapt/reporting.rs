@@ -14,16 +14,16 @@ use crate::gateway::Gateway;
 /// The component that log lines name.
 pub(super) const COMPONENT: &str = "AdaptiveController";
 
-/// What stands beside a decision in the history.
+/// What the history shows beside a decision.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Beside {
     /// The snapshot's figures.
     pub(super) observed: Option<Map<String, Value>>,
-    /// The recommendation as it came.
+    /// The recommendation as received.
     pub(super) recommendation: Option<Value>,
 }
 
-/// Something was decided about this limit.
+/// Reports a decision about this limit.
 pub(super) fn decided(
     gateway: &Gateway,
     at: Timestamp,
@@ -42,7 +42,7 @@ pub(super) fn decided(
     let line = difference(&made.from, &made.to);
     let (reason, which) = (made.reason(), limit_in_words(limit));
     match verdict {
-        // That the same is wanted again, and may not be, has been logged above.
+        // The cap that leaves the numbers as they are has been logged above.
         Verdict::Capped if made.from.relevant() == made.to.relevant() => {}
         Verdict::Applied | Verdict::Capped | Verdict::Reverted => {
             log.info(COMPONENT, format_args!("AI update applied: {line}, reason: {reason}{which}"));
@@ -75,7 +75,7 @@ pub(super) fn decided(
     gateway.adaptation.record(at, "decision", entry);
 }
 
-/// An attack begins or ends.
+/// Reports that an attack begins or ends.
 pub(super) fn attack(gateway: &Gateway, at: Timestamp, event: &AttackEvent) {
     let adaptation = &gateway.adaptation;
     let (event, reason) = match event {
@@ -92,11 +92,11 @@ pub(super) fn attack(gateway: &Gateway, at: Timestamp, event: &AttackEvent) {
     adaptation.record(at, event, because(reason));
 }
 
-/// The forecaster did not respond as it should. After `most` misses in a row somebody should know.
+/// Reports that the forecaster gave no usable response: the first time, and after `most` misses in a row.
 pub(super) fn missed(gateway: &Gateway, at: Timestamp, miss: &Miss, missed: Missed, most: u32) {
     let (log, adaptation) = (&gateway.log, &gateway.adaptation);
     if missed.is_news {
-        let what = if miss.is_response() { "AI module's answer can't be used" } else { "AI module unreachable" };
+        let what = if miss.is_response() { "AI module's response can't be used" } else { "AI module unreachable" };
         log.warn(COMPONENT, format_args!("{what}, continuing with last known limits: {miss}"));
         adaptation.record(at, miss.word(), because(miss.to_string()));
     }
@@ -104,25 +104,25 @@ pub(super) fn missed(gateway: &Gateway, at: Timestamp, miss: &Miss, missed: Miss
     if missed.is_stale {
         adaptation.gauges.stale.store(true, Relaxed);
         let message = format!(
-            "no usable answer of the AI module, {most} times in a row: what it recommended last goes on to its end, \
-             nothing else changes"
+            "no usable response of the AI module, {most} times in a row: the last recommendation stays in force until \
+             it ends, nothing else changes"
         );
         log.warn(COMPONENT, &message);
         adaptation.record(at, "stale", because(message));
     }
 }
 
-/// The forecaster responds again.
+/// Reports that the forecaster responds again.
 pub(super) fn is_back(gateway: &Gateway, at: Timestamp, outage: PastOutage) {
     let PastOutage { misses, lasted } = outage;
-    let message = format!("AI module is back after {misses} missed answers ({:.1} s)", lasted.as_secs_f64());
+    let message = format!("AI module is back after {misses} missed responses ({:.1} s)", lasted.as_secs_f64());
     gateway.log.info(COMPONENT, &message);
     gateway.adaptation.record(at, "back", because(message));
     gateway.adaptation.gauges.misses.store(0, Relaxed);
     gateway.adaptation.gauges.stale.store(false, Relaxed);
 }
 
-/// This gateway is the leader from now on, or another.
+/// Reports that this gateway has become the leader, or a follower.
 pub(super) fn leadership(gateway: &Gateway, at: Timestamp, limit: &str, is_leader: bool) {
     let (event, message) = if is_leader {
         ("holder", "This gateway adapts the limit for all that share it")
@@ -133,7 +133,7 @@ pub(super) fn leadership(gateway: &Gateway, at: Timestamp, limit: &str, is_leade
     gateway.adaptation.record(at, event, because(message));
 }
 
-/// What another gateway has decided is in force here too.
+/// Reports that a decision of another gateway is in force here too.
 pub(super) fn followed(gateway: &Gateway, at: Timestamp, limit: &str, from: &LimitNumbers, to: &LimitNumbers) {
     let (line, which) = (difference(from, to), limit_in_words(limit));
     gateway.log.info(COMPONENT, format_args!("AI update followed: {line}, decided by another gateway{which}"));
@@ -143,7 +143,7 @@ pub(super) fn followed(gateway: &Gateway, at: Timestamp, limit: &str, from: &Lim
     gateway.adaptation.record(at, "followed", fields);
 }
 
-/// A reason, as an entry has it.
+/// The fields of an entry of the history with this reason.
 pub(super) fn because(reason: impl Into<String>) -> Map<String, Value> {
     Map::from_iter([("reason".to_owned(), Value::String(reason.into()))])
 }

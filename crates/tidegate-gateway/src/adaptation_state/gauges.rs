@@ -1,4 +1,4 @@
-//! What is counted of adaptation.
+//! Metrics of adaptation.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use tidegate_serve::{Counter, Exposition, Kind};
 
 use crate::config::model::AdaptiveMode;
 
-/// A figure that one writes and others read.
+/// A figure with one writer and many readers.
 pub(crate) struct Figure(AtomicU64);
 
 impl Figure {
@@ -24,7 +24,7 @@ impl Figure {
     }
 }
 
-/// All that is counted. Figures are not a number until they are known.
+/// All metrics of adaptation. Figures are NaN until they are known.
 pub(crate) struct Gauges {
     responded: Counter,
     missed: [Counter; Miss::WORDS.len()],
@@ -61,8 +61,8 @@ impl Default for Gauges {
 }
 
 impl Gauges {
-    /// Nothing is known yet, or no longer, because another gateway is the leader: what was true before must not wake
-    /// anybody.
+    /// Resets what is known, at the start or because another gateway is the leader now: old values must not raise
+    /// alerts.
     pub(crate) fn begin(&self) {
         self.misses.store(0, Relaxed);
         self.stale.store(false, Relaxed);
@@ -72,7 +72,7 @@ impl Gauges {
         }
     }
 
-    /// The forecaster was asked: what came of it.
+    /// Counts a request to the forecaster by its result.
     pub(crate) fn asked(&self, miss: Option<&Miss>) {
         let Some(miss) = miss else { return self.responded.inc() };
         let index = Miss::WORDS.iter().position(|word| *word == miss.word());
@@ -94,18 +94,15 @@ impl Gauges {
         if mode == AdaptiveMode::Off {
             return;
         }
-        let mut requests = page.family(
-            "tidegate_adaptive_requests_total",
-            "Questions to the forecaster, by what came of them.",
-            Kind::Counter,
-        );
+        let mut requests =
+            page.family("tidegate_adaptive_requests_total", "Requests to the forecaster, by result.", Kind::Counter);
         requests.sample(&[("result", "ok")], self.responded.get());
         for (word, counter) in Miss::WORDS.iter().zip(&self.missed) {
             requests.sample(&[("result", word)], counter.get());
         }
         let mut updates = page.family(
             "tidegate_adaptive_updates_total",
-            "Recommendations, their steps and measurements, by what was made of them.",
+            "Decisions about recommendations, their steps and measurements, by verdict.",
             Kind::Counter,
         );
         for (verdict, counter) in Verdict::ALL.iter().zip(&self.updates) {
@@ -117,26 +114,26 @@ impl Gauges {
         let switch = |switch: &AtomicBool| f64::from(u8::from(switch.load(Relaxed)));
         gauge(
             "tidegate_adaptive_misses",
-            "Questions to the forecaster in a row without a usable answer.",
+            "Requests to the forecaster in a row without a usable response.",
             f64::from(self.misses.load(Relaxed)),
         );
-        gauge("tidegate_adaptive_stale", "1 after as many misses as `adaptive.misses` says.", switch(&self.stale));
-        gauge("tidegate_adaptive_attack", "1 while what comes counts as an attack.", switch(&self.attack));
+        gauge("tidegate_adaptive_stale", "1 after `adaptive.misses` misses in a row.", switch(&self.stale));
+        gauge("tidegate_adaptive_attack", "1 while the load counts as an attack.", switch(&self.attack));
         gauge(
             "tidegate_adaptive_holder",
-            "1 in the gateway that adapts for all that share the limit.",
+            "1 in the leader: the gateway that adapts the limit for all that share it.",
             switch(&self.leader),
         );
         for (name, help, figure) in [
-            ("tidegate_adaptive_predicted_rps", "The highest rate that is expected.", &self.predicted),
+            ("tidegate_adaptive_predicted_rps", "The highest rate that the forecaster expects.", &self.predicted),
             ("tidegate_adaptive_observed_rps", "Requests offered in the last whole second.", &self.observed),
             (
                 "tidegate_adaptive_forecast_error_ratio",
-                "How much more the last forecast predicted than came, as a share of what came.",
+                "Predicted minus observed rate of the last forecast, as a share of the observed rate.",
                 &self.error,
             ),
             ("tidegate_adaptive_base_rps", "The operator's rate of the adapted limit.", &self.base),
-            ("tidegate_adaptive_ceiling_rps", "What the limit may be at most now, as measured.", &self.ceiling),
+            ("tidegate_adaptive_ceiling_rps", "The highest rate for the limit now, as measured.", &self.ceiling),
         ] {
             gauge(name, help, figure.get());
         }

@@ -1,4 +1,4 @@
-//! What happened, kept for those who want to know: a bounded list, the newest last.
+//! The history of adaptation: a bounded list with the newest entry last.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use tidegate_adapt::unix_seconds;
 use tidegate_policy::Timestamp;
 
-/// Bytes of a recommendation that are kept as they came.
+/// The largest recommendation that is kept in full.
 const LARGEST_RECOMMENDATION: usize = 8 * 1024;
 
-/// The last things that happened.
+/// The last entries.
 #[derive(Default)]
 pub(crate) struct History {
     entries: VecDeque<Value>,
@@ -17,7 +17,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Keeps so many from now on.
+    /// Keeps at most `most` entries from now on.
     pub(crate) fn keep(&mut self, most: usize) {
         self.most = most;
         while self.entries.len() > most {
@@ -42,7 +42,7 @@ impl History {
     }
 }
 
-/// A recommendation as it is kept: as it came, unless it is too large for that.
+/// A recommendation as the history keeps it: as received, or the start of its text if it is too large.
 pub(crate) fn as_received(recommendation: &Value) -> Value {
     let text = recommendation.to_string();
     if text.len() <= LARGEST_RECOMMENDATION {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_give_way() {
+    fn the_oldest_entries_are_dropped_first() {
         let mut history = History::default();
         history.push(Timestamp::default(), "lost", Map::new());
         history.keep(3);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_too_large_is_kept_in_part() {
+    fn a_recommendation_that_is_too_large_is_kept_in_part() {
         let large = Value::from("é".repeat(LARGEST_RECOMMENDATION));
         let kept = as_received(&large).to_string();
         assert!(kept.len() < LARGEST_RECOMMENDATION + 100 && kept.contains("bytes"), "{}", kept.len());

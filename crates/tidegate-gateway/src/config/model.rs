@@ -1,6 +1,6 @@
-//! The configuration file as it is written: one struct for each section, nothing checked yet but its shape. Each setting
-//! is declared here with its type, default, range and description. The schema, the reference page and the error texts come
-//! from that: `section.rs` explains the form.
+//! The configuration file as written: one struct for each section. Only its shape is checked here. Each setting is
+//! declared with its type, default, range and description. The schema, the reference page and the error texts come
+//! from these declarations; `section.rs` explains their form.
 
 mod adaptive;
 mod identity;
@@ -28,9 +28,9 @@ use super::section::section;
 use super::span::Span;
 use super::words;
 
-/// Where clients connect if no listener is configured.
+/// The address of the listener if none is configured.
 pub const DEFAULT_LISTENER: &str = "127.0.0.1:8082";
-/// Where the upstream is if none is configured.
+/// The URL of the upstream if none is configured.
 pub const DEFAULT_UPSTREAM: &str = "http://127.0.0.1:8081";
 /// How many threads may serve requests.
 pub(crate) const WORKERS: RangeInclusive<usize> = 1..=256;
@@ -39,7 +39,7 @@ pub(crate) const SHORTEST_TOKEN: usize = 16;
 
 const DAY: Span = Span::from_secs(86_400);
 const HOUR: Span = Span::from_secs(3_600);
-/// Deadlines are looked at this often: no timeout can be shorter.
+/// Deadlines are checked this often: no timeout can be shorter.
 const TICK: Span = Span::from_millis(20);
 
 section! {
@@ -48,21 +48,21 @@ section! {
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Config {
-        /// Where clients connect. Default: one plain listener on `127.0.0.1:8082`.
+        /// Addresses where clients connect. Default: one plain listener on `127.0.0.1:8082`.
         pub listeners: Vec<Listener>;
         /// Threads that serve requests. Default: one per core.
         pub workers: Option<usize>, in WORKERS;
-        /// What a client connection may take: time, memory, number.
+        /// Bounds of client connections: number, sizes and timeouts.
         pub connections: Connections;
-        /// Addresses (CIDR, or single) whose `X-Forwarded-*` and identity headers are trusted. Default: none.
+        /// Networks (CIDR) and single addresses whose `X-Forwarded-*` and identity headers are trusted. Default: none.
         pub trusted_proxies: Vec<String>;
-        /// Who may change limits, and where.
+        /// Who may change limits, and on which listener.
         pub admin: Admin;
         /// The event log, on standard output.
         pub log: Log;
         /// One line for each request. Default: off.
         pub access_log: Option<AccessLog>;
-        /// Shares limits among gateways. Default: limits are kept in memory.
+        /// Redis, for limits that several gateways share. Default: limits are kept in memory.
         pub redis: Option<Redis>;
         /// Limits that follow a forecast. Default: off.
         pub adaptive: Adaptive;
@@ -73,9 +73,11 @@ section! {
         pub limits: Option<BTreeMap<String, Limit>>;
         /// Limits that every route has besides its own. Default: `default`, if there is a limit of that name.
         pub common_limits: Option<Vec<String>>;
-        /// Services behind the gateway, by name. Default: one named `default` at `http://127.0.0.1:8081`.
+        /// Upstreams by name: the services that the gateway protects. Default: one named `default` at
+        /// `http://127.0.0.1:8081`.
         pub upstreams: BTreeMap<String, Upstream>;
-        /// Which requests go where: the first route that matches. Default: all requests to the only upstream.
+        /// Routes. The first that matches a request decides its upstream and limits. Default: one route, which sends
+        /// all requests to the only upstream.
         pub routes: Vec<Route>;
     }
 }
@@ -110,46 +112,49 @@ section! {
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Connections {
-        /// Connections held at once. For a new client beyond it, an idle connection is closed; if there is none, the
-        /// client waits. Fewer are held if the process may not have enough file descriptors open.
+        /// The most connections open at once. Beyond it, an idle connection is closed for a new client; while no
+        /// connection is idle, new clients wait. The maximum is lower if the process may not open enough file
+        /// descriptors.
         pub max: usize = 20_000, in 1..=10_000_000;
-        /// Bytes of a request's head (HTTP/1.1: request line and headers; HTTP/2: header list).
+        /// The largest head of a request in bytes (HTTP/1.1: request line and headers; HTTP/2: header list).
         pub max_head_bytes: usize = 32_768, in 8_192..=1_048_576;
-        /// Headers of a request.
+        /// The most headers of a request.
         pub max_headers: usize = 100, in 8..=MOST_HEADERS;
-        /// Requests at once on one HTTP/2 connection.
+        /// The most requests at once on one HTTP/2 connection.
         pub max_streams: u32 = 128, in 1..=10_000;
-        /// Bytes of a request body; a longer one gets 413. Default: no bound, bodies are streamed.
+        /// The largest body of a request in bytes; a larger one is rejected with 413. Default: no bound; bodies are
+        /// streamed.
         pub max_body_bytes: Option<u64>;
-        /// From the first byte of a head to its last, for a TLS handshake, and for the first byte of a new connection.
+        /// The longest time from the first byte of a head to its last, for a TLS handshake, and until the first byte on
+        /// a new connection.
         pub head_timeout: Span = Span::from_secs(10), in TICK..=DAY;
         /// The longest pause in a request's body.
         pub body_timeout: Span = Span::from_secs(30), in TICK..=DAY;
         /// The longest time in which a client takes no byte of a response.
         pub write_timeout: Span = Span::from_secs(30), in TICK..=DAY;
-        /// How long a connection may stay open between requests. Also caps the wait for a first request.
+        /// How long a connection may stay open between requests. It also bounds the wait for the first request.
         pub idle_timeout: Span = Span::from_secs(75), in TICK..=DAY;
-        /// An upgraded connection (WebSocket) without a byte either way.
+        /// The longest time in which an upgraded connection (WebSocket) carries no byte either way.
         pub upgrade_timeout: Span = Span::from_secs(600), in TICK..=DAY;
-        /// After the signal to stop: how long requests in flight may take.
+        /// How long requests in flight may take after the signal to stop.
         pub drain_timeout: Span = Span::from_secs(30), in Span::from_secs(0)..=HOUR;
     }
 }
 
 section! {
-    /// Access to `/config/*` and `/reload`. They are open to clients on the loopback, unless a proxy has forwarded
-    /// their requests; elsewhere they need a token or a listener of their own.
+    /// Access to `/config/*` and `/reload`. Clients on the loopback have access, unless a proxy forwarded their
+    /// request; all others need a token or a separate listener.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Admin {
-        /// A separate address for `/config/*`, `/reload` and `/actuator/*`. The main listeners then proxy everything.
-        /// Default: none.
+        /// A separate address for `/config/*`, `/reload` and `/actuator/*`. The listeners for clients then proxy these
+        /// paths like all others. Default: none.
         pub listen: Option<String>;
-        /// A bearer token that changes need: visible ASCII. Default: none.
+        /// The bearer token that requests must carry: visible ASCII. Default: none.
         pub token: Option<Secret>, length SHORTEST_TOKEN..=usize::MAX;
         /// A file with that token, instead of `token`.
         pub token_file: Option<PathBuf>;
-        /// Open to everyone who can connect (environment: `ADMIN_OPEN=true`).
+        /// Whether everyone who can connect has access (environment: `ADMIN_OPEN=true`).
         pub open: bool;
     }
 }
@@ -178,7 +183,8 @@ section! {
     pub struct AccessLog {
         /// `combined` (as nginx and Apache write it) or `json`.
         pub format: AccessLogFormat;
-        /// The file; it is opened again on SIGUSR1 and on reload, so that it can be rotated. Default: standard output.
+        /// Path of the file. It is reopened on SIGUSR1 and on reload, so that it can be rotated. Default: standard
+        /// output.
         pub file: Option<PathBuf>;
         /// Lines kept while the disk is busy.
         pub buffer: usize = 8_192, in 1..=1_048_576;

@@ -1,4 +1,4 @@
-//! The numbers of a limit as they are written, checked: from the model to [`LimitNumbers`] and back.
+//! The numbers of a limit: from the model to checked [`LimitNumbers`] and back.
 
 use tidegate_policy::Algorithm;
 use tidegate_policy::numbers::Values;
@@ -7,22 +7,22 @@ pub use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers};
 use super::model::{Limit, Numbers};
 use super::span::Span;
 
-/// Checks numbers as they are written. `soft` is what may come on top of the limit.
+/// Checks the numbers of the model. `soft` is how many requests are admitted above the limit.
 pub fn checked(numbers: &Numbers, soft: u64) -> Result<LimitNumbers, InvalidNumbers> {
     let name =
-        numbers.algorithm.as_deref().ok_or_else(|| invalid("algorithm", format!("is missing; one of {}", names())))?;
+        numbers.algorithm.as_deref().ok_or_else(|| invalid("algorithm", format!("is required: one of {}", names())))?;
     let algorithm =
-        name.parse().map_err(|_| invalid("algorithm", format!("is {name:?}; one of {} is allowed", names())))?;
+        name.parse().map_err(|_| invalid("algorithm", format!("must be one of {}, got {name:?}", names())))?;
     LimitNumbers::new(algorithm, values(numbers), soft)
 }
 
-/// The numbers that a file has for a limit.
+/// The numbers of a limit in a file.
 pub fn of_limit(limit: &Limit, soft: u64) -> Result<LimitNumbers, InvalidNumbers> {
     checked(&of_file(limit), soft)
 }
 
-/// The numbers that a file has for a limit, under another algorithm. None if there are none that could be had where the
-/// limit keeps its counts.
+/// The numbers of a limit in a file, converted to another algorithm. None if they can't be converted, or the limit's
+/// state can't hold the result.
 pub fn of_limit_under(limit: &Limit, algorithm: &str, with_redis: bool) -> Option<LimitNumbers> {
     let (soft, sharing) = (limit.soft.count(), limit.kept_in(with_redis).sharing());
     let accepts = |numbers: &LimitNumbers| {
@@ -31,7 +31,7 @@ pub fn of_limit_under(limit: &Limit, algorithm: &str, with_redis: bool) -> Optio
         shared.map_err(|error| invalid("algorithm", error.to_string()))
     };
     let present = of_limit(limit, soft).ok()?;
-    // What is written for that very algorithm is judged by it, though the present one has no use for it.
+    // Values written for the other algorithm count, though the current algorithm does not use them.
     present.with_algorithm(algorithm.parse().ok()?, &values(&of_file(limit)), soft, accepts).ok()
 }
 
@@ -46,7 +46,7 @@ pub fn values(numbers: &Numbers) -> Values {
     }
 }
 
-/// Numbers as a file or the API writes them, with the values kept for other algorithms.
+/// Numbers as a file or the API has them, with the values kept for other algorithms.
 pub fn written(numbers: &LimitNumbers) -> Numbers {
     let Values { limit, window, capacity, fill_rate, hold } = *numbers.values();
     Numbers {
@@ -70,7 +70,7 @@ fn of_file(limit: &Limit) -> Numbers {
     }
 }
 
-/// A count as a figure to look at.
+/// A count as a floating-point figure.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
 pub(crate) fn figure(count: u64) -> f64 {
     count as f64

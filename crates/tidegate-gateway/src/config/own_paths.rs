@@ -1,6 +1,6 @@
 //! Paths that the gateway serves itself.
 
-/// Whether a path is one of the gateway's own.
+/// Whether the gateway serves this path itself.
 pub(crate) fn is_local(path: &str) -> bool {
     path.starts_with("/config/") || path.starts_with("/actuator/") || path == "/reload"
 }

@@ -13,7 +13,7 @@ pub fn schema() -> Value {
     schema.to_value()
 }
 
-/// How wide a line of the page is.
+/// The longest line of the page.
 const WIDTH: usize = 120;
 
 const OPENING: &str = "# Configuration reference
@@ -49,7 +49,7 @@ fn section(page: &mut String, schema: &Value, name: &str, definition: &Value) {
     }
 }
 
-/// A paragraph or an entry of a list, in lines that are not too long.
+/// Writes a paragraph or an entry of a list, wrapped.
 fn wrap(page: &mut String, mark: &str, text: &str) {
     let mut line = mark.to_owned();
     let indent = " ".repeat(mark.len());
@@ -90,7 +90,7 @@ fn facts(schema: &Value, property: &Value, is_required: bool) -> String {
         default @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
             facts.push(format!("default: {}", show(default)));
         }
-        // A section, a list, or nothing: the description says what that means.
+        // A section, a list or nothing: the description has the default.
         Value::Null | Value::Array(_) | Value::Object(_) => {}
     }
     facts.join("; ")
@@ -98,7 +98,7 @@ fn facts(schema: &Value, property: &Value, is_required: bool) -> String {
 
 const TIME: &str = "time";
 
-/// A value as a file has it.
+/// A value as written in a file.
 fn shown(kind: &str, value: &Value) -> String {
     match value {
         Value::Number(number) if kind == TIME => {
@@ -142,7 +142,7 @@ fn kind(schema: &Value, property: &Value) -> String {
     }
 }
 
-/// The words that a value may be, if it is one of a few.
+/// The words that a setting may have, if it is an enumeration.
 fn words(definition: &Value) -> Option<String> {
     let words = definition["enum"].as_array().or_else(|| definition["oneOf"].as_array())?;
     let word = |value: &Value| value.as_str().or_else(|| value["const"].as_str()).map(|word| format!("`{word}`"));

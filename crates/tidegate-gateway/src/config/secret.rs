@@ -1,4 +1,4 @@
-//! Text that nobody may read.
+//! Secrets that are never printed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A secret as it stands in a file. It is shown as `***`, wherever it is printed.
+/// A secret of a file. It is printed as `***`.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `secret` from being shown.
+    /// Wraps `secret`, so that it is not printed.
     pub fn new(secret: String) -> Self {
         Self(secret)
     }
@@ -55,7 +55,9 @@ mod tests {
 
     #[test]
     fn a_configuration_can_be_printed_without_its_secrets() {
-        let text = "admin: {token: hunter2-hunter2-hunter2}\nidentity:\n  jwt: {secret: hunter2}\n  api_keys: {keys: [{key: hunter2, user: ann}]}\nredis: {url: \"redis://:hunter2@h\"}\n";
+        let text = "admin: {token: hunter2-hunter2-hunter2}\n\
+                    redis: {url: \"redis://:hunter2@h\"}\n\
+                    identity: {jwt: {secret: hunter2}, api_keys: {keys: [{key: hunter2, user: ann}]}}\n";
         let config = parse(text).expect("a good file");
         assert!(format!("{config:?}").contains("ann") && !format!("{config:?}").contains("hunter2"), "{config:?}");
         let json = serde_json::to_string(&config).expect("JSON");

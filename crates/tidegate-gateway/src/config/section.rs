@@ -13,13 +13,13 @@ use super::span::Span;
 /// Declares a section. A setting is written as in a struct, with a doc comment that describes it and, after its type,
 ///
 /// - `= VALUE`: its default, where the section has `#[serde(default)]`;
-/// - `, else VALUE`: what an `Option` means that is not set; the section gets a method of the setting's name that
-///   returns it;
-/// - `, in LEAST..=MOST`: the values that are valid;
-/// - `, length LEAST..=MOST`: how long a text may be. The schema and the reference page have it; the check is up to the
-///   code that reads the text.
+/// - `, else VALUE`: its default where its type is an `Option`; the section gets a method of the setting's name that
+///   returns the value or the default;
+/// - `, in LEAST..=MOST`: its valid values;
+/// - `, length LEAST..=MOST`: how long a text may be. The schema and the reference page have it; the code that reads
+///   the text checks it.
 ///
-/// The doc comment repeats neither of them. It says "Default: …" only where the default is no fixed value, such as one
+/// The doc comment repeats none of them. It says "Default: …" only where the default is not a fixed value, such as one
 /// worker per core.
 macro_rules! section {
     (
@@ -88,7 +88,7 @@ macro_rules! section {
     };
 }
 
-/// The value that a setting has in a section that nobody wrote.
+/// The value of a setting in a section that is not written.
 macro_rules! initial {
     () => {
         Default::default()
@@ -102,10 +102,10 @@ pub(crate) use {initial, section};
 
 /// The type of a setting in the model: a value, or an `Option` of one.
 pub trait Setting {
-    /// What the setting is when it is set.
+    /// The type of the value.
     type Value;
 
-    /// The value, if there is one.
+    /// The value, if it is set.
     fn given(&self) -> Option<Self::Value>;
 }
 
@@ -117,17 +117,17 @@ impl<T: Clone> Setting for Option<T> {
     }
 }
 
-/// The value that is given, or else the usual one.
+/// The value if it is set, otherwise the default.
 pub(crate) fn or<T: Setting>(setting: &T, usual: impl FnOnce() -> T::Value) -> T::Value {
     setting.given().unwrap_or_else(usual)
 }
 
 /// A value that can have a range.
 pub(crate) trait Ranged: PartialOrd + Serialize {
-    /// As people write it.
+    /// The value as a file has it.
     fn written(&self) -> String;
 
-    /// The same, as the value that was found.
+    /// The value as error texts quote it.
     fn found(&self) -> String {
         self.written()
     }
@@ -177,7 +177,7 @@ impl Ranged for Span {
     }
 }
 
-/// Where a setting of a section is.
+/// The path of a setting in a section.
 pub(crate) fn at(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
@@ -196,10 +196,10 @@ pub(crate) fn check_range<T: Ranged>(
     }
 }
 
-/// What the declaration of a setting says besides its type and its text.
+/// What the declaration of a setting says besides its type and description.
 pub(crate) struct Fact {
     name: &'static str,
-    /// JSON Schema's word for it, and the value.
+    /// Keywords of JSON Schema with their values.
     keywords: Vec<(&'static str, Value)>,
 }
 
@@ -228,8 +228,8 @@ impl Fact {
     }
 }
 
-/// Adds what is known of a section's settings to its schema. The range of a time is one of seconds there: a text with a
-/// unit has none.
+/// Adds the facts about a section's settings to its schema. The range of a time is in seconds: text with a unit has no
+/// range there.
 pub(crate) fn annotate(facts: impl IntoIterator<Item = Fact>, schema: &mut Schema) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for fact in facts {

@@ -1,4 +1,4 @@
-//! Lengths of time, as people write them.
+//! Lengths of time as files have them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +24,7 @@ impl Span {
         Self(Duration::from_millis(millis))
     }
 
-    /// As the standard library has it.
+    /// As a [`Duration`].
     pub const fn get(self) -> Duration {
         self.0
     }
@@ -33,9 +33,9 @@ impl Span {
         Self::seconds(duration::CONFIGURATION.nanos(text, Some(SECOND))? / SECOND)
     }
 
-    /// So many seconds; none if that is negative, not a number, or longer than a configuration may say.
+    /// This many seconds. None if that is negative, not a number, or longer than a configuration may have.
     pub fn seconds(seconds: f64) -> Option<Self> {
-        // To the microsecond: what people write has no more, and 0.1 is then a tenth.
+        // Rounded to the microsecond: files have no finer times, and 0.1 is then exactly a tenth.
         let micros = (seconds * 1e6).round();
         (0.0..1e16).contains(&micros).then(|| Self(Duration::from_micros(micros as u64)))
     }
@@ -65,7 +65,7 @@ impl From<Span> for Duration {
     }
 }
 
-/// As a number of seconds: what the seed's JSON has for windows.
+/// As a number of seconds, as the API has it.
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.subsec_nanos() == 0 {

@@ -1,12 +1,12 @@
-//! What is wrong with a text that can't be read: where and why, but never what stands there. A file holds secrets, and
-//! what is said of it goes to logs and over HTTP.
+//! Errors in a text that can't be parsed: position and reason, but never the text itself. A file holds secrets, and its
+//! errors go to logs and over HTTP.
 
 use std::fmt;
 
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{Error as YamlError, MessageFormatter as _, UserMessageFormatter};
 
-/// Where in the configuration a mistake is: `limits.search.window`. Empty if that is not known.
+/// The path of a mistake in the configuration: `limits.search.window`. Empty if it is not known.
 #[derive(Default)]
 pub(crate) struct FieldPath(String);
 
@@ -15,7 +15,7 @@ impl FieldPath {
         let piece = |segment: &Segment| match segment {
             Segment::Seq { index } => Some(format!("[{index}]")),
             Segment::Map { key } if is_plain(key) => Some(format!(".{key}")),
-            // What does not look like a name may be a secret that slipped into its place.
+            // Text that does not look like a name may be a misplaced secret.
             Segment::Map { .. } | Segment::Enum { .. } | Segment::Unknown => None,
         };
         let text: String = path.iter().map_while(piece).collect();
@@ -23,7 +23,7 @@ impl FieldPath {
     }
 }
 
-/// With what comes between it and the reason.
+/// The path with a colon, ready for the reason.
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "{}: ", self.0) }
@@ -52,10 +52,10 @@ fn yaml_reason(error: &YamlError) -> String {
             format!("unknown field{}, expected one of {}", quoted(field), expected.join(", "))
         }
         YamlError::DuplicateMappingKey { key, .. } => {
-            format!("the key{} is there twice", quoted(key.as_deref().unwrap_or_default()))
+            format!("duplicate key{}", quoted(key.as_deref().unwrap_or_default()))
         }
         YamlError::NonFiniteFloat { .. } => "expected a finite number".to_owned(),
-        YamlError::UnsupportedTag { .. } | YamlError::TaggedEnumMismatch { .. } => "this tag is not known".to_owned(),
+        YamlError::UnsupportedTag { .. } | YamlError::TaggedEnumMismatch { .. } => "unknown tag".to_owned(),
         other => without_values(&UserMessageFormatter.format_message(other)),
     }
 }
@@ -67,12 +67,12 @@ pub(super) fn json(error: &serde_json::Error, path: &FieldPath) -> String {
     format!("line {line}, column {column}: {path}{}", without_values(reason))
 }
 
-/// A mistake in a value of JSON that came in a request or from Redis: the reason alone.
+/// A mistake in a JSON value of a request or of Redis: the reason alone.
 pub(crate) fn value(error: &serde_json::Error) -> String {
     without_values(&error.to_string())
 }
 
-/// What was expected, in the words of people who write files.
+/// The expected type, in words for people who write files.
 fn wanted(expected: &str) -> String {
     let words = match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
@@ -88,7 +88,7 @@ fn wanted(expected: &str) -> String {
     format!("expected {words}")
 }
 
-/// Serde's words without the value that it quotes.
+/// Serde's message without the value that it quotes.
 fn without_values(reason: &str) -> String {
     let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
     if quotes.iter().any(|start| reason.starts_with(start)) {
@@ -99,13 +99,13 @@ fn without_values(reason: &str) -> String {
         let (field, expected) = rest.rsplit_once("`, expected ").unwrap_or(("", "another"));
         return format!("unknown field{}, expected {expected}", quoted(field));
     }
-    if let Some((key, rest)) = reason.strip_prefix("the key `").and_then(|rest| rest.rsplit_once('`')) {
-        return format!("the key{}{rest}", quoted(key));
+    if let Some((key, _)) = reason.strip_prefix("the key `").and_then(|rest| rest.rsplit_once('`')) {
+        return format!("duplicate key{}", quoted(key));
     }
     reason.to_owned()
 }
 
-/// A key, if it looks like one: a blank or a colon that is missing can make one of a secret.
+/// A key in backticks, if it looks like one: without a blank or a colon, a secret can become part of a key.
 fn quoted(key: &str) -> String {
     if is_plain(key) { format!(" `{key}`") } else { String::new() }
 }
@@ -121,9 +121,9 @@ mod tests {
 
     const SECRET: &str = "hunter2-hunter2-hunter2!";
 
-    /// Whatever is wrong near a secret, or with it.
+    /// Mistakes near a secret, and in it.
     #[test]
-    fn no_message_repeats_what_stands_in_the_file() {
+    fn no_message_repeats_the_text_of_the_file() {
         for text in [
             format!("identity:\n  jwt:\n    secret: \"{SECRET}\"\n    leewai: 3\n"),
             format!("admin:\n  token: {SECRET}\n  token: {SECRET}\n"),
@@ -165,9 +165,9 @@ mod tests {
         for (text, wanted) in [
             (
                 "limits:\n  a: {algorithm: fixed}\n  a: {algorithm: token}\n",
-                "line 3, column 3: limits: the key `a` is there twice",
+                "line 3, column 3: limits: duplicate key `a`",
             ),
-            ("{\"limits\": {\"a\": {},\n \"a\": {}}}", "line 2, column 4: the key `a` is there twice"),
+            ("{\"limits\": {\"a\": {},\n \"a\": {}}}", "line 2, column 4: duplicate key `a`"),
             (
                 "{\"log\": {\"level\": \"loud\"}}",
                 "line 1, column 24: log.level: expected one of `debug`, `info`, `warn`, `error`",

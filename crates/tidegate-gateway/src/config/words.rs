@@ -1,4 +1,4 @@
-//! Settings that are one of a few words, whose types belong to other crates.
+//! Settings that are one of a few words, for types of other crates.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ pub(super) trait Word: Copy + 'static {
     /// All of them.
     const ALL: &'static [Self];
 
-    /// As it is written.
+    /// As written in a file.
     fn word(self) -> &'static str;
 }
 
@@ -38,7 +38,7 @@ fn all<T: Word>() -> Vec<&'static str> {
     T::ALL.iter().map(|value| value.word()).collect()
 }
 
-/// A value as it stands in a file.
+/// A value as written in a file.
 struct Written<T>(T);
 
 impl<'de, T: Word> Deserialize<'de> for Written<T> {

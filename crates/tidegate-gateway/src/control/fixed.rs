@@ -13,7 +13,7 @@ pub(super) struct Fixed {
     workers: Option<usize>,
     admin: Option<std::net::SocketAddr>,
     redis: Option<model::Redis>,
-    /// The same with what its files held when they were read.
+    /// The connection to Redis with the contents of its files.
     redis_files: Option<Topology>,
     log: model::Log,
     access_log: Option<model::AccessLog>,
@@ -52,8 +52,8 @@ impl Fixed {
         .find_map(|(field, same)| (!same).then_some(field))
     }
 
-    /// Whether Redis' files, at the same paths, hold something else. Certificates are renewed in place, all the time and by others: no
-    /// reason to refuse whatever else a reload brings.
+    /// Whether the files for Redis, at the same paths, have other contents. Certificates are renewed in place by other
+    /// programs: that is not a reason to reject the rest of a reload.
     pub(super) fn has_renewed_files(&self, other: &Self) -> bool {
         self.redis_files != other.redis_files
     }

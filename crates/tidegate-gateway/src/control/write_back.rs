@@ -1,4 +1,4 @@
-//! Sees to it that Redis has the newest document: one that it has lost, or holds in an older version, is written back.
+//! Ensures that Redis has the newest document: one that it has lost, or holds in an older version, is written back.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use crate::stored::{Stored, next_version};
 /// The document in force here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    /// Empty if there is none.
+    /// Empty if there is no document.
     pub(super) text: Vec<u8>,
-    /// The one that its text has; 0 if it has none. Without Redis there is no text, and changes are counted.
+    /// The version in the text; 0 if it has none. Without Redis there is no text, and this counts changes.
     pub(super) version: u64,
 }
 
@@ -24,17 +24,17 @@ impl Held {
     }
 }
 
-/// Why it is not known what Redis has, or why it does not have what it should.
+/// Why the document in Redis could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Read(DocumentFault),
     Write(DocumentFault),
-    /// Others changed it again and again.
+    /// Others changed it at the same time, in every attempt.
     Contended,
 }
 
 impl Fault {
-    /// Redis is away, which the connection reports.
+    /// Whether Redis is unavailable, which the connection reports.
     pub(super) fn is_away(&self) -> bool {
         matches!(self, Self::Read(DocumentFault::Away) | Self::Write(DocumentFault::Away))
     }
@@ -45,12 +45,12 @@ impl fmt::Display for Fault {
         match self {
             Self::Write(DocumentFault::Rejected(error)) => f.write_str(error),
             Self::Read(fault) | Self::Write(fault) => fault.fmt(f),
-            Self::Contended => f.write_str("others change it at the same time"),
+            Self::Contended => f.write_str("others changed it at the same time"),
         }
     }
 }
 
-/// When a write that has failed is tried again: after growing pauses, or at once over a new connection.
+/// When a failed write is attempted again: after growing pauses, or at once over a new connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retry {
     reconnections: u32,
@@ -62,7 +62,7 @@ impl Retry {
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
     const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-    /// For a write that has failed, `before` it the last attempt of the same.
+    /// After a failed write. `before` is the previous attempt at the same write.
     pub(super) fn after(before: Option<Self>, reconnections: u32, now: Instant) -> Self {
         let before = before.filter(|before| before.reconnections == reconnections);
         let pause = before.map_or(Self::FIRST_PAUSE, |before| (before.pause * 2).min(Self::LONGEST_PAUSE));
@@ -75,28 +75,34 @@ impl Retry {
 }
 
 /// The newest document, and what Redis has.
-pub(super) struct Settled {
+pub(super) struct Reconciled {
     pub(super) text: Vec<u8>,
-    /// What stands in Redis: another text, if the newest could not be written.
+    /// The text in Redis: another one, if the newest could not be written.
     pub(super) seen: Vec<u8>,
-    /// Why it could not.
+    /// Why it could not be written.
     pub(super) fault: Option<Fault>,
 }
 
-impl Settled {
+impl Reconciled {
     fn written(text: Vec<u8>) -> Self {
         Self { seen: text.clone(), text, fault: None }
     }
 }
 
-/// Compares what was `found` in Redis with the document in force here, and writes the newest there if it is not the one found.
-pub(super) async fn settle(document: &Document, held: &Held, mut found: Vec<u8>, log: &Log) -> Result<Settled, Fault> {
+/// Compares what was `found` in Redis with the document in force here, and writes the newer one to Redis if it is not
+/// there.
+pub(super) async fn reconcile(
+    document: &Document,
+    held: &Held,
+    mut found: Vec<u8>,
+    log: &Log,
+) -> Result<Reconciled, Fault> {
     for _ in 0..ATTEMPTS {
         let (newest, why) = match compare(held, &found) {
-            Found::Newest => return Ok(Settled::written(found)),
+            Found::Newest => return Ok(Reconciled::written(found)),
             Found::Conflicting => {
                 report_conflict(log, document, held.version);
-                return Ok(Settled::written(found));
+                return Ok(Reconciled::written(found));
             }
             Found::Unversioned(text) => (text, None),
             Found::Outdated(why) => (held.text.clone(), Some(why)),
@@ -106,10 +112,10 @@ pub(super) async fn settle(document: &Document, held: &Held, mut found: Vec<u8>,
                 if let Some(why) = why {
                     report_written_back(log, document, why, held.version);
                 }
-                return Ok(Settled::written(newest));
+                return Ok(Reconciled::written(newest));
             }
             Ok(false) => found = document.read().await.map_err(Fault::Read)?,
-            Err(fault) => return Ok(Settled { text: newest, seen: found, fault: Some(Fault::Write(fault)) }),
+            Err(fault) => return Ok(Reconciled { text: newest, seen: found, fault: Some(Fault::Write(fault)) }),
         }
     }
     Err(Fault::Contended)
@@ -125,18 +131,22 @@ fn report_conflict(log: &Log, document: &Document, version: u64) {
     let key = document.key();
     log.warn(
         "ConfigController",
-        format_args!("Redis holds other limits than those in force under the same version; following Redis (`{key}`, version {version})"),
+        format_args!(
+            "Redis holds other limits than those in force under the same version; following Redis (`{key}`, version \
+             {version})"
+        ),
     );
 }
 
-/// What the document found in Redis is to the one in force here.
+/// How the document found in Redis relates to the one in force here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The newest one, or one that can't be read, which is left as it is.
+    /// It is the newest, or can't be parsed and is left as it is.
     Newest,
-    /// Another one of the same version, as after changes on both sides of a split. The one in Redis counts: all gateways see it.
+    /// It is another document with the same version, as after changes on both sides of a network split. The one in
+    /// Redis counts: all gateways see it.
     Conflicting,
-    /// Written by somebody who gave it no version. It counts, and gets the next one: this is its text then.
+    /// It was written without a version. It counts and gets the next version: this is its new text.
     Unversioned(Vec<u8>),
     /// The one in force here is newer.
     Outdated(Outdated),
@@ -145,9 +155,9 @@ pub(super) enum Found {
 /// Why a document is written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outdated {
-    /// There is none: Redis has been restarted or emptied, or has evicted it, or somebody has deleted it.
+    /// Redis has none: it was restarted or flushed, or the document was evicted or deleted.
     Missing,
-    /// There is one of this lower version, as after a restart from an old snapshot.
+    /// Redis has this lower version, as after a restart from an old snapshot.
     Older(u64),
 }
 
@@ -163,7 +173,7 @@ impl fmt::Display for Outdated {
 /// Compares what was `found` in Redis with the document in force here.
 pub(super) fn compare(held: &Held, found: &[u8]) -> Found {
     if found.is_empty() {
-        // A gateway that has only its file writes nothing: others may hold more.
+        // A gateway without a document writes nothing: others may have one.
         return if held.text.is_empty() { Found::Newest } else { Found::Outdated(Outdated::Missing) };
     }
     let read = |text: &[u8]| Stored::read(text, &[], |_, _| Ok(()));
@@ -178,7 +188,7 @@ pub(super) fn compare(held: &Held, found: &[u8]) -> Found {
     } else {
         stored.version = held.version;
         let mut text = stored.write().into_bytes();
-        // If that is what is held, it has got its version before, which could not be written.
+        // If the texts are equal, it already got its version, which could not be written.
         if text != held.text {
             stored.version = next_version(held.version, 0);
             text = stored.write().into_bytes();
@@ -231,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_left_as_it_is_whatever_its_version() {
+    fn a_text_that_can_not_be_parsed_is_left_as_it_is_whatever_its_version() {
         for text in ["many", "[]", "{}}", r#"{"limits":5,"version":3}"#] {
             found(HELD, text, &Found::Newest);
         }
@@ -245,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Numbers that make no sense are somebody's word all the same: others may know what they mean. A version that no gateway gives is none:
+    /// Invalid numbers count too: other gateways may know what they mean. A version that no gateway gives is ignored:
     /// 2^64-1 stayed the highest for ever.
     #[test]
     fn a_document_without_a_version_counts_and_gets_the_next_one() {
@@ -262,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_could_not_be_written_is_tried_again_and_is_not_raised() {
+    fn a_version_that_could_not_be_written_is_written_later_and_not_raised() {
         let text = r#"{"limit":3}"#;
         let first = stamped(&held(HELD), text);
         assert_eq!(Stored::version_of(&first), 8);
@@ -272,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_writes_are_tried_again_after_growing_pauses_and_at_once_over_a_new_connection() {
+    fn failed_writes_are_attempted_again_after_growing_pauses_and_at_once_over_a_new_connection() {
         let mut now = Instant::now();
         let mut retry = Retry::after(None, 0, now);
         let mut pauses = Vec::new();

@@ -269,7 +269,7 @@ impl Connection<'_> {
                 }
             }
             if writing.has_ended {
-                return Poll::Ready(if writing.broke_off { Err(()) } else { Ok(()) });
+                return Poll::Ready(if writing.ended_early { Err(()) } else { Ok(()) });
             }
             if waits {
                 let is_over = io.poll_gone(cx) || self.is_late(cx);
@@ -300,7 +300,7 @@ impl Connection<'_> {
         let id = RequestId::own(&self.worker.ids);
         let mut response = rejection::rejected(fault.status, "bad_request", fault.detail, id.as_str());
         response.lines.add("x-request-id", id.as_bytes());
-        self.worker.metrics().answered(fault.status);
+        self.worker.metrics().responded(fault.status);
         let requested = Requested { version: Version::HTTP_11, is_head: false, keep_alive: false };
         let is_whole = !matches!(self.respond(response, requested, false).await, After::Gone);
         if let Some(log) = self.worker.gateway.access_log() {

@@ -1,4 +1,4 @@
-//! Adaptation: where the forecaster is, what is adapted, within which bounds.
+//! Adaptation: the forecaster, the limit that is adapted, the bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,40 +17,40 @@ use crate::tls;
 
 /// Adaptation, checked.
 pub struct AdaptiveSettings {
-    /// Where the forecaster is.
+    /// How to reach the forecaster.
     pub forecaster: Forecaster,
-    /// Whether anything is changed.
+    /// Whether numbers are changed.
     pub mode: AdaptiveMode,
     /// The name of the limit that is adapted.
     pub limit: Box<str>,
-    /// What its load is called, if it was given a name.
+    /// The configured name of the series sent to the forecaster.
     pub source: Option<Box<str>>,
-    /// How often the forecaster is asked.
+    /// The time between two requests to the forecaster.
     pub interval: Duration,
-    /// What is never left.
+    /// The guard rails of adapted numbers.
     pub rails: Rails,
-    /// The latency above which the upstream is overloaded; none if that is to be learnt.
+    /// The latency above which the upstream counts as overloaded; None: learnt.
     pub latency: Option<Duration>,
-    /// The share of errors above which it is.
+    /// The share of errors above which the upstream counts as overloaded.
     pub errors: f64,
-    /// After how many misses in a row it is reported.
+    /// After how many misses in a row the forecaster's absence is reported.
     pub misses: u32,
-    /// How many entries the history keeps.
+    /// The most entries in the history.
     pub history: usize,
-    /// As it is written, to see whether a reload changes it.
+    /// The section as written, to see whether a reload changes it.
     pub model: model::Adaptive,
 }
 
-/// How the forecaster is reached.
+/// How to reach the forecaster.
 #[derive(Clone)]
 pub struct Forecaster {
     /// Host to connect to.
     pub host: Box<str>,
     /// Its port.
     pub port: u16,
-    /// The `Host` it is sent.
+    /// The `Host` to send.
     pub authority: Box<str>,
-    /// What is asked for.
+    /// The path of requests.
     pub path: Box<str>,
     /// For `https`.
     pub(crate) tls: Option<Arc<ClientTls>>,
@@ -58,8 +58,8 @@ pub struct Forecaster {
     pub timeout: Duration,
 }
 
-/// How long the forecaster may take, if nothing is configured and it is not asked more often.
-const USUAL_TIMEOUT: Span = Span::from_secs(5);
+/// The longest default timeout of requests to the forecaster; it is never longer than the interval.
+const DEFAULT_TIMEOUT: Span = Span::from_secs(5);
 
 pub(super) fn check_adaptive(
     config: &model::Config,
@@ -73,7 +73,7 @@ pub(super) fn check_adaptive(
         problems.add("adaptive.floor", format!("must be at most `adaptive.ceiling`, got {}", rails.floor));
     }
     let interval = adaptive.interval();
-    let timeout = adaptive.timeout.unwrap_or(USUAL_TIMEOUT.min(interval)).get();
+    let timeout = adaptive.timeout.unwrap_or(DEFAULT_TIMEOUT.min(interval)).get();
     let mode = adaptive.mode.unwrap_or_default();
     let url = adaptive.forecaster.as_deref();
     let forecaster = url.and_then(|url| check_forecaster(url, adaptive, timeout, problems));
@@ -92,7 +92,7 @@ pub(super) fn check_adaptive(
         return None;
     }
     let name = adaptive.limit();
-    // One that is written but wrong has been reported already.
+    // A limit that is written but invalid has been reported already.
     let is_good = limits.iter().any(|limit| limit.name.as_str() == name);
     if is_good || !config.limits.as_ref().is_some_and(|written| written.contains_key(&name)) {
         check_limit(&name, limits, problems);
@@ -112,25 +112,25 @@ pub(super) fn check_adaptive(
     })
 }
 
-/// The guard rails, as written or by default.
+/// The guard rails: as written, or the defaults.
 fn rails(adaptive: &model::Adaptive) -> Rails {
-    // The default floor gives way to a low ceiling.
-    let usual = adaptive.ceiling.map_or(adaptive.floor(), |ceiling| adaptive.floor().min(ceiling));
+    // The default floor is never above a configured ceiling.
+    let default_floor = adaptive.ceiling.map_or(adaptive.floor(), |ceiling| adaptive.floor().min(ceiling));
     Rails {
         ceiling: adaptive.ceiling,
-        floor: adaptive.floor.unwrap_or(usual),
+        floor: adaptive.floor.unwrap_or(default_floor),
         step: adaptive.step(),
         dwell: adaptive.dwell().get(),
         algorithm_dwell: adaptive.algorithm_dwell().get(),
     }
 }
 
-/// What can't be adapted: a rate for everyone together is what a forecast speaks of.
+/// Checks that a limit can be adapted: a forecast is the rate of all clients together.
 fn check_limit(name: &str, limits: &[LimitSettings], problems: &Problems) {
     let path = "adaptive.limit";
     let Some(limit) = limits.iter().find(|limit| limit.name.as_str() == name) else {
         let known: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
-        problems.add(path, format!("unknown limit `{name}`; known limits: {}", known.join(", ")));
+        problems.add(path, format!("unknown limit {name:?}; known limits: {}", known.join(", ")));
         return;
     };
     let fault = if !limit.key.is_global() {

@@ -1,4 +1,4 @@
-//! Limits, those of tiers among them.
+//! Limits, including those of tiers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::config::model::{self, Config, Numbers, State, TierNumbers, default_li
 use crate::config::numbers::{checked, of_limit};
 use crate::key::KeyParts;
 
-/// All limits, those of tiers behind them, and the indexes of those that can be named.
+/// All limits, with those of tiers at the end, and the indexes of those that routes and upstreams can name.
 pub(super) fn check_limits(config: &Config, problems: &Problems) -> (Vec<LimitSettings>, BTreeMap<String, usize>) {
     let defaults = BTreeMap::from([("default".to_owned(), default_limit())]);
     let written = config.limits.as_ref().unwrap_or(&defaults);
     let mut limits = Vec::new();
     let mut indexes = BTreeMap::new();
-    // Counts are kept by name: of two limits of one name each would count what the other lets through.
+    // Counts are kept by name: two limits with one name would count each other's requests.
     let mut names: BTreeSet<String> = written.keys().cloned().collect();
     for (name, limit) in written {
         let path = format!("limits.{name}");
@@ -52,10 +52,11 @@ pub(super) fn check_limits(config: &Config, problems: &Problems) -> (Vec<LimitSe
     (limits, indexes)
 }
 
-/// Whether Redis can hold a limit's numbers, if it shall. `chosen` is the field that decides whether they are leased.
+/// Checks that Redis can hold a limit's numbers, if its state is in Redis. `chosen` is the field to blame if the limit
+/// can't be leased.
 fn check_sharing(path: &str, limit: &LimitSettings, chosen: &str, problems: &Problems) {
     let Some(sharing) = limit.state.sharing() else { return };
-    // Numbers that make no rule have been reported already.
+    // Invalid numbers have been reported already.
     let Ok(rule) = limit.numbers.rule(limit.soft) else { return };
     if let Err(error) = sharing.check(&rule) {
         let path = match error {
@@ -118,7 +119,7 @@ fn check_limit(
 /// The indexes of limits, by name.
 pub(super) struct LimitIndexes<'a> {
     pub(super) good: BTreeMap<String, usize>,
-    /// All that are written, good or not.
+    /// All that are written, valid or not.
     pub(super) written: Option<&'a BTreeMap<String, model::Limit>>,
 }
 
@@ -128,20 +129,20 @@ impl LimitIndexes<'_> {
     }
 }
 
-/// The indexes of limits that are named, each once.
+/// The indexes of the limits with these names. Reports unknown and duplicate names.
 pub(super) fn named(path: &str, names: &[String], indexes: &LimitIndexes<'_>, problems: &Problems) -> Vec<usize> {
     let mut found = Vec::new();
     for (position, name) in names.iter().enumerate() {
         match indexes.get(name) {
             Some(limit) if found.contains(limit) => {
-                problems.add(format!("{path}[{position}]"), format!("duplicate limit `{name}`"));
+                problems.add(format!("{path}[{position}]"), format!("duplicate limit {name:?}"));
             }
             Some(limit) => found.push(*limit),
-            // One that is written but wrong has been reported already.
+            // A limit that is written but invalid has been reported already.
             None if indexes.written.is_some_and(|written| written.contains_key(name)) => {}
             None => {
                 let known = indexes.written.map_or_else(|| list(&indexes.good), list);
-                problems.add(format!("{path}[{position}]"), format!("unknown limit `{name}`; known limits: {known}"));
+                problems.add(format!("{path}[{position}]"), format!("unknown limit {name:?}; known limits: {known}"));
             }
         }
     }

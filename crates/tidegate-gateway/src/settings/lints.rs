@@ -1,5 +1,5 @@
-//! Warnings about a valid configuration: settings that have no effect, or an effect that is hardly meant. They are
-//! reported, and used as they are.
+//! Warnings about a valid configuration: settings that have no effect, or one that is probably not meant. The
+//! configuration is used as it is.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::config::own_paths::is_local;
 use crate::config::secret::Secret;
 use crate::routes::{Hidden, Matcher, hidden};
 
-/// All warnings about a configuration that has been found valid. `known_tiers`: those of API keys, and the default one.
+/// All warnings about a valid configuration. `known_tiers`: the tiers of API keys, and the default one.
 pub(super) fn lints(
     config: &Config,
     limits: &[LimitSettings],
@@ -105,7 +105,7 @@ fn lint_routes(config: &Config, lints: &mut Vec<Problem>) {
             }
             if path.contains(['?', '#']) || field != "pattern" && path.contains('*') {
                 let message =
-                    "has a character that no path has as it is matched: it has no query, and `*` is for `pattern`";
+                    "never matches: paths are matched without query and fragment, and only `pattern` may have `*`";
                 add(lints, format!("routes[{index}].{field}"), message);
             }
         }
@@ -125,20 +125,20 @@ fn lint_adaptation(config: &Config, lints: &mut Vec<Problem>) {
 fn lint_hidden_routes(routes: &[RouteSettings], lints: &mut Vec<Problem>) {
     let matchers: Vec<&Matcher> = routes.iter().map(|route| &route.matcher).collect();
     for Hidden { route, by } in hidden(&matchers) {
-        // Two routes of which each hides the other match the same.
+        // Two routes that hide each other match the same requests.
         let is_same = |other: &usize| !hidden(&[matchers[route], matchers[*other]]).is_empty();
         add(lints, format!("routes[{route}]"), never_reached(&by, by.iter().any(is_same)));
     }
 }
 
-/// Whether not even the first request passes.
+/// Whether a limit rejects even the first request.
 fn never_admits(limit: &LimitSettings) -> bool {
     let Ok(rule) = limit.numbers.rule(limit.soft) else { return false };
     let unused = <Rule as tidegate_policy::Limiter>::State::default();
     matches!(rule.decide(&unused, limit.cost, Timestamp::default()), Decision::Reject { retry_after: None, .. })
 }
 
-/// Whether a caller can have this tier. Tokens and proxies may name any.
+/// Whether a caller can have this tier. Tokens and proxies may name any tier.
 fn may_occur(tier: &str, config: &Config, known_tiers: &BTreeSet<&str>) -> bool {
     let identity = &config.identity;
     let has_tier_header = identity.trusted_headers.as_ref().is_some_and(|headers| headers.tier.is_some());
@@ -146,7 +146,7 @@ fn may_occur(tier: &str, config: &Config, known_tiers: &BTreeSet<&str>) -> bool 
     names_any || known_tiers.contains(tier)
 }
 
-/// Why a route is never reached, and what to do about it. `is_same`: the earlier route matches nothing else.
+/// Why a route is never reached, and what to do about it. `is_same`: an earlier route matches the same requests.
 fn never_reached(by: &[usize], is_same: bool) -> String {
     let names: Vec<String> = by.iter().map(|index| format!("routes[{index}]")).collect();
     match &names[..] {

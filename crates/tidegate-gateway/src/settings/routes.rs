@@ -1,4 +1,4 @@
-//! Which requests go where, and what uses which limit.
+//! Routes, and where limits are used.
 
 use std::collections::BTreeSet;
 
@@ -66,10 +66,10 @@ fn which_upstream(
     match &route.upstream {
         Some(name) => {
             let found = upstreams.iter().position(|upstream| *upstream.name == **name);
-            // One that is written but wrong has been reported already.
+            // An upstream that is written but invalid has been reported already.
             if found.is_none() && !config.upstreams.contains_key(name) {
                 let known = list(&config.upstreams);
-                problems.add(path, format!("unknown upstream `{name}`; known upstreams: {known}"));
+                problems.add(path, format!("unknown upstream {name:?}; known upstreams: {known}"));
             }
             found
         }
@@ -81,7 +81,7 @@ fn which_upstream(
     }
 }
 
-/// A limit of an upstream rejects with 503, unless it sets another status.
+/// Limits of upstreams reject with 503, unless they set another status.
 pub(super) fn with_statuses(
     mut limits: Vec<LimitSettings>,
     upstreams: &[UpstreamSettings],
@@ -100,8 +100,8 @@ pub(super) fn with_statuses(
     limits
 }
 
-/// A limit that nothing uses, or that is used for clients and upstreams alike, is a mistake. What is written counts: a
-/// route that is wrong uses its limits all the same.
+/// Reports limits that nothing uses, and those used for routes and upstreams alike. The configuration as written
+/// counts: an invalid route uses its limits too.
 pub(super) fn check_use(config: &Config, limits: &[LimitSettings], indexes: &LimitIndexes<'_>, problems: &Problems) {
     let has = |names: &[String], name: &str| names.iter().any(|used| used == name);
     for (name, index) in &indexes.good {

@@ -1,4 +1,4 @@
-//! Services behind the gateway.
+//! Upstreams.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn check_upstream(
     })
 }
 
-/// Where a service is, and the path that every request to it begins with.
+/// Reads the URL of a service: its address, and the start of every path.
 pub(super) fn read_url(url: &str) -> Result<HttpUrl, &'static str> {
     let url = HttpUrl::read(url)?;
     if url.path_and_query.contains('?') { Err("has a query") } else { Ok(url) }
@@ -88,7 +88,7 @@ pub(super) fn read_url(url: &str) -> Result<HttpUrl, &'static str> {
 
 /// What is wrong with the URL of a service.
 pub(super) fn invalid_url(url: &str, reason: &str) -> String {
-    // A user comes with a password.
+    // A URL with a user may have a password, which must not be shown.
     let found = if url.contains('@') { "a URL that".to_owned() } else { format!("{url:?}, which") };
     format!("must be http://host[:port] or https://host[:port], got {found} {reason}")
 }

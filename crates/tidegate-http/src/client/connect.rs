@@ -1,4 +1,4 @@
-//! Connecting to an address, with TLS where that is wanted.
+//! Connecting to an address, plain or with TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,29 +15,29 @@ use super::trouble::Trouble;
 use crate::descriptors::is_out_of_files;
 use crate::stream::Stream;
 
-/// The least time an address has, of those that a name may have many of.
+/// The shortest time for one address of a name that has many.
 const LEAST_SHARE: Duration = Duration::from_millis(200);
 
 /// How an endpoint's certificate is checked.
 pub struct ClientTls {
-    /// What is spoken.
+    /// Versions, ciphers and ALPN.
     pub config: Arc<ClientConfig>,
     /// The name that the certificate must have.
     pub name: ServerName<'static>,
-    /// Who must have signed it.
+    /// The authorities that may have signed it.
     pub roots: Arc<RootCertStore>,
 }
 
-/// Connects to one of the addresses, in their order.
+/// Connects to the first of the addresses that accepts, in their order.
 pub async fn connect_to(addresses: &[SocketAddr], tls: Option<&ClientTls>, until: Instant) -> Result<Stream, Trouble> {
     let mut failed = Trouble::Connect(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
     for (address, others) in addresses.iter().zip((1..=addresses.len()).rev()) {
-        // Each has its share: one that does not answer must not use up the time of those behind it.
+        // Each has its share: one that does not respond must not use up the time of the others.
         let left = until.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(others).unwrap_or(u32::MAX);
         match timeout(share.max(LEAST_SHARE).min(left), attempt(*address, tls)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            // The next would have none, either.
+            // There would be no descriptor for the next one either.
             Ok(Err(error)) if is_out_of_files(&error) => return Err(Trouble::Connect(error)),
             Ok(Err(error)) => failed = Trouble::Connect(error),
             Err(_) => failed = Trouble::ConnectTimeout,
@@ -76,7 +76,7 @@ mod tests {
         (listener, address)
     }
 
-    /// A listener whose queue is full: the kernel drops whoever knocks.
+    /// A listener whose queue is full: the kernel drops new connections.
     async fn silent() -> (TcpListener, SocketAddr, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(LOOPBACK).expect("a free port");
@@ -90,12 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+    fn an_address_that_does_not_respond_leaves_time_for_the_next() {
         run(async {
-            let ((_listener, silent, _waiting), (_other, answers)) = (silent().await, listening().await);
-            let stream = connect_to(&[silent, answers], None, Instant::now() + PATIENCE).await;
+            let ((_listener, silent, _waiting), (_other, responds)) = (silent().await, listening().await);
+            let stream = connect_to(&[silent, responds], None, Instant::now() + PATIENCE).await;
             let Ok(Stream::Plain(tcp)) = stream else { panic!("it can't be reached") };
-            assert_eq!(tcp.peer_addr().expect("it is connected"), answers);
+            assert_eq!(tcp.peer_addr().expect("it is connected"), responds);
             let late = connect_to(&[silent], None, Instant::now() + LEAST_SHARE).await;
             assert!(matches!(late, Err(Trouble::ConnectTimeout)));
         });

@@ -1,4 +1,4 @@
-//! A connection to an endpoint: what was read of it, and what it holds.
+//! A connection to an endpoint: its unparsed bytes, and the slot and descriptor that it holds.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -13,29 +13,29 @@ use crate::deadlines::Deadline;
 use crate::descriptors::Descriptor;
 use crate::stream::Stream;
 
-/// What a read asks for at first; more when a body fills it.
+/// The size of the first read, and of later ones when a body fills it.
 const FIRST_READ: usize = 8 * 1024;
 const LARGEST_READ: usize = 32 * 1024;
 
 /// A connection to an endpoint.
 pub struct Connection {
     pub(super) stream: Stream,
-    /// What was read and not yet understood.
+    /// Bytes that were read and not yet parsed.
     pub(super) read: BytesMut,
-    /// What the next read asks for.
+    /// The size of the next read.
     read_size: usize,
     /// Whether it has carried a request before.
     pub(super) reused: bool,
-    /// Since when it is idle, in the worker's milliseconds.
+    /// When it became idle, in the worker's milliseconds.
     pub(super) idle_since: u64,
     pub(super) deadline: Arc<Deadline>,
-    /// Given up with the connection.
+    /// Given back when the connection is dropped.
     slot: Slot,
-    /// The same: after `stream`, which is closed first.
+    /// Given back when the connection is dropped: after `stream`, which is closed first.
     descriptor: Descriptor,
 }
 
-/// One of the connections an endpoint may have.
+/// One of the connections that an endpoint may have.
 pub(super) struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
@@ -54,7 +54,7 @@ impl Drop for Slot {
 }
 
 impl Connection {
-    /// A new connection over this stream, which is open.
+    /// A new connection over an open stream.
     pub(super) fn new(stream: Stream, deadline: Arc<Deadline>, slot: Slot, descriptor: Descriptor) -> Self {
         Self {
             stream,
@@ -68,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// Whether it can carry another request: nothing came and it was not closed since the last one.
+    /// Whether it can carry another request: since the last one nothing has arrived and it was not closed.
     pub(super) fn is_alive(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut cx = Context::from_waker(Waker::noop());
@@ -80,7 +80,7 @@ impl Connection {
         self.descriptor.is_wanted()
     }
 
-    /// Makes it fit to be kept.
+    /// Prepares it to be kept.
     pub(super) fn rest(&mut self, now: u64) {
         self.deadline.clear();
         self.reused = true;
@@ -101,7 +101,7 @@ impl Connection {
         Poll::Ready(count)
     }
 
-    /// The bare connection and what was read of it, for an upgrade.
+    /// The bare connection and the bytes not yet parsed, for an upgrade.
     pub(crate) fn into_parts(self) -> (Stream, BytesMut, Arc<Deadline>, impl Send) {
         (self.stream, self.read, self.deadline, (self.slot, self.descriptor))
     }

@@ -1,4 +1,4 @@
-//! An endpoint: one address of a service, and the connections that are kept to it.
+//! An endpoint: one address of a service, and the connections to it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,19 +16,19 @@ pub struct EndpointSettings {
     pub port: u16,
     /// For `https`.
     pub tls: Option<ClientTls>,
-    /// To connect.
+    /// The longest time to connect.
     pub connect_timeout: Duration,
-    /// To the head of a response.
+    /// The longest time from the request's last byte to the head of the response.
     pub response_timeout: Duration,
     /// The longest pause in a body.
     pub body_timeout: Duration,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
-    /// Idle connections of each worker.
+    /// The most idle connections of each worker.
     pub max_idle: usize,
-    /// Connections of all workers.
+    /// The most connections of all workers together.
     pub max_connections: usize,
-    /// Bytes of a response's head.
+    /// The most bytes of a response's head.
     pub max_head_bytes: usize,
 }
 
@@ -40,20 +40,19 @@ pub struct Endpoint {
     pub pools: Arc<Pools>,
 }
 
-/// The connections to one address; kept from one configuration to the next, so that their number is bounded whatever is
-/// reloaded.
+/// The connections to one address. They outlive a reload, so that their number stays bounded.
 pub struct Pools {
     /// Connections that are open, idle ones included.
     pub(super) open: Arc<AtomicUsize>,
-    /// A worker's idle connections, by the worker's index.
+    /// Idle connections, by the worker's index.
     idle: Box<[Pool]>,
-    /// Where it is, by the worker's index.
+    /// Lookups of the address, by the worker's index.
     pub(super) lookups: Box<[Lookup]>,
-    /// No configuration names the address any more: nothing is kept.
+    /// No configuration names the address any more: no connection is kept.
     closed: AtomicBool,
 }
 
-/// Idle connections of one worker to one endpoint: the last used is the first taken.
+/// Idle connections of one worker to one endpoint. The last one used is the first one taken.
 #[derive(Default)]
 struct Pool(Mutex<Vec<Connection>>);
 
@@ -76,7 +75,7 @@ impl Pools {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Closes what is idle, and what requests under way would still leave here.
+    /// Closes idle connections now, and those in use when their requests have ended.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.idle.iter().for_each(|pool| pool.idle().clear());
@@ -84,7 +83,7 @@ impl Pools {
 }
 
 impl Endpoint {
-    /// An idle connection that still lives.
+    /// Takes an idle connection that is still open.
     pub(super) fn idle_connection(&self, worker: usize) -> Option<Connection> {
         loop {
             let mut connection = self.pools.idle[worker].idle().pop()?;
@@ -112,7 +111,7 @@ impl Endpoint {
         })
     }
 
-    /// Closes what has been idle for too long.
+    /// Closes a worker's connections that have been idle for longer than `idle_timeout`.
     pub fn close_idle(&self, worker: usize, now_millis: u64) {
         let most = u64::try_from(self.settings.idle_timeout.as_millis()).unwrap_or(u64::MAX);
         self.pools.idle[worker].idle().retain(|connection| now_millis.saturating_sub(connection.idle_since) < most);

@@ -1,5 +1,5 @@
-//! One request and its response on a connection. The request's body is still being sent while the response is read, so
-//! that neither side ever waits for the other to finish.
+//! One request and its response on a connection. The request's body may still be sent while the response is read, so
+//! that neither side has to wait for the other to finish.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,26 +24,26 @@ use crate::request::BrokenBody;
 
 /// Pieces of a body up to this size are gathered with what goes before them, to save a write.
 const GATHERED: usize = 8 * 1024;
-/// How long an upstream is waited for that was sent `Expect: 100-continue` (RFC 9110 §10.1.1: not for ever).
+/// How long to wait for the response to `Expect: 100-continue` (RFC 9110 §10.1.1: not without end).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
-/// The most interim responses (1xx) before the real one.
+/// The most interim responses (1xx) before the final one.
 const MOST_INTERIM: u32 = 16;
 
-/// What a client may send, and where interim responses to it go.
+/// What a client may send, and where its interim responses go.
 pub struct ClientTerms<'a> {
     /// The longest pause in its body.
     pub body_timeout: Duration,
-    /// The longest body.
+    /// The most bytes of its body.
     pub max_body: u64,
-    /// Passes an interim response (1xx) on to it.
+    /// Passes an interim response (1xx) to the client.
     pub on_interim: &'a (dyn Fn(StatusCode, &Headers) + Sync),
 }
 
-/// What an exchange waits for, which decides how long it may.
+/// What an exchange waits for. It decides the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Nothing,
-    /// The upstream's `100 Continue`: it wants the body.
+    /// The upstream's `100 Continue`.
     Continue,
     /// The client's body.
     Client,
@@ -55,24 +55,24 @@ pub(super) enum Waiting {
     Response,
 }
 
-/// How far the sending has come.
+/// The progress of sending the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
     Done,
-    /// The body is held back until the upstream wants it.
+    /// The body is held back until the upstream asks for it.
     Held,
     WaitsForClient,
     WaitsForUpstream,
 }
 
-/// Where the request's body stands.
+/// The state of the request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Upload {
-    /// It is held back until the upstream wants it.
+    /// It is held back until the upstream asks for it.
     Held,
-    /// More of it may come.
+    /// More of it may arrive.
     Open,
-    /// There is none, or all of it has been read, or the upstream takes nothing more.
+    /// There is no body, or all of it has been read, or the upstream takes nothing more.
     Done,
 }
 
@@ -91,9 +91,9 @@ pub(super) struct Exchange<B> {
     worker: usize,
     deadlines: Arc<Deadlines>,
     bodiless: bool,
-    /// To be written first …
+    /// To be written first.
     out: BytesMut,
-    /// … and then this.
+    /// To be written after `out`.
     data: Bytes,
     /// Kept to the end, for another attempt.
     body: Option<B>,
@@ -105,8 +105,8 @@ pub(super) struct Exchange<B> {
     /// Whether the client's trailers are passed on.
     takes_trailers: bool,
     written: Written,
-    /// The upstream takes nothing more; it may still have responded.
-    deaf: bool,
+    /// The upstream takes nothing more of the request. It may still have responded.
+    write_closed: bool,
     pub(super) has_read: bool,
     interim: u32,
     pub(super) moved: bool,
@@ -114,7 +114,7 @@ pub(super) struct Exchange<B> {
 }
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
-    /// Over this connection; `out` is the request's head.
+    /// An exchange over this connection. `out` is the request's head.
     pub(super) fn new(
         endpoint: &Arc<Endpoint>,
         local: &Local<'_>,
@@ -144,7 +144,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             client_timeout: terms.body_timeout,
             takes_trailers: traits.takes_trailers,
             written: Written::Nothing,
-            deaf: false,
+            write_closed: false,
             has_read: false,
             interim: 0,
             moved: true,
@@ -152,7 +152,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         }
     }
 
-    /// Sends what can be sent, and reads until there is a head.
+    /// Sends what can be sent, and reads until the response's head is complete.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -165,11 +165,11 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             }
             match self.connection.poll_read(cx) {
                 Poll::Ready(Ok(0)) if self.has_read => {
-                    return Poll::Ready(Err(Trouble::BadResponse("it ends within its head")));
+                    return Poll::Ready(Err(Trouble::BadResponse("it ended within its head")));
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Trouble::Closed)),
                 Poll::Ready(Ok(_)) => {
-                    // A head that comes byte by byte gains no time by it.
+                    // A head that arrives byte by byte does not postpone the deadline.
                     self.has_read = true;
                     continue;
                 }
@@ -196,7 +196,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         }
     }
 
-    /// The head, when it has been read and is no interim one.
+    /// The head of the final response, if it has been read.
     fn take_head(
         &mut self,
         on_interim: &(dyn Fn(StatusCode, &Headers) + Sync),
@@ -214,7 +214,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 return Err(Trouble::BadResponse("too many interim responses"));
             }
             if head.status == StatusCode::CONTINUE {
-                // It is we who asked for it; the client gets ours when its body is wanted.
+                // This one is for the gateway: the client gets its own when its body is read.
                 self.release_held();
             } else {
                 on_interim(head.status, &head.headers);
@@ -223,7 +223,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Ok(None)
     }
 
-    /// The upstream wants the body, or is not waited for any longer.
+    /// The upstream asks for the body, or has not responded in time.
     fn release_held(&mut self) {
         if self.upload == Upload::Held {
             self.upload = Upload::Open;
@@ -237,7 +237,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             let is_open = self.upload == Upload::Open && !client_waits;
             let wants_more = is_open && self.data.is_empty() && self.out.len() < GATHERED;
             if wants_more && let Some(body) = &mut self.body {
-                if self.deaf {
+                if self.write_closed {
                     self.upload = Upload::Done;
                     continue;
                 }
@@ -247,7 +247,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 }
                 continue;
             }
-            if self.deaf {
+            if self.write_closed {
                 self.out.clear();
                 self.data.clear();
                 if self.written == Written::Unflushed {
@@ -266,7 +266,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                         }
                         (self.moved, self.written) = (true, Written::Unflushed);
                     }
-                    Poll::Ready(_) => self.deaf = true,
+                    Poll::Ready(_) => self.write_closed = true,
                     Poll::Pending => return Ok(Sending::WaitsForUpstream),
                 }
                 continue;
@@ -274,7 +274,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             if self.written == Written::Unflushed {
                 match Pin::new(&mut self.connection.stream).poll_flush(cx) {
                     Poll::Ready(Ok(())) => self.written = Written::Flushed,
-                    Poll::Ready(Err(_)) => self.deaf = true,
+                    Poll::Ready(Err(_)) => self.write_closed = true,
                     Poll::Pending => return Ok(Sending::WaitsForUpstream),
                 }
                 continue;
@@ -306,7 +306,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 let trailers = frame.into_trailers().ok().filter(|_| self.takes_trailers);
                 match self.length {
                     BodyLength::Chunked => write_end(&mut self.out, trailers.as_ref()),
-                    // Trailers can't follow a body whose length stands in the head.
+                    // Trailers can't follow a body whose length is in the head.
                     BodyLength::Known(0) | BodyLength::None => {}
                     BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
                 }
@@ -336,8 +336,8 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Ok(())
     }
 
-    /// Notes what is waited for, sets the deadline when that is new or something has moved, and says whether it has
-    /// passed.
+    /// Whether the deadline for what the exchange waits for has passed. Sets a new deadline when it waits for something
+    /// else or a byte has moved.
     pub(super) fn is_late(&mut self, waiting: Waiting, cx: &Context<'_>) -> bool {
         let deadline = &self.connection.deadline;
         if deadline.take_passed() && self.waiting == waiting && !self.moved {
@@ -358,12 +358,12 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         false
     }
 
-    /// Whether the request has been sent to its end.
+    /// Whether the whole request has been sent.
     pub(super) fn is_sent(&self) -> bool {
-        self.upload == Upload::Done && self.out.is_empty() && self.data.is_empty() && !self.deaf
+        self.upload == Upload::Done && self.out.is_empty() && self.data.is_empty() && !self.write_closed
     }
 
-    /// Drops a body of which nothing more will be read. What is left of it over HTTP/2 is then discarded.
+    /// Drops the body once nothing more will be read from it. Over HTTP/2 the rest is then discarded.
     pub(super) fn drop_read_body(&mut self) {
         if self.upload == Upload::Done {
             self.body = None;
@@ -380,7 +380,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Failed { was_sent: self.was_sent(), trouble, body: self.body }
     }
 
-    /// Keeps the connection for another request, if it is fit for one.
+    /// Keeps the connection for another request, if it can carry one.
     pub(super) fn end(self, keep_alive: bool) {
         if keep_alive && self.is_sent() && self.connection.read.is_empty() {
             self.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());

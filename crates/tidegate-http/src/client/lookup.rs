@@ -1,5 +1,5 @@
-//! Where an endpoint is. Its name is looked up by one for all who want to know: a name server that is slow must not
-//! cost a thread a request.
+//! The lookup of an endpoint's addresses. All requests that need them share one lookup: a slow name server must not
+//! cost a thread for each request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::descriptors::is_out_of_files;
 
-/// How long a result holds for those who come after.
+/// How long a result is reused.
 const HOLDS_MILLIS: u64 = 1_000;
 
-/// What is known of an endpoint's addresses in one worker.
+/// The last lookup of an endpoint's addresses in one worker.
 #[derive(Default)]
 pub(super) struct Lookup(Mutex<Option<watch::Receiver<Option<Found>>>>);
 
@@ -22,7 +22,7 @@ struct Found {
     at_millis: u64,
 }
 
-/// An error for all who wait.
+/// An error that can be given to all waiting requests.
 struct Failure {
     code: Option<i32>,
     kind: io::ErrorKind,
@@ -40,7 +40,7 @@ impl Failure {
 }
 
 impl Lookup {
-    /// The addresses. `resolve` is only called where no lookup is under way or has just ended.
+    /// The addresses. `resolve` is called only if no lookup is under way or has just ended.
     pub(super) async fn get<F>(
         &self,
         now_millis: impl Fn() -> u64 + Send + 'static,
@@ -50,7 +50,7 @@ impl Lookup {
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
         let mut found = self.under_way(now_millis, resolve);
-        // The task that asks ends with the worker alone.
+        // The task that resolves ends only with the worker.
         let found = found.wait_for(Option::is_some).await.map_err(|_| io::ErrorKind::Interrupted)?;
         match found.as_ref().map(|found| &found.addresses) {
             Some(Ok(addresses)) => Ok(Arc::clone(addresses)),
@@ -70,10 +70,10 @@ impl Lookup {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last {
             let is_fit = match &*last.borrow() {
-                // No name server was asked where no file descriptor could be opened for it.
+                // The name server was not asked, because no file descriptor could be opened.
                 Some(Found { addresses: Err(failure), .. }) if is_out_of_files(&failure.error()) => false,
                 Some(found) => now_millis().saturating_sub(found.at_millis) < HOLDS_MILLIS,
-                // Still under way, unless it died.
+                // Still under way, unless its task has ended.
                 None => last.has_changed().is_ok(),
             };
             if is_fit {
@@ -82,7 +82,7 @@ impl Lookup {
         }
         let (sender, receiver) = watch::channel(None);
         let resolving = resolve();
-        // A task of its own: whoever asked first may leave, the others still wait for it.
+        // A separate task: the first request may be cancelled while others still wait.
         tokio::spawn(async move {
             let addresses = resolving.await.map(Into::into).map_err(|error| Failure::new(&error));
             sender.send_replace(Some(Found { addresses, at_millis: now_millis() }));
@@ -100,27 +100,27 @@ mod tests {
 
     use super::*;
 
-    /// A name server that answers when it is let, and counts.
+    /// A name server that responds once for each permit, and counts queries.
     struct Names {
         lookup: Lookup,
         now: Arc<AtomicU64>,
         asked: Arc<AtomicUsize>,
-        answers: Arc<Semaphore>,
+        responses: Arc<Semaphore>,
         fails: bool,
     }
 
     impl Names {
         fn new(fails: bool) -> Self {
-            let (now, asked, answers) = (Arc::default(), Arc::default(), Arc::new(Semaphore::new(0)));
-            Self { lookup: Lookup::default(), now, asked, answers, fails }
+            let (now, asked, responses) = (Arc::default(), Arc::default(), Arc::new(Semaphore::new(0)));
+            Self { lookup: Lookup::default(), now, asked, responses, fails }
         }
 
         async fn get(&self) -> Result<Vec<SocketAddr>, String> {
-            let (now, asked, answers) = (Arc::clone(&self.now), Arc::clone(&self.asked), Arc::clone(&self.answers));
+            let (now, asked, responses) = (Arc::clone(&self.now), Arc::clone(&self.asked), Arc::clone(&self.responses));
             let fails = self.fails;
             let resolve = || async move {
                 let number = asked.fetch_add(1, Ordering::Relaxed);
-                answers.acquire().await.expect("it stays open").forget();
+                responses.acquire().await.expect("it stays open").forget();
                 let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(number).expect("few")));
                 if fails { Err(io::Error::other(format!("no {number}"))) } else { Ok(vec![address]) }
             };
@@ -134,19 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn one_asks_for_all_who_wait_and_for_who_comes_within_a_second() {
+    fn one_lookup_serves_all_that_wait_and_all_that_come_within_a_second() {
         run(async {
             for fails in [false, true] {
                 let names = Names::new(fails);
-                let let_answer = async { names.answers.add_permits(1) };
-                let (first, second, third, ()) = tokio::join!(names.get(), names.get(), names.get(), let_answer);
+                let respond = async { names.responses.add_permits(1) };
+                let (first, second, third, ()) = tokio::join!(names.get(), names.get(), names.get(), respond);
                 assert_eq!((&first, &second), (&second, &third));
                 assert_eq!(first.is_err(), fails);
                 names.now.store(HOLDS_MILLIS - 1, Ordering::Relaxed);
                 assert_eq!(names.get().await, first, "it still holds");
                 assert_eq!(names.asked.load(Ordering::Relaxed), 1);
                 names.now.store(HOLDS_MILLIS, Ordering::Relaxed);
-                names.answers.add_permits(1);
+                names.responses.add_permits(1);
                 assert_ne!(names.get().await, first, "it is asked anew");
                 assert_eq!(names.asked.load(Ordering::Relaxed), 2);
             }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_does_not_end_the_lookup_that_others_wait_for() {
+    fn a_cancelled_request_does_not_end_the_lookup_that_others_wait_for() {
         run(async {
             let names = Names::new(false);
             {
@@ -165,7 +165,7 @@ mod tests {
                 })
                 .await;
             }
-            names.answers.add_permits(1);
+            names.responses.add_permits(1);
             assert!(names.get().await.is_ok());
             assert_eq!(names.asked.load(Ordering::Relaxed), 1);
         });

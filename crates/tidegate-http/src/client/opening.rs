@@ -1,4 +1,4 @@
-//! Opening a connection to an endpoint, within the bounds that it and the process have.
+//! Opening a connection to an endpoint, within the bounds of the endpoint and of the process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use crate::deadlines::Deadlines;
 use crate::descriptors::{Descriptors, is_out_of_files};
 use crate::stream::Stream;
 
-/// How long what was closed has until another descriptor is opened in its place.
+/// How long to wait after something was closed before a descriptor is opened in its place.
 const FILE_PATIENCE: Duration = Duration::from_millis(5);
 
-/// Whose connection pools, deadlines and descriptors are used.
+/// The worker that sends: its connection pools, deadlines and descriptors.
 pub struct Local<'a> {
     /// The worker's index.
     pub worker: usize,
     /// The worker's deadlines.
     pub deadlines: &'a Arc<Deadlines>,
-    /// What new connections take theirs from.
+    /// The descriptors for new connections.
     pub descriptors: &'a Arc<Descriptors>,
     /// Closes an idle connection to any endpoint. False if there is none.
     pub close_idle: &'a (dyn Fn() -> bool + Sync),
-    /// Closes something that can be spared, where the system opens no more descriptors.
+    /// Closes something that can be spared, after the system has refused another descriptor.
     pub free_a_file: &'a (dyn Fn() + Sync),
 }
 
-/// A new connection, TLS included, within the endpoint's time for it.
+/// Opens a connection, TLS included, within the endpoint's `connect_timeout`.
 pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Connection, Trouble> {
     let settings = &endpoint.settings;
     let slot = || Slot::take(&endpoint.pools.open, settings.max_connections);
-    // A connection that nobody uses is no reason to reject a request, whichever worker keeps it.
+    // An idle connection of any worker must not be the reason to reject a request.
     let slot = slot().or_else(|| endpoint.close_one_idle().then(slot).flatten()).ok_or(Trouble::Full)?;
     let until = Instant::now() + settings.connect_timeout;
     let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
@@ -44,8 +44,8 @@ pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Conne
     Ok(Connection::new(stream, local.deadlines.deadline(), slot, descriptor))
 }
 
-/// Connects to an endpoint. Where the system opens no more descriptors, something that can be spared is closed first:
-/// the endpoint is well.
+/// Connects to an endpoint. If the system opens no more descriptors, something that can be spared is closed first: the
+/// endpoint is not at fault.
 async fn connect(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
     loop {
         match attempt_once(endpoint, local, until).await {
@@ -61,7 +61,7 @@ async fn connect(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Resu
     }
 }
 
-/// Finds the endpoint and connects to it.
+/// Looks the endpoint's address up and connects to it.
 async fn attempt_once(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
     let settings = &endpoint.settings;
     let addresses = if let Ok(ip) = settings.host.parse::<IpAddr>() {

@@ -1,4 +1,4 @@
-//! Heads of requests, written anew.
+//! Heads of requests to upstreams, written anew.
 
 use bytes::BytesMut;
 use http::{HeaderName, Method, Uri};
@@ -7,82 +7,83 @@ use crate::forwarded::{Forwarded, write_host, write_proto};
 use crate::framing::{dashed, is_hop_by_hop, is_nomination, is_ours, starts_with, takes_trailers, words};
 use crate::headers::Headers;
 
-/// Everything the head of a request to an upstream is written from. Nothing of the client's own head is passed on
+/// Everything that the head of a request to an upstream is written from. Nothing of the client's own head is passed on
 /// unread.
 pub struct OutgoingHead<'a> {
-    /// The client's.
+    /// The client's method.
     pub method: &'a Method,
-    /// The client's.
+    /// The client's target.
     pub uri: &'a Uri,
-    /// The client's.
+    /// The client's headers.
     pub headers: &'a Headers,
-    /// What goes before the path.
+    /// The path that every path to this upstream starts with.
     pub base: &'a str,
     /// The `Host` to send.
     pub host: &'a [u8],
-    /// The `Host` the client asked for.
-    pub asked_host: &'a [u8],
-    /// The client that connected to us, for `X-Forwarded-For` …
+    /// The host that the client requested.
+    pub requested_host: &'a [u8],
+    /// The peer's address for `X-Forwarded-For`.
     pub peer: &'a str,
-    /// … and for `Forwarded`.
+    /// The peer's address for `Forwarded`.
     pub peer_forwarded: &'a str,
-    /// What the peer reports of others, if it is trusted.
+    /// What the peer reports about its clients, if it is trusted.
     pub forwarded: Option<Forwarded<'a>>,
-    /// What the client used to come here.
+    /// The scheme that the client used.
     pub scheme: &'static str,
-    /// The version the client speaks, for `Via`.
+    /// The version of HTTP that the client used, for `Via`.
     pub version: &'static str,
-    /// Headers that we add, by names in lower case.
+    /// Headers that the gateway adds, by names in lower case.
     pub added: &'a [(&'a str, &'a str)],
     /// Headers that only a trusted peer may set.
     pub guarded: &'a [HeaderName],
-    /// How long its body is.
+    /// The length of its body.
     pub body: BodyLength,
     /// The client waits for `100 Continue` before it sends its body.
     pub expects_continue: bool,
-    /// How often those after us may send it on, if it says so.
+    /// The value of `Max-Forwards` to send, if the client sent one.
     pub forwards_left: Option<u64>,
     /// The protocol to upgrade to.
     pub upgrade: Option<&'a [u8]>,
 }
 
-/// How the length of a request's body stands in its head.
+/// The length of a request's body, as its head announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is none.
+    /// There is no body.
     None,
-    /// So many bytes.
+    /// This many bytes.
     Known(u64),
-    /// Nobody knows: it is sent in chunks.
+    /// Unknown: the body is sent in chunks.
     Chunked,
 }
 
-/// Whether a header is one by which a proxy reports its client, beside those that we write.
+/// Whether a proxy reports its client by this header, besides those that the gateway writes.
 fn is_of_proxies(name: &[u8]) -> bool {
     starts_with(name, b"x-forwarded-") || name.eq_ignore_ascii_case(b"x-real-ip")
 }
 
-/// The names that `Connection` makes hop-by-hop too.
+/// The names of the headers that `Connection` makes hop-by-hop.
 fn nominated(headers: &Headers) -> impl Iterator<Item = &str> {
     headers.all("connection").flat_map(words).filter(|word| is_nomination(word))
 }
 
-/// What an exchange must know of the request whose head it sends.
+/// What an exchange needs to know about the request whose head it sends.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Traits {
     pub(super) is_head: bool,
-    /// It can be sent twice and means the same.
+    /// Sending it twice has the same effect as sending it once.
     pub(super) is_idempotent: bool,
     pub(super) is_upgrade: bool,
     pub(super) expects_continue: bool,
-    /// Whether its trailers are passed on: not where one could stand for a header that only trusted peers may set.
+    /// Whether its trailers are passed on. They are not where a trailer could replace a header that only trusted peers
+    /// may set.
     pub(super) takes_trailers: bool,
     pub(super) body: BodyLength,
 }
 
 impl OutgoingHead<'_> {
-    /// What the exchange must know of it.
+    /// What the exchange needs to know about it.
     pub fn traits(&self) -> Traits {
         let methods = [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::TRACE];
         Traits {
@@ -95,7 +96,7 @@ impl OutgoingHead<'_> {
         }
     }
 
-    /// The whole head, as it is sent.
+    /// The encoded head.
     pub fn head(&self) -> BytesMut {
         let mut out = BytesMut::with_capacity(1_024);
         self.write(&mut out);
@@ -106,7 +107,7 @@ impl OutgoingHead<'_> {
         out.extend_from_slice(self.method.as_str().as_bytes());
         out.extend_from_slice(b" ");
         let path = self.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        // `OPTIONS *` asks the server itself: a base path has no meaning there.
+        // `OPTIONS *` is for the server itself: a base path has no meaning there.
         if path != "*" {
             out.extend_from_slice(self.base.as_bytes());
         }
@@ -147,7 +148,7 @@ impl OutgoingHead<'_> {
         is_hop_by_hop(name) || is_ours(name) || self.forwarded.is_none() && (is_of_proxies(name) || is_guarded(name))
     }
 
-    /// HTTP/2 may cut cookies into crumbs; HTTP/1 has them in one line (RFC 9113 §8.2.3).
+    /// HTTP/2 may split cookies into several headers; HTTP/1 has one (RFC 9113 §8.2.3).
     fn write_cookies(&self, out: &mut BytesMut) {
         write_header_start(out, b"cookie");
         for (index, crumb) in self.headers.all("cookie").enumerate() {
@@ -177,14 +178,14 @@ impl OutgoingHead<'_> {
         }
     }
 
-    /// Who sent it, and through whom. What an untrusted peer reports of others is replaced, not extended.
+    /// The headers that report the client and the proxies. What an untrusted peer reports is replaced, not extended.
     fn write_forwarded(&self, out: &mut BytesMut) {
         let forwarded = self.forwarded.as_ref();
         let proto = forwarded.and_then(Forwarded::proto).unwrap_or(self.scheme);
-        let host = forwarded.and_then(Forwarded::host).map_or(self.asked_host, str::as_bytes);
+        let host = forwarded.and_then(Forwarded::host).map_or(self.requested_host, str::as_bytes);
         write_header_start(out, b"x-forwarded-for");
         if let Some(forwarded) = forwarded {
-            forwarded.write_old(self.headers, out);
+            forwarded.write_x_forwarded_for(self.headers, out);
         }
         out.extend_from_slice(self.peer.as_bytes());
         out.extend_from_slice(b"\r\n");
@@ -193,10 +194,10 @@ impl OutgoingHead<'_> {
             write_header(out, b"x-forwarded-host", host);
         }
         write_header_start(out, b"forwarded");
-        let is_continued = forwarded.is_some_and(|forwarded| forwarded.write_standard(self.headers, out));
+        let is_continued = forwarded.is_some_and(|forwarded| forwarded.write_forwarded(self.headers, out));
         out.extend_from_slice(self.peer_forwarded.as_bytes());
-        // The first element is the one that says what the client used.
-        let (host, proto) = if is_continued { (self.asked_host, self.scheme) } else { (host, proto) };
+        // The first element reports the host and the scheme that the client used.
+        let (host, proto) = if is_continued { (self.requested_host, self.scheme) } else { (host, proto) };
         if !host.is_empty() {
             write_host(host, out);
         }

@@ -1,4 +1,4 @@
-//! A response: its head, and its body as it comes.
+//! A response: its head, and its body as it arrives.
 
 use std::task::{Context, Poll};
 
@@ -18,8 +18,8 @@ use crate::request::BrokenBody;
 pub struct Response<B> {
     /// Its status.
     pub status: StatusCode,
-    /// Whether the upstream speaks HTTP/1.0.
-    pub is_old: bool,
+    /// Whether its version is HTTP/1.0.
+    pub is_http10: bool,
     /// Its headers, without those that concern the connection.
     pub headers: Headers,
     /// What follows.
@@ -28,39 +28,39 @@ pub struct Response<B> {
 
 /// What follows a response's head.
 pub enum ResponseContent<B> {
-    /// The whole body, which came with the head.
+    /// The whole body, which arrived with the head.
     Whole(Bytes),
-    /// A body that is still on its way.
+    /// A body that is still arriving.
     Stream(Box<ResponseStream<B>>),
-    /// The connection speaks this protocol now.
+    /// The connection has switched to this protocol.
     Upgraded(Box<Connection>, Bytes),
 }
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
-    /// The response that begins with this head. `upgrade_wanted`: whether the request asked for another protocol.
+    /// The response with this head. `upgrade_wanted`: whether the request asked for another protocol.
     pub(super) fn new(mut exchange: Exchange<B>, head: ResponseHead, upgrade_wanted: bool) -> Result<Self, Failed<B>> {
-        let ResponseHead { status, headers, body_end, is_old, keep_alive, upgrade } = head;
+        let ResponseHead { status, headers, body_end, is_http10, keep_alive, upgrade } = head;
         exchange.connection.deadline.clear();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let Some(protocol) = upgrade.filter(|_| upgrade_wanted) else {
-                return Err(exchange.fail(Trouble::BadResponse("it upgrades unasked")));
+                return Err(exchange.fail(Trouble::BadResponse("it upgrades a request that did not ask for it")));
             };
             let content = ResponseContent::Upgraded(Box::new(exchange.connection), protocol);
-            return Ok(Self { status, is_old, headers, content });
+            return Ok(Self { status, is_http10, headers, content });
         }
         if let BodyEnd::Length(length) = body_end
             && length <= exchange.connection.read.len() as u64
         {
             let whole = exchange.connection.read.split_to(length as usize).freeze();
             exchange.end(keep_alive);
-            return Ok(Self { status, is_old, headers, content: ResponseContent::Whole(whole) });
+            return Ok(Self { status, is_http10, headers, content: ResponseContent::Whole(whole) });
         }
         let mut first = None;
         let rest = match body_end {
             BodyEnd::Length(length) => Rest::Length(length),
             BodyEnd::Chunked => {
                 let mut chunked = Chunked::default();
-                // What came with the head is decoded at once: the client can still get an error instead.
+                // What arrived with the head is decoded at once, while the client can still get an error response.
                 match chunked.decode(&mut exchange.connection.read) {
                     Ok(piece) => first = Some(piece),
                     Err(reason) => return Err(exchange.fail(Trouble::BadResponse(reason))),
@@ -71,7 +71,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
         };
         exchange.drop_read_body();
         let stream = ResponseStream { exchange: Some(exchange), rest, first, keep_alive };
-        Ok(Self { status, is_old, headers, content: ResponseContent::Stream(Box::new(stream)) })
+        Ok(Self { status, is_http10, headers, content: ResponseContent::Stream(Box::new(stream)) })
     }
 }
 
@@ -82,18 +82,18 @@ enum Rest {
     UntilClose,
 }
 
-/// A response's body on its way.
+/// A response's body as it arrives.
 pub struct ResponseStream<B> {
-    /// Gone when all has been read.
+    /// None when the whole body has been read.
     exchange: Option<Exchange<B>>,
     rest: Rest,
-    /// What came with the head.
+    /// What arrived with the head.
     first: Option<Piece>,
     keep_alive: bool,
 }
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
-    /// How much is still to come, where that is known.
+    /// How many bytes are still to come, where that is known.
     pub fn length(&self) -> Option<u64> {
         match self.rest {
             Rest::Length(left) => Some(left),
@@ -101,7 +101,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
         }
     }
 
-    /// Whether all of it has been read.
+    /// Whether the whole body has been read.
     pub fn is_ended(&self) -> bool {
         self.exchange.is_none()
     }
@@ -166,7 +166,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
                 Poll::Ready(Err(error)) => return self.fail(Trouble::Broken(error)),
                 Poll::Pending => {}
             }
-            // An upstream that responds while it reads may wait for the client.
+            // An upstream that responds while it reads the request may wait for the client.
             let (waiting, trouble) = match sending {
                 Sending::WaitsForClient => (Waiting::Client, Trouble::ClientTimeout),
                 Sending::Done | Sending::Held | Sending::WaitsForUpstream => (Waiting::Response, Trouble::BodyTimeout),

@@ -1,4 +1,4 @@
-//! Heads of responses, taken out of what was read.
+//! Heads of responses, taken out of the bytes that were read.
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
@@ -12,15 +12,15 @@ pub(super) struct ResponseHead {
     /// Without those that concern the connection.
     pub(super) headers: Headers,
     pub(super) body_end: BodyEnd,
-    /// Whether it speaks HTTP/1.0.
-    pub(super) is_old: bool,
+    /// Whether its version is HTTP/1.0.
+    pub(super) is_http10: bool,
     /// Whether the connection can carry another request.
     pub(super) keep_alive: bool,
     /// The protocol it upgrades to.
     pub(super) upgrade: Option<Bytes>,
 }
 
-/// Takes a head out of `read`, if it is there as a whole. `is_to_head`: the request was HEAD.
+/// Takes a head out of `read`. None if the head is incomplete. `is_to_head`: the request was HEAD.
 pub(super) fn take_response(
     read: &mut BytesMut,
     longest: usize,
@@ -31,11 +31,11 @@ pub(super) fn take_response(
         let mut headers = HeadersBuilder::new(bytes, head.count());
         head.passed_on().for_each(|(name, value)| headers.add(name, value));
         let upgrade = head.upgrade.map(Bytes::copy_from_slice);
-        (head.length, headers, head.status, head.body_end, head.is_old, head.keep_alive, upgrade)
+        (head.length, headers, head.status, head.body_end, head.is_http10, head.keep_alive, upgrade)
     })?;
-    Ok(parsed.map(|(length, headers, status, body_end, is_old, keep_alive, upgrade)| {
+    Ok(parsed.map(|(length, headers, status, body_end, is_http10, keep_alive, upgrade)| {
         let headers = headers.within(read.split_to(length).freeze());
-        ResponseHead { status, headers, body_end, is_old, keep_alive, upgrade }
+        ResponseHead { status, headers, body_end, is_http10, keep_alive, upgrade }
     }))
 }
 

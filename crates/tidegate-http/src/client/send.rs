@@ -1,4 +1,4 @@
-//! Sending a request, over a kept connection where there is one.
+//! Sending a request, over a kept connection if there is one.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::response::Response;
 use super::trouble::{Failed, Trouble};
 use crate::request::BrokenBody;
 
-/// Sends a request, over a kept connection where there is one, and waits for the head of its response. `sending` is
-/// called when there is a connection and the first byte is about to go. A request that fails gives its body back.
+/// Sends a request, over a kept connection if there is one, and waits for the head of its response. `sending` is called
+/// when there is a connection, before the first byte is sent. A request that fails gives its body back.
 pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
     endpoint: &Arc<Endpoint>,
     local: &Local<'_>,
@@ -29,15 +29,14 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
     loop {
         let connection = match endpoint.idle_connection(local.worker) {
             Some(connection) => connection,
-            // Boxed, as other things that happen now and then: otherwise each request would carry their room with it.
+            // Boxed, like everything that happens rarely: otherwise the future of each request would have room for it.
             None => match Box::pin(open(endpoint, local)).await {
                 Ok(connection) => connection,
                 Err(trouble) => return Err(Failed { trouble, was_sent, body }),
             },
         };
         sending();
-        // A kept connection may be closed by the other side in this very moment. What changes nothing can be sent
-        // again.
+        // The upstream may close a kept connection at this very moment. An idempotent request can be sent again.
         let again = connection.reused && body.is_none() && traits.is_idempotent;
         let copy = if again { Some(head.clone()) } else { None };
         let mut exchange = Exchange::new(endpoint, local, terms, &traits, head, connection, body.take());
@@ -72,7 +71,7 @@ mod tests {
     use crate::descriptors::Descriptors;
     use crate::headers::Headers;
 
-    /// A body that knows how much of it was read.
+    /// A body that counts its pieces that were read.
     #[derive(Debug, Default)]
     struct Pieces {
         read: usize,
@@ -116,7 +115,7 @@ mod tests {
             headers: &headers,
             base: "",
             host: b"upstream",
-            asked_host: b"",
+            requested_host: b"",
             peer: "",
             peer_forwarded: "",
             forwarded: None,
@@ -188,7 +187,7 @@ mod tests {
         }
     }
 
-    /// It was sent on the kept connection, whatever became of it there.
+    /// It was sent on the kept connection, whatever happened to it there.
     #[tokio::test]
     async fn a_request_that_is_sent_again_was_sent_though_the_second_connection_fails() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

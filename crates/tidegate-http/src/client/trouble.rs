@@ -1,4 +1,4 @@
-//! What can keep a request from getting a whole response.
+//! Why a request got no response, or an incomplete one.
 
 use std::fmt;
 use std::io;
@@ -7,16 +7,16 @@ use http::StatusCode;
 
 use crate::request::BrokenBody;
 
-/// Why a request got no response, or not a whole one.
+/// Why a request got no response, or an incomplete one.
 #[derive(Debug)]
 pub enum Trouble {
-    /// All connections that are allowed are in use.
+    /// All connections to the endpoint are in use.
     Full,
-    /// No more file descriptors can be opened here.
+    /// The process can open no more file descriptors.
     OutOfFiles,
-    /// No connection came about.
+    /// No connection could be made.
     Connect(io::Error),
-    /// No connection came about in time.
+    /// No connection could be made in time.
     ConnectTimeout,
     /// The connection ended before the response did.
     Closed,
@@ -26,13 +26,13 @@ pub enum Trouble {
     BadResponse(&'static str),
     /// No response in time.
     ResponseTimeout,
-    /// The response, or the taking of the request's body, paused for too long.
+    /// The upstream paused for too long while it sent its response or took the request's body.
     BodyTimeout,
     /// The client paused for too long in its body.
     ClientTimeout,
-    /// The client's body broke off, or was not what its head said.
+    /// The client's body ended early, or was not what its head said.
     ClientBody(BrokenBody),
-    /// The client's body is longer than allowed.
+    /// The client's body is longer than permitted.
     TooLarge,
 }
 
@@ -43,7 +43,7 @@ pub struct Failed<B> {
     pub trouble: Trouble,
     /// Whether some of it may have reached the upstream.
     pub was_sent: bool,
-    /// Its body, if it has one. What was read of it does not come again, unless the body itself keeps it.
+    /// Its body, if it has one. What was read of it can be read again only if the body itself keeps it.
     pub body: Option<B>,
 }
 
@@ -78,8 +78,7 @@ impl Trouble {
         }
     }
 
-    /// The words of all that can keep an upstream from responding to a request, without those that are the client's
-    /// doing.
+    /// The words of all troubles that the client has not caused.
     pub const OF_UPSTREAMS: [&'static str; 9] = [
         "upstream_full",
         "out_of_files",
@@ -92,12 +91,12 @@ impl Trouble {
         "body_timeout",
     ];
 
-    /// Whether the gateway itself has no room for the request: nothing was sent.
+    /// Whether the gateway itself had no connection for the request: nothing was sent.
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Full | Self::OutOfFiles)
     }
 
-    /// Whether it is the client's doing.
+    /// Whether the client has caused it.
     pub fn is_clients(&self) -> bool {
         matches!(self, Self::ClientTimeout | Self::ClientBody(_) | Self::TooLarge)
     }
@@ -107,7 +106,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("all connections to the upstream are in use"),
-            Self::OutOfFiles => f.write_str("the gateway has no file descriptor left for a connection to the upstream"),
+            Self::OutOfFiles => f.write_str("no file descriptor is free for a connection to the upstream"),
             Self::Connect(error) => write!(f, "the upstream can't be reached: {}", cause(error)),
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it responded"),
@@ -122,7 +121,8 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What went wrong, in words: the kind says it where the system failed, and nothing where TLS or a name server did.
+/// The cause of an I/O error in words. The kind describes errors of the system, but not those of TLS or of a name
+/// server.
 pub fn cause(error: &io::Error) -> String {
     if error.raw_os_error().is_some() { error.kind().to_string() } else { error.to_string() }
 }
@@ -133,9 +133,9 @@ impl std::error::Error for Trouble {}
 mod tests {
     use super::*;
 
-    /// The rate of a series that appears with its first event never has that event.
+    /// A series that appears with its first event has no rate for it.
     #[test]
-    fn what_is_not_the_clients_doing_is_a_series_from_the_start() {
+    fn what_clients_do_not_cause_is_a_series_from_the_start() {
         let error = || io::Error::from(io::ErrorKind::Other);
         let all = [
             Trouble::Full,
@@ -148,7 +148,7 @@ mod tests {
             Trouble::ResponseTimeout,
             Trouble::BodyTimeout,
             Trouble::ClientTimeout,
-            Trouble::ClientBody(BrokenBody::OFF),
+            Trouble::ClientBody(BrokenBody::ENDED_EARLY),
             Trouble::TooLarge,
         ];
         for trouble in all {

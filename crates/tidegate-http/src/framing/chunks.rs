@@ -1,6 +1,6 @@
-//! The chunked coding (RFC 9112 §7.1): decoded strictly, encoded plainly. A client's bytes and an upstream's are held
-//! to the same grammar: who reads a size in another way sees another end of the body, and what follows it as the next
-//! message.
+//! The chunked coding (RFC 9112 §7.1): decoded strictly, encoded without extensions. Bytes of clients and of upstreams
+//! follow the same grammar: a parser that reads a size in another way sees another end of the body, and takes what
+//! follows for the next message.
 
 use std::io::Write as _;
 
@@ -10,34 +10,34 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::header_names::is_fit_for_trailers;
 use super::lines::ends_in_crlf;
 
-/// The longest line of a chunk's size with its extensions, and the longest trailer section.
+/// The longest line with a chunk's size and its extensions, and the longest trailer section.
 const LONGEST_LINE: usize = 4 * 1024;
 const LONGEST_TRAILERS: usize = 16 * 1024;
 /// The most trailers.
 const MOST_TRAILERS: usize = 32;
-/// How many bytes of extensions a body may have beyond its data. Nobody reads them, so they must not be a way to send
-/// for ever.
+/// How many more bytes of extensions than of data a body may have. Nobody reads extensions, so they must not be a way
+/// to send without end.
 const MOST_EXTENSIONS: usize = 16 * 1024;
 
 /// A decoder.
 #[derive(Debug, Default)]
 pub struct Chunked {
     step: Step,
-    /// Bytes of extensions so far, less the bytes of data.
+    /// Bytes of extensions so far, minus the bytes of data.
     extensions: usize,
 }
 
-/// Where a decoder stands.
+/// What a decoder expects next.
 #[derive(Debug, Default)]
 enum Step {
     /// Before a chunk's size.
     #[default]
     Size,
-    /// In a chunk: so many bytes are left.
+    /// In a chunk, with this many bytes left.
     Data(u64),
-    /// Before the line end behind a chunk's data.
+    /// Before the line end after a chunk's data.
     DataEnd,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
     /// All has been read.
     End,
@@ -50,11 +50,11 @@ pub enum Part {
     Framing(usize),
     /// Data.
     Data(usize),
-    /// The trailers, with the empty line behind them.
+    /// The trailers, with the empty line after them.
     Trailers(usize),
-    /// The body has ended before them.
+    /// The body has ended before these bytes.
     End,
-    /// More bytes are needed to know.
+    /// More bytes are needed to decide.
     Partial,
 }
 
@@ -89,7 +89,7 @@ impl Chunked {
         }
     }
 
-    /// Says what `read` begins with. Those bytes count as read: the next call must be handed what follows them.
+    /// What `read` begins with. These bytes count as consumed: the next call must pass what follows them.
     pub fn part(&mut self, read: &[u8]) -> Result<Part, &'static str> {
         match &mut self.step {
             Step::Size => {
@@ -138,12 +138,12 @@ fn trailer_part(read: &[u8]) -> Result<Part, &'static str> {
         return Ok(Part::Framing(2));
     }
     if !ends_in_crlf(read.get(..LONGEST_TRAILERS).unwrap_or(read)) {
-        // Whoever insists on CR LF would see another end of this message, and another beginning of the next.
+        // A parser that insists on CR LF would see another end of this message, and another start of the next.
         return Err("a trailer does not end in CR LF");
     }
     let mut parsed = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     match httparse::parse_headers(read, &mut parsed) {
-        // Beyond that, nobody has looked at how the lines end.
+        // Line ends were checked only up to that length.
         Ok(httparse::Status::Complete((length, _))) if length > LONGEST_TRAILERS => Err("the trailers are too long"),
         Ok(httparse::Status::Complete((length, _))) => Ok(Part::Trailers(length)),
         Ok(httparse::Status::Partial) if read.len() <= LONGEST_TRAILERS => Ok(Part::Partial),
@@ -152,7 +152,7 @@ fn trailer_part(read: &[u8]) -> Result<Part, &'static str> {
     }
 }
 
-/// Trailers that have come as a whole.
+/// Parses a whole trailer section.
 fn trailers(section: &[u8]) -> Result<HeaderMap, &'static str> {
     let mut parsed = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     let (_, parsed) = match httparse::parse_headers(section, &mut parsed) {
@@ -168,7 +168,7 @@ fn trailers(section: &[u8]) -> Result<HeaderMap, &'static str> {
     Ok(trailers)
 }
 
-/// A line without its end, which must be CR LF. None while it is not whole.
+/// A line without its end, which must be CR LF. None while the line is incomplete.
 fn whole_line(read: &[u8], longest: usize) -> Result<Option<&[u8]>, &'static str> {
     let Some(end) = read.iter().take(longest).position(|byte| *byte == b'\n') else {
         return if read.len() >= longest { Err("a chunk's size is too long") } else { Ok(None) };
@@ -193,7 +193,7 @@ fn chunk_size(line: &[u8]) -> Result<(u64, usize), &'static str> {
     Ok((number.iter().fold(0, |size, byte| size * 16 + digit(byte)), extensions.len()))
 }
 
-/// Whether this is nothing, or `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
+/// Whether this matches `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
 fn are_extensions(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
         let Some(name) = after_whitespace(rest).strip_prefix(b";").map(after_whitespace) else { return false };
@@ -220,7 +220,7 @@ fn after_token(text: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| &text[length..])
 }
 
-/// What follows a quoted string whose first quote has been read, if it ends.
+/// What follows a quoted string whose first quote has been read, if it has a last one.
 fn after_quoted(text: &[u8]) -> Option<&[u8]> {
     let mut is_escaped = false;
     for (index, byte) in text.iter().enumerate() {
@@ -235,7 +235,7 @@ fn after_quoted(text: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// The line before a chunk's data.
+/// Writes the line before a chunk's data.
 pub fn write_size(out: &mut impl BufMut, size: usize) {
     let mut digits = [0; 16];
     let mut rest = &mut digits[..];
@@ -246,7 +246,7 @@ pub fn write_size(out: &mut impl BufMut, size: usize) {
     out.put_slice(b"\r\n");
 }
 
-/// What ends a chunked body.
+/// Writes the end of a chunked body, with the trailers that may be sent.
 pub fn write_end(out: &mut impl BufMut, trailers: Option<&HeaderMap>) {
     out.put_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten().filter(|(name, _)| is_fit_for_trailers(name)) {
@@ -262,7 +262,7 @@ pub fn write_end(out: &mut impl BufMut, trailers: Option<&HeaderMap>) {
 mod tests {
     use super::*;
 
-    /// Everything a decoder finds when the bytes come in pieces of `step`.
+    /// What a decoder finds when the bytes arrive in pieces of `step`: data, number of trailers, rest.
     fn decoded(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize, BytesMut), &'static str> {
         let (mut chunked, mut read, mut data, mut trailers) = (Chunked::default(), BytesMut::new(), Vec::new(), 0);
         let mut pieces = bytes.chunks(step);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ambiguous_is_refused() {
+    fn what_is_ambiguous_is_rejected() {
         for wrong in [
             &b"5\nhello\r\n0\r\n\r\n"[..],
             b"5\r\nhelloX\r\n0\r\n\r\n",
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(with(100, 1_000, 500), Ok(500_000));
     }
 
-    /// The end of lines was looked at in the first 16 KiB, and the whole section taken.
+    /// Line ends were checked in the first 16 KiB only, and the whole section was accepted.
     #[test]
     fn trailers_are_bounded_also_when_they_come_at_once() {
         let trailers = |lines: usize| {

@@ -19,8 +19,9 @@ pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
-/// Whether a header is written by us alone: who asked, for what, through whom. Or by nobody: CGI and its kin make
-/// `HTTP_PROXY` of `Proxy`, and would send their own requests to wherever a client says (CVE-2016-5385).
+/// Whether only the gateway may write a header, because upstreams rely on it: the client, the host, the proxies.
+/// `Proxy` is never written: CGI makes `HTTP_PROXY` of it, and programs would send their own requests where a client
+/// says (CVE-2016-5385).
 pub(crate) fn is_ours(name: &[u8]) -> bool {
     let names: &[&[u8]] = match name.len() {
         3 => &[b"via"],
@@ -38,12 +39,13 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other)) || starts_with(name, b"x-tidegate-")
 }
 
-/// Whether a name begins like this, in any case.
+/// Whether a name starts with `start`, in any case.
 pub(crate) fn starts_with(name: &[u8], start: &[u8]) -> bool {
     name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }
 
-/// What a name with underscores means to CGI and its kin: to them `x_forwarded_for` is the same as `x-forwarded-for`.
+/// A name with dashes for underscores: to CGI and similar interfaces `x_forwarded_for` is the same as
+/// `x-forwarded-for`.
 pub(crate) fn dashed(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.contains(&b'_') {
         return Cow::Borrowed(name);
@@ -51,7 +53,8 @@ pub(crate) fn dashed(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect())
 }
 
-/// RFC 9110 §6.5.1: what concerns framing, routing, authentication or the content itself can't come in trailers.
+/// Whether a header may be a trailer. RFC 9110 §6.5.1: one that concerns framing, routing, authentication or the
+/// content itself may not.
 pub fn is_fit_for_trailers(name: &HeaderName) -> bool {
     use http::header;
     let meant = dashed(name.as_str().as_bytes());

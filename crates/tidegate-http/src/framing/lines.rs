@@ -1,6 +1,6 @@
-//! How lines end.
+//! The ends of lines.
 
-/// Whether every line in it, up to the empty one, ends in CR LF: a bare LF is an end to some and none to others.
+/// Whether every line up to the empty one ends in CR LF: a bare LF ends a line for some parsers and not for others.
 pub(crate) fn ends_in_crlf(head: &[u8]) -> bool {
     let mut line = 0;
     for end in memchr::memchr_iter(b'\n', head) {

@@ -1,4 +1,4 @@
-//! Heads of responses, read strictly: what could be understood in two ways is no response.
+//! Heads of responses, read strictly: one that two parsers could understand in two ways is rejected.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ const MOST_HEADERS: usize = 128;
 /// Where a response's body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// After so many bytes.
+    /// After this many bytes.
     Length(u64),
     /// After its last chunk.
     Chunked,
@@ -21,16 +21,16 @@ pub enum BodyEnd {
     Close,
 }
 
-/// The head of a response, as it stands in what was read.
+/// The head of a response, borrowed from the bytes that were read.
 pub struct ParsedResponse<'a> {
-    /// How long the head is.
+    /// The length of the head in bytes.
     pub length: usize,
     /// Its status.
     pub status: StatusCode,
     /// Where its body ends.
     pub body_end: BodyEnd,
-    /// Whether it speaks HTTP/1.0.
-    pub is_old: bool,
+    /// Whether its version is HTTP/1.0.
+    pub is_http10: bool,
     /// Whether the connection can carry another request.
     pub keep_alive: bool,
     /// The protocol it upgrades to.
@@ -64,7 +64,7 @@ impl ParsedResponse<'_> {
             return true;
         }
         if !self.nominates || name.eq_ignore_ascii_case("content-length") {
-            // What frames the body is not up to the connection.
+            // `Connection` must not remove what frames the body.
             return false;
         }
         let connections = self.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
@@ -72,15 +72,15 @@ impl ParsedResponse<'_> {
     }
 }
 
-/// Reads the head that `read` begins with and hands it to `take`. None if it is not whole. `is_to_head`: the request
-/// was HEAD.
+/// Reads the head at the start of `read` and passes it to `take`. None if the head is incomplete. `is_to_head`: the
+/// request was HEAD.
 pub fn read_response<T>(
     read: &[u8],
     longest: usize,
     is_to_head: bool,
     take: impl FnOnce(&ParsedResponse<'_>) -> T,
 ) -> Result<Option<T>, &'static str> {
-    // Not set to anything before it is read: that would cost more than reading it.
+    // Not initialized: that would cost more than parsing.
     let mut parsed = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
@@ -103,19 +103,19 @@ pub fn read_response<T>(
         (false, false, Some(length)) => BodyEnd::Length(length),
         (false, false, None) => BodyEnd::Close,
     };
-    // What follows a response that can't have a body would be taken for the next one (RFC 9112 §6.3).
+    // Bytes after a response that can't have a body would be taken for the next response (RFC 9112 §6.3).
     let is_followed =
         status == StatusCode::NO_CONTENT && (facts.is_chunked || facts.length.is_some_and(|length| length > 0));
-    let Facts { is_old, nominates, upgrade, .. } = facts;
-    let keep_alive = body_end != BodyEnd::Close && !is_followed && !facts.close && (!is_old || facts.keep);
+    let Facts { is_http10, nominates, upgrade, .. } = facts;
+    let keep_alive = body_end != BodyEnd::Close && !is_followed && !facts.close && (!is_http10 || facts.keep);
     let headers = &*response.headers;
-    Ok(Some(take(&ParsedResponse { length, status, body_end, is_old, keep_alive, upgrade, headers, nominates })))
+    Ok(Some(take(&ParsedResponse { length, status, body_end, is_http10, keep_alive, upgrade, headers, nominates })))
 }
 
-/// What the headers of a response say of its body and its connection.
+/// What the headers of a response say about its body and its connection.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Facts<'a> {
-    is_old: bool,
+    is_http10: bool,
     length: Option<u64>,
     is_chunked: bool,
     close: bool,
@@ -126,10 +126,10 @@ struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn read(headers: &[httparse::Header<'a>], is_old: bool) -> Result<Self, &'static str> {
+    fn read(headers: &[httparse::Header<'a>], is_http10: bool) -> Result<Self, &'static str> {
         let (length, upgrade, mut count) = (None, None, 0);
         let mut facts =
-            Self { is_old, length, is_chunked: false, close: false, keep: false, nominates: false, upgrade };
+            Self { is_http10, length, is_chunked: false, close: false, keep: false, nominates: false, upgrade };
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             match header.name.len() {
@@ -137,12 +137,12 @@ impl<'a> Facts<'a> {
                 14 if is("content-length") => {
                     let length = content_length(header.value).ok_or("its Content-Length is not a number")?;
                     if facts.length.replace(length).is_some() {
-                        return Err("it has two Content-Lengths");
+                        return Err("it has more than one Content-Length");
                     }
                 }
                 17 if is("transfer-encoding") => {
-                    if facts.is_chunked || is_old || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err("its Transfer-Encoding is not understood");
+                    if facts.is_chunked || is_http10 || !header.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err("its Transfer-Encoding is not supported");
                     }
                     facts.is_chunked = true;
                 }
@@ -154,7 +154,7 @@ impl<'a> Facts<'a> {
                         facts.nominates |= is_nomination(word);
                     }
                     if count > MOST_CONNECTION_WORDS {
-                        return Err("its Connection has too many words");
+                        return Err("its Connection has too many entries");
                     }
                 }
                 7 if is("upgrade") => facts.upgrade = Some(header.value),

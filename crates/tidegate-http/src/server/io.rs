@@ -1,5 +1,5 @@
-//! The bytes of a connection, shared by those who read requests, read bodies and write responses. All of them run in
-//! one task, one after the other: the lock is never waited for.
+//! The bytes of a connection, shared by the code that reads requests, reads bodies and writes responses. All of it runs
+//! in one task, one part after the other: nothing ever waits for the lock.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,18 +19,18 @@ use crate::headers::Headers;
 use crate::request::BrokenBody;
 use crate::stream::{End, Stream};
 
-/// What a read asks for at first; more when a body fills it.
+/// The size of the first read, and of later ones when a body fills it.
 const FIRST_READ: usize = 4 * 1024;
 const LARGEST_READ: usize = 32 * 1024;
-/// What is read ahead of a body that nobody has asked for yet.
+/// How much is read ahead of a body that nobody reads yet.
 const AHEAD: usize = 16 * 1024;
-/// What may wait of interim responses for a client to take them. More are not passed on.
+/// How many bytes of interim responses may wait for a client that takes none. More are not passed on.
 const MOST_INTERIM: usize = 16 * 1024;
 
 /// The bytes of a connection.
 pub struct Io {
     stream: Stream,
-    /// Read and not yet understood.
+    /// Bytes that were read and not yet parsed.
     pub read: BytesMut,
     read_size: usize,
     /// What is still to come of the request's body.
@@ -39,11 +39,11 @@ pub struct Io {
     pub owes_continue: bool,
     /// Interim responses (1xx) that are to be written before anything else.
     interim: BytesMut,
-    /// … and those that TLS may still keep back.
+    /// Whether TLS may still buffer some of them.
     unflushed: bool,
     /// The client has closed its side.
     pub is_closed: bool,
-    /// How that is seen while nothing is read, once that was needed.
+    /// Notices that while nothing is read, once that was needed.
     end: Option<Box<End>>,
     activity: Arc<Activity>,
 }
@@ -51,13 +51,13 @@ pub struct Io {
 /// What is still to come of a body.
 #[derive(Debug)]
 pub enum BodyRest {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// What the chunks say.
+    /// Chunks, up to the last one.
     Chunked(Chunked),
     /// Nothing.
     Ended,
-    /// Nothing that could be used.
+    /// Nothing usable: the body is invalid.
     Broken(BrokenBody),
 }
 
@@ -66,7 +66,7 @@ pub enum BodyRest {
 pub struct SharedIo(Arc<Mutex<Io>>);
 
 impl SharedIo {
-    /// The bytes of a connection on which this activity is noted.
+    /// The bytes of a connection whose reads and writes this activity records.
     pub fn new(stream: Stream, activity: Arc<Activity>) -> Self {
         Self(Arc::new(Mutex::new(Io {
             stream,
@@ -82,12 +82,12 @@ impl SharedIo {
         })))
     }
 
-    /// The bytes; nobody else has them at the same time.
+    /// The bytes. The lock is never contended.
     pub fn lock(&self) -> MutexGuard<'_, Io> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bare connection, when nobody else holds it any more.
+    /// The bare connection and the bytes not yet parsed. None while another handle exists.
     pub fn into_parts(self) -> Option<(Stream, BytesMut)> {
         let io = Arc::into_inner(self.0)?.into_inner().unwrap_or_else(PoisonError::into_inner);
         Some((io.stream, io.read))
@@ -98,7 +98,7 @@ impl Io {
     /// Reads more; zero is the end.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let count = if self.read.capacity() == 0 {
-            // An idle connection needs no memory until something comes, and then as much as that.
+            // An idle connection needs no buffer until something arrives, and then only that much.
             let mut space = [const { MaybeUninit::uninit() }; FIRST_READ];
             let mut space = ReadBuf::uninit(&mut space);
             let read = std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, &mut space));
@@ -119,7 +119,7 @@ impl Io {
         Poll::Ready(count)
     }
 
-    /// Writes all of `out`, as far as the client takes it. Ready when nothing is left.
+    /// Writes `out` as fast as the client takes it. Ready when nothing is left.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, out: &mut impl bytes::Buf) -> Poll<io::Result<()>> {
         if !self.interim.is_empty() {
             let mut interim = std::mem::take(&mut self.interim);
@@ -130,7 +130,7 @@ impl Io {
         self.poll_write_out(cx, out)
     }
 
-    /// Writes the interim responses that wait, as far as the client takes them.
+    /// Writes the interim responses that wait, as fast as the client takes them.
     pub fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.interim.is_empty() {
             std::task::ready!(self.poll_write(cx, &mut Bytes::new()))?;
@@ -161,14 +161,15 @@ impl Io {
         Poll::Ready(Ok(()))
     }
 
-    /// Hands what was written to the network: TLS keeps it back otherwise.
+    /// Passes what was written to the network: TLS would buffer it otherwise.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         self.activity.has_written(flushed.is_pending());
         flushed
     }
 
-    /// Whether the client has gone. What it sends meanwhile is kept, up to a bound; the rest stays with the kernel.
+    /// Whether the client has closed the connection. Bytes that it sends until then are kept, up to a bound; the kernel
+    /// keeps the rest.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
         while !self.is_closed && self.read.len() < AHEAD {
             if self.poll_read(cx).is_pending() {
@@ -176,14 +177,14 @@ impl Io {
             }
         }
         if !self.is_closed {
-            // Without a descriptor for it, it is seen when one is free again, or when something is read or written.
+            // Without a free descriptor, the end is noticed when one is free again, or at the next read or write.
             self.end = self.end.take().or_else(|| self.stream.end().ok().map(Box::new));
             self.is_closed = self.end.as_ref().is_some_and(|end| end.poll_has_come(cx));
         }
         self.is_closed
     }
 
-    /// Makes a connection without requests as small as it can be.
+    /// Frees the buffers of a connection without requests.
     pub fn rest(&mut self) {
         self.read_size = FIRST_READ;
         self.interim = BytesMut::new();
@@ -216,7 +217,7 @@ impl Io {
                 },
             };
             if !matches!(piece, Piece::Partial) {
-                // It came without being asked for: who sends does not wait.
+                // The client sends its body without waiting for `100 Continue`.
                 self.owes_continue = false;
             }
             match piece {
@@ -232,31 +233,31 @@ impl Io {
                 Piece::Partial => {}
             }
             if self.owes_continue {
-                // The first time the body is asked for.
+                // The first time that the body is read.
                 self.owes_continue = false;
                 self.interim.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
-            // What the client does not take at once is written when it does, by whoever waits for the response.
+            // What the client does not take at once is written later, by the task that waits for the response.
             if let Poll::Ready(Err(_)) = self.poll_interim(cx) {
-                self.rest = BodyRest::Broken(BrokenBody::OFF);
+                self.rest = BodyRest::Broken(BrokenBody::ENDED_EARLY);
                 continue;
             }
             if self.is_closed {
-                self.rest = BodyRest::Broken(BrokenBody::OFF);
+                self.rest = BodyRest::Broken(BrokenBody::ENDED_EARLY);
                 continue;
             }
             if std::task::ready!(self.poll_read(cx)).is_err() {
-                self.rest = BodyRest::Broken(BrokenBody::OFF);
+                self.rest = BodyRest::Broken(BrokenBody::ENDED_EARLY);
             }
         }
     }
 }
 
-/// The way for interim responses to a client.
+/// Passes interim responses to a client.
 pub struct Interim(SharedIo);
 
 impl Interim {
-    /// Passes an interim response on, if the client has taken those before it.
+    /// Queues an interim response, unless too many bytes wait already.
     pub fn pass_on(&self, status: StatusCode, headers: &Headers) {
         let interim = &mut self.0.lock().interim;
         let before = interim.len();
@@ -267,7 +268,7 @@ impl Interim {
     }
 }
 
-/// A request's body on its way in.
+/// A request's body as it arrives.
 pub struct IncomingBody(SharedIo);
 
 impl IncomingBody {
@@ -276,12 +277,12 @@ impl IncomingBody {
         Self(io.clone())
     }
 
-    /// Whether there is nothing (more) to come.
+    /// Whether the body has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.0.lock().rest, BodyRest::Ended)
     }
 
-    /// How long it is, where that is known.
+    /// How many bytes are still to come, where that is known.
     pub fn length(&self) -> Option<u64> {
         match self.0.lock().rest {
             BodyRest::Length(left) => Some(left),
@@ -290,7 +291,7 @@ impl IncomingBody {
         }
     }
 
-    /// The way for interim responses to whoever sent it.
+    /// Passes interim responses to the client that sends the body.
     pub fn interim(&self) -> Interim {
         Interim(self.0.clone())
     }

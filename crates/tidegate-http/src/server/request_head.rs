@@ -1,4 +1,4 @@
-//! Heads of requests, read strictly (RFC 9112): what could be understood in two ways is rejected.
+//! Heads of requests, read strictly (RFC 9112): one that two parsers could understand in two ways is rejected.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ use crate::request::RequestHead;
 /// The most headers that can be configured.
 pub const MOST_HEADERS: usize = 256;
 
-/// A request's head, and what it says of its connection.
+/// A request's head, and what it says about its connection.
 pub struct Head {
     /// The head.
     pub request: RequestHead,
@@ -23,7 +23,7 @@ pub struct Head {
     pub keep_alive: bool,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// The client understands trailers.
+    /// The client accepts trailers.
     pub takes_trailers: bool,
 }
 
@@ -43,10 +43,10 @@ const fn bad(detail: &'static str) -> BadHead {
 const TOO_LARGE: BadHead =
     BadHead { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail: "the request's head is too large" };
 
-/// Takes a head out of `read`, if it is there as a whole.
+/// Takes a head out of `read`. None if the head is incomplete.
 pub fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Result<Option<Head>, BadHead> {
     match parse_head(read, longest, most_headers) {
-        // RFC 9110 §2.5: what speaks a later 1.x is spoken to as if it were 1.1.
+        // RFC 9110 §2.5: a later 1.x is treated as 1.1.
         Err(BadHead { status: StatusCode::HTTP_VERSION_NOT_SUPPORTED, .. }) if lower_to_known_version(read) => {
             parse_head(read, longest, most_headers)
         }
@@ -55,11 +55,11 @@ pub fn take_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Re
 }
 
 fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Result<Option<Head>, BadHead> {
-    // RFC 9112 §2.2: an empty line before a request is passed over.
+    // RFC 9112 §2.2: empty lines before a request are skipped.
     while read.starts_with(b"\r\n") {
         drop(read.split_to(2));
     }
-    // Not set to anything before it is read: that would cost more than reading it.
+    // Not initialized: that would cost more than parsing.
     let mut parsed = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let length = match request.parse_with_uninit_headers(read, &mut parsed) {
@@ -71,7 +71,7 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
         Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
         Err(httparse::Error::Version) if version_at(read).is_some() => {
             let status = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
-            return Err(BadHead { status, detail: "this version of HTTP is not spoken here" });
+            return Err(BadHead { status, detail: "unsupported HTTP version; expected HTTP/1.1 or HTTP/1.0" });
         }
         Err(_) => return Err(bad("the request's head is not HTTP/1")),
     };
@@ -98,7 +98,7 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
     let uri = Uri::from_maybe_shared(head.slice(target.clone())).map_err(|_| bad("invalid request target"))?;
     let uri = if uri.scheme().is_some() { with_path(uri, &head[target], &method)? } else { uri };
     let rest = facts.rest();
-    // RFC 9110 §9.3.6: what follows a CONNECT may be meant for a tunnel, and must not be read as a request.
+    // RFC 9110 §9.3.6: bytes after a CONNECT may be meant for a tunnel, and must not be read as a request.
     let is_followed_by_requests = method != Method::CONNECT;
     Ok(Some(Head {
         expects_continue: facts.expects_continue && !matches!(rest, BodyRest::Ended),
@@ -109,8 +109,8 @@ fn parse_head(read: &mut BytesMut, longest: usize, most_headers: usize) -> Resul
     }))
 }
 
-/// A target in absolute form, with the path that RFC 9112 §3.2 gives to one that has none: `/`, or `*` where the server
-/// itself is asked.
+/// A target in absolute form. If it has no path, it gets the one of RFC 9112 §3.2: `/`, or `*` for a request to the
+/// server itself.
 fn with_path(uri: Uri, target: &[u8], method: &Method) -> Result<Uri, BadHead> {
     let authority_at = memchr::memmem::find(target, b"://").map_or(0, |scheme| scheme + 3);
     let rest = target[authority_at..].iter().position(|byte| matches!(byte, b'/' | b'?')).map(|end| authority_at + end);
@@ -124,7 +124,7 @@ fn with_path(uri: Uri, target: &[u8], method: &Method) -> Result<Uri, BadHead> {
     Uri::from_parts(parts).map_err(|_| bad("invalid request target"))
 }
 
-/// Where the digits of the version stand, major and minor, if a request line has three words, the last of which is a
+/// The positions of the version's digits, major and minor, if the request line has three words and the last is a
 /// version of HTTP.
 fn version_at(read: &[u8]) -> Option<(usize, usize)> {
     let line = read.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
@@ -134,7 +134,7 @@ fn version_at(read: &[u8]) -> Option<(usize, usize)> {
     is_version.then(|| (line.len() - 3, line.len() - 1))
 }
 
-/// Makes 1.1 of a later 1.x.
+/// Replaces a later 1.x by 1.1. False if the version is another one.
 fn lower_to_known_version(read: &mut [u8]) -> bool {
     match version_at(read) {
         Some((major, minor)) if read[major] == b'1' && read[minor] > b'1' => {
@@ -149,7 +149,7 @@ fn check_lines(head: &[u8]) -> Result<(), BadHead> {
     if ends_in_crlf(head) { Ok(()) } else { Err(bad("a line does not end in CR LF")) }
 }
 
-/// What the headers of a request say of its body and its connection.
+/// What the headers of a request say about its body and its connection.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Facts {
@@ -171,7 +171,7 @@ impl Facts {
                 14 if is("content-length") => {
                     let length = content_length(header.value).ok_or(bad("invalid Content-Length"))?;
                     if facts.length.replace(length).is_some() {
-                        return Err(bad("there is more than one Content-Length"));
+                        return Err(bad("the request has more than one Content-Length"));
                     }
                 }
                 17 if is("transfer-encoding") => {
@@ -179,7 +179,7 @@ impl Facts {
                         return Err(bad("HTTP/1.0 has no Transfer-Encoding"));
                     }
                     if facts.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        let detail = "of all transfer codings only `chunked` is understood, once";
+                        let detail = "unsupported Transfer-Encoding; expected `chunked`, once";
                         return Err(BadHead { status: StatusCode::NOT_IMPLEMENTED, detail });
                     }
                     facts.is_chunked = true;
@@ -191,17 +191,17 @@ impl Facts {
                         facts.keep |= word.eq_ignore_ascii_case("keep-alive");
                     }
                     if connection_words > MOST_CONNECTION_WORDS {
-                        return Err(bad("the Connection has too many words"));
+                        return Err(bad("the Connection header has too many entries"));
                     }
                 }
-                // What else it may expect is vetted later; an HTTP/1.0 client can't expect anything.
+                // Other expectations are checked later; an HTTP/1.0 client can't expect anything.
                 6 if is("expect") => facts.expects_continue = version == Version::HTTP_11,
                 2 if is("te") => facts.takes_trailers |= words(header.value).any(takes_trailers),
                 _ => {}
             }
         }
         if facts.is_chunked && facts.length.is_some() {
-            return Err(bad("there are both Content-Length and Transfer-Encoding"));
+            return Err(bad("the request has both Content-Length and Transfer-Encoding"));
         }
         Ok(facts)
     }
@@ -250,7 +250,7 @@ mod tests {
 
     /// CONNECT was rejected and the connection kept: what was meant for the tunnel was read as requests.
     #[test]
-    fn nothing_is_read_behind_connect() {
+    fn nothing_is_read_after_connect() {
         assert!(head("GET /").expect("a head").keep_alive);
         assert!(!head("CONNECT other.example:443").expect("a head").keep_alive);
     }

@@ -1,4 +1,4 @@
-//! Bodies of responses, framed as their heads say.
+//! Bodies of responses, framed as announced in their heads.
 
 use bytes::Bytes;
 use http_body::Frame;
@@ -6,29 +6,29 @@ use http_body::Frame;
 use super::response_head::ResponseFraming;
 use crate::framing::{write_end, write_size};
 
-/// What is gathered before it is written.
+/// How many bytes are gathered before they are written.
 pub const GATHERED: usize = 16 * 1024;
 
 /// How far a response's body has been written.
 pub struct ResponseBody {
     framing: ResponseFraming,
-    /// The client understands trailers.
+    /// The client accepts trailers.
     takes_trailers: bool,
-    /// A large piece, written by itself behind what is gathered.
+    /// A large piece, written by itself after what is gathered.
     pub data: Bytes,
     /// Nothing follows.
     pub has_ended: bool,
-    /// It ended too early.
-    pub broke_off: bool,
+    /// The body ended early.
+    pub ended_early: bool,
 }
 
 impl ResponseBody {
-    /// A body of which nothing has been written. `is_to_head`: nothing of it is sent.
+    /// A body that is not yet written. `is_to_head`: nothing of it will be sent.
     pub fn new(framing: ResponseFraming, takes_trailers: bool, is_to_head: bool) -> Self {
-        Self { framing, takes_trailers, data: Bytes::new(), has_ended: is_to_head, broke_off: false }
+        Self { framing, takes_trailers, data: Bytes::new(), has_ended: is_to_head, ended_early: false }
     }
 
-    /// Queues all of a body, whose length stands in the head.
+    /// Queues all of a body whose length is in the head.
     pub fn take_whole(&mut self, out: &mut Vec<u8>, whole: Bytes) {
         if !self.has_ended && whole.len() <= GATHERED {
             out.extend_from_slice(&whole);
@@ -38,7 +38,7 @@ impl ResponseBody {
         self.has_ended = true;
     }
 
-    /// Queues a piece of the body. `is_last`: whether none follows, where that is known already.
+    /// Queues a piece of the body. `is_last`: whether it is already known that no other follows.
     pub fn take<E>(
         &mut self,
         out: &mut Vec<u8>,
@@ -54,9 +54,9 @@ impl ResponseBody {
             return;
         };
         let Ok(frame) = frame else {
-            // What there is goes out, and then the connection ends in the middle of the response: the client sees that
-            // it is not whole.
-            (self.has_ended, self.broke_off) = (true, true);
+            // What has arrived is sent, and then the connection ends in the middle of the response: the client sees
+            // that it is incomplete.
+            (self.has_ended, self.ended_early) = (true, true);
             return;
         };
         match frame.into_data() {
@@ -89,14 +89,14 @@ mod tests {
 
     use super::*;
 
-    /// What is written of these pieces.
+    /// What is written for these pieces.
     fn written(framing: ResponseFraming, pieces: Vec<Option<Result<Frame<Bytes>, ()>>>) -> (String, bool, bool) {
         let (mut out, mut body) = (Vec::new(), ResponseBody::new(framing, true, false));
         for piece in pieces {
             assert!(!body.has_ended);
             body.take(&mut out, piece, || false);
         }
-        (String::from_utf8(out).expect("text"), body.has_ended, body.broke_off)
+        (String::from_utf8(out).expect("text"), body.has_ended, body.ended_early)
     }
 
     fn data(text: &'static str) -> Frame<Bytes> {
@@ -123,7 +123,7 @@ mod tests {
 
     /// The last chunk would say that the body is whole.
     #[test]
-    fn a_body_that_breaks_off_has_no_last_chunk() {
+    fn a_body_that_ends_early_has_no_last_chunk() {
         let chunks = "5\r\nhello\r\n".to_owned();
         assert_eq!(
             written(ResponseFraming::Chunked, vec![Some(Ok(data("hello"))), Some(Err(()))]),

@@ -9,18 +9,18 @@ use crate::headers::Headers;
 /// How a response's body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// There is none, or its length stands in the head.
+    /// There is no body, or the head has its length.
     Plain,
     /// In chunks.
     Chunked,
-    /// It ends with the connection.
+    /// The body ends with the connection.
     UntilClose,
 }
 
-/// What a response must know of its request.
+/// What a response needs to know about its request.
 #[derive(Clone, Copy)]
 pub struct Requested {
-    /// What the client speaks.
+    /// The version of HTTP that the client uses.
     pub version: Version,
     /// The request was HEAD.
     pub is_head: bool,
@@ -32,17 +32,17 @@ pub struct Requested {
 pub struct ResponseHead<'a> {
     /// Its status.
     pub status: StatusCode,
-    /// The upstream's headers, without what concerns its connection.
+    /// The upstream's headers, without those that concern its connection.
     pub headers: Option<&'a Headers>,
-    /// Our own.
+    /// Headers that the gateway adds.
     pub lines: &'a HeaderLines,
-    /// The date, for responses that have none.
+    /// The value of `Date`, for responses without one.
     pub date: &'a [u8],
-    /// How long the body is, where that is known.
+    /// The length of the body, where it is known.
     pub length: Option<u64>,
 }
 
-/// Writes the head of a response, and says how its body is framed and whether the connection goes on.
+/// Writes the head of a response. Returns how its body is framed and whether the connection stays open.
 pub fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_>, requested: Requested) -> (ResponseFraming, bool) {
     let status = head.status;
     out.reserve(1_024);
@@ -69,7 +69,7 @@ pub fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_>, requested: Request
     }
     let framing = match (is_bodiless || requested.is_head, head.length) {
         (true, _) => {
-            // What a GET would have got.
+            // The length that the response to a GET would have.
             let length =
                 if status.is_informational() || status == StatusCode::NO_CONTENT { None } else { upstream_length };
             if let Some(length) = length {
@@ -90,7 +90,7 @@ pub fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_>, requested: Request
     let keep_alive =
         requested.keep_alive && framing != ResponseFraming::UntilClose && status != StatusCode::SWITCHING_PROTOCOLS;
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        // Its `Connection` is among our lines.
+        // Its `Connection` is among `lines`.
     } else if !keep_alive {
         write_header(out, b"connection", b"close");
     } else if requested.version == Version::HTTP_10 {
@@ -100,7 +100,7 @@ pub fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_>, requested: Request
     (framing, keep_alive)
 }
 
-/// Writes an interim response: its headers are the upstream's, without those that concern its connection.
+/// Writes an interim response (1xx) with the upstream's headers, without those that concern its connection.
 pub(super) fn write_interim(out: &mut BytesMut, status: StatusCode, headers: &Headers) {
     out.put_slice(b"HTTP/1.1 ");
     out.put_slice(status.as_str().as_bytes());
@@ -108,7 +108,7 @@ pub(super) fn write_interim(out: &mut BytesMut, status: StatusCode, headers: &He
     out.put_slice(status.canonical_reason().unwrap_or("").as_bytes());
     out.put_slice(b"\r\n");
     for (name, value) in headers.iter() {
-        // It has no body (RFC 9110 §8.6).
+        // An interim response has no body (RFC 9110 §8.6).
         if !name.eq_ignore_ascii_case(b"content-length") {
             write_header(out, name, value);
         }

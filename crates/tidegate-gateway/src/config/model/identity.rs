@@ -1,4 +1,4 @@
-//! Who callers are, as it is written.
+//! The identification of callers, as written.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use crate::config::section::section;
 use crate::config::span::Span;
 
 section! {
-    /// Who a caller is. Sources are asked in the order API key, token, header; the first that is present counts. An
-    /// unknown key or an invalid token is rejected with 401.
+    /// How callers are identified. Sources are checked in the order API key, token, header; the first that is present
+    /// counts. A request with an unknown key or an invalid token is rejected with 401.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Identity {
-        /// Tier of callers that have none.
+        /// Tier of callers without one.
         pub default_tier: Option<String>, else "anonymous".to_owned();
-        /// Known API keys.
+        /// API keys and their owners.
         pub api_keys: Option<ApiKeys>;
         /// Tokens in `Authorization: Bearer`.
         pub jwt: Option<Jwt>;
@@ -79,7 +79,7 @@ section! {
         pub tier_claim: Option<String>, else "tier".to_owned();
         /// Claim with the calling program. Default: `client_id`, else `azp`.
         pub client_id_claim: Option<String>;
-        /// How much clocks may differ. A longer time would make `exp` meaningless.
+        /// How much clocks may differ. A larger value would make `exp` meaningless.
         pub leeway: Option<Span>, else Span::from_secs(30), in Span::from_secs(0)..=Span::from_secs(600);
     }
 }

@@ -1,4 +1,4 @@
-//! Limits, as they are written.
+//! Limits, as written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::config::section::{Setting, section};
 use crate::config::span::Span;
 
 section! {
-    /// A limit: how much, for whom.
+    /// A limit: an algorithm with its numbers, and the key that requests are counted by.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     #[schemars(transform = with_other_spellings)]
@@ -42,7 +42,7 @@ section! {
         /// their address), `refuse` (rejected with 400), `skip` (this limit does not apply).
         #[serde(default)]
         pub missing: Missing;
-        /// Other numbers for some tiers, by tier: numbers, or `unlimited`. Tiers not named here have those above.
+        /// Other numbers for some tiers, by tier: numbers, or `unlimited`. All other tiers have the numbers above.
         #[serde(default)]
         pub tiers: BTreeMap<String, TierNumbers>;
         /// This many requests above the limit are still admitted, marked for the upstream with `X-Tidegate-Degraded`.
@@ -51,27 +51,27 @@ section! {
         pub soft: Soft, in 0..=1_048_576;
         /// What a request takes from the limit.
         pub cost: Option<u32>, else 1, in 1..=u32::MAX;
-        /// Status of a rejection; limits of an upstream that do not set it have 503.
+        /// Status of a rejection. Limits of an upstream have 503 by default.
         pub status: Option<u16>, else 429, in 400..=599;
-        /// A dry run: decides, counts and reports in a header, but never rejects.
+        /// Whether it is a dry run: it decides, counts and reports in a header, but never rejects.
         #[serde(default)]
         pub dry_run: bool;
         /// Where counts are kept: `memory`, `exact` (Redis, one call for each request), `leased` (Redis, tokens taken
         /// in advance). Default: `exact` if Redis is configured, else `memory`.
         pub state: Option<State>;
-        /// Keys kept in memory; beyond it the least used are forgotten. Another number resets the counts.
+        /// The most keys kept in memory; beyond it the least used are forgotten. A change resets the counts.
         pub max_keys: Option<usize>, else 100_000, in 1..=100_000_000;
     }
 }
 
 impl Limit {
-    /// Where its counts are kept, as written or by default.
+    /// Where its counts are kept: as written, or the default.
     pub fn kept_in(&self, with_redis: bool) -> State {
         self.state.unwrap_or(if with_redis { State::Exact } else { State::Memory })
     }
 }
 
-/// The limit of a file that has none: 100 requests per minute for all clients together.
+/// The limit of a file without limits: 100 requests per minute for all clients together.
 pub fn default_limit() -> Limit {
     Limit {
         algorithm: Algorithm::FixedWindow.name().to_owned(),
@@ -87,13 +87,13 @@ fn algorithm_names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": names })
 }
 
-/// The same, where it may be left out.
+/// The schema of an algorithm's name that may be left out.
 fn algorithm_names_or_none(_: &mut SchemaGenerator) -> Schema {
     let names = Algorithm::ALL.iter().map(|algorithm| Some(algorithm.name())).chain([None]);
     json_schema!({ "type": ["string", "null"], "enum": names.collect::<Vec<_>>() })
 }
 
-/// Adds the names that serde takes as well, which schemars does not know of: one of each pair, never both.
+/// Adds the aliases that serde accepts and schemars does not know: one name of each pair, never both.
 fn with_other_spellings(schema: &mut Schema) {
     let mut never_both = Vec::new();
     for (one, other) in [("capacity", "burst"), ("fill_rate", "fillRate")] {
@@ -133,7 +133,7 @@ pub struct Numbers {
     pub hold: Option<Span>,
 }
 
-/// What a tier has instead.
+/// The numbers of a tier.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TierNumbers {
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for TierNumbers {
     }
 }
 
-/// Not derived: of a mistake in the numbers a derived one says only that it is neither one nor the other.
+/// Not derived: for a mistake in the numbers a derived implementation would only report that no variant matches.
 struct TierVisitor;
 
 impl<'de> Visitor<'de> for TierVisitor {
@@ -200,7 +200,7 @@ pub enum Missing {
 pub enum Soft {
     /// On (10) or off.
     Switch(bool),
-    /// So many.
+    /// This many.
     Count(u64),
 }
 
@@ -271,7 +271,7 @@ pub enum State {
 }
 
 impl State {
-    /// How they are shared; none in memory.
+    /// How counts are shared. None if they are kept in memory.
     pub fn sharing(self) -> Option<Sharing> {
         match self {
             Self::Memory => None,

@@ -1,4 +1,4 @@
-//! Redis, as it is written.
+//! Redis, as written.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::config::span::Span;
 use crate::config::words;
 
 section! {
-    /// Redis, for limits that several gateways share. Its files are read at the start.
+    /// Redis, for limits that several gateways share. Its files are read when the gateway starts.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct Redis {
@@ -23,8 +23,8 @@ section! {
         pub url: Secret;
         /// PEM file with the authorities to trust for TLS. Default: the system's.
         pub ca: Option<PathBuf>;
-        /// PEM file with the gateway's own certificate and its chain, for a Redis that asks for one
-        /// (`tls-auth-clients`). Default: none.
+        /// PEM file with the gateway's own certificate and its chain, for a Redis with `tls-auth-clients`. Default:
+        /// none.
         pub certificate: Option<PathBuf>;
         /// PEM file with the private key of `certificate`.
         pub key: Option<PathBuf>;
@@ -32,8 +32,8 @@ section! {
         pub namespace: Option<String>, else "ratelimiter".to_owned();
         /// The longest time that a request waits for Redis.
         pub budget: Option<Span>, else Span::from_millis(20), in spans(&StoreConfig::BUDGET);
-        /// The failure mode, while Redis is away: `open` (requests are admitted), `closed` (requests are rejected),
-        /// `local` (limits are kept in memory).
+        /// The failure mode while Redis is unavailable: `open` (requests are admitted), `closed` (requests are
+        /// rejected), `local` (limits are kept in memory).
         #[serde(default, deserialize_with = "words::read", serialize_with = "words::write")]
         #[schemars(schema_with = "words::schema::<FailureMode>")]
         pub on_failure: FailureMode;

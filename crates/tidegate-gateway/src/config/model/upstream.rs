@@ -1,4 +1,4 @@
-//! Upstreams and routes, as they are written.
+//! Upstreams and routes, as written.
 
 use std::path::PathBuf;
 
@@ -10,34 +10,34 @@ use crate::config::section::section;
 use crate::config::span::Span;
 
 section! {
-    /// A service behind the gateway.
+    /// An upstream: a service that the gateway protects.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct Upstream {
         /// `http://host[:port][/base]` or `https://…`: the request's path and query are appended.
         pub url: String;
-        /// To connect, TLS included.
+        /// The longest time to connect, including TLS.
         pub connect_timeout: Option<Span>, else Span::from_secs(2), in TICK..=DAY;
-        /// From the request's last byte to the response's head.
+        /// The longest time from the request's last byte to the response's head.
         pub answer_timeout: Option<Span>, else Span::from_secs(60), in TICK..=DAY;
-        /// The longest pause in the response's body, and in taking the request's.
+        /// The longest pause in the response's body, and while the upstream takes the request's body.
         pub body_timeout: Option<Span>, else Span::from_secs(60), in TICK..=DAY;
-        /// A kept connection without requests.
+        /// How long an idle connection is kept.
         pub idle_timeout: Option<Span>, else Span::from_secs(55), in TICK..=DAY;
-        /// Idle connections kept by each worker.
+        /// The most idle connections that each worker keeps.
         pub max_idle: Option<usize>, else 64, in 0..=100_000;
-        /// Connections at once, all workers together; beyond it 503.
+        /// The most connections of all workers together; requests beyond it get 503.
         pub max_connections: Option<usize>, else 4_096, in 1..=1_000_000;
-        /// Bytes of a response's head; a longer one gets 502.
+        /// The largest head of a response in bytes; for a larger one the client gets 502.
         pub max_head_bytes: Option<usize>, else 65_536, in 1_024..=1_048_576;
-        /// Whether the upstream gets the client's `Host`; otherwise its own from `url`.
+        /// Whether the upstream gets the client's `Host` instead of the one from `url`.
         #[serde(default)]
         pub preserve_host: bool;
         /// PEM file with the authorities to trust for `https`. Default: the system's.
         pub ca: Option<PathBuf>;
-        /// The name its certificate must have. Default: the host in `url`.
+        /// The name that its certificate must have. Default: the host in `url`.
         pub server_name: Option<String>;
-        /// Limits on what reaches it, from all clients together; rejected with 503.
+        /// Limits on requests to it from all clients together; they reject with 503.
         #[serde(default)]
         pub limits: Vec<String>;
     }
@@ -51,7 +51,7 @@ impl Upstream {
 }
 
 section! {
-    /// Which requests go where.
+    /// A route: which requests go to which upstream, under which limits.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Route {
@@ -68,9 +68,9 @@ section! {
         /// Methods to match, in any case; `GET` includes `HEAD`. (Requests whose method is not in capitals are
         /// rejected.) Default: any.
         pub methods: Vec<String>;
-        /// Where to send it. Default: the only upstream.
+        /// Name of the upstream. Default: the only one.
         pub upstream: Option<String>;
-        /// Limits besides `common_limits`.
+        /// Names of limits, besides `common_limits`.
         pub limits: Vec<String>;
     }
 }

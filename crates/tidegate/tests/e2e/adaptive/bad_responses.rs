@@ -10,7 +10,8 @@ use tidegate_testkit::{Upstream, wait_until};
 
 const UNREACHABLE: &str = "WARN AdaptiveController - AI module unreachable, continuing with last known limits";
 
-const UNUSABLE: &str = "WARN AdaptiveController - AI module's answer can't be used, continuing with last known limits";
+const UNUSABLE: &str =
+    "WARN AdaptiveController - AI module's response can't be used, continuing with last known limits";
 
 #[test]
 fn an_invalid_response_leaves_the_last_valid_limits() {
@@ -26,15 +27,15 @@ fn an_invalid_response_leaves_the_last_valid_limits() {
         (Behaviour::Writes(b"SSH-2.0-OpenSSH\r\n".to_vec()), "unreachable", ""),
         (Behaviour::Writes(status("500 Internal Server Error", "", "{}")), "bad_status", "it says 500"),
         (Behaviour::Writes(status("302 Found", "Location: http://127.0.0.1:1/\r\n", "")), "bad_status", "it says 302"),
-        (Behaviour::Writes(ok("garbage")), "invalid", "no JSON"),
-        (Behaviour::Writes(ok("")), "invalid", "no JSON"),
-        (Behaviour::Writes(ok(nan)), "invalid", "no JSON"),
+        (Behaviour::Writes(ok("garbage")), "invalid", "not JSON"),
+        (Behaviour::Writes(ok("")), "invalid", "not JSON"),
+        (Behaviour::Writes(ok(nan)), "invalid", "not JSON"),
         (Behaviour::Writes(ok(twice)), "invalid", "twice"),
         (Behaviour::Writes(ok(&huge)), "invalid", "larger than 256 KiB"),
         (
             Behaviour::Writes(b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{\"algo".to_vec()),
             "unreachable",
-            "broke off",
+            "ended early",
         ),
         (Behaviour::Responses(json!([])), "invalid", "must be a JSON object"),
         (Behaviour::Responses(json!({"algorithm": "magic", "limit": 90, "window": 1})), "invalid", "magic"),
@@ -73,7 +74,7 @@ fn an_outage_is_reported_once_and_after_some_misses_once_more() {
     wait_until("it is missed again and again", || gateway.metric("tidegate_adaptive_misses") >= Some(5.0));
     assert_eq!(gateway.metric("tidegate_adaptive_stale"), Some(1.0));
     let count = |text: &str| gateway.lines().iter().filter(|line| line.contains(text)).count();
-    assert_eq!((count(UNREACHABLE), count("no usable answer of the AI module, 3 times in a row")), (1, 1));
+    assert_eq!((count(UNREACHABLE), count("no usable response of the AI module, 3 times in a row")), (1, 1));
     wait_for_entry(&gateway, "the event", |entry| entry["event"] == "stale");
     forecaster.now_responses(fixed(110));
     wait_for_limit(&gateway, 110);

@@ -161,7 +161,7 @@ fn what_is_not_ours_in_redis_is_reported() {
     let key = "tidegate:{ratelimiter}::council:default:members";
     redis::cmd("SET").arg(key).arg("mine").exec(&mut server.connection()).expect("it is set");
     let gateway = gateway(&upstream, &server, &forecaster.section(""));
-    gateway.wait_for_line("WARN AdaptiveController - those who share the limit can't agree on who adapts it: ");
+    gateway.wait_for_line("WARN AdaptiveController - gateways that share the limit can't elect a leader: ");
     assert_eq!((send(&gateway, 3), &limit(&gateway)["set_by"]), (3, &json!("file")));
     redis::cmd("DEL").arg(key).exec(&mut server.connection()).expect("it is gone");
     wait_for_limit(&gateway, 120);

@@ -195,7 +195,7 @@ fn what_can_not_be_adapted_is_rejected_with_its_path() {
             "adaptive.limit",
             "tiers",
         ),
-        (with(HUNDRED, "limit: other"), "adaptive.limit", "unknown limit `other`; known limits: default"),
+        (with(HUNDRED, "limit: other"), "adaptive.limit", "unknown limit \"other\"; known limits: default"),
         (with(HUNDRED, "interval: 0.5"), "adaptive.interval", "must be between 1s and 1h, got \"500ms\""),
         (with(HUNDRED, "interval: 2h"), "adaptive.interval", "must be between 1s and 1h, got \"2h\""),
         (with(HUNDRED, "source: ''"), "adaptive.source", "1 to 200 bytes"),

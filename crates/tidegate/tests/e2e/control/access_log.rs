@@ -280,7 +280,7 @@ fn a_log_that_can_not_be_opened_anew_is_reported() {
     assert_eq!(errors(), 0.0);
     fs::remove_dir_all(&directory.0).expect("it can be removed");
     gateway.signal("HUP");
-    let line = gateway.wait_for_line("the access log is not written");
+    let line = gateway.wait_for_line("can't write the access log");
     assert!(line.contains(" ERROR ") && line.contains("access.log"), "{line}");
     assert_eq!(errors(), 1.0);
 }

@@ -68,7 +68,7 @@ fn numbers_that_can_not_be_put_in_force_are_reported_and_the_rest_of_the_documen
     let warning = gateway.wait_for_line(
         "limit `search`: `limit` must be at most 10000 for a log or a concurrency limit in Redis, got 20000",
     );
-    assert!(warning.contains(" WARN ") && warning.contains("those of the file are"), "{warning}");
+    assert!(warning.contains(" WARN ") && warning.contains("using those of the file"), "{warning}");
     let limit = |name: &str| limits(&gateway)["limits"][name]["limit"].clone();
     assert_eq!((limit("search"), limit("export")), (json!(100), json!(7)));
     assert_eq!(limits(&gateway)["limits"]["search"]["set_by"], "file");
@@ -83,7 +83,7 @@ fn numbers_that_can_not_be_put_in_force_are_reported_and_the_rest_of_the_documen
         "limit `search`: `limit` must be at most 10000 for a log or a concurrency limit in Redis, got 20000",
         2,
     );
-    assert!(warnings[1].contains(" WARN ") && warnings[1].contains("the last valid ones stay"), "{warnings:?}");
+    assert!(warnings[1].contains(" WARN ") && warnings[1].contains("keeping the last valid ones"), "{warnings:?}");
 }
 
 /// A newer version's algorithm, in a roll-out: what this gateway can't read is not its own to throw away.
@@ -147,7 +147,7 @@ fn a_key_of_the_wrong_type_is_reported_and_not_an_outage() {
     let text = config(upstream.address, &server.url(), STRICT, FIVE);
     redis::cmd("HSET").arg(&[KEY, "a", "1"]).exec(&mut server.connection()).expect("set");
     let gateway = Gateway::start(&text);
-    let warning = gateway.wait_for_line("the limits in Redis can't be used, those of the file are");
+    let warning = gateway.wait_for_line("the limits in Redis can't be used; using those of the file");
     assert!(warning.contains("WRONGTYPE") && warning.contains(KEY), "{warning}");
     let posted = gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 9, "window": 60}"#);
     assert_eq!((posted.status, &posted.json()["error"]), (503, &json!("store_refuses")), "{posted:?}");
@@ -162,7 +162,7 @@ fn a_key_of_the_wrong_type_is_reported_and_not_an_outage() {
     exchange.atomic().cmd("DEL").arg(KEY).ignore().cmd("HSET").arg(&[KEY, "a", "1"]).ignore();
     exchange.exec(&mut server.connection()).expect("exchanged");
     let warning =
-        gateway.wait_for_line("the limits in Redis can't be used, the last valid ones stay: `ratelimiter:config`");
+        gateway.wait_for_line("the limits in Redis can't be used; keeping the last valid ones: `ratelimiter:config`");
     assert!(warning.contains(" WARN ") && warning.contains("WRONGTYPE"), "{warning}");
     assert_eq!(gateway.metric("ratelimiter_redis_connected"), Some(1.0));
 }
@@ -224,7 +224,7 @@ fn a_remark_at_the_top_does_not_hide_the_numbers_below() {
     write(&server, &json!({ "comment": "x", "limits": { "default": below } }).to_string());
     let gateway = Gateway::start(&three_limits(&upstream, &server));
     assert_eq!(limits(&gateway)["limit"], 3);
-    assert!(gateway.wait_for_line("stands at the top and under `limits`; the latter counts").contains(" WARN "));
+    assert!(gateway.wait_for_line("is at the top and under `limits`; using the one under `limits`").contains(" WARN "));
     let export = r#"{"algorithm": "fixed", "limit": 9, "window": 60}"#;
     assert_eq!(gateway.post("/config/limits/export", export).status, 200);
     let now = document(&server);
@@ -236,7 +236,7 @@ fn a_remark_at_the_top_does_not_hide_the_numbers_below() {
         &json!({ "algorithm": "fixed", "limit": 4, "window": 60, "limits": { "default": below } }).to_string(),
     );
     wait_soon("it follows", || limits(&gateway)["limit"] == 4);
-    gateway.wait_for_line("stands at the top and under `limits`; the former counts");
+    gateway.wait_for_line("is at the top and under `limits`; using the one at the top");
     assert_eq!(gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 6, "window": 60}"#).status, 200);
     assert_eq!((&document(&server)["limit"], document(&server).get("limits")), (&json!(6), None), "one word of it");
 

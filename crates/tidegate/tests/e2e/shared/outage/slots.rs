@@ -161,7 +161,7 @@ fn slots_that_can_not_be_given_back_are_reported_now_and_then_and_not_a_line_eac
     gateway.signal("TERM");
     assert!(gateway.wait_for_end());
     let count = |line: &String| {
-        let (before, _) = line.split_once("places in flight can't be given back")?;
+        let (before, _) = line.split_once("slots in flight can't be given back")?;
         before.split_whitespace().rev().find_map(|word| word.parse::<u32>().ok())
     };
     // The last lines may be on their way to us when it has ended.

@@ -1,11 +1,11 @@
-//! What Redis has, and what of it can be put in force.
+//! The check of the document in Redis: what it holds, and which of its numbers can be put in force.
 
 use std::time::Instant;
 
 use tidegate_serve::Log;
 use tidegate_store::Store;
 
-use super::write_back::{Fault, Held, Retry, Settled, settle};
+use super::write_back::{Fault, Held, Reconciled, Retry, reconcile};
 use super::{State, report_unusable};
 use crate::config::numbers::LimitNumbers;
 use crate::plan::{Overrides, Plan};
@@ -13,23 +13,23 @@ use crate::settings::LimitSettings;
 use crate::stored::Stored;
 
 /// What was found in Redis.
-pub(super) struct Look {
-    pub(super) judged: Judged,
-    /// What stands there now.
+pub(super) struct DocumentCheck {
+    pub(super) usable: UsableNumbers,
+    /// The text that Redis has now.
     pub(super) seen: Vec<u8>,
     /// The document to put in force.
     pub(super) held: Held,
     pub(super) fault: Option<Fault>,
 }
 
-/// Redis' text, judged: numbers to put in force, and what is to be reported of those that can't be.
-pub(super) struct Judged {
+/// The numbers to put in force, and warnings about those that can't be.
+pub(super) struct UsableNumbers {
     pub(super) overrides: Overrides,
     warnings: Vec<String>,
     remark: Option<String>,
 }
 
-impl Judged {
+impl UsableNumbers {
     /// Reports what can't be used, and what is in force `instead`.
     pub(super) fn report(&self, log: &Log, instead: &str) {
         report_unusable(log, instead, &self.warnings);
@@ -40,21 +40,26 @@ impl Judged {
 }
 
 impl State {
-    /// Looks into Redis, for limits as `base` has them. What it has forgotten is written back.
-    pub(super) async fn look(&self, base: &[LimitSettings], store: Option<&Store>, log: &Log) -> Look {
+    /// Reads the document in Redis, for the limits in `base`. If Redis has lost it, writes it back.
+    pub(super) async fn check_document(
+        &self,
+        base: &[LimitSettings],
+        store: Option<&Store>,
+        log: &Log,
+    ) -> DocumentCheck {
         let Some(document) = &self.document else {
-            // Without Redis what was set while running lasts until here.
-            let judged = Judged { overrides: Overrides::new(), warnings: Vec::new(), remark: None };
-            return Look { judged, seen: Vec::new(), held: self.held.clone(), fault: None };
+            // Without Redis, a reload removes numbers that were set while running.
+            let usable = UsableNumbers { overrides: Overrides::new(), warnings: Vec::new(), remark: None };
+            return DocumentCheck { usable, seen: Vec::new(), held: self.held.clone(), fault: None };
         };
-        let settled = match document.read().await {
-            Ok(text) => settle(document, &self.held, text, log).await,
+        let reconciled = match document.read().await {
+            Ok(text) => reconcile(document, &self.held, text, log).await,
             Err(fault) => Err(Fault::Read(fault)),
         };
-        match settled {
-            Ok(settled) => self.judge(settled, base, store),
-            Err(fault) => Look {
-                judged: self.known(base, store, Vec::new()),
+        match reconciled {
+            Ok(reconciled) => self.evaluate(reconciled, base, store),
+            Err(fault) => DocumentCheck {
+                usable: self.known(base, store, Vec::new()),
                 seen: self.seen.clone(),
                 held: self.held.clone(),
                 fault: Some(fault),
@@ -62,26 +67,34 @@ impl State {
         }
     }
 
-    /// What the newest document means. What can't be used of it leaves in force what was.
-    pub(super) fn judge(&self, settled: Settled, base: &[LimitSettings], store: Option<&Store>) -> Look {
-        let Settled { text, seen, fault } = settled;
+    /// Evaluates the newest document. Where its numbers can't be used, those in force stay.
+    pub(super) fn evaluate(
+        &self,
+        reconciled: Reconciled,
+        base: &[LimitSettings],
+        store: Option<&Store>,
+    ) -> DocumentCheck {
+        let Reconciled { text, seen, fault } = reconciled;
         let check = |limit: &LimitSettings, numbers: &LimitNumbers| Plan::check_numbers(limit, numbers, store);
         match Stored::read(&text, base, check) {
             Ok(stored) => {
                 let warnings = stored.unusable.iter().map(|(name, reason)| format!("limit `{name}`: {reason}"));
-                let judged = Judged {
+                let usable = UsableNumbers {
                     warnings: warnings.collect(),
                     overrides: self.with_known(&stored, base, store),
                     remark: stored.remark,
                 };
-                Look { judged, seen, held: Held::new(text), fault }
+                DocumentCheck { usable, seen, held: Held::new(text), fault }
             }
-            Err(error) => Look { judged: self.known(base, store, vec![error]), seen, held: self.held.clone(), fault },
+            Err(error) => {
+                let usable = self.known(base, store, vec![error]);
+                DocumentCheck { usable, seen, held: self.held.clone(), fault }
+            }
         }
     }
 
-    /// What was in force before, as far as it can be under `base`.
-    fn known(&self, base: &[LimitSettings], store: Option<&Store>, mut warnings: Vec<String>) -> Judged {
+    /// The numbers in force before, as far as they are valid for `base`.
+    fn known(&self, base: &[LimitSettings], store: Option<&Store>, mut warnings: Vec<String>) -> UsableNumbers {
         let mut overrides = self.overrides.clone();
         for limit in base {
             let Some(numbers) = overrides.get(limit.name.as_str()) else { continue };
@@ -90,10 +103,10 @@ impl State {
                 overrides.remove(limit.name.as_str());
             }
         }
-        Judged { overrides, warnings, remark: None }
+        UsableNumbers { overrides, warnings, remark: None }
     }
 
-    /// The numbers of a text, and the last known ones for what can't be used of it.
+    /// The numbers of a text. Limits whose numbers can't be used keep the last known ones.
     pub(super) fn with_known(&self, stored: &Stored, base: &[LimitSettings], store: Option<&Store>) -> Overrides {
         let mut overrides = stored.overrides.clone();
         for (name, _) in &stored.unusable {
@@ -107,7 +120,7 @@ impl State {
         overrides
     }
 
-    /// Notes what Redis has now, and what kept us from reading it or writing to it.
+    /// Notes what Redis has now, and why it could not be read or written.
     pub(super) fn note(
         &mut self,
         seen: Vec<u8>,
@@ -129,12 +142,12 @@ impl State {
         self.report(fault, log, instead);
     }
 
-    /// Whether a document that could not be written is due to be written again.
+    /// Whether the next attempt to write the document is due.
     pub(super) fn is_retry_due(&self, store: &Store) -> bool {
         self.retry.is_some_and(|retry| retry.is_due(store.reconnections(), Instant::now()))
     }
 
-    /// Reports a fault, once, and what is in force `instead`. That Redis is away is reported by the connection.
+    /// Reports a fault once, and what is in force `instead`. The connection reports that Redis is unavailable.
     pub(super) fn report(&mut self, fault: Fault, log: &Log, instead: &str) {
         let Some(document) = &self.document else { return };
         if fault.is_away() || self.fault.as_ref() == Some(&fault) {
