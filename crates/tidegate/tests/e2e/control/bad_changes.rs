@@ -245,7 +245,7 @@ fn a_query_that_says_something_else_than_the_body() {
     ] {
         let answer = gateway.post(path, body);
         assert_eq!(answer.status, 400, "{path} {body}: {}", answer.text());
-        assert!(answer.text().contains("differs"), "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains("has two different values"), "{path} {body}: {}", answer.text());
     }
     let answer = gateway.post("/config/algorithm?algorithm=sliding", r#"{"algorithm": "sliding"}"#);
     assert_eq!(answer.status, 200, "the same twice: {}", answer.text());
