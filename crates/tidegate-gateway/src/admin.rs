@@ -188,17 +188,12 @@ fn algorithm(request: &RequestHead, body: &[u8]) -> Result<(String, crate::confi
         }
     };
     for pair in request.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some((field @ ("algorithm" | "name"), value)) => {
-                let value = Value::from(decode(value));
-                if fields.insert(field.to_owned(), value.clone()).is_some_and(|other| other != value) {
-                    return Err(Fault::bad(format!("`{field}` has two different values")));
-                }
-            }
-            Some(_) | None => {
-                let detail = format!("unknown query parameter {pair:?}; known parameters: algorithm, name");
-                return Err(Fault::bad(detail));
-            }
+        let Some((field @ ("algorithm" | "name"), value)) = pair.split_once('=') else {
+            return Err(Fault::bad(format!("unknown query parameter {pair:?}; known parameters: algorithm, name")));
+        };
+        let value = Value::from(decode(value));
+        if fields.insert(field.to_owned(), value.clone()).is_some_and(|other| other != value) {
+            return Err(Fault::bad(format!("`{field}` has two different values")));
         }
     }
     let name = match fields.remove("name") {

@@ -105,7 +105,7 @@ fn lint_routes(config: &Config, lints: &mut Vec<Problem>) {
             }
             if path.contains(['?', '#']) || field != "pattern" && path.contains('*') {
                 let message =
-                    "never matches: paths are matched without query and fragment, and only `pattern` may have `*`";
+                    "probably never matches: paths are matched without query and fragment; `*` is for `pattern`";
                 add(lints, format!("routes[{index}].{field}"), message);
             }
         }

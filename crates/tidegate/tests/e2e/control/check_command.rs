@@ -94,7 +94,7 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
             "is used by no route",
         ),
         ("routes: [{prefix: /config/x}]\n".to_owned(), "routes[0].prefix", "never reached without `admin.listen`"),
-        ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "it has no query"),
+        ("routes: [{path: \"/a?x=1\"}]\n".to_owned(), "routes[0].path", "without query"),
         ("routes: [{prefix: \"/a*\"}]\n".to_owned(), "routes[0].prefix", "`*` is for `pattern`"),
         (
             "identity: {trusted_headers: {user: x-user}}\n".to_owned(),
