@@ -142,11 +142,9 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
         limit_headers::write(context.plan, admissions.checks(), None, context.since_1970(), &mut response.lines);
     limit_headers::write_dry_run(admissions.would_reject(), &mut response.lines);
     // Where we have no limits to report, the upstream may have.
-    headers.remove(
-        |name| {
-            if has_limits { limit_headers::is_ours(name) } else { name.eq_ignore_ascii_case(b"x-request-id") }
-        },
-    );
+    headers.remove(|name| {
+        if has_limits { limit_headers::is_replaced(name) } else { name.eq_ignore_ascii_case(b"x-request-id") }
+    });
     if let Some((connection, protocol)) = upgrade {
         response.lines.add("connection", "upgrade");
         response.lines.add("upgrade", protocol);
@@ -160,12 +158,12 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
 
 /// The response to a request that is not attempted again.
 pub(crate) fn give_up(context: &mut RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) -> Response {
-    if trouble.is_ours() {
+    if trouble.is_gateways_fault() {
         // The gateway itself rejects, so what was taken is given back.
         context.settlement.admissions.not_sent();
     }
     let mut response = rejection::upstream_trouble(trouble, &upstream.name, context.id.as_str());
-    if !trouble.is_ours() {
+    if !trouble.is_gateways_fault() {
         let checks = context.settlement.admissions.checks();
         limit_headers::write(context.plan, checks, None, context.since_1970(), &mut response.lines);
     }

@@ -91,8 +91,8 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// Whether a header of an upstream's response is one that [`write`] writes. Ours replaces it.
-pub(crate) fn is_ours(name: &[u8]) -> bool {
+/// Whether the gateway replaces this header of an upstream's response by its own.
+pub(crate) fn is_replaced(name: &[u8]) -> bool {
     let ours: &[&[u8]] = match name.len() {
         9 => &[b"ratelimit"],
         12 => &[b"x-request-id"],

@@ -57,7 +57,7 @@ impl Upstream {
     /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
         // An upstream whose connections are all in use is not failing.
-        if !trouble.is_ours() {
+        if !trouble.is_gateways_fault() {
             self.stats.failing.store(true, Ordering::Relaxed);
         }
         self.stats.metrics.failed(trouble.word());

@@ -24,7 +24,8 @@ use tidegate_serve::Log;
 use crate::observation::Observation;
 use crate::oracle::Oracle;
 use crate::rounding::whole;
-use crate::run::{Exempt, GatewayCost, Instead, Outcome, burst_of};
+use crate::run::{Exempt, GatewayCost, Instead, Outcome};
+use crate::scenario::burst_of;
 use crate::scenario::{Scenario, Variant};
 use watch::{Found, Watch};
 

@@ -3,24 +3,10 @@
 use std::time::Duration;
 
 use tidegate_input::grouped;
-use tidegate_policy::Algorithm;
 use tidegate_store::FailureMode;
 
 use crate::observation::Observation;
 use crate::oracle::Judged;
-
-/// How many requests on top of its rate an algorithm is meant to admit in a window: the burst that an operator has
-/// given a bucket. A shaper's requests leave evenly.
-pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
-    match algorithm {
-        Algorithm::TokenBucket | Algorithm::Gcra => crate::observation::count(burst),
-        Algorithm::FixedWindow
-        | Algorithm::SlidingCounter
-        | Algorithm::SlidingLog
-        | Algorithm::LeakyBucket
-        | Algorithm::Concurrency => 0.0,
-    }
-}
 
 /// What was seen of a run.
 #[derive(Debug)]

@@ -22,7 +22,8 @@ use tidegate_store::FailureMode;
 use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};
 pub use fault::{Fault, FaultKind};
-pub use limit::LimitSetting;
+pub(crate) use limit::burst_of;
+pub use limit::{LimitSetting, RATE_ALGORITHMS};
 pub use variant::Variant;
 
 /// A scenario that has been checked.
@@ -153,16 +154,6 @@ const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number");
 const MOST_BYTES: u64 = 1 << 20;
 /// The URL of a plan that is only read.
 const NOWHERE: &str = "http://127.0.0.1:1/api/test";
-
-/// Algorithms that are compared unless a scenario says otherwise: all that limit a rate.
-pub const RATE_ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingCounter,
-    Algorithm::SlidingLog,
-    Algorithm::TokenBucket,
-    Algorithm::Gcra,
-    Algorithm::LeakyBucket,
-];
 
 impl Scenario {
     /// Reads the scenario in a file, which is named after it.

@@ -18,7 +18,8 @@ use crate::gateway_config::{Addresses, LIMIT, config_text};
 use crate::observation::Observation;
 use crate::oracle::Oracle;
 use crate::rounding::whole;
-use crate::run::{Event, EventKind, Instead, Levels, Outcome, burst_of};
+use crate::run::{Event, EventKind, Instead, Levels, Outcome};
+use crate::scenario::burst_of;
 use crate::scenario::{FaultKind, Scenario, Variant};
 use crate::target::{Faults, Station};
 use events::{Events, Occurrence};
@@ -112,11 +113,16 @@ impl Limit {
         let (at, path) = (Timestamp::from_nanos(START + now), path_only(&self.path));
         let past =
             PastRequest { at, ip, method: "GET", host: "", path, user: None, tier: None, headers: &[], took: None };
-        let mut wait = None;
-        self.gateway.judge(&past, (), |(), judgement| match judgement.verdict {
-            Verdict::Admitted { wait: delay } => wait = Some(delay),
-            Verdict::Rejected { .. } | Verdict::NoKey { .. } | Verdict::NoRoute | Verdict::Local => {}
+        let (mut wait, mut is_judged) = (None, false);
+        self.gateway.judge(&past, (), |(), judgement| {
+            is_judged = true;
+            match judgement.verdict {
+                Verdict::Admitted { wait: delay } => wait = Some(delay),
+                Verdict::Rejected { .. } | Verdict::NoKey { .. } | Verdict::NoRoute | Verdict::Local => {}
+            }
         });
+        // A judgement comes later only if an upstream's limits follow a shaper's wait. Scenarios have no such limits.
+        debug_assert!(is_judged, "a request whose judgement comes later would count as rejected");
         wait
     }
 

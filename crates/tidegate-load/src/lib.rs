@@ -26,7 +26,7 @@ pub use heads::Heads;
 pub use live::{Progress, Totals, Trouble};
 pub use plan::{
     Class, Figure, Group, InvalidPart, InvalidPlan, InvalidThreshold, Outcome, Overrides, Part, Plan, Politeness,
-    Request, Statistic, Threshold, Times,
+    ProfileType, Request, Statistic, Threshold, Times,
 };
 pub use profile::{Profile, Shape};
 pub use record::{

@@ -24,6 +24,7 @@ pub use clients::{Class, Group, Politeness};
 pub(crate) use clients::{MOST_GROUPS, is_name};
 pub use overrides::Overrides;
 pub use part::{InvalidPart, Part};
+pub use profiles::ProfileType;
 pub use request::Request;
 pub use thresholds::{Figure, InvalidThreshold, Outcome, Statistic, Threshold};
 

@@ -67,12 +67,12 @@ impl Script {
 /// The scripts used so far: at most one for each task and set of algorithms.
 #[derive(Default)]
 pub(crate) struct Scripts {
-    known: Mutex<HashMap<(Task, u8), Arc<Script>>>,
+    known: Mutex<HashMap<(Task, u32), Arc<Script>>>,
 }
 
 impl Scripts {
     pub(crate) fn get(&self, task: Task, algorithms: &[Algorithm]) -> Arc<Script> {
-        let set = algorithms.iter().fold(0, |set, algorithm| set | 1 << *algorithm as u8);
+        let set = algorithms.iter().fold(0, |set, algorithm| set | 1 << *algorithm as u32);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry((task, set)).or_insert_with(|| Arc::new(Script::new(task, algorithms))))
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use tidegate_gateway::config::model::{
     AdaptiveMode, Config, DEFAULT_LISTENER, Listener, Numbers, Redis, Upstream, default_limit,
 };
-use tidegate_gateway::config::numbers::{of_limit_under, written};
+use tidegate_gateway::config::numbers::{has_bucket, of_limit_under, written};
 use tidegate_gateway::config::secret::Secret;
 use tidegate_gateway::config::span::Span;
 
@@ -301,7 +301,7 @@ fn limit(config: &mut Config) -> Result<()> {
         }
         default.algorithm = algorithm;
     }
-    let is_bucket = ["token", "gcra", "leaky"].contains(&default.algorithm.as_str());
+    let is_bucket = default.algorithm.parse().is_ok_and(has_bucket);
     let lonely = [(capacity.is_some(), "RATE_LIMIT_CAPACITY"), (fill_rate.is_some(), "RATE_LIMIT_FILL_RATE")];
     if let Some((_, name)) = lonely.iter().find(|(is_set, _)| *is_set && !is_bucket) {
         let algorithm = &default.algorithm;

@@ -2,7 +2,7 @@
 
 use tidegate_policy::Algorithm;
 use tidegate_policy::numbers::Values;
-pub use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers};
+pub use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers, has_bucket};
 
 use super::model::{Limit, Numbers};
 use super::span::Span;

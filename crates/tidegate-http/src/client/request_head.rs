@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http::{HeaderName, Method, Uri};
 
 use crate::forwarded::{Forwarded, write_host, write_proto};
-use crate::framing::{dashed, is_hop_by_hop, is_nomination, is_ours, starts_with, takes_trailers, words};
+use crate::framing::{dashed, is_hop_by_hop, is_nomination, is_written_anew, starts_with, takes_trailers, words};
 use crate::headers::Headers;
 
 /// Everything that the head of a request to an upstream is written from. Nothing of the client's own head is passed on
@@ -145,7 +145,9 @@ impl OutgoingHead<'_> {
         let is_guarded = |name: &[u8]| {
             self.guarded.iter().any(|other| name.eq_ignore_ascii_case(&dashed(other.as_str().as_bytes())))
         };
-        is_hop_by_hop(name) || is_ours(name) || self.forwarded.is_none() && (is_of_proxies(name) || is_guarded(name))
+        is_hop_by_hop(name)
+            || is_written_anew(name)
+            || self.forwarded.is_none() && (is_of_proxies(name) || is_guarded(name))
     }
 
     /// HTTP/2 may split cookies into several headers; HTTP/1 has one (RFC 9113 §8.2.3).

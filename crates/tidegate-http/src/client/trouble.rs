@@ -92,7 +92,7 @@ impl Trouble {
     ];
 
     /// Whether the gateway itself had no connection for the request: nothing was sent.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_gateways_fault(&self) -> bool {
         matches!(self, Self::Full | Self::OutOfFiles)
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
 /// Whether only the gateway may write a header, because upstreams rely on it: the client, the host, the proxies.
 /// `Proxy` is never written: CGI makes `HTTP_PROXY` of it, and programs would send their own requests where a client
 /// says (CVE-2016-5385).
-pub(crate) fn is_ours(name: &[u8]) -> bool {
+pub(crate) fn is_written_anew(name: &[u8]) -> bool {
     let names: &[&[u8]] = match name.len() {
         3 => &[b"via"],
         4 => &[b"host"],
@@ -60,7 +60,7 @@ pub fn is_fit_for_trailers(name: &HeaderName) -> bool {
     let meant = dashed(name.as_str().as_bytes());
     let Ok(meant_name) = HeaderName::from_bytes(&meant) else { return false };
     !is_hop_by_hop(&meant)
-        && !is_ours(&meant)
+        && !is_written_anew(&meant)
         && !starts_with(&meant, b"x-forwarded-")
         && !matches!(
             meant_name,

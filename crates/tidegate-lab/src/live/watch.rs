@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tidegate_policy::Algorithm;
 
 use super::http_client::{get, get_json, metric};
 use super::moment::Moment;
 use super::platform::Platform;
 use crate::observation::Observation;
 use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction};
-use crate::scenario::{Scenario, Variant};
+use crate::scenario::{Scenario, Variant, burst_of};
 
 /// Between two looks.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
@@ -63,8 +64,8 @@ struct Change {
 impl Change {
     /// To numbers as the gateway reports them.
     fn to(numbers: &Value, at: Duration) -> Option<Self> {
-        let is_bucket = ["token", "gcra"].iter().any(|name| numbers["algorithm"] == *name);
-        let burst = numbers["capacity"].as_f64().filter(|_| is_bucket).unwrap_or(0.0);
+        let algorithm: Option<Algorithm> = numbers["algorithm"].as_str().and_then(|name| name.parse().ok());
+        let burst = algorithm.zip(numbers["capacity"].as_u64()).map_or(0.0, |(known, burst)| burst_of(known, burst));
         Some(Self { at, rate: rate_of(numbers)?, burst })
     }
 }

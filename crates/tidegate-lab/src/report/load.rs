@@ -1,6 +1,7 @@
 //! The load of a scenario, in words.
 
 use serde_json::Value;
+use tidegate_load::ProfileType;
 
 use crate::scenario::Scenario;
 
@@ -21,22 +22,23 @@ pub(super) fn in_words(scenario: &Scenario) -> String {
 fn one(profile: &Value) -> String {
     let params = &profile["params"];
     let [base, spike, least, most] = ["baseRps", "spikeRps", "minRps", "maxRps"].map(|name| &params[name]);
-    match profile["type"].as_str().unwrap_or_default() {
-        "constant" => format!("steady {}/s", params["rps"]),
-        "poisson" => format!("{}/s on average, at random times", params["averageRps"]),
-        "burst" => {
+    // A plan that was read has no other types.
+    let Some(kind) = profile["type"].as_str().and_then(ProfileType::named) else { return String::new() };
+    match kind {
+        ProfileType::Constant => format!("steady {}/s", params["rps"]),
+        ProfileType::Poisson => format!("{}/s on average, at random times", params["averageRps"]),
+        ProfileType::Burst => {
             let (lasts, period) = (&params["spikeDuration"], &params["spikePeriod"]);
             format!("bursts: {base}/s, and {spike}/s in the last {lasts} s of every {period} s")
         }
-        "sinusoidal" => format!("a wave between {least}/s and {most}/s, every {} s", params["period"]),
-        "ddos" => {
+        ProfileType::Sinusoidal => format!("a wave between {least}/s and {most}/s, every {} s", params["period"]),
+        ProfileType::Ddos => {
             let [longest, short, long] = ["maxSpikeDuration", "minIdleTime", "maxIdleTime"].map(|name| &params[name]);
             format!("random attacks: up to {most}/s for at most {longest} s, after {short} to {long} s at {least}/s")
         }
-        "ramp" => format!("a ramp from {}/s to {}/s", params["fromRps"], params["toRps"]),
-        "steps" => steps(params["steps"].as_array().map_or(&[], Vec::as_slice)),
-        "trace" => trace(params),
-        other => other.to_owned(),
+        ProfileType::Ramp => format!("a ramp from {}/s to {}/s", params["fromRps"], params["toRps"]),
+        ProfileType::Steps => steps(params["steps"].as_array().map_or(&[], Vec::as_slice)),
+        ProfileType::Trace => trace(params),
     }
 }
 

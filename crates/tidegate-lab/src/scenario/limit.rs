@@ -4,6 +4,18 @@ use tidegate_input::object::{Allowed, Object};
 use tidegate_policy::Algorithm;
 use tidegate_policy::numbers::{self, LimitNumbers, Values};
 
+/// Algorithms that are compared unless a scenario says otherwise: all that limit a rate.
+pub const RATE_ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingCounter,
+    Algorithm::SlidingLog,
+    Algorithm::TokenBucket,
+    Algorithm::Gcra,
+    Algorithm::LeakyBucket,
+];
+// A new algorithm belongs in the list above, unless it limits something else than a rate.
+const _: () = assert!(RATE_ALGORITHMS.len() + 1 == Algorithm::ALL.len());
+
 /// A rate, whatever the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitSetting {
@@ -61,5 +73,19 @@ impl LimitSetting {
             }
         };
         LimitNumbers::new(algorithm, values, 0).map_err(|error| error.to_string())
+    }
+}
+
+/// How many requests on top of its rate an algorithm is meant to admit in a window: the burst that an operator has
+/// given a bucket. A shaper's requests leave evenly.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub(crate) fn burst_of(algorithm: Algorithm, burst: u64) -> f64 {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::Gcra => burst as f64,
+        Algorithm::FixedWindow
+        | Algorithm::SlidingCounter
+        | Algorithm::SlidingLog
+        | Algorithm::LeakyBucket
+        | Algorithm::Concurrency => 0.0,
     }
 }

@@ -21,8 +21,59 @@ const TIME: Allowed = Allowed::new(0.0..=LONGEST, "seconds");
 pub(super) const SOME_TIME: Allowed = Allowed::new(1e-3..=LONGEST, "seconds");
 const SCALE: Allowed = Allowed::new(1e-6..=1e6, "a factor");
 
-/// The names that a profile's type may have.
-const TYPES: [&str; 8] = ["constant", "burst", "sinusoidal", "poisson", "ddos", "ramp", "steps", "trace"];
+/// The types of profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileType {
+    /// The same rate all the time.
+    Constant,
+    /// A base rate, and spikes at regular times.
+    Burst,
+    /// A wave.
+    Sinusoidal,
+    /// A rate on average, at random times.
+    Poisson,
+    /// Attacks at random times.
+    Ddos,
+    /// From one rate to another.
+    Ramp,
+    /// Rates one after the other.
+    Steps,
+    /// Recorded times or rates.
+    Trace,
+}
+
+impl ProfileType {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Constant,
+        Self::Burst,
+        Self::Sinusoidal,
+        Self::Poisson,
+        Self::Ddos,
+        Self::Ramp,
+        Self::Steps,
+        Self::Trace,
+    ];
+
+    /// Its name in plans.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Burst => "burst",
+            Self::Sinusoidal => "sinusoidal",
+            Self::Poisson => "poisson",
+            Self::Ddos => "ddos",
+            Self::Ramp => "ramp",
+            Self::Steps => "steps",
+            Self::Trace => "trace",
+        }
+    }
+
+    /// The type that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+}
 
 /// A profile that has been read.
 pub(super) enum Read {
@@ -37,11 +88,10 @@ pub(super) fn read(mut profile: Object<'_>, duration: f64, seed: u64) -> Option<
     let (has_kind, has_params) = (profile.has("type"), profile.has("params"));
     let kind = profile.text("type");
     let params = profile.object("params");
-    let known = kind.as_deref().and_then(|kind| TYPES.into_iter().find(|known| *known == kind));
-    let Some(kind) = known else {
+    let Some(known) = kind.as_deref().and_then(ProfileType::named) else {
         // A value of another type has been reported.
         if kind.is_some() || !has_kind {
-            let types = TYPES.join(", ");
+            let types = ProfileType::ALL.map(ProfileType::name).join(", ");
             let reason = kind.map_or_else(
                 || format!("is missing; must be one of {types}"),
                 |kind| format!("must be one of {types}, got {kind:?}"),
@@ -52,23 +102,23 @@ pub(super) fn read(mut profile: Object<'_>, duration: f64, seed: u64) -> Option<
     };
     let Some(params) = params else {
         if !has_params {
-            profile.wrong("params", format!("is missing; must have the numbers of `{kind}`"));
+            profile.wrong("params", format!("is missing; must have the numbers of `{}`", known.name()));
         }
         return None;
     };
     profile.end();
     let whole = |shape| Read::Shapes(vec![(shape, Duration::from_secs_f64(duration))]);
-    let read = match kind {
-        "constant" => constant(params, "rps").map(whole),
-        "poisson" => constant(params, "averageRps").map(whole),
-        "burst" => burst(params).map(whole),
-        "sinusoidal" => sine(params).map(whole),
-        "ramp" => ramp(params, duration).map(whole),
-        "ddos" => ddos(params, duration, seed).map(Read::Shapes),
-        "steps" => steps(params, duration).map(Read::Shapes),
-        _ => trace(params, duration),
+    let read = match known {
+        ProfileType::Constant => constant(params, "rps").map(whole),
+        ProfileType::Poisson => constant(params, "averageRps").map(whole),
+        ProfileType::Burst => burst(params).map(whole),
+        ProfileType::Sinusoidal => sine(params).map(whole),
+        ProfileType::Ramp => ramp(params, duration).map(whole),
+        ProfileType::Ddos => ddos(params, duration, seed).map(Read::Shapes),
+        ProfileType::Steps => steps(params, duration).map(Read::Shapes),
+        ProfileType::Trace => trace(params, duration),
     };
-    read.map(|read| (kind, read))
+    read.map(|read| (known.name(), read))
 }
 
 fn constant(mut params: Object<'_>, field: &'static str) -> Option<Shape> {

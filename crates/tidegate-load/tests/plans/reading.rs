@@ -9,7 +9,7 @@ use super::{profile_of, read, with_profile};
 
 /// One example of each.
 #[test]
-fn the_five_profiles_are_read() {
+fn profiles_of_one_shape_are_read() {
     for (kind, params, shape) in [
         ("constant", json!({"rps": 50}), Shape::Constant { rate: 50.0 }),
         (
