@@ -23,7 +23,7 @@ check: ## compile and lint: the fast inner loop
 LIVE := adaptation:: demo::playing:: demo::terminal:: lab::live::
 ALONE := load::freeze:: h2_attacks::readers_that_do_not_read
 # Tests that judge times if TIDEGATE_TIMINGS is set. `make adapt` runs those of adaptation.
-TIMED := shared::outage:: shared::followed:: adaptive::answers:: adaptive::council:: target::overload:: lab::live::
+TIMED := shared::outage:: shared::followed:: adaptive::responses:: adaptive::election:: target::overload:: lab::live::
 
 .PHONY: test
 test: setup ## run everything: format, lint, all tests, doc tests, the report in a browser, the deployment

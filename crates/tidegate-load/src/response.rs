@@ -179,7 +179,7 @@ mod tests {
 
     /// Whatever pieces a response comes in, it ends at the same byte.
     #[test]
-    fn an_answer_may_come_in_any_pieces() {
+    fn a_response_may_come_in_any_pieces() {
         for (text, expected) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", received(200, true)),
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", received(200, false)),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_length_ends_with_its_connection() {
+    fn a_response_without_a_length_ends_with_its_connection() {
         let mut response = ResponseReader::new(false);
         assert_eq!(response.feed(b"HTTP/1.1 200 OK\r\n\r\nsome"), Ok(None));
         assert_eq!(response.end(), Some(received(200, false)));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_head_has_no_body() {
+    fn a_response_to_head_has_no_body() {
         let mut response = ResponseReader::new(true);
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n";
         assert_eq!(response.feed(text), Ok(Some(received(200, true))));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_is_refused() {
+    fn what_is_not_http_is_rejected() {
         for text in [
             "SSH-2.0-OpenSSH\r\n",
             "HTTP/1.1 abc\r\n\r\n",

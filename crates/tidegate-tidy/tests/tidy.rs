@@ -100,6 +100,28 @@ fn no_rule_has_more_than_five_exceptions() {
     }
 }
 
+/// A filter that matches no test runs nothing and reports success: a renamed module would end its checks unseen.
+#[test]
+fn every_filter_of_the_makefile_matches_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let repository = Repository::read(&root).expect("the repository can be read");
+    let makefile = std::fs::read_to_string(root.join("Makefile")).expect("there is a Makefile");
+    let filters: Vec<&str> = makefile.split_whitespace().filter(|word| word.contains("::")).collect();
+    assert!(filters.len() > 5, "{filters:?}");
+    let tests: Vec<_> =
+        repository.files.iter().filter(|(path, _)| path.starts_with("crates/tidegate/tests/")).collect();
+    let is_in = |module: &str, text: &str| {
+        let path = module.replace("::", "/");
+        let (file, folder) = (format!("/{path}.rs"), format!("/{path}/"));
+        tests.iter().any(|(path, tests)| (path.ends_with(&file) || path.contains(&folder)) && tests.text.contains(text))
+    };
+    for filter in filters {
+        let (module, name) = filter.rsplit_once("::").unwrap_or((filter, ""));
+        let is_matched = is_in(module, &format!("fn {name}")) || is_in(filter, "#[test]");
+        assert!(is_matched, "Makefile: no end-to-end test matches the filter {filter}");
+    }
+}
+
 fn violations(rule: &Rule, repository: &Repository) -> Vec<Violation> {
     let is_excepted = |violation: &Violation| {
         rule.except.iter().any(|(path, what)| violation.path.starts_with(path) && violation.what.contains(what))

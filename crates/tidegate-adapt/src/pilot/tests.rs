@@ -413,7 +413,7 @@ fn what_can_not_be_had_at_any_step_is_rejected_whole() {
 }
 
 #[test]
-fn what_is_measured_is_left_apart_and_grows_back_at_whoever_takes_over() {
+fn what_is_measured_is_left_apart_and_grows_back_at_the_next_leader() {
     let mut first = Flight::new(RAILS);
     assert_eq!(first.pilot.published(), None);
     first.receive(1_000.0, &window(200));

@@ -388,7 +388,7 @@ async fn slots_taken_by_replies_that_came_too_late_are_given_back() {
 
 /// A give-back whose reply was late has been carried out and is sent again: the slot may be another's by then.
 #[tokio::test]
-async fn a_place_given_back_twice_frees_nobody_elses() {
+async fn a_slot_given_back_twice_frees_nobody_elses() {
     let server = Server::start();
     let (store, slots) = with_two_slots(&server).await;
     until("it replies in time", async || ask(&store, &slots, "bob", 1).await.source == Source::Shared).await;

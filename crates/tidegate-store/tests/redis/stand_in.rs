@@ -119,7 +119,7 @@ async fn while_it_hangs_the_failure_mode_decides_and_afterwards_it_counts_on() {
 
 /// A process never heard of its slot, and knows it by the name that it had chosen: Redis' script is the same here.
 #[tokio::test]
-async fn a_place_is_given_back_by_its_name_once() {
+async fn a_slot_is_given_back_by_its_name_once() {
     let hosted = Hosted::start();
     let store = Store::connect(patient(&hosted.url())).await.expect("sensible settings");
     let slots = limit(&store, "slots", Concurrency::new(2, Duration::from_secs(60)).expect("two"), Sharing::Exact);

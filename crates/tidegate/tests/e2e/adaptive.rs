@@ -3,7 +3,7 @@
 #![allow(clippy::float_cmp, reason = "counts and settings are whole, or told as they were written")]
 
 mod bad_responses;
-mod council;
+mod election;
 mod forecaster;
 mod load;
 mod measured;

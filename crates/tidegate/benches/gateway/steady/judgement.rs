@@ -108,7 +108,7 @@ fn growth(run: &Run<'_>) -> [Check; 3] {
 
 fn accounts(run: &Run<'_>) -> [Check; 5] {
     let (before, after) = (run.before, run.after);
-    let places = after.free_places.map(|free| free.map_or("?".to_owned(), |free| free.to_string())).join(" and ");
+    let places = after.free_slots.map(|free| free.map_or("?".to_owned(), |free| free.to_string())).join(" and ");
     // The one that asks holds one.
     let all_free = [Some(PLACES - 1); 2];
     let sent = run.counts.sent();
@@ -129,7 +129,7 @@ fn accounts(run: &Run<'_>) -> [Check; 5] {
         ),
         check(
             "all places in flight were given back",
-            after.free_places == all_free && before.free_places == all_free,
+            after.free_slots == all_free && before.free_slots == all_free,
             format!("{places} of {PLACES} free but one"),
         ),
         check("requests settled = sent", settled == passed_on, format!("{settled} = {passed_on}")),

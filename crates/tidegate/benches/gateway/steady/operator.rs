@@ -67,7 +67,7 @@ impl Operator {
     }
 
     /// How many more requests could be in flight, by the limits that count those.
-    pub(crate) fn free_places(&mut self) -> [Option<u64>; 2] {
+    pub(crate) fn free_slots(&mut self) -> [Option<u64>; 2] {
         self.passed_on += 1;
         let response = self.ask("GET", "/slow", "");
         ["\"places\";r=", "\"shared-places\";r="].map(|limit| {

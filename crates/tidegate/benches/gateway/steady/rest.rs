@@ -20,7 +20,7 @@ pub(crate) struct Rest {
     pub(crate) connections: u64,
     pub(crate) in_flight: u64,
     /// Places that its limits of requests in flight have left: whoever asks holds one of each.
-    pub(crate) free_places: [Option<u64>; 2],
+    pub(crate) free_slots: [Option<u64>; 2],
 }
 
 impl Rest {
@@ -53,7 +53,7 @@ impl Rest {
             beside_sockets,
             connections: gauge("tidegate_connections"),
             in_flight: gauge("tidegate_requests_in_flight"),
-            free_places: operator.free_places(),
+            free_slots: operator.free_slots(),
         }
     }
 }

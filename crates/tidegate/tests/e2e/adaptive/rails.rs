@@ -7,7 +7,7 @@ use crate::adaptive::setting::{HUNDRED, fixed, gateway, limit, updates, wait_for
 use tidegate_testkit::{Upstream, wait_until};
 
 #[test]
-fn what_is_out_of_range_is_capped_and_told() {
+fn what_is_out_of_range_is_capped_and_reported() {
     for (more, recommended, expected, cap) in [
         ("ceiling: 150", json!(1e18), 150, "150 req/s (ceiling)"),
         ("step: 10", json!(1_000_000), 300, "300 req/s (ceiling)"),

@@ -100,7 +100,7 @@ fn it_can_go_to_standard_output() {
 }
 
 #[test]
-fn whoever_changes_limits_is_logged_too() {
+fn requests_that_change_limits_are_logged_too() {
     let upstream = Upstream::start();
     let (gateway, directory) = logging(&upstream, PLENTY, "json");
     gateway.post("/config/limits", r#"{"algorithm": "fixed", "limit": 5, "window": 60}"#);

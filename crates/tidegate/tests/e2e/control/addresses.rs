@@ -89,7 +89,7 @@ fn several_lines_of_the_header_are_one_list() {
 }
 
 #[test]
-fn what_is_no_address_counts_as_whoever_passed_it_on() {
+fn what_is_not_an_address_counts_as_the_proxy_that_passed_it_on() {
     let upstream = Upstream::start();
     let gateway = by_ip(&upstream, "[127.0.0.1]");
     assert_eq!(status_for(&gateway, "unknown"), 200);

@@ -64,7 +64,7 @@ fn completions_are_printed_for_every_shell() {
 
 /// `tidegate completions bash | head -c 5` was a panic.
 #[test]
-fn whoever_stops_reading_has_read_enough() {
+fn a_reader_that_stops_early_is_not_an_error() {
     for arguments in [&["completions", "bash"][..], &["check", "--schema"], &["check", "--reference"]] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -193,7 +193,7 @@ fn caught(gateway: &Gateway) -> u64 {
 
 /// Once a hang-up right after the ready line ended the process: the handlers were set a moment later.
 #[test]
-fn whoever_says_that_it_listens_obeys_signals_already() {
+fn a_service_that_reports_that_it_listens_obeys_signals_already() {
     let upstream = Upstream::start();
     let (hang_up, interrupt, terminate) = (1, 1 << 1, 1 << 14);
     for _ in 0..5 {

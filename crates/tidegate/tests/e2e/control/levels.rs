@@ -111,7 +111,7 @@ fn a_limit_of_an_upstream_is_responded_with_503_and_costs_the_client_nothing() {
 }
 
 #[test]
-fn nor_does_it_keep_the_clients_place_in_flight() {
+fn nor_does_it_keep_the_clients_slot() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "upstreams: {{app: {{url: \"http://{}\", limits: [provider]}}}}

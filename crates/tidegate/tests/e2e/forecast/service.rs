@@ -279,7 +279,7 @@ fn what_it_knows_is_in_its_metrics() {
 
 /// The only wait of a request is for the thread that forecasts.
 #[test]
-fn whoever_leaves_while_the_advice_is_made_has_taught_something_all_the_same() {
+fn a_snapshot_counts_even_if_its_gateway_leaves_before_the_advice() {
     let forecaster = Forecaster::start(&[]);
     let count = |result: &str| {
         let name = format!("forecast_requests_total{{result=\"{result}\"}}");

@@ -237,7 +237,7 @@ fn a_clients_trailers_arrive_without_those_that_have_no_place_there() {
 }
 
 #[test]
-fn an_upstreams_trailers_reach_whoever_asks_for_them() {
+fn an_upstreams_trailers_reach_clients_that_ask_for_them() {
     let upstream = Upstream::responding(|received| {
         let reported = if received.line.contains("untold") { "" } else { "Trailer: X-Sum\r\n" };
         let head = format!("HTTP/1.1 200 OK\r\n{reported}Transfer-Encoding: chunked\r\n\r\n");

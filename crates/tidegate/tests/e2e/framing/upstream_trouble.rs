@@ -231,7 +231,7 @@ fn a_full_upstream_is_a_503_that_costs_nothing() {
 
 /// Idle connections count too, and each worker keeps its own: the idle one of another worker must not stand in the way.
 #[test]
-fn requests_one_after_another_need_one_connection_whoever_serves_them() {
+fn requests_one_after_another_need_one_connection_whichever_worker_serves_them() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&format!(
         "upstreams: {{app: {{url: \"http://{}\", max_connections: 1}}}}\nlimits: {{default: {PLENTY}}}\nworkers: 4\n",

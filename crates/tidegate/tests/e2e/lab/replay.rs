@@ -133,7 +133,7 @@ routes:
 /// A request that an upstream's limit rejects has cost its client nothing; one that a shaper keeps asks it when it
 /// leaves.
 #[test]
-fn shapers_and_places_in_flight_take_their_time() {
+fn shapers_and_slots_take_their_time() {
     let config = r"
 limits:
   shaped: {algorithm: leaky, capacity: 5, fillRate: 1}

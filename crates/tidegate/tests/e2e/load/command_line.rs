@@ -254,7 +254,7 @@ fn a_result_that_can_not_be_written_in_the_end_is_printed_all_the_same() {
 }
 
 #[test]
-fn a_result_takes_the_place_of_no_plan_and_no_other_result() {
+fn a_result_replaces_neither_a_plan_nor_another_result() {
     let (target, directory) = (Upstream::start(), Directory::new());
     let text = constant(url(&target), 50, 0.2).to_string();
     let plan = directory.file("plan.json", &text);

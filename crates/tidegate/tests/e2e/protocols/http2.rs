@@ -261,7 +261,7 @@ fn a_rejection_is_sent_in_full_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_client_that_cancels_gives_its_place_back() {
+fn a_client_that_cancels_gives_its_slot_back() {
     let depot = Depot::start();
     let gateway = clear(depot.address, "{algorithm: concurrency, limit: 1}", "");
     run(async {

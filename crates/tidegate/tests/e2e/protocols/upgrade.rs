@@ -373,7 +373,7 @@ fn fills_up_and_ends(mut stream: TcpStream) -> bool {
 }
 
 #[test]
-fn a_place_in_flight_is_held_until_the_tunnel_ends() {
+fn a_slot_is_held_until_the_tunnel_ends() {
     let upstream = switching(echoing);
     let gateway = before(upstream.address, "{algorithm: concurrency, limit: 1}", "");
     let (mut client, response) = upgrade(&gateway);

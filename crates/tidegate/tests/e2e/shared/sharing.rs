@@ -91,7 +91,7 @@ fn two_gateways_share_a_leaky_bucket_exactly() {
     });
 }
 
-fn share_places(count: usize) {
+fn share_slots(count: usize) {
     const PLACES: usize = 8;
     let (server, upstream) = (Server::start(), Holding::start());
     let limit = format!("{{algorithm: concurrency, limit: {PLACES}}}");
@@ -127,18 +127,18 @@ fn share_places(count: usize) {
 }
 
 #[test]
-fn two_gateways_share_places_in_flight_exactly() {
-    share_places(2);
+fn two_gateways_share_slots_exactly() {
+    share_slots(2);
 }
 
 #[test]
-fn four_gateways_share_places_in_flight_exactly() {
-    share_places(4);
+fn four_gateways_share_slots_exactly() {
+    share_slots(4);
 }
 
 /// Nothing can return a place for a process that was killed: its time does.
 #[test]
-fn the_places_of_a_killed_gateway_come_back_when_their_time_is_up() {
+fn the_slots_of_a_killed_gateway_come_back_when_their_time_is_up() {
     let (server, upstream) = (Server::start(), Holding::start());
     let limit = "{algorithm: concurrency, limit: 2, hold: 1s}";
     let gateways = gateways(2, &config(upstream.address(), &server.url(), STRICT, limit));

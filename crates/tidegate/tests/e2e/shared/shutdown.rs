@@ -264,7 +264,7 @@ fn the_drain_deadline_cuts_off_what_never_ends_and_says_so() {
 /// Once whoever waited for a place kept the gateway from looking at its deadline, and from closing what was idle:
 /// overload is when that happens, and when one would like to restart.
 #[test]
-fn with_all_places_taken_idle_connections_do_not_delay_the_end() {
+fn with_all_slots_taken_idle_connections_do_not_delay_the_end() {
     let upstream = Upstream::start();
     let mut gateway = Gateway::start(&file(upstream.address, "workers: 1\nconnections: {max: 2}\n"));
     let mut held: Vec<Client> = (0..2).map(|_| Client::connect(gateway.address)).collect();
@@ -278,7 +278,7 @@ fn with_all_places_taken_idle_connections_do_not_delay_the_end() {
 }
 
 #[test]
-fn with_all_places_taken_the_drain_deadline_counts() {
+fn with_all_slots_taken_the_drain_deadline_counts() {
     let upstream = Holding::start();
     let more = "workers: 1\nconnections: {max: 1, drain_timeout: 300ms}\n";
     let mut gateway = Gateway::start(&file(upstream.address(), more));
@@ -352,7 +352,7 @@ const TWO_PLACES: &str = "{algorithm: concurrency, limit: 2}";
 /// A place that the process takes with it is lost to all others for as long as a request may hold one: an hour, by
 /// default.
 #[test]
-fn the_last_request_gives_its_place_in_flight_back_before_the_end() {
+fn the_last_request_gives_its_slot_back_before_the_end() {
     let (server, upstream) = (Server::start(), Holding::start());
     let relay = Relay::start(&server);
     let mut gateway = Gateway::start(&config(upstream.address(), &relay.url(), STRICT, TWO_PLACES));
@@ -370,7 +370,7 @@ fn the_last_request_gives_its_place_in_flight_back_before_the_end() {
 }
 
 #[test]
-fn a_request_that_is_cut_off_gives_its_place_in_flight_back() {
+fn a_request_that_is_cut_off_gives_its_slot_back() {
     let (server, upstream) = (Server::start(), Holding::start());
     let text = config(upstream.address(), &server.url(), STRICT, TWO_PLACES);
     let mut gateway = Gateway::start(&(text + "connections: {drain_timeout: 100ms}\n"));
@@ -383,7 +383,7 @@ fn a_request_that_is_cut_off_gives_its_place_in_flight_back() {
 
 /// At once, but not at the cost of those who come after: slots are given back in Redis.
 #[test]
-fn a_second_order_to_stop_gives_places_in_flight_back() {
+fn a_second_order_to_stop_gives_slots_back() {
     let (server, upstream) = (Server::start(), Holding::start());
     let mut gateway = Gateway::start(&config(upstream.address(), &server.url(), STRICT, TWO_PLACES));
     let mut held = [0, 1].map(|_| upstream.visit(gateway.address));
@@ -397,7 +397,7 @@ fn a_second_order_to_stop_gives_places_in_flight_back() {
 
 /// What is owed to a Redis that is away is waited for, for a moment.
 #[test]
-fn a_gateway_that_stops_while_redis_is_away_still_gives_places_back_if_redis_returns() {
+fn a_gateway_that_stops_while_redis_is_away_still_gives_slots_back_if_redis_returns() {
     let (server, upstream) = (Server::start(), Holding::start());
     let redis = "budget: 500ms, on_failure: open";
     let mut gateway = Gateway::start(&config(upstream.address(), &server.url(), redis, TWO_PLACES));

@@ -4,7 +4,7 @@ use crate::target::setting::{asking, faults, switch, target, wait_for_standing};
 use tidegate_testkit::wait_until;
 
 #[test]
-fn a_client_that_leaves_the_queue_frees_its_place() {
+fn a_client_that_leaves_the_queue_frees_its_slot() {
     let target = target(&["--workers", "1", "--queue", "1"]);
     switch(&target, r#"{"hang": true}"#);
     let mut served = asking(&target);

@@ -54,7 +54,7 @@ fn a_second_signal_stops_at_once_and_shows_in_the_exit_code() {
 }
 
 #[test]
-fn the_log_goes_to_whoever_reads_it_to_the_last_line() {
+fn the_log_reaches_its_reader_to_the_last_line() {
     // A pipe that nobody reads does not keep it from ending.
     let mut command: Command = tidegate();
     let mut child =

@@ -47,7 +47,7 @@ fn what_is_charged_for_clients_that_left_during_the_call_comes_back() {
 }
 
 #[test]
-fn a_place_of_a_client_that_left_comes_back_whether_during_the_call_or_later() {
+fn a_slot_of_a_client_that_left_comes_back_whether_during_the_call_or_later() {
     let (server, upstream) = (Server::start(), Holding::start());
     let relay = Relay::start(&server);
     let limit = "{algorithm: concurrency, limit: 2}";
@@ -126,7 +126,7 @@ fn places_that_are_owed_when_the_gateway_stops_are_reported() {
 }
 
 /// Puts somebody else's data under the keys of all places.
-fn spoil_places(server: &Server) {
+fn spoil_slots(server: &Server) {
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("tidegate:*:concurrency:*").query(&mut connection).expect("keys");
     for key in keys.iter().filter(|key| !key.ends_with(":log")) {
@@ -151,7 +151,7 @@ fn slots_that_can_not_be_given_back_are_reported_now_and_then_and_not_a_line_eac
     ));
     let mut held: Vec<Client> = (0..PLACES).map(|_| upstream.visit(gateway.address)).collect();
     wait_until("all places are taken", || places_taken(&server) == PLACES as usize);
-    spoil_places(&server);
+    spoil_slots(&server);
     upstream.let_go();
     for client in &mut held {
         assert_eq!(client.response().status, 200);

@@ -74,7 +74,7 @@ fn a_tunnel_that_never_ends_is_cut_off_by_the_drain_deadline() {
 }
 
 #[test]
-fn a_tunnel_that_is_cut_off_gives_its_place_in_flight_back() {
+fn a_tunnel_that_is_cut_off_gives_its_slot_back() {
     let (server, upstream) = (Server::start(), echo());
     let text = config(upstream.address, &server.url(), STRICT, TWO_PLACES);
     let mut gateway = Gateway::start(&(text + "connections: {drain_timeout: 100ms}\n"));

@@ -154,7 +154,7 @@ fn who_follows_keeps_to_what_was_measured() {
     assert!(reported <= 2, "once when it begins, not each second: {reported}");
 }
 
-/// Something else under the council's keys: nobody adapts, and the reason is reported.
+/// Something else under the election's keys: nobody adapts, and the reason is reported.
 #[test]
 fn what_is_not_ours_in_redis_is_reported() {
     let (server, upstream, forecaster) = (Server::start(), Upstream::start(), Forecaster::responding(fixed(120)));
