@@ -96,9 +96,9 @@ impl Service {
         };
         tokio::select! {
             () = serve(listener, bounds, shutdown, respond) => {}
-            never = complaints.tell_from_time_to_time() => match never {},
+            never = complaints.report_from_time_to_time() => match never {},
         }
-        complaints.tell_rest();
+        complaints.report_rest();
         // The last sender has gone with the service: the worker writes what it knows and ends.
         let ended = tokio::task::spawn_blocking(move || working.join());
         match tokio::time::timeout(END_PATIENCE, ended).await {

@@ -47,11 +47,11 @@ pub(crate) async fn respond(
         return actuator(gateway, path, &request.method, request_id);
     }
     if let Err((status, detail)) = may_change(&gateway.plan().site, client, request) {
-        let mut reply = rejected(status, "not_allowed", &detail, request_id);
+        let mut response = rejected(status, "not_allowed", &detail, request_id);
         if status == StatusCode::UNAUTHORIZED {
-            reply.lines.add("www-authenticate", "Bearer");
+            response.lines.add("www-authenticate", "Bearer");
         }
-        return reply;
+        return response;
     }
     let body = match read(body).await {
         Ok(body) => body,
@@ -59,11 +59,11 @@ pub(crate) async fn respond(
     };
     let result = config(gateway, control, path, request, &body).await;
     result.unwrap_or_else(|fault| {
-        let mut reply = rejected(fault.status, fault.reason, &fault.detail, request_id);
+        let mut response = rejected(fault.status, fault.reason, &fault.detail, request_id);
         if let Some(allow) = fault.allow {
-            reply.lines.add("allow", allow);
+            response.lines.add("allow", allow);
         }
-        reply
+        response
     })
 }
 
@@ -233,9 +233,9 @@ fn one_limit(gateway: &Gateway, name: &str) -> Result<Response, Fault> {
 fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &str) -> Response {
     if !is_read(method) {
         let detail = "allowed methods: GET";
-        let mut reply = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail, request_id);
-        reply.lines.add("allow", "GET");
-        return reply;
+        let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail, request_id);
+        response.lines.add("allow", "GET");
+        return response;
     }
     match path {
         "/actuator/health" => health(gateway, true),
@@ -245,9 +245,9 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
             let page = gateway.metrics.page(&plan, store.as_ref(), sink, &gateway.adaptation);
-            let mut reply = Response::new(StatusCode::OK, Body::whole(Bytes::from(page)));
-            reply.lines.add("content-type", Exposition::CONTENT_TYPE);
-            reply
+            let mut response = Response::new(StatusCode::OK, Body::whole(Bytes::from(page)));
+            response.lines.add("content-type", Exposition::CONTENT_TYPE);
+            response
         }
         _ => {
             let detail = format!(
@@ -278,12 +278,12 @@ fn health(gateway: &Gateway, always_up: bool) -> Response {
     let mode = if gateway.is_draining() { "draining" } else { "serving" };
     let status = up(is_ready || always_up);
     let upstreams = Value::Object(upstreams);
-    let mut reply =
+    let mut response =
         json(&json!({ "status": status, "mode": mode, "ready": is_ready, "store": store, "upstreams": upstreams }));
     if status == "DOWN" {
-        reply.status = StatusCode::SERVICE_UNAVAILABLE;
+        response.status = StatusCode::SERVICE_UNAVAILABLE;
     }
-    reply
+    response
 }
 
 fn up(is_up: bool) -> &'static str {
@@ -291,10 +291,10 @@ fn up(is_up: bool) -> &'static str {
 }
 
 fn json(value: &Value) -> Response {
-    let mut reply = Response::new(StatusCode::OK, Body::whole(Bytes::from(format!("{value}\n"))));
-    reply.lines.add("content-type", "application/json");
-    reply.lines.add("cache-control", "no-store");
-    reply
+    let mut response = Response::new(StatusCode::OK, Body::whole(Bytes::from(format!("{value}\n"))));
+    response.lines.add("content-type", "application/json");
+    response.lines.add("cache-control", "no-store");
+    response
 }
 
 /// Checks that the client may see and change limits.

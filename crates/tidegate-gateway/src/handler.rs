@@ -86,10 +86,9 @@ impl RequestContext<'_> {
 
     /// Passes the stages before the attempt. What was taken at limits is held until the request is settled.
     async fn pass_stages(&mut self, resolved: &Resolved<'_>) -> Result<(), Rejection> {
-        let mut stages = Stages::new();
+        let mut stages = Stages::new(resolved.has_upstream_limits());
         loop {
             match stages.next() {
-                Step::Check(Side::Upstream) if !resolved.has_upstream_limits() => {}
                 Step::Check(side) => {
                     let now = if side == Side::Client { self.now } else { self.worker.gateway.now() };
                     let admission = admit(self.decision_context(now), resolved, side).await?;

@@ -304,7 +304,7 @@ impl<T> Replayer<T> {
             Err(verdict) => return report(tag, Judgement { verdict, ..judgement }),
         };
         judgement.route = Some(routed.route);
-        let (stages, took) = (Stages::new(), request.took.unwrap_or_default());
+        let (stages, took) = (Stages::new(routed.has_upstream_limits()), request.took.unwrap_or_default());
         let waiting = Waiting { tag, judgement, routed, stages, held: Vec::new(), waited: Duration::ZERO, took };
         self.go_on(waiting, request.at, &mut report);
     }
@@ -421,8 +421,8 @@ impl<T> Replayer<T> {
                 Step::Wait(wait) => {
                     waiting.waited += wait;
                     now = after(now, wait);
-                    // Where no more limits are checked, the verdict is known at once. The request still ends later.
-                    if waiting.routed.has_upstream_limits() {
+                    // Where nothing is checked any more, the verdict is known at once. The request still ends later.
+                    if !waiting.stages.is_attempt_next() {
                         return self.schedule(now, Change::Continue(Box::new(waiting)));
                     }
                 }

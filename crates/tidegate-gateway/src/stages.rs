@@ -30,11 +30,13 @@ pub(crate) enum Step {
 pub(crate) struct Stages {
     next: Step,
     wait: Duration,
+    has_upstream_limits: bool,
 }
 
 impl Stages {
-    pub(crate) fn new() -> Self {
-        Self { next: Step::Check(Side::Client), wait: Duration::ZERO }
+    /// The stages of a request to an upstream that has limits, or has none.
+    pub(crate) fn new(has_upstream_limits: bool) -> Self {
+        Self { next: Step::Check(Side::Client), wait: Duration::ZERO, has_upstream_limits }
     }
 
     /// The next step.
@@ -44,10 +46,15 @@ impl Stages {
         }
         let step = self.next;
         self.next = match step {
-            Step::Check(Side::Client) => Step::Check(Side::Upstream),
-            Step::Check(Side::Upstream) | Step::Wait(_) | Step::Attempt => Step::Attempt,
+            Step::Check(Side::Client) if self.has_upstream_limits => Step::Check(Side::Upstream),
+            Step::Check(Side::Client | Side::Upstream) | Step::Wait(_) | Step::Attempt => Step::Attempt,
         };
         step
+    }
+
+    /// Whether the attempt comes next: nothing can reject the request any more.
+    pub(crate) fn is_attempt_next(&self) -> bool {
+        self.wait.is_zero() && self.next == Step::Attempt
     }
 
     /// The limits that were checked admit the request, after this wait.
@@ -65,9 +72,15 @@ mod tests {
 
     /// All steps, with these waits after the limits of the client and of the upstream.
     fn steps(client: u64, upstream: u64) -> Vec<Step> {
-        let (mut stages, mut steps) = (Stages::new(), Vec::new());
+        steps_of(Stages::new(true), client, upstream)
+    }
+
+    fn steps_of(mut stages: Stages, client: u64, upstream: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
         loop {
+            let is_attempt_next = stages.is_attempt_next();
             let step = stages.next();
+            assert_eq!(is_attempt_next, step == Step::Attempt);
             steps.push(step);
             match step {
                 Step::Check(Side::Client) => stages.admitted(Duration::from_secs(client)),
@@ -85,5 +98,6 @@ mod tests {
         assert_eq!(steps(1, 0), [CLIENT, wait(1), UPSTREAM, Step::Attempt]);
         assert_eq!(steps(0, 2), [CLIENT, UPSTREAM, wait(2), Step::Attempt]);
         assert_eq!(steps(1, 2), [CLIENT, wait(1), UPSTREAM, wait(2), Step::Attempt]);
+        assert_eq!(steps_of(Stages::new(false), 1, 0), [CLIENT, wait(1), Step::Attempt]);
     }
 }

@@ -150,12 +150,12 @@ fn outcome(
     for (sample, client) in &mut ended {
         let index = found.open.iter().position(|span| span.contains(&sample.sent));
         let exempt = index.and_then(|index| exempt.get_mut(index));
-        if instead == Some(Instead::RejectsAll) && exempt.is_some() && sample.end == End::Answered(503) {
+        if instead == Some(Instead::RejectsAll) && exempt.is_some() && sample.end == End::Responded(503) {
             // The gateway's own response while Redis is away.
-            sample.end = End::Answered(429);
+            sample.end = End::Responded(429);
         }
         observation.note(sample, *client);
-        let is_rejected = sample.end == End::Answered(429);
+        let is_rejected = sample.end == End::Responded(429);
         if is_rejected {
             let micros = sample.finished.saturating_sub(sample.sent).as_micros() as u64;
             rejections.record(micros.max(1)).expect("histograms grow by themselves");
@@ -216,7 +216,7 @@ mod tests {
         let sample = |number: u32| {
             let at = Duration::from_secs(1) * number / 300;
             let finished = at + Duration::from_millis(1);
-            (Sample { group: 0, intended: at, sent: at, finished, end: End::Answered(200) }, 0)
+            (Sample { group: 0, intended: at, sent: at, finished, end: End::Responded(200) }, 0)
         };
         outcome(&scenario, variant, (0..1_500).map(sample).collect(), found, None)
     }

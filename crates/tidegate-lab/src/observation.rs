@@ -67,10 +67,10 @@ impl Tally {
     fn note(&mut self, end: End) {
         self.offered += 1;
         match end {
-            End::Answered(429) => self.refused += 1,
-            End::Answered(200..300) => self.good += 1,
-            End::Answered(500..600) => self.target_errors += 1,
-            End::Answered(_) | End::Failed(_) | End::Unfinished => self.errors += 1,
+            End::Responded(429) => self.refused += 1,
+            End::Responded(200..300) => self.good += 1,
+            End::Responded(500..600) => self.target_errors += 1,
+            End::Responded(_) | End::Failed(_) | End::Unfinished => self.errors += 1,
         }
     }
 
@@ -145,7 +145,7 @@ impl Observation {
         }
         if let Some(share) = self.clients[sample.group].get_mut(client as usize) {
             share.offered += 1;
-            share.admitted += u64::from(sample.end != End::Answered(429));
+            share.admitted += u64::from(sample.end != End::Responded(429));
         }
     }
 
@@ -191,7 +191,7 @@ impl Observation {
 
 /// Whether its duration shows how long the target lets clients wait. Rejections are quick and would hide that.
 fn has_waited(end: End) -> bool {
-    matches!(end, End::Answered(200..300) | End::Failed(Cause::TimedOut))
+    matches!(end, End::Responded(200..300) | End::Failed(Cause::TimedOut))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]

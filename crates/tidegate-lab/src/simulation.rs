@@ -227,7 +227,7 @@ impl<'a> Simulation<'a> {
         match decision {
             Some(0) => self.reach_target(now, job),
             Some(wait) => self.events.push(now + wait, Occurrence::Leaves(job)),
-            None => self.end(now, &job, End::Answered(429)),
+            None => self.end(now, &job, End::Responded(429)),
         }
     }
 
@@ -317,7 +317,7 @@ impl<'a> Simulation<'a> {
         if let Some(pilot) = &mut self.pilot {
             pilot.responded(now - job.intended, status >= 500);
         }
-        self.end(now, job, End::Answered(status));
+        self.end(now, job, End::Responded(status));
     }
 
     /// The gateway sends a response, which may be delayed on its way. A client that has waited for too long is gone.
@@ -328,7 +328,7 @@ impl<'a> Simulation<'a> {
         let intended = Duration::from_nanos(job.intended);
         let finished = intended + Duration::from_nanos(took.min(timeout));
         self.observation.note(&Sample { group: job.group, intended, sent: intended, finished, end }, job.client);
-        let is_rejected = end == End::Answered(429);
+        let is_rejected = end == End::Responded(429);
         self.outages.note(job.intended, is_rejected);
     }
 

@@ -1,7 +1,7 @@
 //! Load with a plan: how many requests a second ([`Profile`]), when each of them is due ([`Schedule`]), what is sent,
 //! by whom ([`Plan`]), how it is sent ([`Run`]), and what became of it ([`Record`], [`Report`]).
 //!
-//! Plans, schedules and records are pure: the same plan and seed give the same arrivals, whoever is asked to bear them.
+//! Plans, schedules and records are pure: the same plan and seed give the same arrivals, whatever the target.
 
 mod agenda;
 mod assignment;

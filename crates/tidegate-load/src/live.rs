@@ -9,7 +9,7 @@ use tidegate_serve::{Buckets, Counter, Histogram, HistogramSnapshot};
 
 use crate::record::{Cause, End, Missed};
 
-/// One sender's part of what can be seen. The sender alone writes it; whoever looks reads it.
+/// One sender's part of what can be seen. The sender alone writes it; others read it.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// Requests of the plan.
@@ -148,15 +148,15 @@ impl Live {
         self.in_flight.store(in_flight as u64, Relaxed);
         let outcomes = self.outcomes(is_retry);
         let trouble = match end {
-            End::Answered(200..300) => {
+            End::Responded(200..300) => {
                 outcomes.success.inc();
                 None
             }
-            End::Answered(429) => {
+            End::Responded(429) => {
                 outcomes.rate_limited.inc();
                 None
             }
-            End::Answered(status) => Some(Trouble::Status(status)),
+            End::Responded(status) => Some(Trouble::Status(status)),
             End::Failed(cause) => Some(Trouble::Failed(cause)),
             End::Unfinished => return,
         };
@@ -164,7 +164,7 @@ impl Live {
             outcomes.errors.inc();
             *self.errors.lock().unwrap_or_else(PoisonError::into_inner).entry(trouble).or_default() += 1;
         }
-        if matches!(end, End::Answered(_) | End::Failed(Cause::TimedOut)) {
+        if matches!(end, End::Responded(_) | End::Failed(Cause::TimedOut)) {
             self.latency.observe(latency);
             self.service.observe(service);
         }

@@ -105,7 +105,7 @@ impl Tally {
 
 /// Whether the time until this end is one that a client had to wait.
 fn has_waited(end: End) -> bool {
-    matches!(end, End::Answered(_) | End::Failed(Cause::TimedOut))
+    matches!(end, End::Responded(_) | End::Failed(Cause::TimedOut))
 }
 
 impl Step {

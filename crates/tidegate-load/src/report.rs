@@ -4,7 +4,7 @@
 //! # What is a latency
 //! It counts from the time at which the request was due, not from when it was sent, so that a target (or a generator)
 //! that stands still is seen by every request that was due meanwhile. It ends with the response, or with the timeout:
-//! whoever timed out has waited at least that long. Failures of another kind have none, they are errors.
+//! a request that timed out has waited at least that long. Failures of another kind have none, they are errors.
 //!
 //! # When a run is invalid
 //! The instrument itself failed, and its figures prove nothing:

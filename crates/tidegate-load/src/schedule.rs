@@ -48,7 +48,7 @@ impl Schedule {
     pub fn advance(&mut self, count: u64) {
         match &mut self.rng {
             None => self.next += count as f64,
-            // One by one, so that the sum is the same to the last bit whoever counts.
+            // One by one, so that the sum is the same to the last bit for every sender.
             Some(rng) => (0..count).for_each(|_| self.next += exponential(rng)),
         }
     }

@@ -380,7 +380,7 @@ impl Sender {
     fn settle_done(&mut self) {
         while let Some(Done { exchange, end }) = self.done.pop() {
             match end {
-                Ok(reported) => self.settle(exchange, End::Answered(reported.status), reported.retry_after),
+                Ok(reported) => self.settle(exchange, End::Responded(reported.status), reported.retry_after),
                 Err(failure) if failure.is_untouched && exchange.handed_back < MOST_HANDED_BACK => {
                     self.again.push(Exchange { handed_back: exchange.handed_back + 1, ..exchange });
                 }
@@ -407,7 +407,7 @@ impl Sender {
                 observer(&sample, exchange.client);
             }
         }
-        if end == End::Answered(429)
+        if end == End::Responded(429)
             && let Some(polite) = &self.errand.plan.clients[group].politeness
         {
             self.retries.rejected(exchange, polite, retry_after, finished, &mut self.record);

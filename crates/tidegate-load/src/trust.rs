@@ -28,7 +28,7 @@ pub(crate) fn secured(plan: &Plan, ca: Option<&Path>) -> Result<Option<Secured>,
     Ok(Some(Secured { config: Arc::new(config), name }))
 }
 
-/// Trusts whoever can show that the certificate is theirs.
+/// Trusts any server that proves that its certificate is its own.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

@@ -109,7 +109,7 @@ impl Wire {
         error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
     }
 
-    /// Whether both sides have agreed on HTTP/2; without TLS whoever asks for it knows.
+    /// Whether both sides have agreed on HTTP/2; without TLS the plan decides.
     pub(crate) fn is_http2(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.alpn_protocol() == Some(b"h2"))
     }

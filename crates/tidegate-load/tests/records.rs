@@ -12,11 +12,11 @@ fn sample(number: u64) -> Sample {
     let finished = sent + Duration::from_micros(200 + number * number % 900_001);
     let end = match number % 10 {
         0 => End::Failed(Cause::TimedOut),
-        1 | 2 => End::Answered(429),
-        3 => End::Answered(503),
+        1 | 2 => End::Responded(429),
+        3 => End::Responded(503),
         4 => End::Unfinished,
         5 => End::Failed(Cause::Closed),
-        _ => End::Answered(200),
+        _ => End::Responded(200),
     };
     Sample { group: (number % 3) as usize, intended, sent, finished, end }
 }
@@ -74,7 +74,7 @@ fn latency_counts_from_the_intended_time_and_service_from_sending() {
     let mut record = Record::new(Duration::from_secs(10), &[Class::Honest]);
     let (intended, sent, finished) =
         (Duration::from_secs(1), Duration::from_millis(1_400), Duration::from_millis(1_500));
-    record.add(&Sample { group: 0, intended, sent, finished, end: End::Answered(200) });
+    record.add(&Sample { group: 0, intended, sent, finished, end: End::Responded(200) });
     let tally = &record.groups[0];
     let near = |value: u64, expected: u64| value.abs_diff(expected) * 1_000 <= expected;
     assert!(
@@ -89,8 +89,8 @@ fn latency_counts_from_the_intended_time_and_service_from_sending() {
 #[test]
 fn timeouts_stand_among_the_latencies_and_other_failures_do_not() {
     for (end, has_waited) in [
-        (End::Answered(200), true),
-        (End::Answered(503), true),
+        (End::Responded(200), true),
+        (End::Responded(503), true),
         (End::Failed(Cause::TimedOut), true),
         (End::Failed(Cause::NotConnected), false),
         (End::Failed(Cause::Tls), false),
@@ -122,7 +122,7 @@ fn what_is_kept_is_bounded() {
         let mut record = Record::new(Duration::from_secs_f64(length), &[Class::Honest; 100]);
         for part in 0..10_000 {
             let time = Duration::from_secs_f64(length * f64::from(part) / 10_000.0);
-            record.add(&Sample { group: 0, intended: time, sent: time, finished: time * 2, end: End::Answered(200) });
+            record.add(&Sample { group: 0, intended: time, sent: time, finished: time * 2, end: End::Responded(200) });
         }
         assert!(record.steps.len() <= 3_600, "{length}: {}", record.steps.len());
         assert!(length > 3_600.0 || record.step == Duration::from_secs(1), "{length}: {:?}", record.step);

@@ -22,7 +22,7 @@ const PATIENCE_ON_DROP: Duration = Duration::from_secs(2);
 /// Lines to standard output or to a file, written by a thread of their own.
 ///
 /// [`send`](Self::send) copies the line into a bounded buffer and returns; it never waits for the output. If the
-/// buffer is full, because the disk or whoever reads the pipe is too slow, the line is dropped and counted. A quiet
+/// buffer is full, because the disk or the reader of the pipe is too slow, the line is dropped and counted. A quiet
 /// sink writes a line at once; a busy one writes ten times a second, or when half of the buffer is full, so that most
 /// lines cost their sender a short lock and a copy, and no system call.
 ///
@@ -170,7 +170,7 @@ impl fmt::Debug for Sink {
 impl Drop for Owner {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
-        // Whoever closed the sink before has already waited for as long as they would.
+        // A caller that closed the sink before has already waited.
         if queue.close() {
             self.shared.work.notify_one();
             self.shared.wait_until(queue, PATIENCE_ON_DROP, Queue::has_ended);

@@ -49,7 +49,7 @@ const RULES: [Rule; 8] = [
     },
     Rule {
         name: "mod-files",
-        because: "A dozen tabs named `mod.rs` can't be told apart. Write `foo.rs` beside `foo/`.",
+        because: "A dozen tabs named `mod.rs` look the same. Write `foo.rs` beside `foo/`.",
         except: &[],
         find: rules::mod_files,
     },

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use tidegate_gateway::config::model::{
     AdaptiveMode, Config, DEFAULT_LISTENER, Listener, Numbers, Redis, Upstream, default_limit,
 };
-use tidegate_gateway::config::numbers::{has_bucket, of_limit_under, written};
+use tidegate_gateway::config::numbers::{Algorithm, has_bucket, of_limit_under, written};
 use tidegate_gateway::config::secret::Secret;
 use tidegate_gateway::config::span::Span;
 
@@ -305,7 +305,10 @@ fn limit(config: &mut Config) -> Result<()> {
     let lonely = [(capacity.is_some(), "RATE_LIMIT_CAPACITY"), (fill_rate.is_some(), "RATE_LIMIT_FILL_RATE")];
     if let Some((_, name)) = lonely.iter().find(|(is_set, _)| *is_set && !is_bucket) {
         let algorithm = &default.algorithm;
-        bail!("{name}: needs an algorithm of token, gcra and leaky, got `{algorithm}`: set RATE_LIMIT_ALGORITHM too");
+        let buckets: Vec<&str> =
+            Algorithm::ALL.iter().filter(|known| has_bucket(**known)).map(|known| known.name()).collect();
+        let buckets = buckets.join(", ");
+        bail!("{name}: needs one of the algorithms {buckets}, got `{algorithm}`: set RATE_LIMIT_ALGORITHM too");
     }
     Ok(())
 }

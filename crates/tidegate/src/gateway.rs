@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     served
 }
 
-/// Serves to the end. Whoever was cut off by a second order to stop shows in the exit code.
+/// Serves to the end. The exit code shows whether a second order to stop cut requests off.
 async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
     // If these are too few for the connections that it should have, it says so itself.
     raise_files("Gateway", &log);

@@ -43,7 +43,7 @@ enum Command {
     },
 }
 
-/// Prints to standard output. Whoever has stopped reading, as `head` does, has read enough.
+/// Prints to standard output. A closed pipe, as `head` leaves it, is not an error.
 fn print(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -14,7 +14,7 @@ pub(super) const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// The most letters of a reason: it may quote what was sent, such as a name of 200 kB that stands twice.
 const LONGEST_REASON: usize = 160;
 
-/// A line now and then, never one each: whoever can reach the port could fill the log.
+/// A line now and then, never one each: any client that reaches the port could fill the log.
 pub(super) struct Complaints {
     bad: Complaint,
     without_response: Complaint,
@@ -32,7 +32,7 @@ impl Complaints {
     pub(super) fn new(log: Log) -> Self {
         Self {
             bad: Complaint::new("Snapshot can't be used"),
-            without_response: Complaint::new("Snapshot not answered"),
+            without_response: Complaint::new("No response to snapshot"),
             log,
         }
     }
@@ -52,22 +52,22 @@ impl Complaints {
         self.without_response.note(reason, &self.log);
     }
 
-    /// Tells what has waited long enough, for as long as it is polled.
-    pub(super) async fn tell_from_time_to_time(&self) -> Infallible {
+    /// Reports what has waited long enough, for as long as it is polled.
+    pub(super) async fn report_from_time_to_time(&self) -> Infallible {
         loop {
             tokio::time::sleep(REPORT_EVERY / 10).await;
-            self.tell(|count| count.take_due(Instant::now()));
+            self.report(|count| count.take_due(Instant::now()));
         }
     }
 
     /// Reports what was not reported yet, at the end.
-    pub(super) fn tell_rest(&self) {
-        self.tell(Aggregate::take_rest);
+    pub(super) fn report_rest(&self) {
+        self.report(Aggregate::take_rest);
     }
 
-    fn tell(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
+    fn report(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
         for complaint in [&self.bad, &self.without_response] {
-            complaint.tell(take(&complaint.count), &self.log);
+            complaint.report(take(&complaint.count), &self.log);
         }
     }
 }
@@ -79,10 +79,10 @@ impl Complaint {
 
     fn note(&self, reason: &str, log: &Log) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = harmless(reason);
-        self.tell(self.count.note(Instant::now()), log);
+        self.report(self.count.note(Instant::now()), log);
     }
 
-    fn tell(&self, count: Option<u64>, log: &Log) {
+    fn report(&self, count: Option<u64>, log: &Log) {
         let Some(count) = count else { return };
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let times = if count == 1 { String::new() } else { format!("{} times, last: ", grouped(count)) };

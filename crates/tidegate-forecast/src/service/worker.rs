@@ -20,7 +20,7 @@ pub(super) struct Question {
     pub(super) response: oneshot::Sender<Advice>,
 }
 
-/// A thread of its own that learns and forecasts, so that whoever asks for health or metrics does not wait for a fit.
+/// A thread of its own that learns and forecasts, so that requests for health or metrics do not wait for a fit.
 pub(super) struct Worker {
     settings: Settings,
     sources: BTreeMap<String, Known>,
@@ -111,7 +111,7 @@ impl Worker {
     pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>, log: &Log) {
         while let Some(question) = questions.blocking_recv() {
             let advice = self.response(&question.snapshot, log);
-            // Whoever left has taught us something all the same.
+            // The snapshot counts even if its gateway has left.
             if question.response.send(advice).is_err() {
                 self.metrics.abandoned.inc();
             }

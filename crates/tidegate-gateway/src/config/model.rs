@@ -40,7 +40,7 @@ pub(crate) const SHORTEST_TOKEN: usize = 16;
 const DAY: Span = Span::from_secs(86_400);
 const HOUR: Span = Span::from_secs(3_600);
 /// Deadlines are checked this often: no timeout can be shorter.
-const TICK: Span = Span::from_millis(20);
+const TICK: Span = Span::of(tidegate_http::deadlines::TICK);
 
 section! {
     /// The gateway's configuration: YAML or JSON. An empty file has one listener on `127.0.0.1:8082`, one upstream at

@@ -1,6 +1,6 @@
 //! The numbers of a limit: from the model to checked [`LimitNumbers`] and back.
 
-use tidegate_policy::Algorithm;
+pub use tidegate_policy::Algorithm;
 use tidegate_policy::numbers::Values;
 pub use tidegate_policy::numbers::{InvalidNumbers, LimitNumbers, has_bucket};
 

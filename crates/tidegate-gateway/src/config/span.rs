@@ -14,6 +14,11 @@ use tidegate_input::duration::{self, SECOND};
 pub struct Span(Duration);
 
 impl Span {
+    /// A [`Duration`] as a setting has it.
+    pub const fn of(duration: Duration) -> Self {
+        Self(duration)
+    }
+
     /// Whole seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
-use tidegate_serve::rest::{self, Bounds, Request as Asked, Response as Answer};
+use tidegate_serve::rest::{self, Bounds, Request, Response};
 use tidegate_serve::{Aggregate, Log, Shutdown};
 use tokio::net::TcpListener;
 
@@ -78,12 +78,12 @@ impl Target {
     }
 }
 
-async fn respond(target: Arc<Shared>, asked: Asked, address: SocketAddr) -> Answer {
+async fn respond(target: Arc<Shared>, asked: Request, address: SocketAddr) -> Response {
     let request = target.metrics.begin(asked.path(), &asked.method);
     let is_read = matches!(asked.method, Method::GET | Method::HEAD);
     let response = match asked.path() {
         "/api/test" if is_read => target.work().await,
-        "/api/test" => Answer::only("GET, HEAD"),
+        "/api/test" => Response::only("GET, HEAD"),
         "/faults" if is_read => target.shown_faults(),
         "/faults" => asked.rejection_of_pages(address).unwrap_or_else(|| target.change_faults(&asked)),
         _ => actuator::respond(&asked, &target.desk, &target.metrics, target.shutdown.is_wanted()),
@@ -94,12 +94,12 @@ async fn respond(target: Arc<Shared>, asked: Asked, address: SocketAddr) -> Answ
 
 impl Shared {
     /// Serves a request.
-    async fn work(&self) -> Answer {
+    async fn work(&self) -> Response {
         let Some(held) = self.desk.serve().await else {
             self.metrics.rejected.inc();
             self.log_rejected(self.rejected.note(Instant::now()));
             self.desk.faults.hang_is_over().await;
-            let full = Answer::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
+            let full = Response::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
             return full.with(RETRY_AFTER, HeaderValue::from_static("1"));
         };
         let error = self.draw_error();
@@ -107,10 +107,10 @@ impl Shared {
         self.desk.faults.hang_is_over().await;
         drop(held);
         match error {
-            None => Answer::text(StatusCode::OK, "OK"),
+            None => Response::text(StatusCode::OK, "OK"),
             Some(status) => {
                 self.log_failed(self.failed.note(Instant::now()));
-                Answer::error(status, "this request fails because a fault is switched on")
+                Response::error(status, "this request fails because a fault is switched on")
             }
         }
     }
@@ -124,19 +124,19 @@ impl Shared {
         StatusCode::from_u16(status).ok()
     }
 
-    fn shown_faults(&self) -> Answer {
+    fn shown_faults(&self) -> Response {
         let (faults, left) = self.desk.faults.now_and_left();
-        Answer::json(StatusCode::OK, &faults.to_json(left))
+        Response::json(StatusCode::OK, &faults.to_json(left))
     }
 
-    fn change_faults(&self, asked: &Asked) -> Answer {
+    fn change_faults(&self, asked: &Request) -> Response {
         let (faults, span) = match asked.method {
             Method::POST => match Faults::read(&asked.body) {
                 Ok(read) => read,
-                Err(problems) => return Answer::bad(&problems),
+                Err(problems) => return Response::bad(&problems),
             },
             Method::DELETE => (Faults::default(), None),
-            _ => return Answer::only("GET, HEAD, POST, DELETE"),
+            _ => return Response::only("GET, HEAD, POST, DELETE"),
         };
         self.desk.faults.set(faults, span);
         self.log.warn(COMPONENT, format_args!("faults: {}", faults.to_json(span)));

@@ -103,7 +103,7 @@ const TELLING: [&str; 11] = [
 ];
 
 /// A number that is the same for plans that ask for the same load, but for their secrets: a number made from a password
-/// would help whoever guesses it. It stays the same from build to build (FNV-1a).
+/// would help an attacker who guesses it. It stays the same from build to build (FNV-1a).
 pub(super) fn digest(plan: &Value) -> u64 {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     digest.fields(telling(plan));

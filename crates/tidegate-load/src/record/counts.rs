@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this status.
-    Answered(u16),
+    Responded(u16),
     /// Without a response.
     Failed(Cause),
     /// The run was stopped before the response came.
@@ -72,7 +72,7 @@ pub struct Counts {
 impl Counts {
     pub(super) fn note(&mut self, end: End) {
         match end {
-            End::Answered(status) => self.add_status(status, 1),
+            End::Responded(status) => self.add_status(status, 1),
             End::Failed(cause) => self.add_failures(cause, 1),
             End::Unfinished => self.unfinished += 1,
         }

@@ -20,7 +20,7 @@ impl Latencies {
     /// Counts a request that got a response or timed out; others have no latency.
     pub(super) fn note(&mut self, end: End, latency: Duration) {
         let index = match end {
-            End::Answered(status) => StatusClass::of(status) as usize,
+            End::Responded(status) => StatusClass::of(status) as usize,
             End::Failed(Cause::TimedOut) => TIMED_OUT,
             End::Failed(_) | End::Unfinished => return,
         };
@@ -129,7 +129,7 @@ mod tests {
             let latency = Duration::from_micros(number * number % 3_000_017);
             let end = match number % 7 {
                 0 => End::Failed(Cause::TimedOut),
-                kind => End::Answered([200, 204, 302, 404, 429, 503][(kind - 1) as usize]),
+                kind => End::Responded([200, 204, 302, 404, 429, 503][(kind - 1) as usize]),
             };
             split.note(end, latency);
             whole.note(latency);

@@ -34,25 +34,25 @@ impl Report {
             page.marked("note", Ink::Yellow, qualification);
         }
         page.gap();
-        self.tell_what(&mut page);
+        self.write_what(&mut page);
         page.gap();
-        self.tell_requests(&mut page);
+        self.write_requests(&mut page);
         page.gap();
-        self.tell_times(&mut page);
+        self.write_times(&mut page);
         if self.setting.groups.len() > 1 {
             page.gap();
-            self.tell_groups(&mut page);
+            self.write_groups(&mut page);
         }
-        self.tell_series(&mut page);
+        self.write_series(&mut page);
         let judged = self.thresholds();
         if !judged.is_empty() {
             page.gap();
-            tell_thresholds(&mut page, &judged);
+            write_thresholds(&mut page, &judged);
         }
         page.finish()
     }
 
-    fn tell_what(&self, page: &mut Page) {
+    fn write_what(&self, page: &mut Page) {
         let setting = &self.setting;
         page.line(Ink::Bold, &cut(&setting.target, 98));
         let started = self.instances.first().map_or(0, |instance| instance.started_millis);
@@ -65,7 +65,7 @@ impl Report {
         page.plain(&format!("{} · {length} · {started}{runs}", setting.profile));
     }
 
-    fn tell_requests(&self, page: &mut Page) {
+    fn write_requests(&self, page: &mut Page) {
         let counts = self.record.all().counts;
         let due = counts.due();
         let (offered, sent) = (decimal(self.rate(due)), decimal(self.rate(counts.sent())));
@@ -98,7 +98,7 @@ impl Report {
         }
     }
 
-    fn tell_times(&self, page: &mut Page) {
+    fn write_times(&self, page: &mut Page) {
         let tally = self.record.all();
         let (counts, timeout) = (&tally.counts, self.setting.timeout);
         let names = ["mean"].into_iter().chain(PERCENTS.map(|(name, _)| name)).chain(["max"]);
@@ -124,7 +124,7 @@ impl Report {
         }
     }
 
-    fn tell_groups(&self, page: &mut Page) {
+    fn write_groups(&self, page: &mut Page) {
         let heads = ["due", "success", "limited", "errors", "p50", "p99"];
         page.line(Ink::Bold, &format!("{:<32}{}", "Groups", cells(heads)));
         let rows = self.setting.groups.iter().zip(&self.record.groups);
@@ -161,7 +161,7 @@ impl Report {
     }
 
     /// Rate and latency over time, where there is a course to see.
-    fn tell_series(&self, page: &mut Page) {
+    fn write_series(&self, page: &mut Page) {
         let step = self.record.step.as_secs_f64();
         let rate = |class: Class| {
             let sent = self.record.steps.iter().map(move |step| step.of(class).counts.sent());
@@ -176,12 +176,12 @@ impl Report {
         let most = rates.iter().copied().fold(0.0, f64::max);
         page.plain(&format!("  {:<16}{}  up to {}/s", "sent", sparkline::of(&rates), decimal(most)));
         for class in Class::ALL {
-            self.tell_class_series(page, class);
+            self.write_class_series(page, class);
         }
     }
 
     /// The latencies of a class over time, if any are known.
-    fn tell_class_series(&self, page: &mut Page, class: Class) {
+    fn write_class_series(&self, page: &mut Page, class: Class) {
         let Some(longest) = self.record.class(class).map(|tally| tally.latency.max()).filter(|max| *max > 0) else {
             return;
         };
@@ -222,7 +222,7 @@ fn causes(counts: &Counts) -> String {
     reported.join(" · ")
 }
 
-fn tell_thresholds(page: &mut Page, judged: &[Judged]) {
+fn write_thresholds(page: &mut Page, judged: &[Judged]) {
     page.line(Ink::Bold, "Thresholds");
     for Judged { threshold, value, unit, is_at_least, holds } in judged {
         let value = match (value, unit) {

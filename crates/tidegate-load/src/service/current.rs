@@ -64,7 +64,7 @@ impl Current {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a test and says its name. Whoever asked may leave meanwhile: it is started all the same.
+    /// Starts a test and returns its name. It is started even if the client leaves in the meantime.
     pub(super) async fn start(&self, plan: Plan) -> Result<String, NotStarted> {
         {
             let mut state = self.state();

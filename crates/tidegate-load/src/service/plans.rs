@@ -11,8 +11,7 @@ fn problem(path: &str, message: impl Into<String>) -> Problem {
     Problem { path: path.to_owned(), message: message.into() }
 }
 
-/// Hosts that may be sent to. Anyone who reaches the service can start a test, so these must have been allowed by
-/// whoever started it.
+/// Hosts that may be sent to. Anyone who reaches the service can start a test, so its operator must have allowed these.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts(
     /// Besides the machine itself; `*` is everyone.

@@ -11,12 +11,12 @@ use crate::run::{Run, millis, plan, report_of, written};
 fn a_file_tells_everything_by_name() {
     let mut run =
         Run::new(&plan(&json!({"thresholds": ["errors<50%"], "requestOptions": {"auth": {"token": "hunter2"}}})));
-    run.add(5, End::Answered(200), Duration::from_micros(1_000));
-    run.add(2, End::Answered(429), Duration::from_micros(500));
+    run.add(5, End::Responded(200), Duration::from_micros(1_000));
+    run.add(2, End::Responded(429), Duration::from_micros(500));
     run.add(1, End::Failed(Cause::Tls), millis(1));
     run.miss(1, Missed::NoRoom);
     let due = Duration::from_secs(2);
-    let attack = Sample { group: 1, intended: due, sent: due, finished: due + millis(2), end: End::Answered(503) };
+    let attack = Sample { group: 1, intended: due, sent: due, finished: due + millis(2), end: End::Responded(503) };
     run.record.add(&attack);
     run.record.add_retry(&Sample { group: 2, ..attack });
     run.record.give_up(2);
@@ -81,7 +81,7 @@ fn no_percentile_of_a_second_is_above_the_highest_latency() {
     for second in 0..4 {
         let due = Duration::from_secs(second);
         let finished = due + millis(220);
-        run.record.add(&Sample { group: 0, intended: due, sent: due, finished, end: End::Answered(200) });
+        run.record.add(&Sample { group: 0, intended: due, sent: due, finished, end: End::Responded(200) });
     }
     let report = run.report();
     let file = written(&report);
@@ -100,12 +100,12 @@ fn percentiles_of_a_second_may_be_bounds() {
         let due = Duration::from_secs(second);
         run.record.add(&Sample { group: 0, intended: due, sent: due, finished: due + millis(1_000), end });
     };
-    add(&mut run, 0, End::Answered(200));
+    add(&mut run, 0, End::Responded(200));
     (0..2).for_each(|_| run.record.miss(0, Duration::ZERO, Missed::NoRoom));
-    add(&mut run, 1, End::Answered(200));
+    add(&mut run, 1, End::Responded(200));
     add(&mut run, 1, End::Unfinished);
     add(&mut run, 2, End::Failed(Cause::TimedOut));
-    add(&mut run, 3, End::Answered(200));
+    add(&mut run, 3, End::Responded(200));
     let report = run.report();
     let file = written(&report);
     let bounds = |second: usize| file["series"][second]["honest"]["atLeast"].clone();

@@ -47,7 +47,7 @@ fn one_report_alone_stays_what_it_is() {
 fn the_same_plan_run_by_several_is_more_load() {
     let run = |id: &'static str, later: u64| {
         let mut run = Run::new(&plan(&json!({})));
-        run.add(600, End::Answered(200), millis(5));
+        run.add(600, End::Responded(200), millis(5));
         run.started += Duration::from_secs(later);
         Run { id, ..run }.report()
     };

@@ -7,7 +7,7 @@ use crate::run::{Run, millis, plan, written};
 
 fn noted(part: &str, notes: &[&str]) -> Report {
     let mut run = Run::new(&plan(&json!({"part": part})));
-    run.add(10, End::Answered(200), millis(1));
+    run.add(10, End::Responded(200), millis(1));
     run.report().with_notes(notes.iter().map(ToString::to_string).collect())
 }
 
@@ -53,7 +53,7 @@ fn a_trace_that_ends_early_is_noted() {
     let reported = |seconds: usize| {
         let profile = json!({"type": "trace", "params": {"rates": vec![5; seconds]}});
         let mut run = Run::new(&plan(&json!({"duration": 6, "profile": profile})));
-        run.add(10, End::Answered(200), millis(1));
+        run.add(10, End::Responded(200), millis(1));
         run.report().verdict().qualifications
     };
     assert_eq!(reported(4), ["the trace was over after 4.00 s of 6.00 s: nothing was due from then on"]);

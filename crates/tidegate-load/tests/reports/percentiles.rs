@@ -9,7 +9,7 @@ use crate::run::{Run, millis, plan, written};
 fn run_of_a_thousand() -> Run {
     let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}})));
     for number in 1..=1_000 {
-        run.add(1, End::Answered(200), std::time::Duration::from_micros(number));
+        run.add(1, End::Responded(200), std::time::Duration::from_micros(number));
     }
     run
 }

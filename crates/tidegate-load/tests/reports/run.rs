@@ -49,7 +49,7 @@ impl Run {
 
     /// So many that were sent this late, and got a response at once.
     pub(crate) fn lag(&mut self, count: u64, lag: Duration) {
-        let sample = Sample { group: 0, intended: Duration::ZERO, sent: lag, finished: lag, end: End::Answered(200) };
+        let sample = Sample { group: 0, intended: Duration::ZERO, sent: lag, finished: lag, end: End::Responded(200) };
         (0..count).for_each(|_| self.record.add(&sample));
     }
 
@@ -75,10 +75,10 @@ pub(crate) fn note(record: &mut Record, number: u64) {
     let finished = sent + Duration::from_micros(number * number % 700_001);
     let end = match number % 10 {
         0 => End::Failed(Cause::TimedOut),
-        1 | 2 => End::Answered(429),
-        3 => End::Answered(503),
+        1 | 2 => End::Responded(429),
+        3 => End::Responded(503),
         4 => End::Failed(Cause::NotConnected),
-        _ => End::Answered(200),
+        _ => End::Responded(200),
     };
     let sample = Sample { group, intended, sent, finished, end };
     match number % 17 {

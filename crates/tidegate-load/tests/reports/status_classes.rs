@@ -9,8 +9,8 @@ use crate::run::{Run, millis, plan, report_of, written};
 /// 2.048 ms are counted exactly.
 fn mostly_rejected(thresholds: &Value) -> Run {
     let mut run = Run::new(&plan(&json!({"thresholds": thresholds})));
-    run.add(980, End::Answered(429), millis(1));
-    run.add(20, End::Answered(200), millis(2));
+    run.add(980, End::Responded(429), millis(1));
+    run.add(20, End::Responded(200), millis(2));
     run
 }
 
@@ -88,8 +88,8 @@ fn a_run_that_was_mostly_rejected_says_so() {
         assert!(summary.lines().any(|line| line.starts_with(row)), "{row}\n{summary}");
     }
     let mut half = Run::new(&plan(&json!({})));
-    half.add(50, End::Answered(429), millis(1));
-    half.add(50, End::Answered(200), millis(1));
+    half.add(50, End::Responded(429), millis(1));
+    half.add(50, End::Responded(200), millis(1));
     let half = half.report();
     assert!(half.verdict().qualifications.is_empty(), "{:?}", half.verdict());
     assert_eq!(written(&half)["mostlyRejected"], false);
@@ -98,7 +98,7 @@ fn a_run_that_was_mostly_rejected_says_so() {
 #[test]
 fn one_class_alone_has_no_row_of_its_own() {
     let mut run = Run::new(&plan(&json!({})));
-    run.add(50, End::Answered(200), millis(1));
+    run.add(50, End::Responded(200), millis(1));
     let summary = run.report().summary(false);
     assert!(summary.contains("from when due") && !summary.contains("of 2xx"), "{summary}");
 }
@@ -108,8 +108,8 @@ fn one_class_alone_has_no_row_of_its_own() {
 #[test]
 fn what_has_no_response_is_slower_than_those_of_every_class() {
     let mut run = Run::new(&plan(&json!({"thresholds": ["p50{2xx}<5ms", "p99{2xx}<5ms"]})));
-    run.add(90, End::Answered(200), millis(1));
-    run.add(10, End::Answered(500), millis(90));
+    run.add(90, End::Responded(200), millis(1));
+    run.add(10, End::Responded(500), millis(90));
     run.miss(10, Missed::NoRoom);
     let report = run.report();
     assert_eq!(report.thresholds().iter().map(|it| it.holds).collect::<Vec<_>>(), [Some(true), Some(false)]);
@@ -121,7 +121,7 @@ fn what_has_no_response_is_slower_than_those_of_every_class() {
 #[test]
 fn timeouts_are_of_no_class() {
     let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}})));
-    run.add(90, End::Answered(200), millis(1));
+    run.add(90, End::Responded(200), millis(1));
     run.add(10, End::Failed(Cause::TimedOut), millis(1_000));
     let file = written(&run.report());
     assert_eq!(
@@ -137,7 +137,7 @@ fn timeouts_are_of_no_class() {
 fn a_threshold_of_a_class_that_holds_says_how_many_timed_out() {
     let notes = |thresholds: Value, timeouts: u64| {
         let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}, "thresholds": thresholds})));
-        run.add(60, End::Answered(200), millis(1));
+        run.add(60, End::Responded(200), millis(1));
         run.add(timeouts, End::Failed(Cause::TimedOut), millis(1_000));
         let report = run.report();
         assert_eq!(written(&report)["qualifications"], json!(report.verdict().qualifications));
@@ -178,8 +178,8 @@ fn results_of_an_earlier_version_merge_exactly_and_say_what_they_lack() {
         assert!(!merged.summary(false).contains("of 2xx"), "{}", merged.summary(false));
     }
     let mut unknown = Run::new(&plan(&json!({"thresholds": ["p50<5ms", "p50{2xx}<5ms"]})));
-    unknown.add(10, End::Answered(200), millis(1));
-    unknown.add(10, End::Answered(429), millis(1));
+    unknown.add(10, End::Responded(200), millis(1));
+    unknown.add(10, End::Responded(429), millis(1));
     let judged = read(&earlier(&unknown.report())).thresholds();
     assert_eq!((judged[0].holds, judged[1].holds, judged[1].value), (Some(true), Some(false), None));
 }
@@ -188,8 +188,8 @@ fn results_of_an_earlier_version_merge_exactly_and_say_what_they_lack() {
 #[test]
 fn what_an_earlier_version_did_not_say_may_be_known_all_the_same() {
     let mut run = Run::new(&plan(&json!({"thresholds": ["p99{2xx}<5ms"]})));
-    run.add(80, End::Answered(200), millis(1));
-    run.add(20, End::Answered(204), millis(2));
+    run.add(80, End::Responded(200), millis(1));
+    run.add(20, End::Responded(204), millis(2));
     run.add(3, End::Failed(Cause::Closed), millis(9));
     let report = run.report();
     let again = read(&earlier(&report));

@@ -71,7 +71,7 @@ fn no_line_is_too_wide() {
     let long = run.report();
     let empty = Run::new(&plan(&json!({}))).report();
     let mut short = Run::new(&plan(&json!({"clients": null})));
-    short.add(1, End::Answered(200), millis(1));
+    short.add(1, End::Responded(200), millis(1));
     for report in [long, empty, short.report(), report_of(None, 0..15_000)] {
         let summary = report.summary(false);
         for line in summary.lines() {

@@ -22,9 +22,9 @@ fn holds(threshold: &str, make: impl FnOnce(&mut Run)) -> (Option<f64>, bool) {
 
 /// 100 requests: 95 with a latency, of which one is slow, one that failed without, and 4 that were never sent.
 fn mixed(run: &mut Run) {
-    run.add(90, End::Answered(200), millis(1));
-    run.add(4, End::Answered(429), millis(1));
-    run.add(1, End::Answered(500), millis(2));
+    run.add(90, End::Responded(200), millis(1));
+    run.add(4, End::Responded(429), millis(1));
+    run.add(1, End::Responded(500), millis(2));
     run.add(1, End::Failed(Cause::Closed), millis(1));
     run.miss(4, Missed::NoRoom);
 }
@@ -62,7 +62,7 @@ fn each_figure_can_be_bounded() {
     ] {
         assert_eq!(holds(threshold, mixed).1, expected, "{threshold}: {:?}", holds(threshold, mixed).0);
     }
-    let good = |run: &mut Run| run.add(100, End::Answered(204), millis(1));
+    let good = |run: &mut Run| run.add(100, End::Responded(204), millis(1));
     for threshold in [
         "avg<1.1ms",
         "max<1.1ms",
@@ -91,8 +91,8 @@ fn what_a_stop_left_unfinished_has_no_share() {
     let stopped = |run: &mut Run| {
         run.ended = Ended::Stopped;
         run.elapsed = millis(10_000);
-        run.add(9, End::Answered(200), millis(1));
-        run.add(1, End::Answered(500), millis(1));
+        run.add(9, End::Responded(200), millis(1));
+        run.add(1, End::Responded(500), millis(1));
         run.add(10, End::Unfinished, millis(1));
     };
     assert_eq!(holds("success>=90%", stopped), (Some(0.9), true));
@@ -104,7 +104,7 @@ fn what_a_stop_left_unfinished_has_no_share() {
 fn thresholds_are_judged_anew_for_all_together() {
     let part = |part: &str, time: u64| {
         let mut run = Run::new(&plan(&json!({"thresholds": ["p90<5ms"], "part": part})));
-        run.add(if time > 5 { 10 } else { 100 }, End::Answered(200), millis(time));
+        run.add(if time > 5 { 10 } else { 100 }, End::Responded(200), millis(time));
         run.report()
     };
     let (good, bad) = (part("1/2", 1), part("2/2", 9));
@@ -118,7 +118,7 @@ fn thresholds_are_judged_anew_for_all_together() {
 fn the_rate_of_a_part_is_not_judged() {
     let part = |part: &str| {
         let mut run = Run::new(&plan(&json!({"thresholds": ["rps>1.5", "errors<1%"], "part": part})));
-        run.add(60, End::Answered(200), millis(1));
+        run.add(60, End::Responded(200), millis(1));
         run.report()
     };
     let one = part("1/2");
@@ -131,6 +131,6 @@ fn the_rate_of_a_part_is_not_judged() {
     let both = Report::merge([("a".to_owned(), one), ("b".to_owned(), part("2/2"))]).expect("one plan");
     assert_eq!((both.thresholds()[0].value, both.thresholds()[0].holds), (Some(2.0), Some(true)));
     let mut few = Run::new(&plan(&json!({"thresholds": ["rps>1.5"], "part": "1/1"})));
-    few.add(60, End::Answered(200), millis(1));
+    few.add(60, End::Responded(200), millis(1));
     assert!(!few.report().thresholds_hold(), "one part of one is the plan");
 }

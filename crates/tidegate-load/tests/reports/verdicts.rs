@@ -8,7 +8,7 @@ use crate::run::{Run, millis, plan, written};
 /// A run of ten good requests, and what else happened.
 fn run(more: &Value, what: impl FnOnce(&mut Run)) -> Report {
     let mut run = Run::new(&plan(more));
-    run.add(10, End::Answered(200), millis(5));
+    run.add(10, End::Responded(200), millis(5));
     what(&mut run);
     run.report()
 }
@@ -55,7 +55,7 @@ fn a_run_whose_instrument_failed_is_invalid() {
         (
             "a hundredth above it",
             run(&tight, |run| {
-                run.add(980, End::Answered(200), millis(5));
+                run.add(980, End::Responded(200), millis(5));
                 run.lag(10, millis(500));
             }),
             &[],
@@ -64,7 +64,7 @@ fn a_run_whose_instrument_failed_is_invalid() {
         (
             "more than a hundredth above it",
             run(&tight, |run| {
-                run.add(979, End::Answered(200), millis(5));
+                run.add(979, End::Responded(200), millis(5));
                 run.lag(11, millis(500));
             }),
             &["requests were sent late: the lag's 99th percentile is 500 ms, its budget 10.0 ms"],

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use tidegate_load::Report;
 
-use super::outcome::{BAD_INPUT, is_same, tell};
+use super::outcome::{BAD_INPUT, conclude, is_same};
 
 /// Put the results of several instances together, exactly
 ///
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::from(BAD_INPUT));
     }
     match merged(&arguments.files) {
-        Ok(report) => tell(&report, arguments.json.as_deref()),
+        Ok(report) => conclude(&report, arguments.json.as_deref()),
         Err(reason) => {
             eprintln!("tidegate: {reason}");
             Ok(ExitCode::from(BAD_INPUT))

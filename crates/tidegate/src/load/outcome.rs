@@ -15,9 +15,9 @@ const INVALID: u8 = 98;
 /// What was given can't be used.
 pub(crate) const BAD_INPUT: u8 = 2;
 
-/// Prints the summary, writes the result if asked, and says how it went. A run that proves nothing proves nothing about
+/// Prints the summary, writes the result if asked, and returns how it went. A run that proves nothing proves nothing about
 /// thresholds either, so that comes first.
-pub(crate) fn tell(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
+pub(crate) fn conclude(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
     let written = match json {
         None => Ok(()),
         Some(path) => std::fs::write(path, report.write()).with_context(|| format!("can't write {}", path.display())),

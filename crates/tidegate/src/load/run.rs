@@ -17,7 +17,7 @@ use tidegate_serve::rest::{self, Bounds, Request, Response};
 use tidegate_serve::{Exposition, Log, LogFormat, LogLevel, Process, ShutdownHandle};
 use tokio::net::TcpListener;
 
-use super::outcome::{BAD_INPUT, is_same, tell};
+use super::outcome::{BAD_INPUT, conclude, is_same};
 use super::progress::Display;
 use crate::orders::{CUT_OFF, Orders};
 use crate::service;
@@ -192,7 +192,7 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
     let report = report
         .map_err(|_| anyhow::anyhow!("the test has failed: its report was lost"))?
         .context("the test has failed")?;
-    let code = tell(&report, arguments.json.as_deref())?;
+    let code = conclude(&report, arguments.json.as_deref())?;
     if let Some(address) = arguments.metrics.filter(|_| arguments.linger > 0) {
         if !arguments.quiet {
             eprintln!(

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate_adapt::{LONGEST_SERIES_NAME, Rails, Thresholds};
 
-use super::{DAY, HOUR};
+use super::{DAY, HOUR, TICK};
 use crate::config::section::section;
 use crate::config::span::Span;
 
@@ -39,7 +39,7 @@ section! {
         /// Time between two requests to the forecaster.
         pub interval: Option<Span>, else Span::from_secs(30), in Span::from_secs(1)..=HOUR;
         /// The longest time for a response of the forecaster. Default: 5 s, or `interval` if that is shorter.
-        pub timeout: Option<Span>, in Span::from_millis(20)..=Span::from_secs(60);
+        pub timeout: Option<Span>, in TICK..=Span::from_secs(60);
         /// The highest rate that the limit is raised to, in requests per second, such as the upstream's capacity.
         /// Default: three times the operator's rate.
         pub ceiling: Option<f64>, in RATES;

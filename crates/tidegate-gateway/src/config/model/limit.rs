@@ -17,22 +17,22 @@ section! {
     /// A limit: an algorithm with its numbers, and the key that requests are counted by.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
-    #[schemars(transform = with_other_spellings)]
+    #[schemars(transform = described_as_numbers, transform = with_other_spellings)]
     pub struct Limit {
         /// The algorithm that decides.
         #[schemars(schema_with = "algorithm_names")]
         pub algorithm: String;
-        /// Requests in a window (`fixed`, `sliding`, `sliding_log`), or in flight (`concurrency`).
+        /// See [`Numbers::limit`].
         pub limit: Option<u64>;
-        /// Length of the window; a bare number is seconds.
+        /// See [`Numbers::window`].
         pub window: Option<Span>;
-        /// Requests that may come at once (`token`, `gcra`), or wait (`leaky`). Also written `burst`.
+        /// See [`Numbers::capacity`].
         #[serde(alias = "burst")]
         pub capacity: Option<u64>;
-        /// Requests per second in the long run (`token`, `gcra`, `leaky`); may be fractional. Also written `fillRate`.
+        /// See [`Numbers::fill_rate`].
         #[serde(alias = "fillRate")]
         pub fill_rate: Option<f64>;
-        /// The longest time that a request may hold its slot (`concurrency`). Default: 1 h.
+        /// See [`Numbers::hold`].
         pub hold: Option<Span>;
         /// What requests are counted by: `global` (all together), or one or several (joined by `+`) of `ip`, `user`,
         /// `apiKey`, `clientId`, `tier`, `endpoint` (the route), `resource` (the path), `provider` (the upstream),
@@ -91,6 +91,18 @@ fn algorithm_names(_: &mut SchemaGenerator) -> Schema {
 fn algorithm_names_or_none(_: &mut SchemaGenerator) -> Schema {
     let names = Algorithm::ALL.iter().map(|algorithm| Some(algorithm.name())).chain([None]);
     json_schema!({ "type": ["string", "null"], "enum": names.collect::<Vec<_>>() })
+}
+
+/// Describes the numbers of a limit as [`Numbers`] does.
+fn described_as_numbers(schema: &mut Schema) {
+    let numbers = SchemaGenerator::default().into_root_schema_for::<Numbers>();
+    let Some(properties) = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut) else { return };
+    for (name, property) in properties {
+        let spelling = if name == "fill_rate" { "fillRate" } else { name };
+        if let Some(described) = numbers.get("properties").and_then(|known| known.get(spelling)) {
+            property["description"] = described["description"].clone();
+        }
+    }
 }
 
 /// Adds the aliases that serde accepts and schemars does not know: one name of each pair, never both.

@@ -31,9 +31,9 @@ pub(super) fn of(found: &Replay, has_colours: bool) -> String {
         let _infallible = writeln!(page, "\n{}", bold("Both together".to_owned()));
         for (what, count) in [
             ("both admit", differences.both_admit),
-            ("only the first refuses", differences.only_first_refuses),
-            ("only the second refuses", differences.only_second_refuses),
-            ("both refuse", differences.both_refuse),
+            ("only the first rejects", differences.only_first_refuses),
+            ("only the second rejects", differences.only_second_refuses),
+            ("both reject", differences.both_refuse),
         ] {
             let _infallible = writeln!(page, "  {what:<26}{:>14}{:>11}", grouped(count), share(count, found.requests));
         }
@@ -96,7 +96,7 @@ fn share(part: u64, whole: u64) -> String {
 fn verdict(found: &Replay, index: usize, policy: &Replayed) -> String {
     let refused = policy.totals.refused + policy.totals.lacking;
     let mut text = format!(
-        "{} would have refused {} of {} requests ({})",
+        "{} would have rejected {} of {} requests ({})",
         policy.name,
         grouped(refused),
         grouped(found.requests),
@@ -161,11 +161,11 @@ fn limits(policy: &Replayed) -> String {
     let key = policy.limits.iter().map(|limit| limit.key.len()).max().unwrap_or(0).max(3) + 2;
     let mut page = format!(
         "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}\n",
-        "limit", "numbers", "key", "asked", "refused", "share"
+        "limit", "numbers", "key", "checked", "rejected", "share"
     );
     for (index, limit) in policy.limits.iter().enumerate() {
         let (asked, refused) = (policy.asked[index], policy.refused_by[index]);
-        let watching = if limit.is_dry_run { "  only watches" } else { "" };
+        let watching = if limit.is_dry_run { "  dry run" } else { "" };
         let _infallible = writeln!(
             page,
             "  {:<name$}{:<wide$}{:<key$}{:>14}{:>14}{:>11}{watching}",
@@ -208,7 +208,7 @@ fn clients(found: &Replay, index: usize, policy: &Replayed) -> String {
     let name = shown.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(12) + 2;
     let mut page = format!(
         "\n  {:<name$}{:>12}{:>12}{:>11}  {:<16}{}\n",
-        "most refused", "requests", "refused", "share", "limit", "from, until"
+        "most rejected", "requests", "rejected", "share", "limit", "from, until"
     );
     for ((_, client), shown) in most.iter().zip(&shown) {
         let refused = client.refused(index);
@@ -235,16 +235,16 @@ pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
     let Some(policy) = found.policies.first() else { return String::new() };
     let name = &policy.name;
     if suggestion.limits.is_empty() {
-        return format!("\nThere is nothing to propose for {name}: no limit was asked about any request.\n");
+        return format!("\nThere is nothing to propose for {name}: no request was checked against a limit.\n");
     }
     let mut page = format!(
-        "\nTo refuse at most {} of them, put this in place of `limits` in {name}:\n\n",
+        "\nTo reject at most {} of them, replace `limits` in {name} by this:\n\n",
         shown_share(suggestion.share)
     );
     // Not indented, so that it can be pasted.
     page.push_str(&suggestion.yaml());
     let _infallible =
-        writeln!(page, "\n  With these {} would have been refused.", shown_share(suggestion.refused_share));
+        writeln!(page, "\n  With these {} would have been rejected.", shown_share(suggestion.refused_share));
     for note in suggestion.notes(found) {
         let _infallible = writeln!(page, "  {note}");
     }

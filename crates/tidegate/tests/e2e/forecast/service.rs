@@ -148,10 +148,10 @@ fn snapshots_beyond_the_queue_are_rejected_and_reported() {
         rejected += responses.filter(|status| *status == 503).count();
         rejected > 0
     });
-    forecaster.0.wait_for_line("WARN Forecaster - Snapshot not answered (too many snapshots are waiting)");
+    forecaster.0.wait_for_line("WARN Forecaster - No response to snapshot (too many snapshots are waiting)");
     forecaster.0.signal("TERM");
     assert!(forecaster.0.wait_for_end());
-    wait_until("all are told", || reported(&forecaster.0.lines(), "Snapshot not answered (") == rejected as u64);
+    wait_until("all are told", || reported(&forecaster.0.lines(), "No response to snapshot (") == rejected as u64);
 }
 
 /// A client whose snapshot has been sent, and takes long to learn.

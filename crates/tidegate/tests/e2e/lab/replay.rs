@@ -49,7 +49,7 @@ fn which_requests_would_have_been_rejected_when_and_by_which_limit() {
     for reported in [
         "13 requests from 2026-01-19 16:30:00 UTC to 2026-01-19 16:30:10 UTC (common or combined)",
         "whole seconds",
-        "would have refused 7 of 13 requests (53.8 %), from 1 client, most in the second from 2026-01-19 16:30:00 UTC \
+        "would have rejected 7 of 13 requests (53.8 %), from 1 client, most in the second from 2026-01-19 16:30:00 UTC \
          on (7 of 11)",
         "per-ip  fixed, limit=3, window=5",
         "10.0.0.1",

@@ -20,7 +20,7 @@ fn result(part: Option<&str>, count: u64, lag: Duration, status: u16) -> String 
     for number in 0..count {
         let intended = Duration::from_millis(number * 5);
         let (sent, finished) = (intended + lag, intended + lag + Duration::from_millis(2));
-        record.add(&Sample { group: 0, intended, sent, finished, end: End::Answered(status) });
+        record.add(&Sample { group: 0, intended, sent, finished, end: End::Responded(status) });
     }
     let started = UNIX_EPOCH + Duration::from_secs(1_768_840_205);
     let report = Report::new(&plan, record, Ended::Completed, started, plan.duration, "a1");

@@ -32,7 +32,11 @@ fn whom_a_proposal_is_not_to_fit_is_left_out() {
     assert_eq!((nobody.code, nobody.err.as_str()), (2, "tidegate: all 13 requests are left out\n"));
     // A log without clients has nobody to leave out.
     let (outcome, _) = replayed(&directory, &"1700000000\n".repeat(9), THREE_A_CLIENT, &["--suggest", "0"]);
-    assert!(outcome.out.contains("would have refused 6 of 9") && !outcome.out.contains("--without"), "{}", outcome.out);
+    assert!(
+        outcome.out.contains("would have rejected 6 of 9") && !outcome.out.contains("--without"),
+        "{}",
+        outcome.out
+    );
 }
 
 /// The numbers proposed hold what they promise, and no smaller ones do.
@@ -64,7 +68,7 @@ fn numbers_are_proposed_that_reject_no_more_than_a_share() {
         assert!((20.0..300.0).contains(&rate), "{share}: {suggestion}");
         let most = if share == "0" { 0.0 } else { 0.1 };
         assert!(suggestion["refusedShare"].as_f64().expect("a share") <= most, "{share}: {suggestion}");
-        assert!(outcome.out.contains("To refuse at most") && outcome.out.contains("  per-ip:\n"), "{}", outcome.out);
+        assert!(outcome.out.contains("To reject at most") && outcome.out.contains("  per-ip:\n"), "{}", outcome.out);
         // What is proposed can be put into the file as it is, and does what was said.
         let yaml = format!("{}common_limits: [per-ip, all]\n", suggestion["yaml"].as_str().expect("text"));
         let again = Directory::new();
