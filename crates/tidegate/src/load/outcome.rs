@@ -15,8 +15,8 @@ const INVALID: u8 = 98;
 /// What was given can't be used.
 pub(crate) const BAD_INPUT: u8 = 2;
 
-/// Prints the summary, writes the result if asked, and returns how it went. A run that proves nothing proves nothing about
-/// thresholds either, so that comes first.
+/// Prints the summary, writes the result if asked, and returns how it went. A run that proves nothing proves nothing
+/// about thresholds either, so that comes first.
 pub(crate) fn conclude(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
     let written = match json {
         None => Ok(()),
