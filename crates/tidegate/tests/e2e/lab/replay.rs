@@ -218,7 +218,7 @@ fn two_policies_stand_side_by_side() {
     let differences = &report(&directory)["differences"];
     let found = ["bothAdmit", "onlyFirstRefuses", "onlySecondRefuses", "bothRefuse"].map(|it| differences[it].as_u64());
     assert_eq!(found, [Some(5), Some(2), Some(1), Some(5)], "{differences}");
-    assert!(outcome.out.contains("only the second refuses"), "{}", outcome.out);
+    assert!(outcome.out.contains("only the second rejects"), "{}", outcome.out);
     let many: Vec<&str> = ["replay", &log].into_iter().chain([["--config", &one]; 5].into_iter().flatten()).collect();
     let refused = lab(&many);
     assert!(refused.code == 2 && refused.err.contains("at most 4"), "{refused:?}");
