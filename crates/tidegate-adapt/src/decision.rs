@@ -19,7 +19,7 @@ pub enum Verdict {
     Deferred,
     /// It waits for the end of an attack.
     Frozen,
-    /// Nothing of it.
+    /// It is not used.
     Refused,
     /// It would have been applied.
     Shadow,

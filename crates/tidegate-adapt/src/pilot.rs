@@ -251,7 +251,7 @@ impl Pilot {
         Ok(())
     }
 
-    /// The decision about a recommendation of which nothing is used.
+    /// The decision about a recommendation that is not used at all.
     pub fn refused(&self, why: String) -> Decision {
         Decision { predicted: None, ..self.decision(Verdict::Refused, why) }
     }

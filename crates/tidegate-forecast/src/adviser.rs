@@ -109,7 +109,7 @@ impl Adviser {
         } else {
             policy.capacity.or(self.capacity.rate())
         };
-        // One of another time is none.
+        // A forecast for another time does not count.
         let reach = policy.horizon as f64 / 2.0;
         let forecast =
             self.forecaster.forecast().filter(|forecast| (forecast.start as f64 - snapshot.timestamp).abs() <= reach);

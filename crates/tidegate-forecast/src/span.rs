@@ -1,7 +1,7 @@
 /// A length of time as people say it: `37.4 s`, `5 min`, `1.5 h`, `7 d`.
 pub fn span(seconds: f64) -> String {
     const UNITS: [(f64, &str); 4] = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s")];
-    // The largest unit that has it in one decimal, or of which there are at least two.
+    // The largest unit that shows it with one decimal, or fits into it at least twice.
     let suits = |unit: f64| {
         let tenths = seconds / unit * 10.0;
         tenths >= 10.0 && ((tenths - tenths.round()).abs() < 1e-6 || tenths >= 20.0)

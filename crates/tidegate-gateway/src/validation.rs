@@ -89,8 +89,8 @@ fn validate_scheme(scheme: &str, may_be_https: impl FnOnce() -> bool) -> Result<
     Err(bad("the scheme of the request target must be http or https"))
 }
 
-/// The length that a request declares. An HTTP/2 request may declare several, of which an HTTP/1 upstream would read
-/// one.
+/// The length that a request declares. An HTTP/2 request may declare several lengths, and an HTTP/1 upstream would read
+/// only one of them.
 fn framing(headers: &Headers) -> Result<Option<u64>, Fault> {
     let mut lengths = headers.all("content-length");
     match (lengths.next(), lengths.next()) {

@@ -66,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// Closes an idle connection to any upstream, of any worker. False if there is none.
+    /// Closes an idle connection to any upstream, of any worker. Returns whether it found one.
     pub(crate) fn close_idle_upstream(&self) -> bool {
         self.gateway.plan().site.upstreams.iter().any(|upstream| upstream.endpoint.close_one_idle())
     }

@@ -118,7 +118,7 @@ impl<'a> Forwarded<'a> {
         }
     }
 
-    /// Writes the part of `Forwarded` that comes before the peer. False if there is none.
+    /// Writes the part of `Forwarded` that comes before the peer. Returns whether it wrote anything.
     pub(crate) fn write_forwarded(&self, headers: &Headers, out: &mut BytesMut) -> bool {
         let mut is_first = true;
         match &self.0 {

@@ -75,7 +75,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of a run. `elapsed` counts from its start to its end; `test_id` tells runs apart, of whichever instance.
+    /// Of a run. `elapsed` counts from its start to its end; `test_id` names the run, on whatever instance.
     pub fn new(
         plan: &Plan,
         record: Record,

@@ -46,7 +46,7 @@ impl fmt::Debug for LocalTicket {
 }
 
 impl LocalTicket {
-    /// If it is of a lease that runs low: of which limit and key.
+    /// The limit and the key of its lease, if that lease runs low.
     pub(crate) fn low_lease(&self) -> Option<(&SharedLimit, Key)> {
         (self.of_lease && self.ticket.receipt().marks().owed > 0).then_some((&self.limit, self.key))
     }

@@ -117,8 +117,8 @@ impl Election {
     /// Reports, gets what is in force, and takes or renews the lease if nobody else has it. What is to be published is
     /// published if this member has led since it was decided, without a break.
     ///
-    /// It takes a second at most. That it was late says nothing about requests' calls, none of which wait for it. If
-    /// the returned future is dropped, the heartbeat may take place all the same.
+    /// It takes a second at most. A late heartbeat does not count against Redis, because no request waits for it. If
+    /// the returned future is dropped, the heartbeat may still take place.
     pub async fn heartbeat(
         &mut self,
         report: &[u8],

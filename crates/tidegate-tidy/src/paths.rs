@@ -85,8 +85,8 @@ fn is_separator(tokens: &[Token], at: usize) -> bool {
     is_colon(at) && is_colon(at + 1)
 }
 
-/// Reads one tree of a `use` declaration, such as `a::{self, b::*, c as d}`, of which `before` stands to the left.
-/// Returns the index after it.
+/// Reads one tree of a `use` declaration, such as `a::{self, b::*, c as d}`. `before` is the path to its left. Returns
+/// the index after it.
 fn read_tree(tokens: &[Token], mut at: usize, before: &mut Vec<String>, imports: &mut Vec<Import>) -> usize {
     let depth = before.len();
     while let Some(token) = tokens.get(at) {

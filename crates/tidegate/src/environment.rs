@@ -74,8 +74,8 @@ pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<(
     limit(config)
 }
 
-/// Redis as the flag says, or else as the environment and below it the file do. A password is none of the address: it
-/// goes with a flag, too, unless that has one.
+/// Redis as the flag says, or else as the environment and below it the file do. A password is not part
+/// of the address: it is used with a flag too, unless the flag has one.
 fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
     let (port, password) = (redis_port(host.is_some())?, variable("REDIS_PASSWORD")?);

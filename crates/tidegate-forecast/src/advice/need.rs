@@ -23,8 +23,8 @@ const MOST_RISES: usize = 30;
 
 /// The rate that a limit over `span` seconds must have at each step so that 19 of 20 times nothing is rejected.
 ///
-/// What counts for such a limit is the sum over its span, of which the newest part is known already; over many steps
-/// chance evens out.
+/// What counts for such a limit is the sum over its span. The newest part of that sum is known already, and over many
+/// steps chance evens out.
 pub(super) fn need(forecast: &Forecast, history: History<'_>, span: f64) -> Vec<f64> {
     let steps = (span / f64::from(forecast.step)).round().clamp(1.0, 3_600.0) as usize;
     let upper = forecast.quantile(0.95);

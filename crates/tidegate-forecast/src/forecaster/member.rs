@@ -30,7 +30,7 @@ enum Kind {
     Slow { every: usize },
 }
 
-/// A mean distance, of which the old parts fade.
+/// A mean distance in which old values fade.
 #[derive(Clone, Copy, Default)]
 struct Loss {
     sum: f64,

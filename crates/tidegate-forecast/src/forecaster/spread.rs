@@ -38,8 +38,8 @@ impl Spread {
         Self { horizon, steps: [const { REMEMBERED }; BANDS].map(Newest::new), peaks: Newest::new(REMEMBERED_PEAKS) }
     }
 
-    /// Whether what is known now is worth more than all that was seen before it was known. A cycle that is none in
-    /// truth is not.
+    /// Whether forecasts with a newly found cycle are much closer than those before it. A false cycle does not pass
+    /// this test.
     pub(super) fn is_much_narrower_than(&self, other: &Self) -> bool {
         match (self.typical(), other.typical()) {
             (Some(this), Some(other)) => this < MUCH_NARROWER * other,

@@ -26,7 +26,7 @@ pub struct Local<'a> {
     pub deadlines: &'a Arc<Deadlines>,
     /// The descriptors for new connections.
     pub descriptors: &'a Arc<Descriptors>,
-    /// Closes an idle connection to any endpoint. False if there is none.
+    /// Closes an idle connection to any endpoint. Returns whether it found one.
     pub close_idle: &'a (dyn Fn() -> bool + Sync),
     /// Closes something that can be spared, after the system has refused another descriptor.
     pub free_a_file: &'a (dyn Fn() + Sync),

@@ -1,4 +1,4 @@
-//! Bodies in chunks, of which only the end matters.
+//! Bodies in chunks: only where they end matters.
 
 use tidegate_http::framing::{Chunked, Part};
 
