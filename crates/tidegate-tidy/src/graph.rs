@@ -20,7 +20,7 @@ use std::fmt;
 
 pub use cycle::{Cycle, cycles};
 
-use crate::architecture::Permissions;
+use crate::architecture::LayerTable;
 use crate::module_tree::ModuleTree;
 use resolution::uses;
 
@@ -68,17 +68,15 @@ fn levels(tree: &ModuleTree) -> BTreeMap<String, Edges> {
 }
 
 /// Edges among the top-level modules that `layers` do not name, and modules that belong to no layer.
-pub fn unnamed_edges(tree: &ModuleTree, layers: &Permissions) -> Vec<String> {
-    let root = &tree.modules[0];
-    let mut found: Vec<String> = root
-        .children
-        .keys()
-        .filter(|module| layers.group_of(module).is_none())
+pub fn unnamed_edges(tree: &ModuleTree, layers: &LayerTable) -> Vec<String> {
+    let mut found: Vec<String> = tree
+        .top_level()
+        .filter(|module| layers.layer_of(module).is_none())
         .map(|module| format!("module `{module}` belongs to no layer"))
         .collect();
     let edges = levels(tree).remove("crate").unwrap_or_default();
     for ((from, to), place) in &edges {
-        let (Some(user), Some(used)) = (layers.group_of(from), layers.group_of(to)) else { continue };
+        let (Some(user), Some(used)) = (layers.layer_of(from), layers.layer_of(to)) else { continue };
         if !layers.permits(user, used) {
             found.push(format!("{place} uses {to}: layer `{user}` may not use layer `{used}`"));
         }

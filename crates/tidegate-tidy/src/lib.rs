@@ -5,7 +5,7 @@
 //!
 //! - [`Repository`] is the text of every file, and the tokens of those in Rust.
 //! - [`ModuleTree`] is a crate's modules, with every path that they mention; [`graph`] finds the cycles among them.
-//! - [`manifest`] reads the dependencies of crates, [`architecture`] the tables that name what is permitted.
+//! - [`manifest`] reads the dependencies of crates, [`architecture`] the tables that name them.
 //! - [`rules`] find what the tidy test counts.
 
 pub mod architecture;
@@ -16,6 +16,7 @@ mod paths;
 mod repository;
 pub mod rules;
 mod tokens;
+mod toml;
 
 pub use module_tree::ModuleTree;
 pub use repository::{File, Repository};

@@ -50,9 +50,9 @@ impl ModuleTree {
             .collect()
     }
 
-    /// How many modules stand directly below the root.
-    pub fn top_level(&self) -> usize {
-        self.modules[0].children.len()
+    /// The names of the modules directly below the root.
+    pub fn top_level(&self) -> impl Iterator<Item = &str> {
+        self.modules[0].children.keys().map(String::as_str)
     }
 
     /// From the root to the module itself.

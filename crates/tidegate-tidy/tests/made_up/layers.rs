@@ -1,11 +1,11 @@
-//! What the tables of ARCHITECTURE.md permit.
+//! What the table of layers in ARCHITECTURE.md permits, and what in it is stale.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
+use tidegate_tidy::architecture::LayerTable;
 use tidegate_tidy::graph::unnamed_edges;
-use tidegate_tidy::{architecture, manifest};
 
-use super::{repository, tree};
+use super::tree;
 
 const LAYERS: &str = "
 Some words.
@@ -21,7 +21,7 @@ Some words.
 
 #[test]
 fn an_edge_between_layers_must_be_named() {
-    let layers = architecture::layer_table(LAYERS).expect("there is a table");
+    let layers = LayerTable::find(LAYERS).expect("there is a table");
     let files = [
         ("lib.rs", "mod server; mod handler; mod routes; mod config; mod stray;"),
         ("server.rs", "use crate::config::Config; use crate::handler::handle;"),
@@ -37,8 +37,7 @@ fn an_edge_between_layers_must_be_named() {
 
 #[test]
 fn without_modules_a_layer_is_its_module() {
-    let layers =
-        architecture::layer_table("| layer | may use |\n|---|---|\n| `a` | `b` |\n| `b` | – |").expect("a table");
+    let layers = LayerTable::find("| layer | may use |\n|---|---|\n| `a` | `b` |\n| `b` | – |").expect("a table");
     let files = [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "pub struct B;")];
     assert!(unnamed_edges(&tree(&files), &layers).is_empty());
     let upwards = [("lib.rs", "mod a; mod b;"), ("a.rs", ""), ("b.rs", "use crate::a::A;")];
@@ -47,27 +46,21 @@ fn without_modules_a_layer_is_its_module() {
 }
 
 #[test]
-fn an_edge_between_crates_must_be_named() {
-    let http = "[dependencies]\nhttp = \"1\"\n[dev-dependencies]\ntidegate-kit = { path = \"../tidegate-kit\" }";
-    let gateway = "[package]\n\n[dependencies]\ntidegate-http = { path = \"../tidegate-http\" }\n\
-                   kit = { package = \"tidegate-kit\", path = \"../tidegate-kit\" }";
-    let files = [
-        ("crates/tidegate-http/Cargo.toml", http),
-        ("crates/tidegate-gateway/Cargo.toml", gateway),
-        ("crates/tidegate-kit/Cargo.toml", "[dependencies.tidegate-http]\npath = \"../tidegate-http\""),
+fn a_row_of_layers_that_names_what_is_not_there_is_stale() {
+    let table = "| layer | modules | may use |\n|---|---|---|\n\
+                 | server | server, gone | all below |\n\
+                 | request | handler (not stray) | config, plans |\n\
+                 | config | config, handler | |\n\
+                 | config | | – |\n";
+    let layers = LayerTable::find(table).expect("there is a table");
+    let expected = [
+        "ARCHITECTURE.md:3: row server: names module gone, which does not exist",
+        "ARCHITECTURE.md:4: row request: names layer plans, which has no row",
+        "ARCHITECTURE.md:5: row config: names module handler, which is in row request too",
+        "ARCHITECTURE.md:6: row config: an earlier row has the same name",
     ];
-    let repository = repository(&files);
-    let edges = manifest::edges(&repository);
-    let edge = |user: &str, used: &str, line| ((format!("tidegate-{user}"), format!("tidegate-{used}")), line);
-    let expected = [edge("gateway", "http", 4), edge("gateway", "kit", 5), edge("kit", "http", 2)];
-    assert_eq!(edges, BTreeMap::from(expected));
-
-    // `http` in backquotes is a crate from elsewhere.
-    let table = "| crate | it … | depends on |\n|---|---|---|\n\
-                 | `crates/tidegate-gateway` | guards | http, `hyper` (not kit) |\n\
-                 | `crates/tidegate-kit` | tests | `http` and more |\n";
-    let named = architecture::crate_table(table, &repository.crates()).expect("there is a table");
-    let unnamed =
-        edges.keys().filter(|(user, used)| !named.permits(user, used)).map(|(user, used)| (&user[9..], &used[9..]));
-    assert_eq!(unnamed.collect::<Vec<_>>(), [("gateway", "kit"), ("kit", "http")]);
+    assert_eq!(layers.stale_rows(&BTreeSet::from(["server", "handler", "config"])), expected);
+    // A layer that may be used need not be used.
+    let layers = LayerTable::find(LAYERS).expect("there is a table");
+    assert!(layers.stale_rows(&BTreeSet::from(["server", "handler", "routes", "config"])).is_empty());
 }

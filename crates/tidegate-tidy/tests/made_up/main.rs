@@ -1,5 +1,6 @@
 //! The graph and the rules judged by small sources that are made up.
 
+mod crates;
 mod edges;
 mod layers;
 mod rules;
