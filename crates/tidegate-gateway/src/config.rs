@@ -4,6 +4,7 @@
 pub mod model;
 pub mod numbers;
 pub(crate) mod own_paths;
+pub(crate) mod ranges;
 mod reference;
 pub mod secret;
 pub(crate) mod section;

@@ -4,6 +4,8 @@ mod adaptive;
 mod limits;
 mod lints;
 mod routes;
+#[cfg(test)]
+mod tests;
 mod upstreams;
 
 use std::fs;
@@ -19,6 +21,7 @@ use tidegate_store::{Name, TlsFiles, Topology};
 
 use crate::config::model::{self, Config, DEFAULT_LISTENER, Missing, SHORTEST_TOKEN, State, WORKERS};
 use crate::config::numbers::LimitNumbers;
+use crate::config::ranges::RangeCheck;
 use crate::config::{InvalidConfig, Problem};
 use crate::identity::Identity;
 use crate::key::KeyParts;
@@ -159,13 +162,9 @@ impl Settings {
     fn build(config: &Config, problems: &Problems) -> Option<Self> {
         let listeners = listeners(&config.listeners, problems);
         config.check_ranges("", problems);
-        config.connections.check_ranges("connections", problems);
         let trusted_proxies = trusted(&config.trusted_proxies, problems);
         let admin_token = admin_token(&config.admin, problems);
         let admin_listen = config.admin.listen.as_deref().and_then(|text| address("admin.listen", text, problems));
-        if let Some(log) = &config.access_log {
-            log.check_ranges("access_log", problems);
-        }
         check_start(&listeners, admin_listen, config.access_log.as_ref(), problems);
         let redis = config.redis.as_ref().and_then(|redis| check_redis(redis, problems));
         let identity = Identity::build(&config.identity, problems);
@@ -302,6 +301,5 @@ fn check_redis(redis: &model::Redis, problems: &Problems) -> Option<RedisSetting
         topology.map_err(|error| problems.add(format!("redis.{}", error.field), error.reason)).ok()
     });
     let namespace = problems.ok("redis.namespace", Name::new(&redis.namespace()));
-    redis.check_ranges("redis", problems);
     Some(RedisSettings { topology: topology?, namespace: namespace?, model: redis.clone().with_defaults() })
 }

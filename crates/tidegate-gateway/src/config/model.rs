@@ -23,6 +23,7 @@ pub use limit::{Limit, Missing, Numbers, Soft, State, TierNumbers, Unlimited, de
 pub use redis::Redis;
 pub use upstream::{Route, Upstream};
 
+use super::ranges::single_values;
 use super::secret::Secret;
 use super::section::section;
 use super::span::Span;
@@ -97,14 +98,16 @@ section! {
     }
 }
 
-/// Certificate and key of a listener. Both files are read again on reload.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ServerTls {
-    /// PEM file with the certificate and its chain.
-    pub certificate: PathBuf,
-    /// PEM file with the private key.
-    pub key: PathBuf,
+section! {
+    /// Certificate and key of a listener. Both files are read again on reload.
+    #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct ServerTls {
+        /// PEM file with the certificate and its chain.
+        pub certificate: PathBuf;
+        /// PEM file with the private key.
+        pub key: PathBuf;
+    }
 }
 
 section! {
@@ -201,3 +204,5 @@ pub enum AccessLogFormat {
     /// One JSON object per line.
     Json,
 }
+
+single_values!(AccessLogFormat);

@@ -4,7 +4,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use super::model::Config;
-use super::section::Ranged as _;
+use super::ranges::Ranged as _;
 use super::span::Span;
 
 /// The JSON Schema of a configuration file.

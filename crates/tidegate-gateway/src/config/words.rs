@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serializer};
 use tidegate_serve::{LogFormat, LogLevel};
 use tidegate_store::FailureMode;
 
+use super::ranges::single_values;
+
 /// A type whose values are words.
 pub(super) trait Word: Copy + 'static {
     /// All of them.
@@ -33,6 +35,7 @@ macro_rules! words {
 }
 
 words!(FailureMode LogFormat LogLevel);
+single_values!(FailureMode, LogFormat, LogLevel);
 
 fn all<T: Word>() -> Vec<&'static str> {
     T::ALL.iter().map(|value| value.word()).collect()

@@ -41,7 +41,6 @@ impl Tokens {
     /// `None` only if there is no key, which is an error.
     pub(super) fn build(model: &Jwt, problems: &Problems) -> Option<Self> {
         signature::use_ring();
-        model.check_ranges("identity.jwt", problems);
         let names = ClaimNames::build(model, problems);
         let keys = KeySet::load(model, problems)?;
         Some(Self { keys, names, leeway_seconds: model.leeway().get().as_secs(), verified: VerifiedTokens::default() })

@@ -67,7 +67,6 @@ pub(super) fn check_adaptive(
     problems: &Problems,
 ) -> Option<AdaptiveSettings> {
     let adaptive = &config.adaptive;
-    adaptive.check_ranges("adaptive", problems);
     let rails = rails(adaptive);
     if rails.ceiling.is_some_and(|ceiling| ceiling < rails.floor) {
         problems.add("adaptive.floor", format!("must be at most `adaptive.ceiling`, got {}", rails.floor));

@@ -90,7 +90,6 @@ fn check_limit(
     with_redis: bool,
     problems: &Problems,
 ) -> Option<LimitSettings> {
-    limit.check_ranges(path, problems);
     let soft = limit.soft.count();
     let name = problems.ok(path, Name::new(name));
     let numbers = of_limit(limit, soft);

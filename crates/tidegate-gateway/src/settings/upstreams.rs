@@ -35,7 +35,6 @@ fn check_upstream(
 ) -> Option<UpstreamSettings> {
     let path = format!("upstreams.{name}");
     problems.ok(&path, Name::new(name));
-    upstream.check_ranges(&path, problems);
     let limits = named(&format!("{path}.limits"), &upstream.limits, indexes, problems);
     if limits.len() > MAX_LEVELS {
         problems.add(format!("{path}.limits"), format!("must be at most {MAX_LEVELS}, got {}", limits.len()));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_adapt::{LONGEST_SERIES_NAME, Rails, Thresholds};
 
 use super::{DAY, HOUR, TICK};
+use crate::config::ranges::single_values;
 use crate::config::section::section;
 use crate::config::span::Span;
 
@@ -84,6 +85,8 @@ pub enum AdaptiveMode {
     /// They are not adapted.
     Off,
 }
+
+single_values!(AdaptiveMode);
 
 impl AdaptiveMode {
     /// All of them.

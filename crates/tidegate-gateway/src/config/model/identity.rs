@@ -38,20 +38,22 @@ section! {
     }
 }
 
-/// One API key, and its owner.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ApiKey {
-    /// The SHA-256 of the key in hex, so that the file holds no secret (`printf %s KEY | sha256sum`).
-    pub sha256: Option<String>,
-    /// The key itself, instead of `sha256`.
-    pub key: Option<Secret>,
-    /// Its owner.
-    pub user: String,
-    /// The owner's tier.
-    pub tier: Option<String>,
-    /// The calling program, for limits by `clientId`. Default: the user.
-    pub client_id: Option<String>,
+section! {
+    /// One API key, and its owner.
+    #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct ApiKey {
+        /// The SHA-256 of the key in hex, so that the file holds no secret (`printf %s KEY | sha256sum`).
+        pub sha256: Option<String>;
+        /// The key itself, instead of `sha256`.
+        pub key: Option<Secret>;
+        /// Its owner.
+        pub user: String;
+        /// The owner's tier.
+        pub tier: Option<String>;
+        /// The calling program, for limits by `clientId`. Default: the user.
+        pub client_id: Option<String>;
+    }
 }
 
 section! {
@@ -84,14 +86,16 @@ section! {
     }
 }
 
-/// Headers set by a trusted proxy.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct TrustedHeaders {
-    /// Header with the user, such as `x-auth-user`.
-    pub user: Option<String>,
-    /// Header with the tier.
-    pub tier: Option<String>,
-    /// Header with the calling program.
-    pub client_id: Option<String>,
+section! {
+    /// Headers set by a trusted proxy.
+    #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct TrustedHeaders {
+        /// Header with the user, such as `x-auth-user`.
+        pub user: Option<String>;
+        /// Header with the tier.
+        pub tier: Option<String>;
+        /// Header with the calling program.
+        pub client_id: Option<String>;
+    }
 }

@@ -7,10 +7,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use tidegate_input::Problems;
 use tidegate_policy::Algorithm;
 use tidegate_store::Sharing;
 
-use crate::config::section::{Setting, section};
+use crate::config::ranges::{RangeCheck, Setting, single_values};
+use crate::config::section::section;
 use crate::config::span::Span;
 
 section! {
@@ -119,30 +121,32 @@ fn with_other_spellings(schema: &mut Schema) {
     schema.insert("allOf".to_owned(), never_both.into());
 }
 
-/// The numbers of a limit, as `POST /config/limits` takes them too. Those of other algorithms may be present.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(transform = with_other_spellings)]
-pub struct Numbers {
-    /// The algorithm that decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "algorithm_names_or_none")]
-    pub algorithm: Option<String>,
-    /// Requests in a window (`fixed`, `sliding`, `sliding_log`), or in flight (`concurrency`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u64>,
-    /// Length of the window; a bare number is seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Span>,
-    /// Requests that may come at once (`token`, `gcra`), or wait (`leaky`).
-    #[serde(skip_serializing_if = "Option::is_none", alias = "burst")]
-    pub capacity: Option<u64>,
-    /// Requests per second in the long run (`token`, `gcra`, `leaky`); may be fractional.
-    #[serde(skip_serializing_if = "Option::is_none", alias = "fill_rate")]
-    pub fill_rate: Option<f64>,
-    /// The longest time that a request may hold its slot (`concurrency`). Default: 1 h.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hold: Option<Span>,
+section! {
+    /// The numbers of a limit, as `POST /config/limits` takes them too. Those of other algorithms may be present.
+    #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    #[schemars(transform = with_other_spellings)]
+    pub struct Numbers {
+        /// The algorithm that decides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(schema_with = "algorithm_names_or_none")]
+        pub algorithm: Option<String>;
+        /// Requests in a window (`fixed`, `sliding`, `sliding_log`), or in flight (`concurrency`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub limit: Option<u64>;
+        /// Length of the window; a bare number is seconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub window: Option<Span>;
+        /// Requests that may come at once (`token`, `gcra`), or wait (`leaky`).
+        #[serde(skip_serializing_if = "Option::is_none", alias = "burst")]
+        pub capacity: Option<u64>;
+        /// Requests per second in the long run (`token`, `gcra`, `leaky`); may be fractional.
+        #[serde(skip_serializing_if = "Option::is_none", alias = "fill_rate")]
+        pub fill_rate: Option<f64>;
+        /// The longest time that a request may hold its slot (`concurrency`). Default: 1 h.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub hold: Option<Span>;
+    }
 }
 
 /// The numbers of a tier.
@@ -153,6 +157,15 @@ pub enum TierNumbers {
     Word(Unlimited),
     /// Other numbers.
     Numbers(Numbers),
+}
+
+impl RangeCheck for TierNumbers {
+    fn check_ranges(&self, path: &str, problems: &Problems) {
+        match self {
+            Self::Word(_) => {}
+            Self::Numbers(numbers) => numbers.check_ranges(path, problems),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for TierNumbers {
@@ -281,6 +294,8 @@ pub enum State {
     /// In Redis, tokens taken in advance.
     Leased,
 }
+
+single_values!(Missing, State);
 
 impl State {
     /// How counts are shared. None if they are kept in memory.
