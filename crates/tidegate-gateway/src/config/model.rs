@@ -167,7 +167,7 @@ section! {
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Log {
-        /// `text`: `[time] LEVEL component - message`; `json`: one object per line.
+        /// The format of its lines.
         #[serde(deserialize_with = "words::read", serialize_with = "words::write")]
         #[schemars(schema_with = "words::schema::<LogFormat>")]
         pub format: LogFormat;
@@ -184,7 +184,7 @@ section! {
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct AccessLog {
-        /// `combined` (as nginx and Apache write it) or `json`.
+        /// The format of its lines.
         pub format: AccessLogFormat;
         /// Path of the file. It is reopened on SIGUSR1 and on reload, so that it can be rotated. Default: standard
         /// output.
@@ -194,7 +194,7 @@ section! {
     }
 }
 
-/// The format of access log lines.
+/// Values of `access_log.format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLogFormat {

@@ -46,7 +46,21 @@ fn section(page: &mut String, schema: &Value, name: &str, definition: &Value) {
         let is_required = required.iter().any(|name| name == field);
         let facts = facts(schema, property, is_required);
         wrap(page, "- ", &format!("`{field}` ({facts}): {}", description(property)));
+        for (word, meaning) in meanings(schema, property) {
+            wrap(page, "  - ", &format!("`{word}`: {meaning}"));
+        }
     }
+}
+
+/// The words that a setting may have, and what each means.
+fn meanings(schema: &Value, property: &Value) -> Vec<(String, String)> {
+    if let Some(word) = property["const"].as_str() {
+        return vec![(word.to_owned(), description(property))];
+    }
+    let definition = property["$ref"].as_str().map(|name| &schema["$defs"][name.trim_start_matches("#/$defs/")]);
+    let options = ["anyOf", "oneOf"].into_iter().filter_map(|keyword| property[keyword].as_array()).flatten();
+    let items = ["items", "additionalProperties"].into_iter().filter_map(|keyword| property.get(keyword));
+    definition.into_iter().chain(options).chain(items).flat_map(|inside| meanings(schema, inside)).collect()
 }
 
 /// Writes a paragraph or an entry of a list, wrapped.
@@ -160,4 +174,31 @@ fn named(schema: &Value, name: &str) -> String {
         "TierNumbers" => "[Numbers](#numbers) or `unlimited`".to_owned(),
         _ => name.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The setting says what it is for, its words what each of them means. The page has both.
+    #[test]
+    fn what_a_word_means_is_described_at_the_word_alone() {
+        let schema = schema();
+        let mut with_words = Vec::new();
+        for definition in schema["$defs"].as_object().expect("definitions").values() {
+            for (field, property) in definition["properties"].as_object().into_iter().flatten() {
+                let meanings = meanings(&schema, property);
+                let description = description(property);
+                let description = description.split("Default:").next().unwrap_or_default();
+                for (word, meaning) in &meanings {
+                    assert!(!meaning.is_empty(), "{field}: {word} has no description");
+                    assert!(!description.contains(&format!("`{word}`")), "{field} describes {word}: {description}");
+                }
+                with_words.extend((!meanings.is_empty()).then_some(field.as_str()));
+            }
+        }
+        let expected = ["format", "mode", "missing", "state", "tiers", "format", "level", "on_failure"];
+        assert_eq!(with_words, expected);
+        assert!(reference().contains("\n  - `share`: They all share one key.\n  - `ip`: They are counted"));
+    }
 }

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::json;
 use tidegate_serve::{LogFormat, LogLevel};
 use tidegate_store::FailureMode;
 
@@ -18,24 +19,54 @@ pub(super) trait Word: Copy + 'static {
 
     /// As written in a file.
     fn word(self) -> &'static str;
+
+    /// What it means, for the schema and the reference page.
+    fn meaning(self) -> &'static str;
 }
 
 macro_rules! words {
-    ($($type:ty)*) => {
-        $(
-            impl Word for $type {
-                const ALL: &'static [Self] = &<$type>::ALL;
+    ($type:ident { $($word:ident: $meaning:literal,)* }) => {
+        impl Word for $type {
+            const ALL: &'static [Self] = &$type::ALL;
 
-                fn word(self) -> &'static str {
-                    self.name()
+            fn word(self) -> &'static str {
+                self.name()
+            }
+
+            fn meaning(self) -> &'static str {
+                match self {
+                    $( Self::$word => $meaning, )*
                 }
             }
-        )*
+        }
+
+        single_values!($type);
     };
 }
 
-words!(FailureMode LogFormat LogLevel);
-single_values!(FailureMode, LogFormat, LogLevel);
+words! {
+    FailureMode {
+        Open: "Requests are admitted.",
+        Closed: "Requests are rejected.",
+        Local: "Limits are kept in the memory of each gateway.",
+    }
+}
+
+words! {
+    LogFormat {
+        Text: "`[time] LEVEL component - message`",
+        Json: "One JSON object per line.",
+    }
+}
+
+words! {
+    LogLevel {
+        Debug: "Details for finding a fault.",
+        Info: "Ordinary events.",
+        Warn: "Events that need attention.",
+        Error: "Failures.",
+    }
+}
 
 fn all<T: Word>() -> Vec<&'static str> {
     T::ALL.iter().map(|value| value.word()).collect()
@@ -78,5 +109,6 @@ pub(super) fn write<T: Word, S: Serializer>(value: &T, serializer: S) -> Result<
 
 /// For `schema_with`.
 pub(super) fn schema<T: Word>(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": all::<T>() })
+    let word = |value: &T| json!({ "type": "string", "const": value.word(), "description": value.meaning() });
+    json_schema!({ "oneOf": T::ALL.iter().map(word).collect::<Vec<_>>() })
 }

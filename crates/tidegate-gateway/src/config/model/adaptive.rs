@@ -27,8 +27,7 @@ section! {
         pub forecaster: Option<String>;
         /// PEM file with the authorities to trust for `https`. Default: the system's.
         pub ca: Option<PathBuf>;
-        /// `on`, `shadow` (decisions are recorded, nothing is changed) or `off`. Default: `on` if there is a
-        /// forecaster.
+        /// Whether the limit is adapted. Default: `on` if there is a forecaster.
         pub mode: Option<AdaptiveMode>;
         /// Name of the limit to adapt. It must have `key: global`, no tiers and a cost of 1; it must not be
         /// `concurrency` or `dry_run`.
@@ -73,16 +72,16 @@ fn shortest_latency() -> Span {
     Span::seconds(0.000_1).expect("a tenth of a millisecond is a time")
 }
 
-/// Whether limits are adapted.
+/// Values of `adaptive.mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdaptiveMode {
-    /// They are adapted.
+    /// It is adapted.
     #[default]
     On,
-    /// Decisions are recorded, nothing is changed.
+    /// Decisions are recorded; nothing is changed.
     Shadow,
-    /// They are not adapted.
+    /// It is not adapted.
     Off,
 }
 

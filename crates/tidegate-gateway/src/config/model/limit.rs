@@ -21,7 +21,7 @@ section! {
     #[serde(deny_unknown_fields)]
     #[schemars(transform = described_as_numbers, transform = with_other_spellings)]
     pub struct Limit {
-        /// The algorithm that decides.
+        /// See [`Numbers::algorithm`].
         #[schemars(schema_with = "algorithm_names")]
         pub algorithm: String;
         /// See [`Numbers::limit`].
@@ -40,11 +40,10 @@ section! {
         /// `apiKey`, `clientId`, `tier`, `endpoint` (the route), `resource` (the path), `provider` (the upstream),
         /// `method`, `host`, `header:NAME`.
         pub key: Option<String>, else "global".to_owned();
-        /// When a request lacks what `key` needs: `share` (all such requests share one key), `ip` (they are counted by
-        /// their address), `refuse` (rejected with 400), `skip` (this limit does not apply).
+        /// What happens to requests that lack what `key` needs.
         #[serde(default)]
         pub missing: Missing;
-        /// Other numbers for some tiers, by tier: numbers, or `unlimited`. All other tiers have the numbers above.
+        /// Other numbers for some tiers, by tier. All other tiers have the numbers above.
         #[serde(default)]
         pub tiers: BTreeMap<String, TierNumbers>;
         /// This many requests above the limit are still admitted, marked for the upstream with `X-Tidegate-Degraded`.
@@ -58,8 +57,7 @@ section! {
         /// Whether it is a dry run: it decides, counts and reports in a header, but never rejects.
         #[serde(default)]
         pub dry_run: bool;
-        /// Where counts are kept: `memory`, `exact` (Redis, one call for each request), `leased` (Redis, tokens taken
-        /// in advance). Default: `exact` if Redis is configured, else `memory`.
+        /// Where counts are kept. Default: `exact` if Redis is configured, else `memory`.
         pub state: Option<State>;
         /// The most keys kept in memory; beyond it the least used are forgotten. A change resets the counts.
         pub max_keys: Option<usize>, else 100_000, in 1..=100_000_000;
@@ -149,11 +147,11 @@ section! {
     }
 }
 
-/// The numbers of a tier.
+/// Values of `limits.NAME.tiers`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TierNumbers {
-    /// The word `unlimited`: the limit does not apply.
+    /// A word instead of numbers.
     Word(Unlimited),
     /// Other numbers.
     Numbers(Numbers),
@@ -200,15 +198,15 @@ impl<'de> Visitor<'de> for TierVisitor {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unlimited {
-    /// No limit.
+    /// The limit does not apply.
     Unlimited,
 }
 
-/// What to do with a request that lacks what a limit's key needs.
+/// Values of `limits.NAME.missing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Missing {
-    /// All such requests share one key.
+    /// They all share one key.
     #[default]
     Share,
     /// They are counted by their address.
@@ -219,13 +217,13 @@ pub enum Missing {
     Skip,
 }
 
-/// Soft excess: a number, or `true` for 10.
+/// Values of `limits.NAME.soft`.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Soft {
-    /// On (10) or off.
+    /// On or off.
     Switch(bool),
-    /// This many.
+    /// A number of requests.
     Count(u64),
 }
 
@@ -283,15 +281,15 @@ impl Setting for Soft {
     }
 }
 
-/// Where a limit's counts are kept.
+/// Values of `limits.NAME.state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// In this process.
     Memory,
-    /// In Redis, one call for each request.
+    /// In Redis, with one call for each request.
     Exact,
-    /// In Redis, tokens taken in advance.
+    /// In Redis, with tokens taken in advance.
     Leased,
 }
 

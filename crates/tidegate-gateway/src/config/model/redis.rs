@@ -32,8 +32,7 @@ section! {
         pub namespace: Option<String>, else "ratelimiter".to_owned();
         /// The longest time that a request waits for Redis.
         pub budget: Option<Span>, else Span::from_millis(20), in spans(&StoreConfig::BUDGET);
-        /// The failure mode while Redis is unavailable: `open` (requests are admitted), `closed` (requests are
-        /// rejected), `local` (limits are kept in memory).
+        /// The failure mode: what happens while Redis is unavailable.
         #[serde(default, deserialize_with = "words::read", serialize_with = "words::write")]
         #[schemars(schema_with = "words::schema::<FailureMode>")]
         pub on_failure: FailureMode;
