@@ -2,7 +2,7 @@
 #![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "counts far below 2^52")]
 
 use serde_json::Value;
-use tidegate_lab::report::{Kind, Run};
+use tidegate_lab::report::{Kind, Run, Status};
 use tidegate_lab::{DEMO, Report, SCENARIOS, Scenario, Scores, Variant, simulate};
 use tidegate_policy::Algorithm;
 
@@ -43,7 +43,7 @@ fn every_expectation_of_the_scenarios_holds_in_simulated_time() {
     for report in [report(None), report_of(&DEMO, None)] {
         for (scenario, run) in report.runs() {
             let id = run.variant.id(&scenario.name);
-            assert_eq!(run.status(), "passed", "{id}: {:?}", run.expectations);
+            assert_eq!(run.status(), Status::Passed, "{id}: {:?}", run.expectations);
             assert!(run.variant.algorithm.is_none() || !run.expectations.is_empty(), "{id} expects nothing");
         }
         assert!(report.is_passed());

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tidegate_lab::report::Run;
+use tidegate_lab::report::{Run, Status};
 use tidegate_lab::scenario::Figure;
 use tidegate_lab::{Event, Scenario, Variant};
 
@@ -90,10 +90,10 @@ pub(super) fn event(event: &Event, text: &str) -> String {
 /// A run that is over, on a line.
 pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> String {
     let (mark, colour, words) = match run.status() {
-        "passed" => ("✓", "\x1b[32m", ""),
-        "failed" => ("✗", "\x1b[31m", "not as expected"),
-        "invalid" => ("✗", "\x1b[31m", "invalid"),
-        _ => ("✗", "\x1b[31m", "not run"),
+        Status::Passed => ("✓", "\x1b[32m", ""),
+        Status::Failed => ("✗", "\x1b[31m", "not as expected"),
+        Status::Invalid => ("✗", "\x1b[31m", "invalid"),
+        Status::Skipped => ("✗", "\x1b[31m", "not run"),
     };
     let (colour, plain) = if has_colours { (colour, "\x1b[0m") } else { ("", "") };
     let figure = |name: &str, figure: Figure| {

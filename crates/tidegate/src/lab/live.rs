@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use tidegate_input::Utc;
 use tidegate_lab::live::{self, ListenAddresses};
-use tidegate_lab::report::{Kind, Run, Setting, live_time};
+use tidegate_lab::report::{Kind, Run, Setting, Status, live_time};
 use tidegate_lab::{Report, Scenario, Variant};
 use tidegate_serve::{Log, system_name};
 
@@ -121,11 +121,11 @@ pub(crate) fn setting() -> Setting {
 
 /// What came of live runs, as a shell sees it.
 pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
-    let has = |status: &str| report.runs().any(|(_, run)| run.status() == status);
+    let has = |status: Status| report.runs().any(|(_, run)| run.status() == status);
     match () {
         () if is_stopped => ExitCode::from(STOPPED),
         () if report.is_passed() => ExitCode::SUCCESS,
-        () if has("invalid") && !has("failed") && !has("skipped") => ExitCode::from(INVALID),
+        () if has(Status::Invalid) && !has(Status::Failed) && !has(Status::Skipped) => ExitCode::from(INVALID),
         () => ExitCode::from(NOT_AS_EXPECTED),
     }
 }
