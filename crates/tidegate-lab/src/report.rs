@@ -270,7 +270,7 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
     json!({
         "numbers": numbers(scenario, variant),
         "totals": {
-            "offered": all.offered, "admitted": all.admitted(), "refused": all.refused, "good": all.good,
+            "offered": all.offered, "admitted": all.admitted(), "refused": all.rejected, "good": all.good,
             "targetErrors": all.target_errors, "errors": all.errors,
         },
         "scores": {
@@ -287,7 +287,7 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
         "gateway": outcome.gateway.map(|gateway| json!({
             "cpuSeconds": rounded(gateway.cpu_seconds),
             "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)),
-            "refusalP99": gateway.refusal_p99,
+            "refusalP99": gateway.rejection_p99,
         })),
         "series": series(&outcome.observation, outcome),
         "exempt": outcome.exempt.iter().map(exempt).collect::<Vec<_>>(),
@@ -303,7 +303,7 @@ fn exempt(exempt: &Exempt) -> Value {
             Instead::AdmitsAll => "no limit, not scored",
             Instead::RejectsAll => "all rejected, not scored",
         },
-        "admitted": exempt.admitted, "refused": exempt.refused,
+        "admitted": exempt.admitted, "refused": exempt.rejected,
     })
 }
 
@@ -335,7 +335,7 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
         "step": observation.step,
         "offered": rate(&|row| row.all().offered),
         "admitted": rate(&|row| row.all().admitted()),
-        "refused": rate(&|row| row.all().refused),
+        "refused": rate(&|row| row.all().rejected),
         "good": rate(&|row| row.all().good),
         "errors": rate(&|row| row.all().target_errors + row.all().errors),
         "offeredByAttackers": attackers.then(|| rate(&|row| row.attackers.offered)),

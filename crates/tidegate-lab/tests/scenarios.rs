@@ -141,7 +141,7 @@ fn a_fault_of_the_target_is_seen_while_it_lasts() {
     assert_eq!(all.offered, 1_500);
     assert_eq!(
         all.offered,
-        all.refused + all.good + all.target_errors + all.errors,
+        all.rejected + all.good + all.target_errors + all.errors,
         "requests that hang get a response at last, or time out"
     );
 }
@@ -246,12 +246,12 @@ fn a_long_run_is_reported_in_longer_steps() {
 
 #[test]
 fn while_redis_is_away_the_failure_mode_decides() {
-    for (mode, refused) in [("open", 0.0..=0.0), ("closed", 1.0..=1.0), ("local", 0.6..=0.7)] {
+    for (mode, rejected) in [("open", 0.0..=0.0), ("closed", 1.0..=1.0), ("local", 0.6..=0.7)] {
         let more = format!("store: redis\non_failure: {mode}\nfaults: [{{at: 1, for: 2, what: redis_killed}}]\n");
         let scenario = small(&more);
         let scores = Scores::of(&scenario, &simulate(&scenario, of(Algorithm::FixedWindow)));
         let share = scores.refused_in_outage.expect("there was an outage");
-        assert!(refused.contains(&share), "{mode}: {share}");
+        assert!(rejected.contains(&share), "{mode}: {share}");
         assert_eq!(scores.limiting_back, Some(0.5), "{mode}");
     }
     for store in ["redis", "stand_in"] {

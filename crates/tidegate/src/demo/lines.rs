@@ -52,11 +52,11 @@ impl<'a> Lines<'a> {
         let limit = figures.limit.as_deref().map_or_else(|| figures.other_limit.clone(), latest);
         let honest = figures.of_honest().map_or_else(String::new, |(reported, _)| format!(" · {reported}"));
         format!(
-            "  {:>4} s  offered {:>6}  admitted {:>6}  refused {:>6}  limit {limit:>6}  {}{honest}\n",
+            "  {:>4} s  offered {:>6}  admitted {:>6}  rejected {:>6}  limit {limit:>6}  {}{honest}\n",
             figures.seconds(),
             latest(&figures.offered),
             latest(&figures.admitted),
-            latest(&figures.refused),
+            latest(&figures.rejected),
             figures.sentence(self.scenario.target.workers)
         )
     }

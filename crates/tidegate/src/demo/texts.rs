@@ -22,9 +22,9 @@ pub(super) fn opening(ports: &Ports, taken: &[String], seconds: u64) -> String {
         "Tidegate demo, about {seconds} s; Ctrl-C ends it and still writes the report.\n\
          On 127.0.0.1: load generator {} → gateway {} → target {}, forecaster {}\n",
         ports.load.port(),
-        ports.places.gateway.port(),
-        ports.places.target.port(),
-        ports.places.forecaster.port()
+        ports.addresses.gateway.port(),
+        ports.addresses.target.port(),
+        ports.addresses.forecaster.port()
     );
     for sentence in taken {
         let _infallible = writeln!(text, "{sentence}");
@@ -101,7 +101,7 @@ pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> Stri
         Some(format!("{} {name}", figure.shown(value)))
     };
     let p95 = figure("", Figure::P95).map(|p95| format!("p95 {}", p95.trim_end()));
-    let figures = [figure("refused", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
+    let figures = [figure("rejected", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
     let words = Some(words.to_owned()).filter(|words| !words.is_empty());
     let said: Vec<String> = words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
     let how = how(scenario, run.variant);

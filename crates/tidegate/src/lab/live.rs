@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let has_colours = has_colours();
     let mut report = Report::new(Kind::Live, arguments.choice.seed, Some(setting()));
     eprintln!("{} s of load; Ctrl-C ends it and still writes the report", live_time(&scenarios).as_secs());
-    let (mut said, mut gap) = (Ok(()), "");
+    let (mut printed, mut gap) = (Ok(()), "");
     play(
         scenarios,
         &mut report,
@@ -69,13 +69,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         |_, scenario, variant| run_one(scenario, variant, &is_stopped),
         |scenario, runs| {
             let table = format!("{}{}", std::mem::replace(&mut gap, "\n"), table::of(scenario, runs, has_colours));
-            and_then(&mut said, || print(table.as_bytes()));
+            and_then(&mut printed, || print(table.as_bytes()));
         },
     );
-    and_then(&mut said, || print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes()));
+    and_then(&mut printed, || print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes()));
     // First what could not be made again, then what could not be reported.
     out.write(&report.to_json())?;
-    said?;
+    printed?;
     Ok(exit_code(&report, is_stopped.load(Relaxed)))
 }
 
