@@ -86,7 +86,7 @@ pub struct Replay {
     pub lacks: Vec<&'static str>,
     /// Counts over time: offered, then of each policy rejected and rejected by each limit.
     pub rows: Rows,
-    /// Who they were.
+    /// The clients that sent them.
     pub clients: Clients,
     /// By policy.
     pub policies: Vec<Replayed>,
@@ -362,8 +362,8 @@ impl Judges {
 
 impl Counts {
     /// Records a policy's judgement of a request, by its number.
-    fn record(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, whose: (u64, &str)) {
-        let is_rejected = found.record(judgement, policy, whose, &mut self.rows, &mut self.clients);
+    fn record(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, origin: (u64, &str)) {
+        let is_rejected = found.record(judgement, policy, origin, &mut self.rows, &mut self.clients);
         if let Some(comparison) = &mut self.comparison {
             comparison.note(which, policy, is_rejected);
         }

@@ -288,7 +288,7 @@ fn what_is_not_limited_by_design_is_reported_and_all_else_is_scored() {
         let is_exempt = (second as f64) < until && second as f64 + 1.0 > from;
         // With a bucket's burst on top.
         assert!(is_exempt || limit.is_some_and(|limit| admitted <= limit + 48.0), "{second}: {admitted} at {limit:?}");
-        // Not in seconds of which only a part is exempt, either: more may have been admitted in them.
+        // Nor in seconds that are partly exempt: more may have been admitted in them.
         assert_eq!(limit.is_none(), is_exempt, "in second {second}: {limit:?}");
     }
 }

@@ -185,9 +185,9 @@ fn single_client(found: &Replay) -> Option<String> {
     if count <= rejected / 2 || found.lacks.contains(&"client") {
         return None;
     }
-    let (part, whose, name) = (shown_share(ratio(count, rejected)), printable(client), &policy.name);
+    let (part, shown, name) = (shown_share(ratio(count, rejected)), printable(client), &policy.name);
     let mut text =
-        format!("{whose} sent {part} of the requests that {name} rejects; the proposed numbers admit them too");
+        format!("{shown} sent {part} of the requests that {name} rejects; the proposed numbers admit them too");
     // A name with other characters is not for copying into a shell.
     if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
         let _infallible = write!(text, " (--without {client} leaves them out)");
