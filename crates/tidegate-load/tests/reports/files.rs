@@ -23,10 +23,10 @@ fn what_was_written_is_read_again() {
 }
 
 fn reason(file: &Value) -> String {
-    Report::read(file.to_string().as_bytes()).expect_err("it is none").to_string()
+    Report::read(file.to_string().as_bytes()).expect_err("it is not a report").to_string()
 }
 
-/// What is said of a result in which one value is another.
+/// The error for a result in which one value is replaced.
 fn assert_rejected(good: &Value, pointer: &str, value: Value, expected: &str) {
     let mut bad = good.clone();
     let (holder, field) = pointer.rsplit_once('/').expect("a path");
@@ -162,8 +162,8 @@ fn damaged_files_are_errors() {
         let mut damaged = bytes.clone();
         for _ in 0..3 {
             rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let place = (rng >> 33) as usize % damaged.len();
-            damaged[place] = b"0123456789,[]{}\"-.eE x"[(rng >> 20) as usize % 22];
+            let index = (rng >> 33) as usize % damaged.len();
+            damaged[index] = b"0123456789,[]{}\"-.eE x"[(rng >> 20) as usize % 22];
         }
         if let Ok(report) = Report::read(&damaged) {
             assert!(!report.summary(true).is_empty() && !report.write().is_empty());
