@@ -34,7 +34,7 @@ pub struct Situation<'a> {
 pub struct Bounds {
     /// Requests a second that the target bears, if that is known.
     pub capacity: Option<f64>,
-    /// Above so many a second the gateway will not go, if it says so.
+    /// The highest rate that the gateway accepts, if it reports one.
     pub ceiling: Option<f64>,
     /// Never fewer requests a second.
     pub floor: f64,
@@ -236,7 +236,7 @@ fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f6
     is_full.then(|| Evened { from_rate: bounds.highest() * FULL, at_once: limit.min(borne.round() as u64) })
 }
 
-/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come
+/// A bucket instead of a long window, where short bursts come again and again: it refills as fast as requests come
 /// on the average, and holds as much as a burst brings on top. When the forecast is over it refills at the operator's
 /// rate.
 fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {

@@ -29,12 +29,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How good a model was; none if there is none of this name.
+    /// How good a model was; none without a model of this name.
     pub fn score(&self, name: &str) -> Option<&Score> {
         self.scores.iter().find(|score| score.name == name)
     }
 
-    /// The best single simple model, of those that nearly always had something to say: one that speaks only where it is
+    /// The best single simple model, of those that nearly always made a forecast. One that forecasts only where it is
     /// easy can't be compared.
     pub fn best_simple(&self) -> Option<&Score> {
         let simple = self.scores.iter().filter(|score| models::SIMPLE.contains(&score.name));

@@ -7,7 +7,7 @@ use tidegate_forecast::{Advice, Bounds, Bucketed, Forecast, Numbers, Series, Sit
 
 const NOW: i64 = 1_763_344_800;
 
-/// A forecast without doubt.
+/// A forecast without uncertainty.
 fn sure(path: &[f64]) -> Forecast {
     let highest = path.iter().copied().fold(0.0, f64::max);
     Forecast {

@@ -190,7 +190,7 @@ impl Idle {
         Load { start: start + first as i64 * i64::from(step), step, values: load }
     }
 
-    /// More steps without load than this are no part of it.
+    /// More steps without load than this are not part of it.
     fn longest(&self) -> usize {
         self.usual.saturating_mul(LEFT_OUT)
     }
