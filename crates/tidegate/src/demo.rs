@@ -2,7 +2,7 @@
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
 mod figures;
-mod keeping;
+mod keep_running;
 mod lines;
 mod panel;
 mod ports;
@@ -32,7 +32,7 @@ use view::View;
 /// See it work: all services in this process, four scenarios in two minutes, and a report
 ///
 /// A target, the gateway before it, a forecaster and a load generator are started on the loopback, at ports 8081, 8082,
-/// 8090 and 8080; where one is taken, another port is used, and that is printed. Nothing else is needed: limits are kept
+/// 8090 and 8080; where one is taken, another port is used and printed. Nothing else is needed: limits are kept
 /// in memory, and where a scenario asks for Redis a stand-in for it that can hang.
 ///
 /// normal: a load below the limit · spikes: without adaptation, and with limits that are raised before a spike comes ·
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.keep {
         // Its log is to be seen from now on.
         drop(load);
-        keeping::keep(&ports, &is_stopped)?;
+        keep_running::keep(&ports, &is_stopped)?;
     } else {
         print(texts::what_next().as_bytes())?;
     }

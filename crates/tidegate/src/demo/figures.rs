@@ -12,7 +12,7 @@ pub(super) struct Figures {
     pub(super) rejected: Vec<f64>,
     /// None where there is no limit, or each client has its own.
     pub(super) limit: Option<Vec<f64>>,
-    /// What is said of the limit then.
+    /// What is shown for the limit then.
     pub(super) other_limit: String,
     /// Of the last second: failed requests, and how long 95 of 100 good responses took, in seconds.
     pub(super) errors: u64,

@@ -25,7 +25,7 @@ pub(super) struct Lines<'a> {
 impl<'a> Lines<'a> {
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
         let about = texts::sentences(&scenario.about);
-        say(&format!("\n{part}, {}\n{about}\n", texts::heading(scenario, variant)));
+        write_out(&format!("\n{part}, {}\n{about}\n", texts::heading(scenario, variant)));
         Self { scenario, variant, next: EVERY, printed: 0, last: String::new() }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Lines<'a> {
             text.push_str(&self.line(&figures));
         }
         if !text.is_empty() {
-            say(&text);
+            write_out(&text);
         }
     }
 
@@ -63,6 +63,6 @@ impl<'a> Lines<'a> {
 }
 
 /// What can't be written is not worth ending a run for: it shows again when its verdict can't be.
-fn say(text: &str) {
+fn write_out(text: &str) {
     let _reported = print(text.as_bytes());
 }

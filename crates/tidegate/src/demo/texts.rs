@@ -1,4 +1,4 @@
-//! What the demo says.
+//! The texts that the demo prints.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// In the order in which they happened, each once, though it was said again and again.
+/// In the order in which they happened, without repetitions.
 pub(super) fn each(events: &[Event]) -> Vec<&Event> {
     let mut events: Vec<&Event> = events.iter().collect();
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
@@ -103,9 +103,10 @@ pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> Stri
     let p95 = figure("", Figure::P95).map(|p95| format!("p95 {}", p95.trim_end()));
     let figures = [figure("rejected", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
     let words = Some(words.to_owned()).filter(|words| !words.is_empty());
-    let said: Vec<String> = words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
+    let details: Vec<String> =
+        words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
     let how = how(scenario, run.variant);
-    format!("{colour}{mark}{plain} {:<8}{how:<24}{}\n", scenario.name, said.join(", "))
+    format!("{colour}{mark}{plain} {:<8}{how:<24}{}\n", scenario.name, details.join(", "))
 }
 
 /// After a demo that leaves nothing running.

@@ -86,7 +86,7 @@ struct Tested {
 }
 
 impl Tested {
-    /// A model's error; none if it said nothing, or if the series has no unit since all of it is the same.
+    /// A model's error; none if it made no forecast, or if all values are the same, so that there is no unit.
     fn mase(&self, name: &str) -> Option<f64> {
         let score = self.outcome.score(name).filter(|score| score.origins > 0 && self.outcome.unit > 0.0)?;
         Some(score.mase)

@@ -179,9 +179,9 @@ pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut orders = crate::orders::Orders::new()?;
+            let mut stop_signals = crate::stop_signals::StopSignals::new()?;
             let _heard = ready.send(());
-            orders.next().await;
+            stop_signals.next().await;
             flag.store(true, Relaxed);
             anyhow::Ok(())
         })

@@ -31,7 +31,7 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
     let painted =
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
-    // Columns that say nothing of any run are left out.
+    // Columns without a figure for any run are left out.
     let is_reported = |figure: Figure| {
         // Without attackers they are all honest.
         let decisive = if figure == Figure::RefusedHonest { Figure::RefusedAttackers } else { figure };
