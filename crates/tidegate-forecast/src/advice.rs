@@ -100,7 +100,7 @@ const LONG_RISE: f64 = 30.0;
 
 /// Why something that was raised is so no longer.
 const RISE_ENDS: &str = "the rise is over";
-const FORECAST_ENDS: &str = "what was expected is over, and nobody has said more";
+const FORECAST_ENDS: &str = "the forecast has ended and no newer one has come";
 
 impl Advice {
     /// As responses have it.
