@@ -53,7 +53,7 @@ impl<C: Counter, const DIGITS: u8> TimeHistogram<C, DIGITS> {
         let mut last = 0;
         for (value, count) in pairs {
             if *value <= last {
-                return Err("has times that are not in their order, or none");
+                return Err("has times that are zero or not in ascending order");
             }
             if *value > HIGHEST {
                 return Err("has a time of more than an hour");
