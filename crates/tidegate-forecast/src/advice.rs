@@ -84,7 +84,7 @@ const EVEN_SPAN: f64 = 2.0;
 /// Of a limit that will be all used: what is admitted at once is what the target bears in so many seconds, or a short
 /// queue before it would overflow.
 const AT_ONCE: f64 = 0.1;
-/// A bucket that holds less rejects by chance what its rate would let in.
+/// A bucket that holds less rejects by chance what its rate would admit.
 const LEAST_AT_ONCE: f64 = 10.0;
 /// From this share of what may be admitted on a limit will be all used. More is not seen: what an attack brings is
 /// learnt as the capacity.
@@ -214,7 +214,7 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
                     let numbers =
                         Numbers::Bucket { algorithm: Bucketed::Token, capacity: limit, fill_rate: base.rate() };
                     let reason =
-                        "all that may be let in will be used: a bucket lets it in evenly, a window all at once";
+                        "all that may be admitted will be used: a bucket admits it evenly, a window all at once";
                     Shape { numbers, reason: Some(reason.to_owned()), evened: Some(evened) }
                 }
                 None => Shape::of(base),

@@ -102,7 +102,7 @@ const SAME: f64 = 1e-6;
 /// The name of all models together.
 pub const COMBINATION: &str = "combination";
 
-/// Tells `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if
+/// Feeds `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if
 /// nothing could be judged.
 pub fn backtest(
     history: History<'_>,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::History;
 
-/// Tells idle time from load.
+/// Distinguishes idle time from load.
 ///
 /// A model that takes idle time for load sees a trend in its end, and a forecast of nothing that is followed by load is
 /// as wrong as can be, or right for a long time about nothing. So models are shown [`Load`], which has no idle time,

@@ -11,7 +11,7 @@ fn distance(forecaster: &Forecaster, at: impl Fn(f64) -> f64) -> f64 {
     came.zip(&forecast.mean).map(|(came, mean)| (came - mean).abs()).sum::<f64>() / forecast.mean.len() as f64
 }
 
-/// Tells seconds of `at`, counted.
+/// Feeds it seconds of `at`, as Poisson counts.
 fn observe(
     forecaster: &mut Forecaster,
     seconds: std::ops::Range<u32>,
