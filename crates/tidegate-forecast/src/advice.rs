@@ -34,7 +34,7 @@ pub struct Situation<'a> {
 pub struct Bounds {
     /// Requests a second that the target bears, if that is known.
     pub capacity: Option<f64>,
-    /// Above so many a second the gateway will not go, if it says so.
+    /// The highest rate that the gateway accepts, if it reports one.
     pub ceiling: Option<f64>,
     /// Never fewer requests a second.
     pub floor: f64,
@@ -84,7 +84,7 @@ const EVEN_SPAN: f64 = 2.0;
 /// Of a limit that will be all used: what is admitted at once is what the target bears in so many seconds, or a short
 /// queue before it would overflow.
 const AT_ONCE: f64 = 0.1;
-/// A bucket that holds less rejects by chance what its rate would let in.
+/// A bucket that holds less rejects by chance what its rate would admit.
 const LEAST_AT_ONCE: f64 = 10.0;
 /// From this share of what may be admitted on a limit will be all used. More is not seen: what an attack brings is
 /// learnt as the capacity.
@@ -100,7 +100,7 @@ const LONG_RISE: f64 = 30.0;
 
 /// Why something that was raised is so no longer.
 const RISE_ENDS: &str = "the rise is over";
-const FORECAST_ENDS: &str = "what was expected is over, and nobody has said more";
+const FORECAST_ENDS: &str = "the forecast has ended and no newer one has come";
 
 impl Advice {
     /// As responses have it.
@@ -214,7 +214,7 @@ fn switched(situation: &Situation<'_>, forecast: &Forecast) -> Shape {
                     let numbers =
                         Numbers::Bucket { algorithm: Bucketed::Token, capacity: limit, fill_rate: base.rate() };
                     let reason =
-                        "all that may be let in will be used: a bucket lets it in evenly, a window all at once";
+                        "all that may be admitted will be used: a bucket admits it evenly, a window all at once";
                     Shape { numbers, reason: Some(reason.to_owned()), evened: Some(evened) }
                 }
                 None => Shape::of(base),
@@ -236,7 +236,7 @@ fn evened(situation: &Situation<'_>, forecast: &Forecast, limit: u64, window: f6
     is_full.then(|| Evened { from_rate: bounds.highest() * FULL, at_once: limit.min(borne.round() as u64) })
 }
 
-/// A bucket in the place of a long window, where short bursts come again and again: it refills as fast as requests come
+/// A bucket instead of a long window, where short bursts come again and again: it refills as fast as requests come
 /// on the average, and holds as much as a burst brings on top. When the forecast is over it refills at the operator's
 /// rate.
 fn bucketed(situation: &Situation<'_>, forecast: &Forecast) -> Option<Advice> {

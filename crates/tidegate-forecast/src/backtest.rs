@@ -29,12 +29,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How good a model was; none if there is none of this name.
+    /// How good a model was; none without a model of this name.
     pub fn score(&self, name: &str) -> Option<&Score> {
         self.scores.iter().find(|score| score.name == name)
     }
 
-    /// The best single simple model, of those that nearly always had something to say: one that speaks only where it is
+    /// The best single simple model, of those that nearly always made a forecast. One that forecasts only where it is
     /// easy can't be compared.
     pub fn best_simple(&self) -> Option<&Score> {
         let simple = self.scores.iter().filter(|score| models::SIMPLE.contains(&score.name));
@@ -102,7 +102,7 @@ const SAME: f64 = 1e-6;
 /// The name of all models together.
 pub const COMBINATION: &str = "combination";
 
-/// Tells `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if
+/// Feeds `history` to the forecaster and judges what it expects, from the value after the first `warm_up` on. None, if
 /// nothing could be judged.
 pub fn backtest(
     history: History<'_>,

@@ -32,7 +32,7 @@ const TOO_LATE: f64 = 3.0;
 const NOTICEABLE: f64 = 0.01;
 /// More errors than this share are too many.
 const TOO_MANY_ERRORS: f64 = 0.05;
-/// With less to do than this nothing can be said.
+/// With less load than this nothing is learnt.
 const TOO_LITTLE: f64 = 1.0;
 /// With less than this share of what it bore, it is not the load that makes it slow.
 const MUCH_TO_DO: f64 = 0.8;

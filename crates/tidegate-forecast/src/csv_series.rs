@@ -19,7 +19,7 @@ pub fn series_from_csv(path: &Path, column: Option<&str>) -> Result<Series, Stri
     let text = table::bytes(path, table::MOST_BYTES)?;
     let at_line = |(line, reason): BadLine| format!("{}:{line}: {reason}", path.display());
     let rows = table::rows(&text, &chosen(column)).map_err(at_line)?;
-    let entry = |(place, row): (usize, &Row)| Ok((time(place, row)?, value(row)?));
+    let entry = |(index, row): (usize, &Row)| Ok((time(index, row)?, value(row)?));
     let mut entries = rows.iter().enumerate().map(entry).collect::<Result<Vec<(i64, f64)>, _>>().map_err(at_line)?;
     // By time alone, so that those of one time stay in the order of the file.
     entries.sort_by_key(|(time, _)| *time);

@@ -2,9 +2,9 @@
 
 mod accuracy;
 mod cycles;
-mod doubt;
 mod idle;
 mod member;
+mod outliers;
 mod pending;
 mod spread;
 
@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use crate::models::{DampedHolt, Ewma, LastValue, SeasonalLevel, SeasonalMean};
 use crate::{History, Model, ProphetModel, Season, Series};
 use cycles::Cycles;
-use doubt::Doubt;
 pub(crate) use idle::Load;
 use idle::{Idle, Kind};
 use member::{Member, combined, trials, weights};
+use outliers::OutlierFilter;
 use pending::Pending;
 use spread::{Spread, most};
 
@@ -68,7 +68,7 @@ impl Settings {
 pub struct Forecaster {
     settings: Settings,
     series: Series,
-    doubt: Doubt,
+    outliers: OutlierFilter,
     idle: Idle,
     members: Vec<Member>,
     cycles: Cycles,
@@ -105,7 +105,7 @@ pub struct MemberForecast {
     pub name: &'static str,
     /// Its share of the forecast, from 0 to 1: the mean over all steps.
     pub weight: f64,
-    /// What it expects; none, if it has nothing to say.
+    /// What it expects; none if it can't forecast yet.
     pub path: Option<Vec<f64>>,
 }
 
@@ -139,7 +139,7 @@ impl Forecaster {
         let mut forecaster = Self {
             settings,
             series: Series::new(settings.step, settings.kept),
-            doubt: Doubt::default(),
+            outliers: OutlierFilter::default(),
             idle: Idle::default(),
             members: Vec::new(),
             cycles: Cycles::default(),
@@ -175,14 +175,14 @@ impl Forecaster {
     }
 
     /// A value came, for this second. Those that come late fill gaps, and teach nothing about forecasts. `false` if it
-    /// can't be used: no number from 0 on, older than all that is kept, or so far above all others that it is believed
-    /// only when the next one is the same.
+    /// can't be used: not a number from 0 on, older than all that is kept, or so far above all others that the next one
+    /// must confirm it.
     pub fn observe(&mut self, second: i64, value: f64) -> bool {
         let end = self.series.history().end();
         if !self.series.takes(second, value) {
             return false;
         }
-        if !self.doubt.believes(self.series.history(), self.settings.kept, second, value) {
+        if !self.outliers.accepts(self.series.history(), self.settings.kept, second, value) {
             return false;
         }
         self.series.put(second, value);
@@ -298,7 +298,7 @@ impl Forecaster {
     /// Forgets all that came, and what was learnt from it about models; not what models have learnt.
     pub fn forget(&mut self) {
         self.series = Series::new(self.settings.step, self.settings.kept);
-        self.doubt = Doubt::default();
+        self.outliers = OutlierFilter::default();
         self.idle = Idle::default();
         (self.cycles, self.origin) = (Cycles::default(), None);
         self.forget_scores();

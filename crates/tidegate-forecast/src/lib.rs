@@ -3,7 +3,7 @@
 //! [`Series`] keeps what came, a [`Model`] says what it expects to follow, [`Forecaster`] weighs several of them by how
 //! right they were lately, [`advise`] turns a [`Forecast`] into limits; an [`Adviser`] does all of it, and [`service`]
 //! advises gateways over HTTP. None but the last reads a clock.
-#![allow(clippy::cast_precision_loss, reason = "counts and places here are far below 2^52")]
+#![allow(clippy::cast_precision_loss, reason = "counts and indexes here are far below 2^52")]
 
 mod advice;
 mod adviser;

@@ -14,7 +14,7 @@ pub trait Model: Send {
     fn learn(&mut self, history: History<'_>, seasons: &[Season]) -> Result<(), NotLearnt>;
 
     /// The expected values of the `steps` steps after the end of this history, which may have grown since it was learnt
-    /// from; none, if the model has nothing to say yet. Never negative, never infinite.
+    /// from; none if the model can't forecast yet. Never negative, never infinite.
     fn path(&self, history: History<'_>, steps: usize) -> Option<Vec<f64>>;
 }
 

@@ -1,6 +1,6 @@
 //! Prophet: a trend, cycles as Fourier series, and noise.
 //!
-//! All but the search for the parameters is `augurs-prophet`'s; that is ours ([`MapOptimizer`]), in the place of Stan.
+//! The model is `augurs-prophet`'s. The search for the parameters is ours ([`MapOptimizer`]) instead of Stan's.
 
 #![expect(clippy::cast_precision_loss, reason = "counts and times are far below 2⁵²")]
 

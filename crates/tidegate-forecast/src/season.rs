@@ -38,10 +38,10 @@ const FEWEST_LATE: usize = 200;
 /// the variance.
 const STILL_HOLDS: f64 = 0.7;
 const CLEARLY_MORE: f64 = 0.2;
-/// More are not told apart in practice.
+/// More can't be distinguished in practice.
 const MOST_SEASONS: usize = 2;
 
-/// The cycles of a series, the strongest first; none if there are none.
+/// The cycles of a series, the strongest first.
 ///
 /// The autocorrelation proposes lengths; folding the series by each, in small fractions of a step around it, shows how
 /// much of the variance such a cycle explains. Lengths matter: with one that is wrong by a step, the tenth cycle is

@@ -1,8 +1,8 @@
 //! The forecaster as a service: a gateway sends what it sees, and gets the limits that are recommended.
 
-mod complaints;
 mod forecasts;
 mod metrics;
+mod snapshot_errors;
 mod state;
 mod worker;
 
@@ -22,10 +22,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Policy;
 use crate::snapshot::Snapshot;
-use complaints::Complaints;
 use forecasts::Forecasts;
 use metrics::Metrics;
-use worker::{Question, Worker};
+use snapshot_errors::SnapshotErrors;
+use worker::{AdviceRequest, Worker};
 
 /// The settings of the service.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,10 +46,10 @@ const MOST_WAITING: usize = 32;
 /// Everything that requests need.
 struct Site {
     listener: SocketAddr,
-    questions: mpsc::Sender<Question>,
+    requests: mpsc::Sender<AdviceRequest>,
     metrics: Arc<Metrics>,
     forecasts: Arc<Forecasts>,
-    complaints: Arc<Complaints>,
+    snapshot_errors: Arc<SnapshotErrors>,
     shutdown: Shutdown,
 }
 
@@ -75,18 +75,18 @@ impl Service {
 
     /// Serves until it shall stop; what was learnt is written then.
     pub async fn run(self, listener: TcpListener, log: Log, shutdown: Shutdown) -> std::io::Result<()> {
-        let (questions, request) = mpsc::channel(MOST_WAITING);
+        let (requests, received) = mpsc::channel(MOST_WAITING);
         let (worker, its_log) = (self.worker, log.clone());
         let forecasts = worker.forecasts();
-        let work = move || worker.work(request, &its_log);
+        let work = move || worker.work(received, &its_log);
         let working = std::thread::Builder::new().name("forecasts".to_owned()).spawn(work)?;
-        let complaints = Arc::new(Complaints::new(log));
+        let snapshot_errors = Arc::new(SnapshotErrors::new(log));
         let site = Arc::new(Site {
             listener: listener.local_addr()?,
-            questions,
+            requests,
             metrics: self.metrics,
             forecasts,
-            complaints: Arc::clone(&complaints),
+            snapshot_errors: Arc::clone(&snapshot_errors),
             shutdown: shutdown.clone(),
         });
         let bounds = Bounds { connections: 256, body_bytes: 1 << 18, ..Bounds::default() };
@@ -96,9 +96,9 @@ impl Service {
         };
         tokio::select! {
             () = serve(listener, bounds, shutdown, respond) => {}
-            never = complaints.report_from_time_to_time() => match never {},
+            never = snapshot_errors.report_from_time_to_time() => match never {},
         }
-        complaints.report_rest();
+        snapshot_errors.report_rest();
         // The last sender has gone with the service: the worker writes what it knows and ends.
         let ended = tokio::task::spawn_blocking(move || working.join());
         match tokio::time::timeout(END_PATIENCE, ended).await {
@@ -127,7 +127,7 @@ impl Site {
             "/v1/limit-config" => Response::only("POST"),
             "/v1/forecast" if is_get => Response::json(StatusCode::OK, &self.forecasts.to_json()),
             "/actuator/health/readiness" if is_get && self.shutdown.is_wanted() => down("it stops"),
-            "/actuator/health" | "/actuator/health/readiness" if is_get && self.questions.is_closed() => down(FAILED),
+            "/actuator/health" | "/actuator/health/readiness" if is_get && self.requests.is_closed() => down(FAILED),
             "/actuator/health" | "/actuator/health/liveness" | "/actuator/health/readiness" if is_get => {
                 Response::json(StatusCode::OK, &json!({ "status": "UP", "snapshots": self.metrics.responded.get() }))
             }
@@ -146,12 +146,12 @@ impl Site {
             Ok(snapshot) => snapshot,
             Err(problems) => {
                 self.metrics.bad.inc();
-                self.complaints.note_bad(&problems);
+                self.snapshot_errors.note_invalid(&problems);
                 return Response::bad(&problems);
             }
         };
         let (response, advice) = oneshot::channel();
-        if let Err(error) = self.questions.try_send(Question { snapshot, response }) {
+        if let Err(error) = self.requests.try_send(AdviceRequest { snapshot, response }) {
             self.metrics.rejected.inc();
             let reason = match error {
                 TrySendError::Full(_) => "too many snapshots are waiting",
@@ -169,7 +169,7 @@ impl Site {
     }
 
     fn without_response(&self, status: StatusCode, reason: &str) -> Response {
-        self.complaints.note_missing_response(reason);
+        self.snapshot_errors.note_missing_response(reason);
         Response::error(status, reason)
     }
 }

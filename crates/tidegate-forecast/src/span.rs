@@ -1,4 +1,4 @@
-/// A length of time as people say it: `37.4 s`, `5 min`, `1.5 h`, `7 d`.
+/// A length of time as people write it: `37.4 s`, `5 min`, `1.5 h`, `7 d`.
 pub fn span(seconds: f64) -> String {
     const UNITS: [(f64, &str); 4] = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s")];
     // The largest unit that shows it with one decimal, or fits into it at least twice.

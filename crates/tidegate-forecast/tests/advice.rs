@@ -7,7 +7,7 @@ use tidegate_forecast::{Advice, Bounds, Bucketed, Forecast, Numbers, Series, Sit
 
 const NOW: i64 = 1_763_344_800;
 
-/// A forecast without doubt.
+/// A forecast without uncertainty.
 fn sure(path: &[f64]) -> Forecast {
     let highest = path.iter().copied().fold(0.0, f64::max);
     Forecast {
@@ -159,17 +159,17 @@ fn a_short_window_that_will_be_full_becomes_a_bucket_that_lets_in_evenly() {
     for algorithm in [Windowed::Fixed, Windowed::Sliding, Windowed::SlidingLog] {
         let base = window(algorithm, 100, 1.0);
         let advised = advice(&case(base.clone(), path.clone(), bears(250.0)));
-        assert_eq!(advised.numbers, bucket(100, 100.0), "in quiet times as much at once as the operator lets in");
+        assert_eq!(advised.numbers, bucket(100, 100.0), "in quiet times as much at once as the operator admits");
         let steps: Vec<_> = advised.schedule.iter().map(|step| (step.after, step.numbers.clone())).collect();
         assert_eq!(steps, [(18.0, bucket(25, 250.0)), (27.0, bucket(100, 100.0))]);
-        assert!(advised.reason.contains("a bucket lets it in evenly"), "{}", advised.reason);
+        assert!(advised.reason.contains("a bucket admits it evenly"), "{}", advised.reason);
         let kept = advice(&case(base.clone(), path.clone(), Bounds { may_switch: false, ..bears(250.0) }));
         assert_eq!(kept.numbers, base);
         // What the target bears is not known, or is more than comes.
         for bounds in [BOUNDS, bears(2_000.0)] {
             assert_eq!(advice(&case(base.clone(), path.clone(), bounds)).numbers, base);
         }
-        // An operator who lets in all that it bears.
+        // An operator who admits all that it bears.
         let all = advice(&case(window(algorithm, 400, 1.0), path.clone(), bears(250.0)));
         assert_eq!((all.numbers, all.schedule), (bucket(25, 250.0), vec![]));
     }
@@ -184,7 +184,7 @@ fn a_short_window_that_will_be_full_becomes_a_bucket_that_lets_in_evenly() {
     let ceiling = Bounds { ceiling: Some(300.0), ..bears(2_000.0) };
     let below = advice(&case(window(Windowed::Fixed, 100, 1.0), path.clone(), ceiling));
     assert_eq!(below.schedule[0].numbers, bucket(100, 300.0));
-    // A small target: by chance a bucket of two would reject what its rate lets in.
+    // A small target: by chance a bucket of two would reject what its rate admits.
     let small = advice(&case(window(Windowed::Fixed, 15, 1.0), path, bears(20.0)));
     assert_eq!(small.numbers, bucket(10, 20.0));
 }

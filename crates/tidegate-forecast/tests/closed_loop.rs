@@ -94,7 +94,7 @@ fn from_the_fourth_spike_on_the_limit_is_raised_before_each() {
         let late = &seconds[3 * period..];
         let without: u64 = late.iter().map(|second| second.offered.saturating_sub(BASE)).sum();
         let name = format!("{length} s of {period} s, asked every {interval} s");
-        assert!(rejected(late) * 5 <= without, "{name}: {} of {without} refused", rejected(late));
+        assert!(rejected(late) * 5 <= without, "{name}: {} of {without} rejected", rejected(late));
         for spike in 4..=10 {
             let first = spike * period - length;
             let before = seconds[first - 1];

@@ -179,7 +179,8 @@ fn outcome(
         }
     }
     let (seconds, step) = (observation.seconds(), observation.step as usize);
-    let refusal_p99 = (!rejections.is_empty()).then(|| crate::observation::seconds(rejections.value_at_quantile(0.99)));
+    let rejection_p99 =
+        (!rejections.is_empty()).then(|| crate::observation::seconds(rejections.value_at_quantile(0.99)));
     Outcome {
         observation,
         judged: variant.algorithm.map(|_| oracle.found),
@@ -188,7 +189,7 @@ fn outcome(
         outage: found.outage,
         exempt,
         predictions: found.predictions,
-        gateway: cpu_seconds.map(|cpu_seconds| GatewayCost { cpu_seconds, refusal_p99 }),
+        gateway: cpu_seconds.map(|cpu_seconds| GatewayCost { cpu_seconds, rejection_p99 }),
     }
 }
 
@@ -227,7 +228,7 @@ mod tests {
         let judged = open.judged.expect("a limit");
         assert_eq!(
             open.exempt,
-            [Exempt { from: 2.0, until: 3.0, instead: Instead::AdmitsAll, admitted: 300, refused: 0 }]
+            [Exempt { from: 2.0, until: 3.0, instead: Instead::AdmitsAll, admitted: 300, rejected: 0 }]
         );
         assert_eq!(judged.admitted, 1_200);
         // Of the six hundred before it and of those after it only the first hundred were not too many. The tolerance of

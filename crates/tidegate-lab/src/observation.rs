@@ -42,7 +42,7 @@ pub struct Tally {
     /// All that were due and sent.
     pub offered: u64,
     /// Rejected by a limit of the gateway.
-    pub refused: u64,
+    pub rejected: u64,
     /// Responses of 2xx.
     pub good: u64,
     /// Responses of 5xx.
@@ -61,13 +61,13 @@ struct Share {
 impl Tally {
     /// Sent on to the target.
     pub fn admitted(&self) -> u64 {
-        self.offered - self.refused
+        self.offered - self.rejected
     }
 
     fn note(&mut self, end: End) {
         self.offered += 1;
         match end {
-            End::Responded(429) => self.refused += 1,
+            End::Responded(429) => self.rejected += 1,
             End::Responded(200..300) => self.good += 1,
             End::Responded(500..600) => self.target_errors += 1,
             End::Responded(_) | End::Failed(_) | End::Unfinished => self.errors += 1,
@@ -78,7 +78,7 @@ impl Tally {
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         self.offered += other.offered;
-        self.refused += other.refused;
+        self.rejected += other.rejected;
         self.good += other.good;
         self.target_errors += other.target_errors;
         self.errors += other.errors;

@@ -27,7 +27,7 @@ use tidegate_gateway::{Judgement, LimitFacts, PastRequest, Replayer, Verdict};
 use tidegate_policy::Timestamp;
 use tidegate_policy::numbers::LimitNumbers;
 
-pub use clients::{Client, Clients, MOST_POLICIES, Refused};
+pub use clients::{Client, ClientRejections, Clients, MOST_POLICIES};
 pub use comparison::Differences;
 pub use fields::Names;
 pub use line::{BadLine, Line};
@@ -86,7 +86,7 @@ pub struct Replay {
     pub lacks: Vec<&'static str>,
     /// Counts over time: offered, then of each policy rejected and rejected by each limit.
     pub rows: Rows,
-    /// Who they were.
+    /// The clients that sent them.
     pub clients: Clients,
     /// By policy.
     pub policies: Vec<Replayed>,
@@ -103,7 +103,7 @@ pub struct Replayed {
     /// How often each limit was asked.
     pub asked: Vec<u64>,
     /// How often each rejected, or would have without its dry run.
-    pub refused_by: Vec<u64>,
+    pub rejected_by: Vec<u64>,
     /// Names of routes, requests that took them, and those rejected.
     pub routes: Vec<(String, u64, u64)>,
     /// All together.
@@ -120,9 +120,9 @@ pub struct Totals {
     /// Sent on.
     pub admitted: u64,
     /// By a limit.
-    pub refused: u64,
+    pub rejected: u64,
     /// Rejected by limits in a dry run, and so admitted.
-    pub watched: u64,
+    pub would_be_rejected: u64,
     /// No route is for them.
     pub no_route: u64,
     /// Rejected because a limit's key could not be built.
@@ -331,7 +331,7 @@ impl Judges {
         self.number += 1;
         let Self { trials, counts, .. } = self;
         counts.rows.add(request.at / 1_000_000_000, 0);
-        counts.clients.came(client);
+        counts.clients.record_request(client);
         for (index, Trial { replayer, found, waiting }) in trials.iter_mut().enumerate() {
             let mut is_judged = false;
             replayer.judge(past, number, |which, judgement| {
@@ -362,8 +362,8 @@ impl Judges {
 
 impl Counts {
     /// Records a policy's judgement of a request, by its number.
-    fn record(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, whose: (u64, &str)) {
-        let is_rejected = found.record(judgement, policy, whose, &mut self.rows, &mut self.clients);
+    fn record(&mut self, found: &mut Replayed, policy: usize, which: u64, judgement: &Judgement, origin: (u64, &str)) {
+        let is_rejected = found.record(judgement, policy, origin, &mut self.rows, &mut self.clients);
         if let Some(comparison) = &mut self.comparison {
             comparison.note(which, policy, is_rejected);
         }
@@ -379,7 +379,7 @@ impl Trial {
         let found = Replayed {
             name: policy.name.clone(),
             asked: vec![0; limits.len()],
-            refused_by: vec![0; limits.len()],
+            rejected_by: vec![0; limits.len()],
             limits,
             routes: routes.into_iter().map(|name| (name, 0, 0)).collect(),
             totals: Totals::default(),
@@ -412,19 +412,19 @@ impl Replayed {
     ) -> bool {
         let second = at / 1_000_000_000;
         for limit in &judgement.would_reject {
-            self.refused_by[*limit] += 1;
+            self.rejected_by[*limit] += 1;
             rows.add(second, self.column + 1 + limit);
         }
         let rejected_by = match judgement.verdict {
             Verdict::Admitted { wait } => {
                 self.totals.admitted += 1;
-                self.totals.watched += u64::from(!judgement.would_reject.is_empty());
+                self.totals.would_be_rejected += u64::from(!judgement.would_reject.is_empty());
                 self.totals.delayed += u64::from(!wait.is_zero());
                 self.totals.longest_wait = self.totals.longest_wait.max(wait);
                 None
             }
             Verdict::Rejected { limit, .. } => {
-                self.totals.refused += 1;
+                self.totals.rejected += 1;
                 Some(limit)
             }
             Verdict::NoKey { limit } => {
@@ -445,10 +445,10 @@ impl Replayed {
             *rejections += u64::from(rejected_by.is_some());
         }
         if let Some(limit) = rejected_by {
-            self.refused_by[limit] += 1;
+            self.rejected_by[limit] += 1;
             rows.add(second, self.column);
             rows.add(second, self.column + 1 + limit);
-            clients.refused(client, policy, limit, at);
+            clients.record_rejection(client, policy, limit, at);
         }
         rejected_by.is_some()
     }

@@ -2,6 +2,7 @@
 
 mod load;
 mod page;
+mod status;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::scenario::{Expectation, Scenario, Variant};
 use crate::scores::{FORMULAS, Scores, peaks};
 
 pub use page::page;
+pub use status::Status;
 
 /// How an experiment was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,13 +123,13 @@ impl Run {
         Self { variant, scores: None, expectations: Vec::new(), fault: Some(why), notes: Vec::new(), value }
     }
 
-    /// `passed`, `failed`, `invalid` or `skipped`.
-    pub fn status(&self) -> &'static str {
+    /// What came of it.
+    pub fn status(&self) -> Status {
         match (&self.scores, &self.fault) {
-            (None, _) => "skipped",
-            (Some(_), Some(_)) => "invalid",
-            (Some(_), None) if self.expectations.iter().all(Checked::holds) => "passed",
-            (Some(_), None) => "failed",
+            (None, _) => Status::Skipped,
+            (Some(_), Some(_)) => Status::Invalid,
+            (Some(_), None) if self.expectations.iter().all(Checked::holds) => Status::Passed,
+            (Some(_), None) => Status::Failed,
         }
     }
 
@@ -136,7 +138,7 @@ impl Run {
         run["id"] = self.variant.id(&scenario.name).into();
         run["algorithm"] = self.variant.algorithm.map(tidegate_policy::Algorithm::name).into();
         run["adaptation"] = self.variant.adaptation.into();
-        run["status"] = self.status().into();
+        run["status"] = self.status().name().into();
         run["reason"] = self.fault.clone().into();
         run["notes"] = self.notes.clone().into();
         let checked = |checked: &Checked| {
@@ -172,12 +174,12 @@ impl Report {
 
     /// Whether everything was run, and every expectation holds.
     pub fn is_passed(&self) -> bool {
-        !self.is_interrupted && self.runs().all(|(_, run)| run.status() == "passed")
+        !self.is_interrupted && self.runs().all(|(_, run)| run.status() == Status::Passed)
     }
 
     /// For machines; the page reads it too.
     pub fn to_json(&self) -> Value {
-        let of = |status: &str| self.runs().filter(|(_, run)| run.status() == status).count();
+        let of = |status: Status| self.runs().filter(|(_, run)| run.status() == status).count();
         let formula = |(name, text): &(&str, &str)| json!({ "name": name, "text": text });
         let setting = self.setting.as_ref();
         json!({
@@ -190,10 +192,10 @@ impl Report {
             "verdict": {
                 "passed": self.is_passed(),
                 "runs": self.runs().count(),
-                "passedRuns": of("passed"),
-                "failedRuns": of("failed"),
-                "invalidRuns": of("invalid"),
-                "skippedRuns": of("skipped"),
+                "passedRuns": of(Status::Passed),
+                "failedRuns": of(Status::Failed),
+                "invalidRuns": of(Status::Invalid),
+                "skippedRuns": of(Status::Skipped),
                 "interrupted": self.is_interrupted,
             },
             "formulas": FORMULAS.iter().map(formula).collect::<Vec<_>>(),
@@ -268,7 +270,7 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
     json!({
         "numbers": numbers(scenario, variant),
         "totals": {
-            "offered": all.offered, "admitted": all.admitted(), "refused": all.refused, "good": all.good,
+            "offered": all.offered, "admitted": all.admitted(), "refused": all.rejected, "good": all.good,
             "targetErrors": all.target_errors, "errors": all.errors,
         },
         "scores": {
@@ -285,7 +287,7 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
         "gateway": outcome.gateway.map(|gateway| json!({
             "cpuSeconds": rounded(gateway.cpu_seconds),
             "cpuPerRequest": gateway.cpu_seconds / count(all.offered.max(1)),
-            "refusalP99": gateway.refusal_p99,
+            "refusalP99": gateway.rejection_p99,
         })),
         "series": series(&outcome.observation, outcome),
         "exempt": outcome.exempt.iter().map(exempt).collect::<Vec<_>>(),
@@ -301,7 +303,7 @@ fn exempt(exempt: &Exempt) -> Value {
             Instead::AdmitsAll => "no limit, not scored",
             Instead::RejectsAll => "all rejected, not scored",
         },
-        "admitted": exempt.admitted, "refused": exempt.refused,
+        "admitted": exempt.admitted, "refused": exempt.rejected,
     })
 }
 
@@ -333,7 +335,7 @@ fn series(observation: &Observation, outcome: &Outcome) -> Value {
         "step": observation.step,
         "offered": rate(&|row| row.all().offered),
         "admitted": rate(&|row| row.all().admitted()),
-        "refused": rate(&|row| row.all().refused),
+        "refused": rate(&|row| row.all().rejected),
         "good": rate(&|row| row.all().good),
         "errors": rate(&|row| row.all().target_errors + row.all().errors),
         "offeredByAttackers": attackers.then(|| rate(&|row| row.attackers.offered)),

@@ -157,7 +157,7 @@ pub struct Outage {
     /// How many there were.
     pub offered: u64,
     /// How many of them were rejected.
-    pub refused: u64,
+    pub rejected: u64,
     /// From Redis' return to the limit's, the longest.
     pub limiting_back: Option<Duration>,
 }
@@ -166,7 +166,7 @@ impl Outage {
     /// One of them has ended.
     pub fn note(&mut self, is_rejected: bool) {
         self.offered += 1;
-        self.refused += u64::from(is_rejected);
+        self.rejected += u64::from(is_rejected);
     }
 
     /// The limit is in force again, so long after Redis' return.
@@ -188,7 +188,7 @@ pub struct Exempt {
     /// Requests that were admitted then.
     pub admitted: u64,
     /// Requests that were rejected then.
-    pub refused: u64,
+    pub rejected: u64,
 }
 
 /// What a gateway does instead of limiting.
@@ -222,19 +222,19 @@ impl Instead {
 impl Exempt {
     /// One that begins, without any requests yet.
     pub(crate) fn new(from: Duration, until: Duration, instead: Instead) -> Self {
-        Self { from: from.as_secs_f64(), until: until.as_secs_f64(), instead, admitted: 0, refused: 0 }
+        Self { from: from.as_secs_f64(), until: until.as_secs_f64(), instead, admitted: 0, rejected: 0 }
     }
 
     /// A request of this time was decided.
     pub(crate) fn note(&mut self, is_rejected: bool) {
-        *if is_rejected { &mut self.refused } else { &mut self.admitted } += 1;
+        *if is_rejected { &mut self.rejected } else { &mut self.admitted } += 1;
     }
 
     /// For people.
     pub fn sentence(&self) -> String {
         let (count, done) = match self.instead {
             Instead::AdmitsAll => (self.admitted, "admitted"),
-            Instead::RejectsAll => (self.refused, "rejected"),
+            Instead::RejectsAll => (self.rejected, "rejected"),
         };
         format!(
             "Not scored: {:.1} s to {:.1} s. {}; {} {} {done} then.",
@@ -283,7 +283,7 @@ pub struct GatewayCost {
     /// User and system time, in seconds.
     pub cpu_seconds: f64,
     /// How long 99 of 100 rejections took at most, in seconds.
-    pub refusal_p99: Option<f64>,
+    pub rejection_p99: Option<f64>,
 }
 
 #[cfg(test)]

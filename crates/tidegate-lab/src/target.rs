@@ -5,15 +5,15 @@
 //! simulation as well. [`Target`] serves them over HTTP.
 
 mod actuator;
-mod alarm;
-mod burner;
 mod contention;
-mod desk;
+mod cpu_threads;
 mod duration_text;
 mod fault_switch;
 mod faults;
 mod http_service;
+mod live_station;
 mod metrics;
+mod precise_timer;
 mod service_time;
 mod settings;
 mod station;

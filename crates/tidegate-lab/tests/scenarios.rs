@@ -2,7 +2,7 @@
 #![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "counts far below 2^52")]
 
 use serde_json::Value;
-use tidegate_lab::report::{Kind, Run};
+use tidegate_lab::report::{Kind, Run, Status};
 use tidegate_lab::{DEMO, Report, SCENARIOS, Scenario, Scores, Variant, simulate};
 use tidegate_policy::Algorithm;
 
@@ -43,7 +43,7 @@ fn every_expectation_of_the_scenarios_holds_in_simulated_time() {
     for report in [report(None), report_of(&DEMO, None)] {
         for (scenario, run) in report.runs() {
             let id = run.variant.id(&scenario.name);
-            assert_eq!(run.status(), "passed", "{id}: {:?}", run.expectations);
+            assert_eq!(run.status(), Status::Passed, "{id}: {:?}", run.expectations);
             assert!(run.variant.algorithm.is_none() || !run.expectations.is_empty(), "{id} expects nothing");
         }
         assert!(report.is_passed());
@@ -141,7 +141,7 @@ fn a_fault_of_the_target_is_seen_while_it_lasts() {
     assert_eq!(all.offered, 1_500);
     assert_eq!(
         all.offered,
-        all.refused + all.good + all.target_errors + all.errors,
+        all.rejected + all.good + all.target_errors + all.errors,
         "requests that hang get a response at last, or time out"
     );
 }
@@ -246,12 +246,12 @@ fn a_long_run_is_reported_in_longer_steps() {
 
 #[test]
 fn while_redis_is_away_the_failure_mode_decides() {
-    for (mode, refused) in [("open", 0.0..=0.0), ("closed", 1.0..=1.0), ("local", 0.6..=0.7)] {
+    for (mode, rejected) in [("open", 0.0..=0.0), ("closed", 1.0..=1.0), ("local", 0.6..=0.7)] {
         let more = format!("store: redis\non_failure: {mode}\nfaults: [{{at: 1, for: 2, what: redis_killed}}]\n");
         let scenario = small(&more);
         let scores = Scores::of(&scenario, &simulate(&scenario, of(Algorithm::FixedWindow)));
         let share = scores.refused_in_outage.expect("there was an outage");
-        assert!(refused.contains(&share), "{mode}: {share}");
+        assert!(rejected.contains(&share), "{mode}: {share}");
         assert_eq!(scores.limiting_back, Some(0.5), "{mode}");
     }
     for store in ["redis", "stand_in"] {
@@ -288,7 +288,7 @@ fn what_is_not_limited_by_design_is_reported_and_all_else_is_scored() {
         let is_exempt = (second as f64) < until && second as f64 + 1.0 > from;
         // With a bucket's burst on top.
         assert!(is_exempt || limit.is_some_and(|limit| admitted <= limit + 48.0), "{second}: {admitted} at {limit:?}");
-        // Not in seconds of which only a part is exempt, either: more may have been admitted in them.
+        // Nor in seconds that are partly exempt: more may have been admitted in them.
         assert_eq!(limit.is_none(), is_exempt, "in second {second}: {limit:?}");
     }
 }

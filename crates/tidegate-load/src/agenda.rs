@@ -7,7 +7,7 @@ use crate::plan::{Plan, Times};
 use crate::profile::Profile;
 use crate::schedule::Schedule;
 
-/// Each so-manieth request of a plan, in the order in which they are due.
+/// Every `stride`-th request of a plan, in the order in which they are due.
 pub(crate) struct Agenda {
     source: Source,
     /// The number of the next request, among all of the plan.

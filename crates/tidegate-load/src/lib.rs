@@ -1,5 +1,5 @@
-//! Load with a plan: how many requests a second ([`Profile`]), when each of them is due ([`Schedule`]), what is sent,
-//! by whom ([`Plan`]), how it is sent ([`Run`]), and what became of it ([`Record`], [`Report`]).
+//! Load with a plan: how many requests a second ([`Profile`]), when each of them is due ([`Schedule`]), what is sent
+//! by which clients ([`Plan`]), how it is sent ([`Run`]), and what became of it ([`Record`], [`Report`]).
 //!
 //! Plans, schedules and records are pure: the same plan and seed give the same arrivals, whatever the target.
 
@@ -30,7 +30,8 @@ pub use plan::{
 };
 pub use profile::{Profile, Shape};
 pub use record::{
-    Cause, Coarse, Counts, End, Fine, Latencies, Missed, NotAlike, Record, Sample, Spread, Step, StepTally, Tally,
+    Cause, Coarse, Counts, End, Fine, Latencies, Missed, NotAlike, Record, Sample, Step, StepTally, Tally,
+    TimeHistogram,
 };
 pub use report::{CannotMerge, Ended, InvalidReport, Judged, Reading, Report, Unit, Verdict};
 pub use run::{NotConstant, NotStarted, Run};

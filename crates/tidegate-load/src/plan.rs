@@ -1,5 +1,5 @@
-//! A plan: where to, for how long, how many, by whom. Read once, checked once, everything that is wrong reported with
-//! its path.
+//! A plan: the target, the duration, the rate, the clients. It is read and checked once; everything that is wrong is
+//! reported with its path.
 
 mod about;
 mod clients;

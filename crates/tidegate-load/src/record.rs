@@ -6,12 +6,12 @@
 
 mod counts;
 mod latencies;
-mod spread;
+mod time_histogram;
 
 pub use counts::{Cause, Counts, End, Missed};
 pub use latencies::Latencies;
-pub(crate) use spread::rank;
-pub use spread::{Coarse, Fine, Spread};
+pub(crate) use time_histogram::rank;
+pub use time_histogram::{Coarse, Fine, TimeHistogram};
 
 use std::time::Duration;
 

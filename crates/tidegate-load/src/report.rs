@@ -3,8 +3,8 @@
 //!
 //! # What is a latency
 //! It counts from the time at which the request was due, not from when it was sent, so that a target (or a generator)
-//! that stands still is seen by every request that was due meanwhile. It ends with the response, or with the timeout:
-//! a request that timed out has waited at least that long. Failures of another kind have none, they are errors.
+//! that stands still is seen by every request that was due in that time. It ends with the response, or with the
+//! timeout: a request that timed out has waited at least that long. Failures of another kind have no latency.
 //!
 //! # When a run is invalid
 //! The instrument itself failed, and its figures prove nothing:
@@ -18,7 +18,7 @@
 //! Requests that were never sent for want of room, and those that a stop left without a response, have no latency, and
 //! leaving them out would make the figures better the worse the target is. They count as slower than all others: with A
 //! known latencies and U unknown ones, percentile p is the one of rank ⌈p · (A + U)⌉ among the known ones. If that is
-//! beyond A, all that can be said is that it is at least the highest known one. A timeout is a latency that would have
+//! beyond A, all that is known is that it is at least the highest known one. A timeout is a latency that would have
 //! been longer: a percentile that is not below the timeout is at least so high, if some timed out. Figures that are
 //! bounds are named in `atLeast`; a threshold such as `p99<50ms` does not hold by a bound.
 

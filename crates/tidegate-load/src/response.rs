@@ -159,7 +159,7 @@ fn number(value: &[u8]) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Seconds, or a date. What is neither says nothing.
+/// Seconds, or a date. What is neither is ignored.
 pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
     if let Some(seconds) = number(value) {
         return Some(Duration::from_secs(seconds.min(u32::MAX.into())));

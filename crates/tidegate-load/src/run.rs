@@ -14,7 +14,7 @@ use tidegate_serve::{Buckets, Shard};
 use crate::live::{Live, Progress};
 use crate::plan::{Plan, Times};
 use crate::profile::{Profile, Shape};
-use crate::sender::Orders;
+use crate::sender::Commands;
 
 /// A test that has been started.
 pub struct Run {
@@ -23,14 +23,14 @@ pub struct Run {
     /// What is sent.
     pub plan: Arc<Plan>,
     start: Instant,
-    /// When the first request could have been due, by the wall's clock.
+    /// When the first request could have been due, by the wall clock.
     pub started: SystemTime,
-    orders: Vec<Arc<Orders>>,
+    commands: Vec<Arc<Commands>>,
     live: Vec<Arc<Shard<Live>>>,
     buckets: Buckets,
     /// The profile as it has been changed.
     profile: Mutex<Option<Profile>>,
-    /// What the report must say besides.
+    /// Notes for the report.
     notes: Mutex<Vec<String>>,
     is_stopped: AtomicBool,
     is_over: AtomicBool,
@@ -42,7 +42,7 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotConstant;
 
-/// How long before a new rate counts, so that all senders have heard of it.
+/// How long before a new rate counts, so that it has reached all senders.
 const NOTICE: Duration = Duration::from_millis(20);
 
 /// Changes of the rate that are reported one by one.
@@ -78,7 +78,7 @@ impl Run {
     /// Sends nothing more, and waits for no response any more.
     pub fn stop(&self) {
         self.is_stopped.store(true, Relaxed);
-        self.orders.iter().for_each(|orders| orders.stop());
+        self.commands.iter().for_each(|commands| commands.stop());
     }
 
     /// Whether it was asked to stop.
@@ -99,7 +99,7 @@ impl Run {
         let mut changed = self.profile.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(profile) = changed.as_ref().or_else(|| planned(&self.plan)) else { return Err(NotConstant) };
         let profile = profile.changed(self.elapsed() + NOTICE, Shape::Constant { rate });
-        self.orders.iter().for_each(|orders| orders.change(profile.clone()));
+        self.commands.iter().for_each(|commands| commands.change(profile.clone()));
         *changed = Some(profile);
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let after = self.elapsed().as_secs_f64();

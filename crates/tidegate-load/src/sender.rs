@@ -3,16 +3,16 @@
 //! It sleeps until shortly before the next request is due and then looks on without sleeping, so that it does not
 //! depend on how fast it is woken up. Between two responses that it reads it sends whatever has become due.
 
+mod commands;
+mod connection;
 mod exchange;
 mod http1;
 mod http2;
-mod line;
-mod orders;
 mod polled;
 mod poller;
 mod retries;
 
-pub(crate) use orders::Orders;
+pub(crate) use commands::Commands;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,10 +30,10 @@ use crate::live::Live;
 use crate::plan::Plan;
 use crate::record::{Cause, End, Missed, Record, Sample};
 use crate::wire::Secured;
+use connection::Connection;
 use exchange::{Done, Exchange};
 use http1::Http1;
 use http2::Http2;
-use line::Line;
 use poller::{Poller, Ready};
 use retries::Retries;
 
@@ -46,26 +46,26 @@ const BUFFER_BYTES: usize = 65_536;
 const MOST_HANDED_BACK: u8 = 3;
 
 /// What all senders of a run have in common.
-pub(crate) struct Errand {
+pub(crate) struct RunContext {
     pub(crate) plan: Arc<Plan>,
     pub(crate) address: SocketAddr,
     pub(crate) secured: Option<Secured>,
     pub(crate) start: Instant,
     pub(crate) heads: Heads,
     pub(crate) assignment: Assignment,
-    /// Who wants to know of each request that has ended.
+    /// Called for each request that has ended.
     pub(crate) observer: Option<Observer>,
 }
 
-/// Hears of each planned request when it has ended, and which of its group's clients it was of. It is called between
-/// two requests: it must be quick.
+/// Called with each planned request that has ended, and the index of its client in the group. It is called between two
+/// requests, so it must be quick.
 pub type Observer = Arc<dyn Fn(&Sample, u64) + Send + Sync>;
 
 /// What one sender has to do.
 pub(crate) struct Task {
-    pub(crate) errand: Arc<Errand>,
+    pub(crate) context: Arc<RunContext>,
     pub(crate) agenda: Agenda,
-    pub(crate) orders: Arc<Orders>,
+    pub(crate) commands: Arc<Commands>,
     pub(crate) live: Arc<Shard<Live>>,
     /// How many requests may be in flight at once.
     pub(crate) slots: usize,
@@ -75,7 +75,7 @@ impl Task {
     /// Sends everything and waits for the last response, or until it is stopped. What is recorded is good even if
     /// something fails.
     pub(crate) fn carry_out(self) -> (Record, io::Result<()>) {
-        let plan = &self.errand.plan;
+        let plan = &self.context.plan;
         let classes: Vec<_> = plan.clients.iter().map(|group| group.class).collect();
         let record = Record::new(plan.duration, &classes);
         match Sender::new(self, record.clone()) {
@@ -87,30 +87,30 @@ impl Task {
 
 /// A connection, and what the sender has to know of it.
 struct Held {
-    /// Tells it apart from those that had the same index before.
+    /// Distinguishes it from connections that had the same index before.
     serial: u32,
     /// Whether it is among those that are free.
     is_listed: bool,
-    line: Line,
+    connection: Connection,
 }
 
 /// A thread's state.
 struct Sender {
-    errand: Arc<Errand>,
+    context: Arc<RunContext>,
     agenda: Agenda,
-    orders: Arc<Orders>,
+    commands: Arc<Commands>,
     live: Arc<Shard<Live>>,
     record: Record,
     poller: Poller,
-    lines: Slab<Held>,
+    connections: Slab<Held>,
     next_serial: u32,
-    /// Lines that may take a request, the last used last. Some of them no longer do, and some are gone.
+    /// Connections that may take a request, the last used last. Some of them no longer do, and some are gone.
     free: Vec<usize>,
     /// Requests that a connection has handed back: they go on another one.
     again: Vec<Exchange>,
-    /// Lines that have more to read than they could in one go, by index and serial.
+    /// Connections that have more to read than they could in one go, by index and serial.
     unread: Vec<(usize, u32)>,
-    /// When requests under way have waited long enough: by time, line and stream.
+    /// When requests under way have waited long enough: by time, connection and stream.
     deadlines: BTreeSet<(Duration, usize, u32)>,
     in_flight: usize,
     most_in_flight: usize,
@@ -122,16 +122,16 @@ struct Sender {
 
 impl Sender {
     fn new(task: Task, record: Record) -> io::Result<Self> {
-        let Task { errand, agenda, orders, live, slots } = task;
+        let Task { context, agenda, commands, live, slots } = task;
         Ok(Self {
-            poller: Poller::new(&*orders)?,
-            retries: Retries::new(errand.plan.seed, errand.plan.duration),
+            poller: Poller::new(&*commands)?,
+            retries: Retries::new(context.plan.seed, context.plan.duration),
             record,
-            errand,
+            context,
             agenda,
-            orders,
+            commands,
             live,
-            lines: Slab::new(),
+            connections: Slab::new(),
             next_serial: 0,
             free: Vec::new(),
             again: Vec::new(),
@@ -147,8 +147,8 @@ impl Sender {
 
     fn run(mut self) -> (Record, io::Result<()>) {
         let result = self.send_all();
-        for (_, line, stream) in std::mem::take(&mut self.deadlines) {
-            if let Some(exchange) = self.lines[line].line.give_up(stream, &mut self.done) {
+        for (_, connection, stream) in std::mem::take(&mut self.deadlines) {
+            if let Some(exchange) = self.connections[connection].connection.give_up(stream, &mut self.done) {
                 self.settle(exchange, End::Unfinished, None);
             }
             self.settle_done();
@@ -161,14 +161,14 @@ impl Sender {
     }
 
     fn now(&self) -> Duration {
-        self.errand.start.elapsed()
+        self.context.start.elapsed()
     }
 
     /// Waits until the run begins, which all senders of all instances have agreed upon.
     fn await_start(&mut self) -> io::Result<()> {
         loop {
-            let ahead = self.errand.start.saturating_duration_since(Instant::now());
-            if ahead.is_zero() || self.orders.is_stopped() {
+            let ahead = self.context.start.saturating_duration_since(Instant::now());
+            if ahead.is_zero() || self.commands.is_stopped() {
                 return Ok(());
             }
             match ahead.checked_sub(SPIN) {
@@ -181,15 +181,15 @@ impl Sender {
     fn send_all(&mut self) -> io::Result<()> {
         self.await_start()?;
         loop {
-            if self.orders.is_stopped() {
+            if self.commands.is_stopped() {
                 return Ok(());
             }
-            if let Some(profile) = self.orders.take_profile() {
+            if let Some(profile) = self.commands.take_profile() {
                 self.agenda.change(&profile);
             }
             let next = self.send_due();
             let now = self.now();
-            let is_over = next.is_none() && now >= self.errand.plan.duration;
+            let is_over = next.is_none() && now >= self.context.plan.duration;
             if is_over && self.in_flight == 0 {
                 return Ok(());
             }
@@ -199,7 +199,7 @@ impl Sender {
         }
     }
 
-    /// Sends what is due, and says when the next request will be.
+    /// Sends what is due, and returns when the next request will be.
     fn send_due(&mut self) -> Option<Duration> {
         for exchange in std::mem::take(&mut self.again) {
             self.dispatch(exchange);
@@ -209,7 +209,7 @@ impl Sender {
             // What was planned comes first: what polite clients send again is extra.
             match self.agenda.turn(now) {
                 Turn::Send { number, intended } => {
-                    let (group, client) = self.errand.assignment.client(number);
+                    let (group, client) = self.context.assignment.client(number);
                     self.send(Exchange {
                         number,
                         group,
@@ -222,7 +222,7 @@ impl Sender {
                     });
                 }
                 Turn::TooLate { number, intended } => {
-                    let (group, _) = self.errand.assignment.client(number);
+                    let (group, _) = self.context.assignment.client(number);
                     self.record.miss(group, intended, Missed::TooLate);
                     self.live.missed(Missed::TooLate);
                 }
@@ -246,7 +246,7 @@ impl Sender {
             return self.poller.look();
         }
         let deadline = self.deadlines.first().map(|(deadline, ..)| *deadline);
-        let end = self.errand.plan.duration;
+        let end = self.context.plan.duration;
         let until = [wake, deadline, (now < end).then_some(end)].into_iter().flatten().min();
         self.poller.wait(now, until.unwrap_or(now + Duration::from_secs(1)))
     }
@@ -263,11 +263,11 @@ impl Sender {
         }
     }
 
-    /// Looks after a line that is ready for something, and sends what has become due.
+    /// Looks after a connection that is ready for something, and sends what has become due.
     fn attend(&mut self, key: usize, serial: u32, ready: &Ready) {
-        let Some(held) = self.lines.get_mut(key).filter(|held| held.serial == serial) else { return };
-        held.line.ready(ready, &mut self.buffer, &mut self.done);
-        if held.line.has_more() {
+        let Some(held) = self.connections.get_mut(key).filter(|held| held.serial == serial) else { return };
+        held.connection.ready(ready, &mut self.buffer, &mut self.done);
+        if held.connection.has_more() {
             self.unread.push((key, serial));
         }
         self.tidy(key);
@@ -301,35 +301,35 @@ impl Sender {
                 return self.settle(exchange, End::Failed(Cause::NotConnected), None);
             }
         };
-        let deadline = exchange.sent + self.errand.plan.request.timeout;
-        let stream = match &mut self.lines[key].line {
-            Line::Http1(line) => {
+        let deadline = exchange.sent + self.context.plan.request.timeout;
+        let stream = match &mut self.connections[key].connection {
+            Connection::Http1(connection) => {
                 self.request.clear();
-                let body = self.errand.heads.write(exchange.group, exchange.client, &mut self.request);
-                line.send(exchange, &self.request, body, &mut self.done);
+                let body = self.context.heads.write(exchange.group, exchange.client, &mut self.request);
+                connection.send(exchange, &self.request, body, &mut self.done);
                 0
             }
-            Line::Http2(line) => {
-                line.send(exchange, self.errand.heads.request(exchange.group, exchange.client), &mut self.done)
+            Connection::Http2(connection) => {
+                connection.send(exchange, self.context.heads.request(exchange.group, exchange.client), &mut self.done)
             }
         };
         self.deadlines.insert((deadline, key, stream));
         self.tidy(key);
     }
 
-    /// A line that can take a request. It stays in the list as long as it can take another.
+    /// A connection that can take a request. It stays in the list as long as it can take another.
     fn free_line(&mut self) -> Option<usize> {
         while let Some(key) = self.free.last().copied() {
-            let held = self.lines.get_mut(key).filter(|held| held.is_listed);
-            if let Some(Held { line: Line::Http2(line), .. }) = &held
-                && line.is_free()
+            let held = self.connections.get_mut(key).filter(|held| held.is_listed);
+            if let Some(Held { connection: Connection::Http2(connection), .. }) = &held
+                && connection.is_free()
             {
                 return Some(key);
             }
             self.free.pop();
             if let Some(held) = held {
                 held.is_listed = false;
-                if held.line.is_free() {
+                if held.connection.is_free() {
                     return Some(key);
                 }
             }
@@ -339,39 +339,39 @@ impl Sender {
 
     fn open(&mut self) -> io::Result<usize> {
         // A server may open connections and take nothing on them.
-        if self.lines.len() > self.most_in_flight {
+        if self.connections.len() > self.most_in_flight {
             return Err(io::Error::other("no connection takes a request"));
         }
-        let Errand { plan, address, secured, .. } = &*self.errand;
+        let RunContext { plan, address, secured, .. } = &*self.context;
         let is_head = plan.request.method == http::Method::HEAD;
-        let line = if plan.request.is_http2 {
-            Line::Http2(Box::new(Http2::open(*address, secured.as_ref())?))
+        let connection = if plan.request.is_http2 {
+            Connection::Http2(Box::new(Http2::open(*address, secured.as_ref())?))
         } else {
-            Line::Http1(Box::new(Http1::open(*address, secured.as_ref(), is_head)?))
+            Connection::Http1(Box::new(Http1::open(*address, secured.as_ref(), is_head)?))
         };
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
-        let entry = self.lines.vacant_entry();
+        let entry = self.connections.vacant_entry();
         let key = u64::from(serial) << 32 | entry.key() as u64;
-        match &line {
-            Line::Http1(line) => self.poller.add(&line.wire, key)?,
-            Line::Http2(line) => line.watch(|socket| self.poller.add(socket, key))?,
+        match &connection {
+            Connection::Http1(connection) => self.poller.add(&connection.wire, key)?,
+            Connection::Http2(connection) => connection.watch(|socket| self.poller.add(socket, key))?,
         }
         let index = entry.key();
-        entry.insert(Held { serial, is_listed: false, line });
+        entry.insert(Held { serial, is_listed: false, connection });
         Ok(index)
     }
 
-    /// After something has happened on a line: what has ended is counted, the line kept or closed.
+    /// After something has happened on a connection: what has ended is counted, the connection kept or closed.
     fn tidy(&mut self, key: usize) {
         for Done { exchange, .. } in &self.done {
-            self.deadlines.remove(&(exchange.sent + self.errand.plan.request.timeout, key, exchange.stream));
+            self.deadlines.remove(&(exchange.sent + self.context.plan.request.timeout, key, exchange.stream));
         }
         self.settle_done();
-        let held = &mut self.lines[key];
-        if !held.line.is_usable() {
-            self.lines.remove(key);
-        } else if !held.is_listed && held.line.is_free() {
+        let held = &mut self.connections[key];
+        if !held.connection.is_usable() {
+            self.connections.remove(key);
+        } else if !held.is_listed && held.connection.is_free() {
             held.is_listed = true;
             self.free.push(key);
         }
@@ -403,12 +403,12 @@ impl Sender {
             self.record.add_retry(&sample);
         } else {
             self.record.add(&sample);
-            if let Some(observer) = &self.errand.observer {
+            if let Some(observer) = &self.context.observer {
                 observer(&sample, exchange.client);
             }
         }
         if end == End::Responded(429)
-            && let Some(polite) = &self.errand.plan.clients[group].politeness
+            && let Some(polite) = &self.context.plan.clients[group].politeness
         {
             self.retries.rejected(exchange, polite, retry_after, finished, &mut self.record);
         }
@@ -429,7 +429,7 @@ impl Sender {
                 return;
             }
             self.deadlines.pop_first();
-            if let Some(exchange) = self.lines[key].line.give_up(stream, &mut self.done) {
+            if let Some(exchange) = self.connections[key].connection.give_up(stream, &mut self.done) {
                 self.settle(exchange, End::Failed(Cause::TimedOut), None);
             }
             self.tidy(key);

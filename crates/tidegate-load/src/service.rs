@@ -28,7 +28,7 @@ use current::{Current, NoTest};
 /// What the service does, and what not.
 #[derive(Debug)]
 pub struct Settings {
-    /// Whom it may send to.
+    /// Hosts that it may send to.
     pub hosts: AllowedHosts,
     /// Plans that can be started by their name.
     pub plans: Plans,

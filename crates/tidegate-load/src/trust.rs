@@ -1,4 +1,4 @@
-//! Whom requests over TLS are sent to.
+//! Which certificates of a target are trusted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tidegate_serve::tls::{SystemRoots, client_config, provider};
 use crate::plan::Plan;
 use crate::wire::Secured;
 
-/// How the target of a plan is spoken to; `None` without TLS. Trusted are the authorities in `ca`, or the system's.
+/// The TLS settings for the target of a plan; `None` without TLS. Trusts the authorities in `ca`, or the system's.
 pub(crate) fn secured(plan: &Plan, ca: Option<&Path>) -> Result<Option<Secured>, String> {
     if !plan.target.is_tls {
         return Ok(None);
@@ -23,16 +23,16 @@ pub(crate) fn secured(plan: &Plan, ca: Option<&Path>) -> Result<Option<Secured>,
         if plan.request.is_insecure { Arc::new(RootCertStore::empty()) } else { SystemRoots::default().or_in(ca)? };
     let mut config = client_config(roots, protocols).map_err(|error| error.to_string())?;
     if plan.request.is_insecure {
-        config.dangerous().set_certificate_verifier(Arc::new(Anyone(provider())));
+        config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate(provider())));
     }
     Ok(Some(Secured { config: Arc::new(config), name }))
 }
 
 /// Trusts any server that proves that its certificate is its own.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

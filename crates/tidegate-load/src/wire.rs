@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, sock
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-/// How TLS is spoken, and what the certificate must say.
+/// TLS settings, and the name that the certificate must have.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
     pub(crate) config: Arc<ClientConfig>,
@@ -78,9 +78,8 @@ impl Wire {
         loop {
             match tls.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Closed without a word. HTTP shows by itself whether something is missing, but for a response that
-                // ends by closing: that one can't be distinguished from one that was cut off, and many servers say no
-                // goodbye.
+                // Closed without `close_notify`, as many servers do. HTTP shows by itself whether something is missing,
+                // except for a response that ends by closing: it can't be distinguished from one that was cut off.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -90,7 +89,7 @@ impl Wire {
         }
     }
 
-    /// Goes on with TLS' greeting, and says whether it is over.
+    /// Continues the TLS handshake, and returns whether it is over.
     pub(crate) fn shake(&mut self) -> io::Result<bool> {
         loop {
             self.flush()?;
@@ -115,14 +114,14 @@ impl Wire {
     }
 }
 
-/// Takes in some of what has come, and sends what TLS itself wants to send. Says whether the other side is still
-/// there.
+/// Takes in some of what has come, and sends what TLS itself wants to send. Returns whether the other side is
+/// still there.
 fn take_in(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<bool> {
     if tls.read_tls(tcp)? == 0 {
         return Ok(false);
     }
     let processed = tls.process_new_packets();
-    // Also the alert that says what was wrong; what can't be sent now is sent with what comes next.
+    // Also the alert that reports what was wrong; what can't be sent now is sent with what comes next.
     while tls.wants_write() && tls.write_tls(tcp).is_ok() {}
     processed.map(|_| true).map_err(io::Error::other)
 }

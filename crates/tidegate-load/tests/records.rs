@@ -68,7 +68,7 @@ fn requests_are_counted_by_how_they_ended() {
     assert_eq!(Record::new(Duration::from_secs(1), &[Class::Honest]).class(Class::Attacker), None);
 }
 
-/// Times are from the intended time, whoever was late.
+/// Times are from the intended time, whether the generator or the target was late.
 #[test]
 fn latency_counts_from_the_intended_time_and_service_from_sending() {
     let mut record = Record::new(Duration::from_secs(10), &[Class::Honest]);
@@ -85,7 +85,7 @@ fn latency_counts_from_the_intended_time_and_service_from_sending() {
     assert_eq!(record.steps[1].honest.latency.len(), 1);
 }
 
-/// A client that waited in vain waited; one that was turned away at once did not.
+/// A client whose request timed out has waited; one that was rejected at once has not.
 #[test]
 fn timeouts_stand_among_the_latencies_and_other_failures_do_not() {
     for (end, has_waited) in [

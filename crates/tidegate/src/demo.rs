@@ -2,7 +2,7 @@
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
 mod figures;
-mod keeping;
+mod keep_running;
 mod lines;
 mod panel;
 mod ports;
@@ -32,7 +32,7 @@ use view::View;
 /// See it work: all services in this process, four scenarios in two minutes, and a report
 ///
 /// A target, the gateway before it, a forecaster and a load generator are started on the loopback, at ports 8081, 8082,
-/// 8090 and 8080; where one is taken, another port is used, and that is said. Nothing else is needed: limits are kept
+/// 8090 and 8080; where one is taken, another port is used and printed. Nothing else is needed: limits are kept
 /// in memory, and where a scenario asks for Redis a stand-in for it that can hang.
 ///
 /// normal: a load below the limit · spikes: without adaptation, and with limits that are raised before a spike comes ·
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.keep {
         // Its log is to be seen from now on.
         drop(load);
-        keeping::keep(&ports, &is_stopped)?;
+        keep_running::keep(&ports, &is_stopped)?;
     } else {
         print(texts::what_next().as_bytes())?;
     }
@@ -97,7 +97,7 @@ fn parts(names: &[String]) -> Result<Vec<Scenario>> {
 /// Runs everything, and prints each run when it is over. Beside the report, whether all of it could be printed.
 fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) -> (Report, Result<()>) {
     let mut report = Report::new(Kind::Demo, None, Some(setting()));
-    let (count, mut said, mut tables) = (scenarios.len(), Ok(()), String::new());
+    let (count, mut printed, mut tables) = (scenarios.len(), Ok(()), String::new());
     play(
         scenarios,
         &mut report,
@@ -105,7 +105,7 @@ fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) ->
         |index, scenario, variant| {
             let part = texts::part(index, count, scenario, variant);
             let run = play_one(scenario, variant, &part, ports, is_stopped);
-            and_then(&mut said, || print(texts::verdict(scenario, &run, has_colours()).as_bytes()));
+            and_then(&mut printed, || print(texts::verdict(scenario, &run, has_colours()).as_bytes()));
             run
         },
         |scenario, runs| {
@@ -114,14 +114,14 @@ fn play_all(scenarios: Vec<Scenario>, ports: &Ports, is_stopped: &AtomicBool) ->
         },
     );
     let verdict = table::verdict(&report, has_colours());
-    and_then(&mut said, || print(format!("{tables}\n{verdict}").as_bytes()));
-    (report, said)
+    and_then(&mut printed, || print(format!("{tables}\n{verdict}").as_bytes()));
+    (report, printed)
 }
 
 fn play_one(scenario: &Scenario, variant: Variant, part: &str, ports: &Ports, is_stopped: &AtomicBool) -> Run {
     let mut view = View::open(scenario, variant, part);
     let log = Log::discard();
-    let played = live::run(scenario, variant, &ports.places, &log, is_stopped, &mut |moment| view.show(moment));
+    let played = live::run(scenario, variant, &ports.addresses, &log, is_stopped, &mut |moment| view.show(moment));
     drop(view);
     played.map_or_else(
         |reason| Run::skipped(scenario, variant, reason),

@@ -38,7 +38,7 @@ pub(crate) fn port() -> Result<Option<u16>> {
 const A_PORT: &str = "a port from 0 to 65535";
 
 /// The port of Redis. Beside a service named `redis` Kubernetes sets it to `tcp://10.0.0.1:6379` in every pod, whether
-/// that wants a Redis or not: of such a value the port counts, and only for who names a host.
+/// that wants a Redis or not. Of such a value only the port is used, and only if REDIS_HOST is set.
 fn redis_port(has_host: bool) -> Result<Option<u16>> {
     let Some(text) = variable("REDIS_PORT")? else { return Ok(None) };
     let link = text.strip_prefix("tcp://").and_then(|address| address.rsplit_once(':'));
@@ -57,7 +57,7 @@ fn switch(name: &str) -> Result<Option<bool>> {
     }
 }
 
-/// Puts what the environment says over what the file says. What can't be applied is refused, never ignored.
+/// Overrides settings of the file by those of the environment. What can't be applied is an error, never ignored.
 /// `redis_flag` is the URL of the command line, if it has one.
 pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<()> {
     if let Some(port) = port()? {
@@ -74,8 +74,8 @@ pub(crate) fn overlay(config: &mut Config, redis_flag: Option<&str>) -> Result<(
     limit(config)
 }
 
-/// Redis as the flag says, or else as the environment and below it the file do. A password is not part
-/// of the address: it is used with a flag too, unless the flag has one.
+/// Redis by the flag, else by the environment, else by the file. A password is not part of the address: it is used with
+/// a flag too, unless the flag has one.
 fn redis(config: &mut Config, flag: Option<&str>) -> Result<()> {
     let host = variable("REDIS_HOST")?.map(|host| host_in_url(&host)).transpose()?;
     let (port, password) = (redis_port(host.is_some())?, variable("REDIS_PASSWORD")?);
@@ -147,7 +147,7 @@ struct RedisUrl {
 }
 
 impl RedisUrl {
-    /// What is no URL stays what it is, to be refused where it is checked.
+    /// Text that is not a URL is kept as it is, and rejected where URLs are checked.
     fn split(text: &str) -> Self {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
@@ -174,7 +174,7 @@ impl RedisUrl {
         self.address = format!("{}:{port}", host.unwrap_or(old_host));
     }
 
-    /// `rediss` instead of `redis`, or the other way round; what is neither stays, to be refused where it is checked.
+    /// `rediss` instead of `redis`, or back. Another scheme is kept, and rejected where URLs are checked.
     fn set_tls(&mut self, tls: bool) {
         let (family, kind) =
             self.scheme.split_once('+').map_or((&*self.scheme, None), |(family, kind)| (family, Some(kind)));
@@ -293,8 +293,8 @@ fn limit(config: &mut Config) -> Result<()> {
     default.capacity = capacity.or(default.capacity);
     default.fill_rate = fill_rate.or(default.fill_rate);
     if let Some(algorithm) = algorithm {
-        // With numbers that come closest, where it needs some that nobody has set; as a change while it runs has them.
-        // What is wrong where there are none is reported with all the rest.
+        // Numbers that are not set come as close as possible to those of the algorithm before, as in a change at run
+        // time. If there are no such numbers, the check of the whole configuration reports it.
         let closest = of_limit_under(default, &algorithm, with_redis);
         if let Some(Numbers { limit, window, capacity, fill_rate, .. }) = closest.as_ref().map(written) {
             (default.limit, default.window, default.capacity, default.fill_rate) = (limit, window, capacity, fill_rate);

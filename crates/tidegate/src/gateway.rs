@@ -15,8 +15,8 @@ use tidegate_serve::{Log, LogFormat, ShutdownHandle, Sink};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::environment;
-use crate::orders::{CUT_OFF, Orders};
 use crate::service::{log_format, raise_files};
+use crate::stop_signals::{CUT_OFF, StopSignals};
 
 /// Run the gateway: a reverse proxy that limits
 ///
@@ -107,9 +107,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     served
 }
 
-/// Serves to the end. The exit code shows whether a second order to stop cut requests off.
+/// Serves to the end. The exit code shows whether a second stop signal cut requests off.
 async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<ExitCode> {
-    // If these are too few for the connections that it should have, it says so itself.
+    // The server itself reports if these are too few for its connections.
     raise_files("Gateway", &log);
     let again = move || arguments.read().map_err(|error| InvalidConfig::Syntax(format!("{error:#}")));
     let server = Server::bind(settings, Box::new(again), log.clone()).await?;
@@ -117,10 +117,10 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
     let handle = server.handle();
-    let Signals { hang_up, user1, orders } = signals;
+    let Signals { hang_up, user1, stop_signals } = signals;
     tokio::spawn(reload(hang_up, handle.clone()));
     tokio::spawn(reopen_logs(user1, handle.clone()));
-    tokio::spawn(stop_on(orders, handle.clone(), stop, log.clone()));
+    tokio::spawn(stop_on(stop_signals, handle.clone(), stop, log.clone()));
     log.info("Gateway", format_args!("tidegate {} starts; {}", env!("CARGO_PKG_VERSION"), server.summary()));
     let admin = server.admin_address().map(|address| format!("; admin on {address}")).unwrap_or_default();
     log.announce("Gateway", format_args!("listening on {}{admin}", server.addresses().join(", ")));
@@ -129,14 +129,14 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     Ok(if handle.is_hurried() { ExitCode::from(CUT_OFF) } else { ExitCode::SUCCESS })
 }
 
-/// How long the end may take after a second order to stop.
+/// How long the end may take after a second stop signal.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The signals that a gateway obeys.
 struct Signals {
     hang_up: Signal,
     user1: Signal,
-    orders: Orders,
+    stop_signals: StopSignals,
 }
 
 impl Signals {
@@ -144,12 +144,12 @@ impl Signals {
         Ok(Self {
             hang_up: signal(SignalKind::hangup())?,
             user1: signal(SignalKind::user_defined1())?,
-            orders: Orders::new()?,
+            stop_signals: StopSignals::new()?,
         })
     }
 }
 
-/// SIGHUP reloads. Apart from the order to stop, which must not wait for it.
+/// SIGHUP reloads. Apart from the stop signal, which must not wait for it.
 async fn reload(mut hang_up: Signal, handle: Handle) {
     while hang_up.recv().await.is_some() {
         // What went wrong has been logged.
@@ -166,13 +166,13 @@ async fn reopen_logs(mut user1: Signal, handle: Handle) {
 }
 
 /// SIGTERM and Ctrl-C stop, a second one stops at once.
-async fn stop_on(mut orders: Orders, handle: Handle, stop: ShutdownHandle, log: Log) {
-    orders.obey("Gateway", &stop, &log).await;
+async fn stop_on(mut stop_signals: StopSignals, handle: Handle, stop: ShutdownHandle, log: Log) {
+    stop_signals.stop_service("Gateway", &stop, &log).await;
     handle.hurry();
-    // Slots are given back in Redis; that has its own bound, and a third order does not wait for it.
+    // Slots are given back in Redis; that has its own bound, and a third signal does not wait for it.
     tokio::select! {
         () = tokio::time::sleep(LAST_PATIENCE) => {}
-        () = orders.next() => {}
+        () = stop_signals.next() => {}
     }
     std::process::exit(CUT_OFF.into());
 }

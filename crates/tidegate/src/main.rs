@@ -7,8 +7,8 @@ mod forecast;
 mod gateway;
 mod lab;
 mod load;
-mod orders;
 mod service;
+mod stop_signals;
 mod target;
 
 use std::io::{IsTerminal, Write};
@@ -52,7 +52,7 @@ fn print(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Whether standard output is read by a person who has not said otherwise.
+/// Whether to print colours: standard output is a terminal, and `NO_COLOR` is not set.
 fn has_colours() -> bool {
     is_drawn_on(&std::io::stdout()) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What every small server has in common: where it listens, what it says, how it stops.
+//! What every small server has in common: where it listens, what it logs, how it stops.
 #![allow(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
 use std::future::Future;
@@ -14,7 +14,7 @@ use tidegate_serve::{Log, LogFormat, LogLevel, Shutdown, ShutdownHandle, Sink, r
 use tokio::net::TcpListener;
 
 use crate::environment;
-use crate::orders::{CUT_OFF, Orders};
+use crate::stop_signals::{CUT_OFF, StopSignals};
 
 /// The flags of every small server, to be flattened into its own.
 #[derive(Args)]
@@ -76,7 +76,7 @@ const LOG_FILES: usize = 5;
 /// How long the end may wait for the last lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs `serve` until it ends, which it does when `shutdown` says so. At a second order to stop it is dropped where it
+/// Runs `serve` until it ends, which it does when `shutdown` fires. At a second stop signal it is dropped where it
 /// is.
 pub(crate) fn run<F>(arguments: &Arguments, service: &Service, serve: impl FnOnce(Context) -> F) -> Result<ExitCode>
 where
@@ -123,14 +123,14 @@ where
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let address = listener.local_addr()?;
     // Before the line that it is ready: a signal may follow it at once.
-    let (mut orders, stop) = (Orders::new()?, ShutdownHandle::new());
+    let (mut stop_signals, stop) = (StopSignals::new()?, ShutdownHandle::new());
     let context = Context { listener, address, log: log.clone(), shutdown: stop.observer(), component };
     tokio::select! {
         served = serve(context) => {
             log.info(component, "stopped");
             served.map(|()| ExitCode::SUCCESS)
         }
-        () = orders.obey(component, &stop, &log) => Ok(ExitCode::from(CUT_OFF)),
+        () = stop_signals.stop_service(component, &stop, &log) => Ok(ExitCode::from(CUT_OFF)),
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn open_many_files(component: &str, log: &Log) {
     }
 }
 
-/// Lets the process have as many file descriptors open as it may, and says how many those are.
+/// Lets the process have as many file descriptors open as it may, and returns how many those are.
 pub(crate) fn raise_files(component: &str, log: &Log) -> Option<u64> {
     match raise_open_files() {
         Ok(files) => Some(files.now),

@@ -14,13 +14,13 @@ use crate::service::{self, Service};
 ///
 /// GET /api/test responds with OK after the service time. What it can do is `workers / service time`: by default 16 / 5
 /// ms = 3,200 requests a second. Beyond that requests queue (128 / 3,200 = 40 ms at most), and beyond the queue they
-/// are gets 503 at once.
+/// get 503 at once.
 ///
 /// POST /faults makes it fail, for example {"errors": 0.5}, {"slowness": {"factor": 10}}, {"delay": 0.2} or {"hang":
 /// true}, each also with "for": seconds; DELETE /faults ends that. /actuator/health and /actuator/prometheus respond
 /// however busy it is. Everything else is in docs/target.md.
 ///
-/// It listens on 127.0.0.1:8081, or at the port that PORT or SERVER_PORT in the environment says. SIGTERM and Ctrl-C
+/// It listens on 127.0.0.1:8081, or at the port in PORT or SERVER_PORT of the environment. SIGTERM and Ctrl-C
 /// let requests under way end.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate target --service-time lognormal:20ms:0.8 --workers 8 --contention 2")]
@@ -61,7 +61,7 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "must be a number from 0 to 1000".to_owned())
 }
 
-/// It says when something fails, and nothing of ordinary service.
+/// It logs failures, and nothing about ordinary service.
 const SERVICE: Service = Service { component: "Target", port: 8081, log_level: LogLevel::Warn };
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {

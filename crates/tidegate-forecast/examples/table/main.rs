@@ -60,7 +60,7 @@ impl Row {
         let outcome = &self.outcome;
         let mut cells = vec![self.name.clone()];
         for score in &outcome.scores {
-            // In brackets: not compared, as it rarely had something to say.
+            // In brackets: not compared, as it rarely made a forecast.
             let is_compared = score.origins * 10 >= outcome.origins * 9;
             cells.push(match score.origins {
                 0 => "–".to_owned(),
@@ -108,7 +108,7 @@ fn files(directory: &Path) -> std::io::Result<Vec<(String, Series)>> {
 fn main() -> ExitCode {
     let started = Instant::now();
     let mut broken = Vec::new();
-    let mut tell = |row: Option<Row>, is_first: bool| {
+    let mut print_row = |row: Option<Row>, is_first: bool| {
         let Some(row) = row else { return };
         if is_first {
             println!("{}", header(&row));
@@ -117,11 +117,11 @@ fn main() -> ExitCode {
         broken.extend(row.broken());
     };
     for (index, it) in generated::all(SEED).into_iter().enumerate() {
-        tell(Row::new(it.name.to_owned(), it.is_periodic, &it.series), index == 0);
+        print_row(Row::new(it.name.to_owned(), it.is_periodic, &it.series), index == 0);
     }
     if let Some(directory) = std::env::args_os().nth(1).filter(|directory| !directory.is_empty()) {
         match files(Path::new(&directory)) {
-            Ok(files) => files.into_iter().for_each(|(name, series)| tell(Row::new(name, false, &series), false)),
+            Ok(files) => files.into_iter().for_each(|(name, series)| print_row(Row::new(name, false, &series), false)),
             Err(error) => {
                 eprintln!("{}: can't be read: {error}", Path::new(&directory).display());
                 return ExitCode::from(2);

@@ -14,7 +14,7 @@ pub(super) struct Rise {
 
 /// The forecast may be wrong by so many steps about when.
 const GUARD: usize = 2;
-/// More than the usual rate by less than this is no rise.
+/// More than the usual rate by less than this is not a rise.
 const NOTICEABLE: f64 = 1.01;
 /// Rises that are closer are one.
 const CLOSE: usize = 3;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::History;
 
-/// Tells idle time from load.
+/// Distinguishes idle time from load.
 ///
 /// A model that takes idle time for load sees a trend in its end, and a forecast of nothing that is followed by load is
 /// as wrong as can be, or right for a long time about nothing. So models are shown [`Load`], which has no idle time,
@@ -190,7 +190,7 @@ impl Idle {
         Load { start: start + first as i64 * i64::from(step), step, values: load }
     }
 
-    /// More steps without load than this are no part of it.
+    /// More steps without load than this are not part of it.
     fn longest(&self) -> usize {
         self.usual.saturating_mul(LEFT_OUT)
     }

@@ -97,7 +97,7 @@ impl Member {
         }
     }
 
-    /// What it would have said in the past, if that can be known.
+    /// What it would have forecast in the past, if that can be known.
     pub(super) fn trial(&self, history: History<'_>) -> Option<Vec<f64>> {
         if self.kind == Kind::Simple { self.path(history, self.horizon) } else { None }
     }
@@ -152,7 +152,7 @@ pub(super) fn trials<'a>(
     })
 }
 
-/// The weights of those that have something to say, by band.
+/// The weights of those that have a forecast, by band.
 fn band_weights(members: &[Member], paths: &[Option<Vec<f64>>], band: usize) -> Vec<f64> {
     let losses = members.iter().zip(paths).map(|(member, path)| path.as_ref().and_then(|_| member.loss(band)));
     let losses: Vec<Option<f64>> = losses.collect();
@@ -181,7 +181,7 @@ pub(super) fn weights(members: &[Member], paths: &[Option<Vec<f64>>]) -> Vec<f64
     means
 }
 
-/// The mean of all that have something to say, by their weights.
+/// The mean of all that have a forecast, by their weights.
 pub(super) fn combined(members: &[Member], paths: &[Option<Vec<f64>>], horizon: usize) -> Option<Vec<f64>> {
     paths.iter().flatten().next()?;
     let weights: Vec<Vec<f64>> = (0..BANDS).map(|band| band_weights(members, paths, band)).collect();

@@ -5,7 +5,7 @@ pub(super) struct Pending {
     pub(super) mean: Vec<f64>,
     /// The 90 % quantile of each step.
     pub(super) high: Vec<f64>,
-    /// Of each model, if it had something to say.
+    /// Of each model, if it made a forecast.
     pub(super) paths: Vec<Option<Vec<f64>>>,
     highest: f64,
     seen: usize,

@@ -138,7 +138,7 @@ fn restlessness(history: History<'_>) -> f64 {
     let known: Vec<f64> = history.last(120).known().map(|(_, value)| value).collect();
     let mut distances: Vec<f64> =
         known.windows(2).map(|pair| (pair[1] - pair[0]).abs() / unit(f64::midpoint(pair[0], pair[1]))).collect();
-    // As long as there are few, the first of them says little: load that begins is no restlessness.
+    // As long as there are few, the first of them says little: load that begins is not restless.
     distances.resize(distances.len().max(FEWEST_DISTANCES), INDEPENDENT);
     distances.sort_by(f64::total_cmp);
     (distances[distances.len() / 2] / INDEPENDENT).max(1.0)

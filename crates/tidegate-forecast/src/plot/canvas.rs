@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::WIDTH;
 
-/// Light ground of its own, so that it can be read on dark pages too. Colours that differ in lightness, for those who
-/// can't tell them apart.
+/// Light ground of its own, so that it can be read on dark pages too. Colours differ in lightness, for readers who
+/// can't distinguish them.
 const STYLE: &str = "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1f2933}\
 .ground{fill:#fdfdfc;stroke:#d9dde2}\
 .title{font-size:19px;font-weight:600}.head{font-size:13px;font-weight:600}\
@@ -20,7 +20,7 @@ pub(super) struct Canvas {
     body: String,
 }
 
-/// Which end of a text its place is.
+/// Which part of a text its coordinates are of.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -48,7 +48,7 @@ impl Canvas {
         self.put(&format!(r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}" class="{class}">{text}</text>"#));
     }
 
-    /// A label around a place, or as near to it as the picture's edges allow.
+    /// A label centred on a point, or as near to it as the picture's edges allow.
     pub(super) fn middle(&mut self, x: f64, y: f64, class: &str, text: &str) {
         // Letters of 12 px are about 7 px wide in the widest of the fonts.
         let half = 3.5 * text.chars().count() as f64 + 4.0;
@@ -84,7 +84,7 @@ impl Canvas {
     }
 }
 
-/// Text that can't become markup. What XML has no place for, such as control characters, becomes a mark of its own.
+/// Text that can't become markup. Characters that XML does not allow are replaced by `\u{fffd}`.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

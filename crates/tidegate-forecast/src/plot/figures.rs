@@ -10,10 +10,10 @@ const BARS: (f64, f64) = (LEFT + 108.0, 520.0);
 /// The columns of the table of quantiles.
 const COLUMNS: [f64; 3] = [752.0, 858.0, 964.0];
 
-/// In the place of a figure that nothing is known of.
+/// Shown for a figure that is not known.
 const NONE: &str = "–";
 
-/// Draws them below `top`, and says where they end.
+/// Draws them below `top`, and returns where they end.
 pub(super) fn draw(canvas: &mut Canvas, outcome: &Outcome, top: f64) -> f64 {
     let head = top + 8.0;
     canvas.text(LEFT, head, Anchor::Start, "head", "Error of each model (MASE) and its weight");
@@ -41,7 +41,7 @@ fn bar(canvas: &mut Canvas, score: &Score, error: Option<(f64, f64)>, y: f64) {
     let (class, words) = if is_all { ("best", "strong") } else { ("bar", "label") };
     canvas.text(LEFT, y, Anchor::Start, words, score.name);
     if score.origins == 0 {
-        canvas.text(BARS.0, y, Anchor::Start, "small", "had nothing to say");
+        canvas.text(BARS.0, y, Anchor::Start, "small", "made no forecast");
         return;
     }
     let share = error.map_or(0.0, |(mase, longest)| (mase / longest).clamp(0.0, 1.0));

@@ -22,7 +22,7 @@ pub(super) struct Panel<'a> {
     first: usize,
 }
 
-/// What is drawn at one place from left to right: a value, or the lowest and the highest of several.
+/// What is drawn at one x coordinate: a value, or the lowest and the highest of several.
 #[derive(Clone, Copy)]
 struct Reach {
     x: f64,

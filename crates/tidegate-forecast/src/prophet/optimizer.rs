@@ -1,4 +1,4 @@
-//! Finds the parameters of the highest posterior density, in the place of Stan's optimizer.
+//! Finds the parameters of the highest posterior density, instead of Stan's optimizer.
 
 use argmin::core::{Executor, State, TerminationReason, TerminationStatus};
 use argmin::solver::{linesearch::MoreThuenteLineSearch, quasinewton::LBFGS};

@@ -21,7 +21,7 @@ pub(super) struct Search<'a> {
     posterior: &'a Posterior<'a>,
     quadratic: Option<Quadratic>,
     jacobian: bool,
-    /// The solver asks for the cost and the gradient at one place one after the other, and often again.
+    /// The solver asks for the cost and the gradient at the same point one after the other, and often again.
     last: RefCell<Evaluation>,
 }
 

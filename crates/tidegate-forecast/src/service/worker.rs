@@ -9,13 +9,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::forecasts::Forecasts;
 use super::metrics::Metrics;
-use super::{COMPONENT, MOST_SOURCES, Settings, complaints, state};
+use super::{COMPONENT, MOST_SOURCES, Settings, snapshot_errors, state};
 use crate::advice::Advice;
 use crate::snapshot::Snapshot;
 use crate::{Adviser, Forecaster, History, Model, NotLearnt, Policy, ProphetModel, Season};
 
-/// A snapshot, and who waits for the advice.
-pub(super) struct Question {
+/// A snapshot, and where to send the advice.
+pub(super) struct AdviceRequest {
     pub(super) snapshot: Snapshot,
     pub(super) response: oneshot::Sender<Advice>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Worker {
 
 struct Known {
     adviser: Adviser,
-    /// Whose turn is longest ago makes room.
+    /// The series with the lowest turn makes room for a new one.
     turn: u64,
 }
 
@@ -73,7 +73,7 @@ impl Worker {
             turn: 0,
             written: Instant::now(),
             is_written: true,
-            forgotten: Aggregate::new(complaints::REPORT_EVERY, Instant::now()),
+            forgotten: Aggregate::new(snapshot_errors::REPORT_EVERY, Instant::now()),
         };
         for (name, kept) in kept {
             let mut adviser = worker.adviser().with_capacity(kept.capacity);
@@ -107,12 +107,12 @@ impl Worker {
         format!("{settings}; {count} series of {seconds} s read from {}", path.display())
     }
 
-    /// Responds until nobody asks any more.
-    pub(super) fn work(mut self, mut questions: mpsc::Receiver<Question>, log: &Log) {
-        while let Some(question) = questions.blocking_recv() {
-            let advice = self.response(&question.snapshot, log);
+    /// Responds until no more requests can come.
+    pub(super) fn work(mut self, mut requests: mpsc::Receiver<AdviceRequest>, log: &Log) {
+        while let Some(request) = requests.blocking_recv() {
+            let advice = self.response(&request.snapshot, log);
             // The snapshot counts even if its gateway has left.
-            if question.response.send(advice).is_err() {
+            if request.response.send(advice).is_err() {
                 self.metrics.abandoned.inc();
             }
             if self.written.elapsed() >= WRITTEN_EVERY {

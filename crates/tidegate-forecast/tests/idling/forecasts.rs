@@ -6,8 +6,8 @@ use crate::course::{Expected, expected};
 use crate::generated::{START, poisson};
 use crate::loads::Load;
 
-/// Tells it seconds; those that are no number are not known.
-fn tell(forecaster: &mut Forecaster, from: usize, came: &[f64]) {
+/// Feeds it seconds; NaN is an unknown one.
+fn observe(forecaster: &mut Forecaster, from: usize, came: &[f64]) {
     for (second, value) in (START + from as i64..).zip(came).filter(|(_, value)| !value.is_nan()) {
         forecaster.observe(second, *value);
     }
@@ -31,11 +31,11 @@ fn a_restart_in_idle_time_or_after_it_changes_nothing() {
         let load = came.len() - 120;
         for restart in [load - 40, load - 1, load + 3, load + 30] {
             let mut before = Forecaster::new(Settings::default());
-            tell(&mut before, 0, &came[..restart]);
+            observe(&mut before, 0, &came[..restart]);
             let mut after = Forecaster::new(Settings::default());
             after.restore(before.history());
             for second in restart..came.len() {
-                tell(&mut after, second, &came[second..=second]);
+                observe(&mut after, second, &came[second..=second]);
                 if second >= load.max(restart) + 30 {
                     let name = format!("load from {load} s on, restarted at {restart} s, after {second} s");
                     assert_constant(&name, &after.forecast().expect("a forecast"));
@@ -51,9 +51,9 @@ fn seconds_of_a_pause_that_are_not_known_are_part_of_it() {
         let mut came = on_and_off(&[90, 60, 90]);
         came[90 + unknown.start..90 + unknown.end].fill(f64::NAN);
         let mut forecaster = Forecaster::new(Settings::default());
-        tell(&mut forecaster, 0, &came[..155]);
+        observe(&mut forecaster, 0, &came[..155]);
         for second in 155..came.len() {
-            tell(&mut forecaster, second, &came[second..=second]);
+            observe(&mut forecaster, second, &came[second..=second]);
             let name = format!("{unknown:?} unknown, after {second} s");
             assert_constant(&name, &forecaster.forecast().expect("a forecast"));
         }
@@ -65,7 +65,7 @@ fn of_load_that_has_stopped_nothing_is_expected() {
     let came = on_and_off(&[120, 1_200]);
     let mut forecaster = Forecaster::new(Settings::default());
     for second in 0..came.len() {
-        tell(&mut forecaster, second, &came[second..=second]);
+        observe(&mut forecaster, second, &came[second..=second]);
         if second >= 130 {
             let high = forecaster.forecast().expect("a forecast").highest(0.95);
             assert!(high < 10.0, "up to {high} after {second} s");
@@ -79,7 +79,7 @@ fn bursts_five_minutes_apart_are_a_season() {
     let load = Load::Bursts { low: 0.0, high: 200.0, length: 10.0, period: 300.0 };
     let came: Vec<f64> = load.seconds(0, 4 * 300 + 270).collect();
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0, &came);
+    observe(&mut forecaster, 0, &came);
     let forecast = forecaster.forecast().expect("a forecast");
     let (quiet, burst) = (&forecast.mean[..18], &forecast.mean[22..28]);
     assert!(quiet.iter().all(|mean| *mean < 20.0), "{quiet:?}");
@@ -92,7 +92,7 @@ fn a_rhythm_that_has_ended_explains_no_pause() {
     let rhythm = Load::Bursts { low: 0.0, high: 100.0, length: 5.0, period: 20.0 };
     let came: Vec<f64> = rhythm.seconds(0, 200).chain(on_and_off(&[600, 40, 10])).collect();
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0, &came);
+    observe(&mut forecaster, 0, &came);
     let forecast = forecaster.forecast().expect("a forecast");
     let mean = forecast.mean.iter().sum::<f64>() / forecast.mean.len() as f64;
     assert!((90.0..=110.0).contains(&mean), "{mean}");
@@ -124,7 +124,7 @@ fn zeros_between_bursts_are_learnt_from_the_fourth_burst_on() {
     }
 }
 
-/// Load of which most seconds have none is sparse, not idle.
+/// Load with mostly empty seconds is sparse, not idle.
 #[test]
 fn sparse_load_is_expected_at_its_mean() {
     let random = &mut fastrand::Rng::with_seed(5);

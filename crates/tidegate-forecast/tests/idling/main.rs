@@ -4,7 +4,7 @@
 //! their unit, and so much was then added to every forecast: 1,105 where 100 came, after 42 s of zeros; 6,226 where
 //! bursts of 350 came, after 10 s; 2,599 where a sine of up to 180 came, after 75 s. And forecasts of nothing that were
 //! right for 300 s hid bursts of 350 for three minutes.
-#![allow(clippy::cast_precision_loss, reason = "counts and places here are far below 2^52")]
+#![allow(clippy::cast_precision_loss, reason = "counts and indexes here are far below 2^52")]
 
 #[path = "../../examples/table/generated.rs"]
 #[allow(dead_code, reason = "the table of the docs uses all of it")]
@@ -189,7 +189,7 @@ fn bursts_get_a_bucket_after_idle_time() {
         let load = Load::Bursts { low: 38.0, high: 100.0, length: 4.0, period: 20.0 };
         let came: Vec<f64> = idle.into_iter().chain(load.seconds(0, 240)).collect();
         let limit = Numbers::Window { algorithm: Windowed::Fixed, limit: 1_000, window: 60.0 };
-        let last = found(&came, 5, &limit).pop().expect("an answer");
+        let last = found(&came, 5, &limit).pop().expect("a recommendation");
         assert_eq!(last.advice.numbers.algorithm(), "token", "{name}: {}", last.advice.reason);
     }
 }

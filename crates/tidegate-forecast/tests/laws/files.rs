@@ -26,7 +26,7 @@ impl Drop for Written {
 }
 
 #[test]
-fn times_tell_the_step_and_the_gaps_and_a_column_can_be_chosen() {
+fn times_show_the_step_and_the_gaps_and_a_column_can_be_chosen() {
     let text = "time,bytes,requests\n2026-01-19T16:30:00Z,10,1\n2026-01-19 16:35:00,20,2\n\n# a pause\n\
                 2026-01-19T16:50:00Z,30,3\n";
     let file = Written::new("steps", text);

@@ -11,8 +11,8 @@ fn distance(forecaster: &Forecaster, at: impl Fn(f64) -> f64) -> f64 {
     came.zip(&forecast.mean).map(|(came, mean)| (came - mean).abs()).sum::<f64>() / forecast.mean.len() as f64
 }
 
-/// Tells seconds of `at`, counted.
-fn tell(
+/// Feeds it seconds of `at`, as Poisson counts.
+fn observe(
     forecaster: &mut Forecaster,
     seconds: std::ops::Range<u32>,
     random: &mut fastrand::Rng,
@@ -23,20 +23,20 @@ fn tell(
     }
 }
 
-/// It took half an hour once: of all that was kept the best cycle was one of 180 s, of which both are parts.
+/// It took half an hour once: of all that was kept the best cycle was one of 180 s, a multiple of both.
 #[test]
 fn a_cycle_that_becomes_another_one_is_followed_after_five_minutes() {
     let random = &mut fastrand::Rng::with_seed(1);
     let before = |second| burst(second, 60.0, 10.0, 100.0, 500.0);
     let after = |second| burst(second, 45.0, 10.0, 100.0, 500.0);
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0..1_200, random, before);
+    observe(&mut forecaster, 0..1_200, random, before);
     assert!(distance(&forecaster, before) < 15.0, "{}", distance(&forecaster, before));
     // Five minutes later, and from then on.
-    tell(&mut forecaster, 1_200..1_500, random, after);
+    observe(&mut forecaster, 1_200..1_500, random, after);
     for minutes in 25..40 {
         assert!(distance(&forecaster, after) < 30.0, "{} after {minutes} minutes", distance(&forecaster, after));
-        tell(&mut forecaster, 60 * minutes..60 * minutes + 60, random, after);
+        observe(&mut forecaster, 60 * minutes..60 * minutes + 60, random, after);
     }
 }
 
@@ -44,8 +44,8 @@ fn a_cycle_that_becomes_another_one_is_followed_after_five_minutes() {
 fn a_cycle_that_ends_is_no_longer_expected_after_a_few_minutes() {
     let random = &mut fastrand::Rng::with_seed(2);
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0..1_200, random, |second| burst(second, 60.0, 10.0, 100.0, 500.0));
-    tell(&mut forecaster, 1_200..1_620, random, |_| 100.0);
+    observe(&mut forecaster, 0..1_200, random, |second| burst(second, 60.0, 10.0, 100.0, 500.0));
+    observe(&mut forecaster, 1_200..1_620, random, |_| 100.0);
     let off = distance(&forecaster, |_| 100.0);
     assert!(off < 15.0, "{off}");
 }
@@ -54,8 +54,8 @@ fn a_cycle_that_ends_is_no_longer_expected_after_a_few_minutes() {
 fn another_level_is_followed_within_a_horizon() {
     let random = &mut fastrand::Rng::with_seed(3);
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0..900, random, |_| 100.0);
-    tell(&mut forecaster, 900..960, random, |_| 400.0);
+    observe(&mut forecaster, 0..900, random, |_| 100.0);
+    observe(&mut forecaster, 900..960, random, |_| 400.0);
     let off = distance(&forecaster, |_| 400.0);
     assert!(off < 60.0, "{off}");
 }
@@ -64,9 +64,9 @@ fn another_level_is_followed_within_a_horizon() {
 fn a_rise_of_twenty_times_is_believed_at_its_second_value() {
     let random = &mut fastrand::Rng::with_seed(4);
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0..900, random, |_| 100.0);
+    observe(&mut forecaster, 0..900, random, |_| 100.0);
     assert!(!forecaster.observe(START + 900, 2_000.0) && forecaster.observe(START + 901, 2_000.0));
-    tell(&mut forecaster, 902..960, random, |_| 2_000.0);
+    observe(&mut forecaster, 902..960, random, |_| 2_000.0);
     let off = distance(&forecaster, |_| 2_000.0);
     assert!(off < 300.0, "{off}");
 }
@@ -76,7 +76,7 @@ fn a_growing_cycle_grows_in_the_forecast() {
     let random = &mut fastrand::Rng::with_seed(5);
     let at = |second: f64| (1.0 + second / 1_200.0) * sine(second, 90.0, 100.0, 300.0);
     let mut forecaster = Forecaster::new(Settings::default());
-    tell(&mut forecaster, 0..2_400, random, at);
+    observe(&mut forecaster, 0..2_400, random, at);
     let off = distance(&forecaster, at);
     assert!(off < 60.0, "{off} of a level of 600");
 }

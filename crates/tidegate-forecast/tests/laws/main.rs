@@ -1,5 +1,5 @@
 //! What holds for series, cycles, models and forecasts, whatever comes. Simulated time, fixed seeds.
-#![allow(clippy::cast_precision_loss, reason = "counts and places here are far below 2^52")]
+#![allow(clippy::cast_precision_loss, reason = "counts and indexes here are far below 2^52")]
 
 #[path = "../../examples/table/generated.rs"]
 #[allow(dead_code, reason = "the table of the docs uses all of it")]
@@ -59,6 +59,6 @@ fn assert_sound(forecast: &Forecast, settings: Settings) {
     let weights: f64 = forecast.members.iter().map(|member| member.weight).sum();
     assert!((weights - 1.0).abs() < 1e-9, "weights are {weights} together");
     for member in &forecast.members {
-        assert!(member.path.is_some() || member.weight == 0.0, "{} counts and says nothing", member.name);
+        assert!(member.path.is_some() || member.weight == 0.0, "{} has a weight and no forecast", member.name);
     }
 }

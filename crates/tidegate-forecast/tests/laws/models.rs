@@ -41,7 +41,7 @@ fn what_is_constant_stays_constant() {
 }
 
 #[test]
-fn without_values_there_is_nothing_to_say() {
+fn without_values_there_is_no_forecast() {
     for (name, path) in paths(&Series::new(1, 100), 20.0) {
         assert_eq!(path, None, "{name}");
     }
@@ -89,7 +89,7 @@ fn the_trend_of_holt_fades() {
 #[test]
 fn a_cycle_without_noise_is_repeated_exactly() {
     let at = |second: usize| burst(second as f64, 60.0, 10.0, 100.0, 500.0);
-    // Every place of the cycle is an end once.
+    // Every position in the cycle is an end once.
     for end in 600..660 {
         let series = by_second((0..end).map(at));
         for (name, path) in paths(&series, 60.0).into_iter().filter(|(name, _)| name.starts_with("seasonal")) {

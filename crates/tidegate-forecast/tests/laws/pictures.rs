@@ -187,8 +187,8 @@ fn the_first_tick_has_day_year_and_zone_and_the_others_what_changes() {
             "30 Mar 1599 UTC",
         ),
     ] {
-        let (reported, told_below) = times(&drawn(start, step, count));
-        assert_eq!((reported.join(", ").as_str(), told_below.join(", ").as_str()), (labels, below));
+        let (reported, reported_below) = times(&drawn(start, step, count));
+        assert_eq!((reported.join(", ").as_str(), reported_below.join(", ").as_str()), (labels, below));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The density, its gradient, and its highest place.
+//! The density, its gradient, and its maximum.
 
 use augurs_prophet::{Optimizer, TrendIndicator, optimizer};
 use fastrand::Rng;
@@ -44,7 +44,7 @@ fn anywhere(rng: &mut Rng) -> Params {
 }
 
 /// Each parameter in turn.
-fn places(params: &mut Params) -> Vec<&mut f64> {
+fn coordinates(params: &mut Params) -> Vec<&mut f64> {
     let Params { k, m, sigma, delta, beta } = params;
     [k, m, sigma].into_iter().chain(delta).chain(beta).collect()
 }
@@ -107,11 +107,11 @@ fn the_gradient_is_the_limit_of_differences() {
                 let posterior = Posterior::new(&data);
                 let mut at = anywhere(&mut rng);
                 let mut gradient = posterior.smooth(&at).1;
-                for (index, slope) in places(&mut gradient).into_iter().enumerate() {
+                for (index, slope) in coordinates(&mut gradient).into_iter().enumerate() {
                     let mut moved = |by: f64| {
-                        *places(&mut at)[index] += by;
+                        *coordinates(&mut at)[index] += by;
                         let cost = posterior.smooth(&at).0;
-                        *places(&mut at)[index] -= by;
+                        *coordinates(&mut at)[index] -= by;
                         cost
                     };
                     let difference = (moved(1e-5) - moved(-1e-5)) / 2e-5;
@@ -161,7 +161,7 @@ fn where_the_search_ends_nothing_pulls_further() {
 }
 
 #[test]
-fn no_place_near_the_end_of_the_search_is_higher() {
+fn no_point_near_the_end_of_the_search_is_higher() {
     let mut rng = Rng::with_seed(4);
     for kind in KINDS {
         let data = problem(kind, MIXED, 400, &mut rng);
@@ -171,7 +171,7 @@ fn no_place_near_the_end_of_the_search_is_higher() {
         for _ in 0..1000 {
             let mut near = found.clone();
             let far = 10_f64.powf(-1.0 - 5.0 * rng.f64());
-            for value in places(&mut near) {
+            for value in coordinates(&mut near) {
                 *value += far * normal(&mut rng) * if rng.bool() { 1.0 } else { 0.0 };
             }
             near.sigma = near.sigma.abs();
@@ -182,7 +182,7 @@ fn no_place_near_the_end_of_the_search_is_higher() {
 }
 
 #[test]
-fn from_another_start_the_search_ends_at_the_same_place() {
+fn from_another_start_the_search_ends_at_the_same_point() {
     let mut rng = Rng::with_seed(5);
     for kind in [TrendIndicator::Linear, TrendIndicator::Flat] {
         let data = problem(kind, ADDITIVE, 400, &mut rng);

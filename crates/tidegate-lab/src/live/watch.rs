@@ -121,7 +121,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Looks, and does what is due. An error says what could not be done.
+    /// Takes a look, and does what is due. An error names what could not be done.
     pub(super) fn look(&mut self, platform: &mut Platform, begin: Instant) -> Result<(), String> {
         let Some(now) = Instant::now().checked_duration_since(begin) else { return Ok(()) };
         for (index, fault) in self.scenario.faults.iter().enumerate() {

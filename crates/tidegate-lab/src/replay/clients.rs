@@ -17,12 +17,12 @@ pub struct Client {
     /// Of all its requests.
     pub requests: u64,
     /// By policy; empty for most, which are never rejected.
-    refused: Vec<Refused>,
+    rejections: Vec<ClientRejections>,
 }
 
 /// What a policy rejects of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct ClientRejections {
     /// How many.
     pub count: u64,
     /// The index of the limit that does most of it.
@@ -48,27 +48,27 @@ pub struct Clients {
 
 impl Clients {
     /// A request has come.
-    pub fn came(&mut self, client: &str) {
+    pub fn record_request(&mut self, client: &str) {
         self.of(client).requests += 1;
     }
 
     /// A request was rejected, by this policy and limit.
-    pub fn refused(&mut self, client: &str, policy: usize, limit: usize, at: u64) {
-        let all = &mut self.of(client).refused;
+    pub fn record_rejection(&mut self, client: &str, policy: usize, limit: usize, at: u64) {
+        let all = &mut self.of(client).rejections;
         if all.len() <= policy {
-            all.resize(policy + 1, Refused::default());
+            all.resize(policy + 1, ClientRejections::default());
         }
-        let refused = &mut all[policy];
-        if refused.count == 0 {
-            refused.first = at;
+        let of_policy = &mut all[policy];
+        if of_policy.count == 0 {
+            of_policy.first = at;
         }
-        refused.count += 1;
-        refused.last = at;
+        of_policy.count += 1;
+        of_policy.last = at;
         // By majority (Boyer and Moore): exact where one limit does more than half of it.
         match () {
-            () if refused.limit == limit => refused.lead += 1,
-            () if refused.lead == 0 => (refused.limit, refused.lead) = (limit, 1),
-            () => refused.lead -= 1,
+            () if of_policy.limit == limit => of_policy.lead += 1,
+            () if of_policy.lead == 0 => (of_policy.limit, of_policy.lead) = (limit, 1),
+            () => of_policy.lead -= 1,
         }
     }
 
@@ -95,15 +95,16 @@ impl Clients {
     }
 
     /// How many clients this policy rejects; at least so many, if some have been forgotten.
-    pub fn refused_count(&self, policy: usize) -> u64 {
-        self.known.values().filter(|client| client.refused(policy).count > 0).count() as u64
+    pub fn rejected_count(&self, policy: usize) -> u64 {
+        self.known.values().filter(|client| client.rejections(policy).count > 0).count() as u64
     }
 
     /// The clients that this policy rejects most, the most rejected first.
-    pub fn most_refused(&self, policy: usize, most: usize) -> Vec<(&str, &Client)> {
-        let mut found: Vec<&Client> = self.known.values().filter(|client| client.refused(policy).count > 0).collect();
+    pub fn most_rejected(&self, policy: usize, most: usize) -> Vec<(&str, &Client)> {
+        let mut found: Vec<&Client> =
+            self.known.values().filter(|client| client.rejections(policy).count > 0).collect();
         found.sort_unstable_by_key(|client| {
-            (std::cmp::Reverse((client.refused(policy).count, client.requests)), client.name.clone())
+            (std::cmp::Reverse((client.rejections(policy).count, client.requests)), client.name.clone())
         });
         found.truncate(most);
         found.into_iter().map(|client| (&*client.name, client)).collect()
@@ -119,12 +120,12 @@ fn shortened(name: &str) -> &str {
 
 impl Client {
     /// What this policy rejects of it.
-    pub fn refused(&self, policy: usize) -> Refused {
-        self.refused.get(policy).copied().unwrap_or_default()
+    pub fn rejections(&self, policy: usize) -> ClientRejections {
+        self.rejections.get(policy).copied().unwrap_or_default()
     }
 
     fn weight(&self) -> (u64, u64) {
-        (self.refused.iter().map(|refused| refused.count).sum(), self.requests)
+        (self.rejections.iter().map(|of_policy| of_policy.count).sum(), self.requests)
     }
 }
 
@@ -137,25 +138,28 @@ mod tests {
         let mut clients = Clients::default();
         for round in 0..10_u64 {
             for number in 0..40_000_u64 {
-                clients.came(&format!("visitor-{round}-{number}"));
+                clients.record_request(&format!("visitor-{round}-{number}"));
             }
-            clients.came("attacker");
-            clients.refused("attacker", 0, 1, round);
+            clients.record_request("attacker");
+            clients.record_rejection("attacker", 0, 1, round);
         }
         assert!(!clients.are_exact());
         assert!(clients.known.len() <= 2 * KEPT);
-        let [("attacker", attacker)] = clients.most_refused(0, 10)[..] else { panic!("nobody else was rejected") };
-        assert_eq!((attacker.requests, attacker.refused(0).count), (10, 10));
-        assert_eq!((attacker.refused(0).first, attacker.refused(0).last, attacker.refused(0).limit), (0, 9, 1));
-        assert_eq!((clients.refused_count(0), clients.refused_count(1)), (1, 0));
+        let [("attacker", attacker)] = clients.most_rejected(0, 10)[..] else { panic!("nobody else was rejected") };
+        assert_eq!((attacker.requests, attacker.rejections(0).count), (10, 10));
+        assert_eq!(
+            (attacker.rejections(0).first, attacker.rejections(0).last, attacker.rejections(0).limit),
+            (0, 9, 1)
+        );
+        assert_eq!((clients.rejected_count(0), clients.rejected_count(1)), (1, 0));
     }
 
     #[test]
     fn the_limit_that_rejects_most_is_reported() {
         let mut clients = Clients::default();
         for (at, limit) in [2, 0, 2, 1, 2, 2, 0].into_iter().enumerate() {
-            clients.refused("one", 3, limit, at as u64);
+            clients.record_rejection("one", 3, limit, at as u64);
         }
-        assert_eq!(clients.most_refused(3, 1)[0].1.refused(3).limit, 2);
+        assert_eq!(clients.most_rejected(3, 1)[0].1.rejections(3).limit, 2);
     }
 }

@@ -8,11 +8,11 @@ pub struct Differences {
     /// Neither rejects.
     pub both_admit: u64,
     /// The first does, the second does not.
-    pub only_first_refuses: u64,
+    pub only_first_rejects: u64,
     /// The other way round.
-    pub only_second_refuses: u64,
+    pub only_second_rejects: u64,
     /// Both do.
-    pub both_refuse: u64,
+    pub both_reject: u64,
 }
 
 /// Pairs the decisions of two policies about each request.
@@ -41,9 +41,9 @@ impl Comparison {
             if other_policy < policy { (other_rejected, is_rejected) } else { (is_rejected, other_rejected) };
         *match (first, second) {
             (false, false) => &mut self.found.both_admit,
-            (true, false) => &mut self.found.only_first_refuses,
-            (false, true) => &mut self.found.only_second_refuses,
-            (true, true) => &mut self.found.both_refuse,
+            (true, false) => &mut self.found.only_first_rejects,
+            (false, true) => &mut self.found.only_second_rejects,
+            (true, true) => &mut self.found.both_reject,
         } += 1;
     }
 }

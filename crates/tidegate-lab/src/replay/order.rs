@@ -79,7 +79,7 @@ pub(super) struct Order {
     /// Whether some times are the ends of responses.
     has_ends: bool,
     /// A time far ahead of all others, which the next line has to confirm.
-    doubtful: Option<u64>,
+    unconfirmed: Option<u64>,
     /// Requests that came later than could be waited for.
     pub(super) late: u64,
     /// Requests left out at the end, because their times fit none around them.
@@ -114,7 +114,7 @@ impl Order {
         let (written, took, is_end, ip) = (line.time, line.took, line.is_end, address(line.client));
         let mut held = Held { at: 0, written, took, is_end, ip, start, lengths };
         held.at = held.came(0);
-        if self.is_believed(written) {
+        if self.is_confirmed(written) {
             self.newest_written = self.newest_written.max(written);
         }
         if self.has_fractions { &mut self.unsorted } else { &mut self.unspread }.push(held);
@@ -129,7 +129,7 @@ impl Order {
         self.odd = self.held() as u64;
     }
 
-    /// All except those whose times are not believed.
+    /// All except those with an unconfirmed time.
     fn let_all_go(&mut self, each: &mut impl FnMut(&Request<'_>)) {
         let until = self.newest_written.saturating_add(DAY);
         self.spread(until);
@@ -140,13 +140,13 @@ impl Order {
         self.unspread.len() + self.unsorted.len()
     }
 
-    /// A time far ahead of all before it is believed if the next line agrees: a single one in the wrong century would
+    /// A time far ahead of all before it counts only if the next line agrees: a single one in the wrong century would
     /// make all that follow late.
-    fn is_believed(&mut self, time: u64) -> bool {
+    fn is_confirmed(&mut self, time: u64) -> bool {
         let is_ahead = self.newest_written > 0 && time > self.newest_written.saturating_add(DAY);
-        let doubtful = self.doubtful.take();
-        self.doubtful = is_ahead.then_some(time);
-        !is_ahead || doubtful.is_some_and(|doubtful| doubtful.abs_diff(time) <= DAY)
+        let unconfirmed = self.unconfirmed.take();
+        self.unconfirmed = is_ahead.then_some(time);
+        !is_ahead || unconfirmed.is_some_and(|before| before.abs_diff(time) <= DAY)
     }
 
     fn release(&mut self, each: &mut impl FnMut(&Request<'_>)) {

@@ -41,9 +41,9 @@ impl Replay {
             "policies": (0..self.policies.len()).map(|index| self.policy(index)).collect::<Vec<_>>(),
             "differences": self.differences.map(|found| json!({
                 "bothAdmit": found.both_admit,
-                "onlyFirstRefuses": found.only_first_refuses,
-                "onlySecondRefuses": found.only_second_refuses,
-                "bothRefuse": found.both_refuse,
+                "onlyFirstRefuses": found.only_first_rejects,
+                "onlySecondRefuses": found.only_second_rejects,
+                "bothRefuse": found.both_reject,
             })),
             "suggestion": suggestion.map(|suggestion| suggestion.to_json(self)),
         })
@@ -53,18 +53,18 @@ impl Replay {
         let policy = &self.policies[index];
         let totals = policy.totals;
         let route = |route: &(String, u64, u64)| {
-            let (name, requests, refused) = route;
-            json!({"name": name, "requests": requests, "refused": refused})
+            let (name, requests, rejected) = route;
+            json!({"name": name, "requests": requests, "refused": rejected})
         };
-        let worst = |(at, offered, refused)| json!({"at": at, "offered": offered, "refused": refused});
+        let worst = |(at, offered, rejected)| json!({"at": at, "offered": offered, "refused": rejected});
         json!({
             "name": policy.name,
             "notes": policy.notes,
             "totals": {
                 "requests": self.requests,
                 "admitted": totals.admitted,
-                "refused": totals.refused,
-                "watched": totals.watched,
+                "refused": totals.rejected,
+                "watched": totals.would_be_rejected,
                 "noRoute": totals.no_route,
                 "lacking": totals.lacking,
                 "local": totals.local,
@@ -74,18 +74,18 @@ impl Replay {
             "refused": self.rows.column(policy.column).collect::<Vec<_>>(),
             "limits": (0..policy.limits.len()).map(|limit| self.limit(policy, limit)).collect::<Vec<_>>(),
             "routes": policy.routes.iter().map(route).collect::<Vec<_>>(),
-            "clients": self.clients.most_refused(index, MOST_CLIENTS).into_iter().map(|(name, client)| {
-                let refused = client.refused(index);
+            "clients": self.clients.most_rejected(index, MOST_CLIENTS).into_iter().map(|(name, client)| {
+                let rejections = client.rejections(index);
                 json!({
                     "client": name,
                     "requests": client.requests,
-                    "refused": refused.count,
-                    "limit": policy.limits[refused.limit].name,
-                    "first": seconds(refused.first),
-                    "last": seconds(refused.last),
+                    "refused": rejections.count,
+                    "limit": policy.limits[rejections.limit].name,
+                    "first": seconds(rejections.first),
+                    "last": seconds(rejections.last),
                 })
             }).collect::<Vec<_>>(),
-            "clientsRefused": self.clients.refused_count(index),
+            "clientsRefused": self.clients.rejected_count(index),
             "clientsAreExact": self.clients.are_exact(),
             "worst": self.worst(policy).map(worst),
         })
@@ -100,7 +100,7 @@ impl Replay {
             "key": limit.key,
             "isWatching": limit.is_dry_run,
             "asked": policy.asked[index],
-            "refused": policy.refused_by[index],
+            "refused": policy.rejected_by[index],
             "series": self.rows.column(policy.column + 1 + index).collect::<Vec<_>>(),
         })
     }
@@ -110,8 +110,8 @@ impl Replay {
     pub fn worst(&self, policy: &Replayed) -> Option<(u64, u64, u64)> {
         let rows = self.rows.column(0).zip(self.rows.column(policy.column)).enumerate();
         let most = rows.reduce(|most, next| if next.1.1 > most.1.1 { next } else { most });
-        let (row, (offered, refused)) = most?;
-        (refused > 0).then(|| (self.rows.start().unwrap_or(0) + row as u64 * self.rows.step(), offered, refused))
+        let (row, (offered, rejected)) = most?;
+        (rejected > 0).then(|| (self.rows.start().unwrap_or(0) + row as u64 * self.rows.step(), offered, rejected))
     }
 }
 
@@ -125,13 +125,13 @@ impl Suggestion {
                 "from": numbers_json(&suggested.limit.numbers),
                 "to": numbers_json(&suggested.numbers),
                 "asked": suggested.asked,
-                "refused": suggested.refused,
-                "share": crate::observation::ratio(suggested.refused, suggested.asked),
+                "refused": suggested.rejected,
+                "share": crate::observation::ratio(suggested.rejected, suggested.asked),
             })
         };
         json!({
             "share": self.share,
-            "refusedShare": self.refused_share,
+            "refusedShare": self.rejected_share,
             "lacking": self.lacking,
             "untold": self.without_durations,
             "limits": self.limits.iter().map(limit).collect::<Vec<_>>(),

@@ -41,7 +41,7 @@ pub struct Suggestion {
     /// The share that may be rejected.
     pub share: f64,
     /// The share that all limits together would have rejected, with the numbers proposed.
-    pub refused_share: f64,
+    pub rejected_share: f64,
     /// By limit; those that were never asked are left out.
     pub limits: Vec<Suggested>,
     /// Rejected besides, whatever the numbers: limits' keys could not be built.
@@ -61,7 +61,7 @@ pub struct Suggested {
     /// How often it would have been asked, together with all others.
     pub asked: u64,
     /// How often it would have rejected, together with all others.
-    pub refused: u64,
+    pub rejected: u64,
 }
 
 /// Proposes numbers for a policy. `None` if it was stopped. The log is read several times, so it can't be standard
@@ -81,17 +81,17 @@ pub fn suggest(
             return Ok(None);
         }
         let suggestion = Suggestion::of(share, &policy.config, &found, &replay);
-        if suggestion.refused_share <= share || round == ROUNDS {
+        if suggestion.rejected_share <= share || round == ROUNDS {
             return Ok(Some(suggestion));
         }
         // What each rejects alone adds up. Together with others, which delay requests, one may reject more than alone.
         if share > 0.0 {
-            wanted *= 0.95 * share / suggestion.refused_share;
+            wanted *= 0.95 * share / suggestion.rejected_share;
             let Some(again) = search(recording, policy, wanted, is_stopped)? else { return Ok(None) };
             found = again;
         }
-        for refusing in suggestion.limits.iter().filter(|it| it.refused > 0) {
-            *more.entry(refusing.limit.name.clone()).or_insert(1.0) *= MORE;
+        for rejecting in suggestion.limits.iter().filter(|it| it.rejected > 0) {
+            *more.entry(rejecting.limit.name.clone()).or_insert(1.0) *= MORE;
         }
         for it in &mut found {
             let scale = it.scale * more.get(&it.limit.name).copied().unwrap_or(1.0);
@@ -126,19 +126,19 @@ impl Suggestion {
         let replayed = &replay.policies[0];
         let limits = found.iter().filter_map(|FoundAlone { limit, numbers, .. }| {
             let index = replayed.limits.iter().position(|known| known.name == limit.name)?;
-            let (asked, refused) = (replayed.asked[index], replayed.refused_by[index]);
-            Some(Suggested { limit: limit.clone(), numbers: numbers.clone(), asked, refused })
+            let (asked, rejected) = (replayed.asked[index], replayed.rejected_by[index]);
+            Some(Suggested { limit: limit.clone(), numbers: numbers.clone(), asked, rejected })
         });
         let needs_durations = |limit: &&LimitFacts| limit.numbers.shape().is_none();
         let has_none = replay.lacks.contains(&"duration");
         let without_durations = replayed.limits.iter().filter(|_| has_none).filter(needs_durations);
         let without_durations = without_durations.map(|limit| limit.name.clone()).collect();
         // Limits in a dry run are to reject no more than others.
-        let refused = replayed.totals.refused + replayed.totals.watched;
-        let refused_share = ratio(refused, replay.requests);
+        let rejected = replayed.totals.rejected + replayed.totals.would_be_rejected;
+        let rejected_share = ratio(rejected, replay.requests);
         let (lacking, limits): (_, Vec<Suggested>) = (replayed.totals.lacking, limits.collect());
         let section = changed(config, &limits);
-        Self { share, refused_share, limits, lacking, without_durations, section }
+        Self { share, rejected_share, limits, lacking, without_durations, section }
     }
 
     /// The `limits` section of the configuration with the numbers proposed and every other setting as it is, to replace
@@ -158,7 +158,7 @@ impl Suggestion {
     /// What to bear in mind before the numbers are put in force, a sentence each.
     pub fn notes(&self, found: &Replay) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.refused_share > self.share {
+        if self.rejected_share > self.share {
             notes.push("That is more than the share wanted; no better numbers were found.".to_owned());
         }
         if self.lacking > 0 {
@@ -179,15 +179,15 @@ impl Suggestion {
 /// Numbers that fit one client alone are mostly not what is wanted.
 fn single_client(found: &Replay) -> Option<String> {
     let policy = found.policies.first()?;
-    let refused = policy.totals.refused + policy.totals.lacking;
-    let (client, counts) = found.clients.most_refused(0, 1).into_iter().next()?;
-    let count = counts.refused(0).count;
-    if count <= refused / 2 || found.lacks.contains(&"client") {
+    let rejected = policy.totals.rejected + policy.totals.lacking;
+    let (client, counts) = found.clients.most_rejected(0, 1).into_iter().next()?;
+    let count = counts.rejections(0).count;
+    if count <= rejected / 2 || found.lacks.contains(&"client") {
         return None;
     }
-    let (part, whose, name) = (shown_share(ratio(count, refused)), printable(client), &policy.name);
+    let (part, shown, name) = (shown_share(ratio(count, rejected)), printable(client), &policy.name);
     let mut text =
-        format!("{whose} sent {part} of the requests that {name} rejects; the proposed numbers admit them too");
+        format!("{shown} sent {part} of the requests that {name} rejects; the proposed numbers admit them too");
     // A name with other characters is not for copying into a shell.
     if client.len() <= 40 && client.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)) {
         let _infallible = write!(text, " (--without {client} leaves them out)");
@@ -313,7 +313,7 @@ struct Try {
     scale: f64,
     numbers: LimitNumbers,
     keys: Keyed<Key, Rule>,
-    refused: u64,
+    rejected: u64,
     /// Slots in flight that come back.
     ends: BinaryHeap<Reverse<Ending>>,
 }
@@ -366,7 +366,7 @@ impl Bracket {
             let Some((numbers, rule)) = scaled(&self.limit, scale) else { continue };
             if before.replace(numbers.relevant()) != Some(numbers.relevant()) {
                 let keys = Keyed::with_seed(rule, self.limit.max_keys, 1);
-                self.tries.push(Try { scale, numbers, keys, refused: 0, ends: BinaryHeap::new() });
+                self.tries.push(Try { scale, numbers, keys, rejected: 0, ends: BinaryHeap::new() });
             }
         }
         if !self.tries.is_empty() {
@@ -387,7 +387,7 @@ impl Bracket {
                 }
             }
             let (decision, ticket) = tried.keys.take(&key, self.limit.cost, now);
-            tried.refused += u64::from(!decision.is_admitted());
+            tried.rejected += u64::from(!decision.is_admitted());
             if let Some(ticket) = ticket.filter(Ticket::is_slot) {
                 tried.ends.push(Reverse(Ending { at: at.saturating_add(took), key, ticket }));
             }
@@ -398,7 +398,7 @@ impl Bracket {
     fn narrow(&mut self, share: f64) {
         let allowed = (share * crate::observation::count(self.asked)).floor();
         // Largest first: the last of those that reject few enough is the least.
-        let few = self.tries.iter().take_while(|tried| crate::observation::count(tried.refused) <= allowed).count();
+        let few = self.tries.iter().take_while(|tried| crate::observation::count(tried.rejected) <= allowed).count();
         if let Some(tried) = self.tries.get(few) {
             self.low = tried.scale;
         }

@@ -10,7 +10,7 @@ use tidegate_serve::rest::{self, Bounds, Request, Response};
 use tidegate_serve::{Aggregate, Log, Shutdown};
 use tokio::net::TcpListener;
 
-use super::desk::Desk;
+use super::live_station::LiveStation;
 use super::metrics::Metrics;
 use super::{Faults, Settings, Station, actuator};
 
@@ -19,7 +19,7 @@ pub struct Target(Arc<Shared>);
 
 /// What all its requests share.
 struct Shared {
-    desk: Arc<Desk>,
+    station: Arc<LiveStation>,
     metrics: Metrics,
     /// Which requests fail: apart from the service times, so that faults leave those as they would have been.
     random: Mutex<Rng>,
@@ -52,7 +52,7 @@ impl Target {
         let station = Station::new(workers, queue, service_time, contention, seed);
         let now = Instant::now();
         Ok(Self(Arc::new(Shared {
-            desk: Desk::new(station, work)?,
+            station: LiveStation::new(station, work)?,
             metrics: Metrics::new(),
             random: Mutex::new(Rng::with_seed(!seed)),
             log,
@@ -70,7 +70,7 @@ impl Target {
         let respond = move |asked| respond(Arc::clone(&shared), asked, address);
         let served = tokio::select! {
             () = rest::serve(listener, BOUNDS, target.shutdown.clone(), respond) => Ok(()),
-            error = target.desk.run() => Err(error),
+            error = target.station.run() => Err(error),
             never = target.log_regularly() => match never {},
         };
         target.log_failures(Aggregate::take_rest);
@@ -86,7 +86,7 @@ async fn respond(target: Arc<Shared>, asked: Request, address: SocketAddr) -> Re
         "/api/test" => Response::only("GET, HEAD"),
         "/faults" if is_read => target.shown_faults(),
         "/faults" => asked.rejection_of_pages(address).unwrap_or_else(|| target.change_faults(&asked)),
-        _ => actuator::respond(&asked, &target.desk, &target.metrics, target.shutdown.is_wanted()),
+        _ => actuator::respond(&asked, &target.station, &target.metrics, target.shutdown.is_wanted()),
     };
     request.responded(response.status());
     response
@@ -95,16 +95,16 @@ async fn respond(target: Arc<Shared>, asked: Request, address: SocketAddr) -> Re
 impl Shared {
     /// Serves a request.
     async fn work(&self) -> Response {
-        let Some(held) = self.desk.serve().await else {
+        let Some(held) = self.station.serve().await else {
             self.metrics.rejected.inc();
             self.log_rejected(self.rejected.note(Instant::now()));
-            self.desk.faults.hang_is_over().await;
+            self.station.faults.hang_is_over().await;
             let full = Response::error(StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full");
             return full.with(RETRY_AFTER, HeaderValue::from_static("1"));
         };
         let error = self.draw_error();
         // A request that hangs keeps its worker.
-        self.desk.faults.hang_is_over().await;
+        self.station.faults.hang_is_over().await;
         drop(held);
         match error {
             None => Response::text(StatusCode::OK, "OK"),
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     fn draw_error(&self) -> Option<StatusCode> {
-        let faults = self.desk.faults.now();
+        let faults = self.station.faults.now();
         if faults.errors == 0.0 {
             return None;
         }
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     fn shown_faults(&self) -> Response {
-        let (faults, left) = self.desk.faults.now_and_left();
+        let (faults, left) = self.station.faults.now_and_left();
         Response::json(StatusCode::OK, &faults.to_json(left))
     }
 
@@ -138,7 +138,7 @@ impl Shared {
             Method::DELETE => (Faults::default(), None),
             _ => return Response::only("GET, HEAD, POST, DELETE"),
         };
-        self.desk.faults.set(faults, span);
+        self.station.faults.set(faults, span);
         self.log.warn(COMPONENT, format_args!("faults: {}", faults.to_json(span)));
         self.shown_faults()
     }

@@ -83,7 +83,7 @@ pub(super) enum Read {
     Times(Vec<Duration>),
 }
 
-/// Reads a profile that lasts for `duration` seconds, and says its type.
+/// Reads a profile that lasts for `duration` seconds, and returns its type.
 pub(super) fn read(mut profile: Object<'_>, duration: f64, seed: u64) -> Option<(&'static str, Read)> {
     let (has_kind, has_params) = (profile.has("type"), profile.has("params"));
     let kind = profile.text("type");

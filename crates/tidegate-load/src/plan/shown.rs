@@ -81,14 +81,14 @@ fn without_secrets(url: &str) -> String {
     format!("{path}?{}", words.join("&"))
 }
 
-/// What a plan may say without being another: which of its requests, from when on, and what becomes of the figures.
+/// Fields that do not make another plan: which requests to send, when to begin, how the figures are judged.
 const LEFT_OUT: [&str; 3] = ["part", "startAt", "thresholds"];
 /// Other names of fields.
 const ALIASES: [(&str, &str); 2] = [("url", "limiterUrl"), ("requestsPerThread", "concurrency")];
 /// Numbers that may as well be left out.
 const USUAL: [(&str, f64); 4] = [("seed", 1.0), ("concurrency", 1_024.0), ("maxLag", 1.0), ("lagBudget", 0.01)];
-/// What may tell two plans apart.
-const TELLING: [&str; 11] = [
+/// Fields that make another plan.
+const IDENTIFYING: [&str; 11] = [
     "limiterUrl",
     "duration",
     "profile",
@@ -106,26 +106,26 @@ const TELLING: [&str; 11] = [
 /// would help an attacker who guesses it. It stays the same from build to build (FNV-1a).
 pub(super) fn digest(plan: &Value) -> u64 {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
-    digest.fields(telling(plan));
+    digest.fields(identifying_fields(plan));
     digest.0
 }
 
 /// The fields in which two plans, as they are shown, differ; none if they do in what is not shown.
 pub(crate) fn differences(one: &Value, other: &Value) -> Vec<&'static str> {
     let digests = [one, other].map(|plan| {
-        let fields = telling(plan);
-        TELLING.map(|name| {
+        let fields = identifying_fields(plan);
+        IDENTIFYING.map(|name| {
             let mut digest = Digest(0xcbf2_9ce4_8422_2325);
             digest.fields(fields.iter().copied().filter(|(field, _)| *field == name).collect());
             digest.0
         })
     });
     let alike = digests[0].iter().zip(&digests[1]);
-    TELLING.into_iter().zip(alike).filter(|(_, (one, other))| one != other).map(|(name, _)| name).collect()
+    IDENTIFYING.into_iter().zip(alike).filter(|(_, (one, other))| one != other).map(|(name, _)| name).collect()
 }
 
 /// The fields of a plan that make it this one, by their first names.
-fn telling(plan: &Value) -> Vec<(&str, &Value)> {
+fn identifying_fields(plan: &Value) -> Vec<(&str, &Value)> {
     let fields = plan.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let fields = fields.map(|(name, value)| {
         let first = ALIASES.iter().find(|(alias, _)| alias == name).map_or(name.as_str(), |(_, first)| first);

@@ -16,7 +16,7 @@ pub enum End {
 pub enum Cause {
     /// The connection was refused, or could not be made.
     NotConnected,
-    /// The other side's certificate, or its TLS, is no good.
+    /// The other side's certificate is not trusted, or the TLS handshake failed.
     Tls,
     /// The connection ended before the response did.
     Closed,

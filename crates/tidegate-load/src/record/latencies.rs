@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::counts::{Cause, Counts, End};
-use super::spread::Fine;
+use super::time_histogram::Fine;
 use crate::status_class::StatusClass;
 
 /// Index of timeouts: they have no status.

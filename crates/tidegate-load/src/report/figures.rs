@@ -53,12 +53,12 @@ pub(super) struct Figures<'a> {
     plan: &'a Value,
 }
 
-/// What a file says that it is.
+/// The format that files name.
 pub(super) const FORMAT: &str = "tidegate-load-result/2";
-/// What files of earlier versions say, which are read too: they do not tell latencies of different statuses apart.
+/// The format of earlier versions, which is read too. It does not distinguish latencies by status.
 pub(super) const EARLIER_FORMAT: &str = "tidegate-load-result/1";
 
-/// Latencies by class of the status, of classes that occurred; nothing if it is not known which are whose.
+/// Latencies by class of the status, of classes that occurred; nothing if their statuses are not known.
 type ByStatus = Option<BTreeMap<&'static str, Times>>;
 
 #[derive(Serialize)]

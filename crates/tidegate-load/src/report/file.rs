@@ -200,7 +200,7 @@ impl RecordText {
         } else if self.groups.is_empty() {
             "`groups` is empty"
         } else if !self.groups.iter().all(|group| is_name(&group.name)) {
-            "`groups` has a name that none can have"
+            "`groups` has an invalid name"
         } else if self.instances.is_empty() {
             "`instances` is empty"
         } else {

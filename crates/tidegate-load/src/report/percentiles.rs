@@ -1,11 +1,11 @@
-//! Percentiles that say when they are only bounds.
+//! Percentiles, marked where they are only lower bounds.
 
 use std::time::Duration;
 
 use hdrhistogram::Counter;
 
 use super::numbers::seconds;
-use crate::record::{Counts, Spread, rank};
+use crate::record::{Counts, TimeHistogram, rank};
 
 /// A figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,9 +16,9 @@ pub struct Reading {
     pub is_at_least: bool,
 }
 
-/// Times of requests, some of which may be unknown.
+/// Times of requests; some may be unknown.
 pub(super) struct Percentiles<'a, C: Counter, const DIGITS: u8> {
-    known: &'a Spread<C, DIGITS>,
+    known: &'a TimeHistogram<C, DIGITS>,
     /// How many are slower than all of them.
     unknown: u64,
     /// In microseconds, if some timed out.
@@ -29,19 +29,19 @@ pub(super) struct Percentiles<'a, C: Counter, const DIGITS: u8> {
 
 impl<'a, C: Counter, const DIGITS: u8> Percentiles<'a, C, DIGITS> {
     /// From when requests were due: what was never sent is slower than all others.
-    pub(super) fn latency(known: &'a Spread<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
+    pub(super) fn latency(known: &'a TimeHistogram<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
         Self { unknown: counts.missed() + counts.unfinished, ..Self::service(known, counts, timeout) }
     }
 
     /// From when requests were due, of responses of one class: what was never sent, or got no response before a stop,
     /// might have been one of them, and is slower than all others here too. A request that timed out got no response,
     /// and is in no class.
-    pub(super) fn of_class(known: &'a Spread<C, DIGITS>, counts: &Counts) -> Self {
+    pub(super) fn of_class(known: &'a TimeHistogram<C, DIGITS>, counts: &Counts) -> Self {
         Self { known, unknown: counts.missed() + counts.unfinished, timeout: None, longest: u64::MAX }
     }
 
     /// From when requests were sent.
-    pub(super) fn service(known: &'a Spread<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
+    pub(super) fn service(known: &'a TimeHistogram<C, DIGITS>, counts: &Counts, timeout: Duration) -> Self {
         let timeout = (counts.timed_out() > 0).then_some(timeout.as_micros() as u64);
         Self { known, unknown: counts.unfinished, timeout, longest: u64::MAX }
     }

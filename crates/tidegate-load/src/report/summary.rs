@@ -200,7 +200,7 @@ impl Report {
     }
 }
 
-/// What is only known not to be below says so.
+/// A lower bound is marked by `≥`.
 fn reported(reading: Option<Reading>) -> String {
     match reading {
         None => "-".to_owned(),

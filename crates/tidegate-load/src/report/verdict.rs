@@ -156,7 +156,7 @@ impl Report {
         notes
     }
 
-    /// Tells of the parts of the plan that are not here, if it was divided evenly.
+    /// Reports parts of the plan that are missing, if it was divided evenly.
     pub(super) fn missing_parts(&self) -> Option<String> {
         let parts: Option<Vec<_>> = self.instances.iter().map(|instance| instance.part).collect();
         let parts = parts?;
@@ -180,7 +180,7 @@ pub(super) fn is_mostly_rejected(counts: &Counts) -> bool {
     counts.rate_limited() > counts.responded() / 2
 }
 
-/// Tells of a trace that was over before the test was: the rates are over the whole time.
+/// Reports a trace that was over before the test was: rates are averages over the whole time.
 pub(super) fn short_trace(plan: &Plan) -> Option<String> {
     let Times::Rate(profile, _) = &plan.times else { return None };
     let (length, whole) = (profile.length(), plan.duration);

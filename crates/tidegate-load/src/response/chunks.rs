@@ -12,7 +12,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Takes what has come; says how much of it belongs to the body, and whether that has ended.
+    /// Takes what has come; returns how much of it belongs to the body, and whether that has ended.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(usize, bool), NotHttp> {
         let mut used = 0;
         loop {

@@ -20,7 +20,7 @@ use crate::heads::Heads;
 use crate::live::{self, Live};
 use crate::plan::{Part, Plan, Times};
 use crate::report::Report;
-use crate::sender::{Errand, Observer, Orders, Task};
+use crate::sender::{Commands, Observer, RunContext, Task};
 use crate::trust;
 
 /// Why a test could not be started.
@@ -86,7 +86,7 @@ impl Run {
         let address = address(&plan.target)?;
         let (start, started) = beginning(&plan)?;
         let plan = Arc::new(plan);
-        let errand = Arc::new(Errand {
+        let context = Arc::new(RunContext {
             heads: Heads::new(&plan),
             assignment: Assignment::new(&plan.clients, plan.seed),
             plan: Arc::clone(&plan),
@@ -97,15 +97,15 @@ impl Run {
         });
         let (buckets, count) = (live::buckets(), senders(&plan));
         let (index, of) = plan.part.map_or((0, 1), |part| (part.index() - 1, part.of()));
-        let (mut orders, mut live, mut senders) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut commands, mut live, mut senders) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
-            orders.push(Arc::new(Orders::new()?));
+            commands.push(Arc::new(Commands::new()?));
             live.push(Arc::new(Shard(Live::new(&buckets))));
             let agenda = Agenda::new(&plan, index + of * number as u64, of * count as u64);
             // The first ones have one slot more if they can't be shared out evenly.
             let slots = plan.concurrency / count + usize::from(number < plan.concurrency % count);
-            let (orders, live) = (Arc::clone(&orders[number]), Arc::clone(&live[number]));
-            senders.push(Task { errand: Arc::clone(&errand), agenda, orders, live, slots });
+            let (commands, live) = (Arc::clone(&commands[number]), Arc::clone(&live[number]));
+            senders.push(Task { context: Arc::clone(&context), agenda, commands, live, slots });
         }
         let (profile, notes) = (Mutex::new(None), Mutex::default());
         let (is_stopped, is_over, rate) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
@@ -115,7 +115,7 @@ impl Run {
             plan,
             start,
             started,
-            orders,
+            commands,
             live,
             buckets,
             profile,
@@ -186,7 +186,7 @@ fn peak(plan: &Plan) -> f64 {
         (Times::Recorded(times), _) => {
             let second = Duration::from_secs(1);
             let within =
-                |(place, time): (usize, &Duration)| times[place..].partition_point(|later| *later < *time + second);
+                |(index, time): (usize, &Duration)| times[index..].partition_point(|later| *later < *time + second);
             times.iter().enumerate().map(within).max().unwrap_or_default() as f64
         }
         (_, Some(profile)) => profile.peak(),

@@ -1,4 +1,4 @@
-//! What is said of a test while it goes on, and its report at the end.
+//! What is logged of a test while it runs, and its report at the end.
 #![allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,12 +20,12 @@ const TICK: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 /// How often errors are logged.
 const ERRORS_EVERY: Duration = Duration::from_secs(5);
-/// Who says it.
-const NAME: &str = "LoadGenerator";
+/// The component that the log names.
+const COMPONENT: &str = "LoadGenerator";
 
 /// Waits for all senders, and reports what happens until then.
 pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &Log) -> io::Result<Report> {
-    log.info(NAME, format_args!("Starting load test {} ({})", run.id, run.plan.about()));
+    log.info(COMPONENT, format_args!("Starting load test {} ({})", run.id, run.plan.about()));
     let mut reported = Reported::default();
     let (mut record, mut failure, mut parts) = (None::<Record>, None, 0);
     loop {
@@ -46,11 +46,11 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
     run.is_over.store(true, Relaxed);
     reported.errors(run, log);
     let elapsed = run.elapsed();
-    if parts < run.orders.len() {
+    if parts < run.commands.len() {
         failure = failure.or_else(|| Some(io::Error::other("a sender has died, and its record with it")));
     }
     if let Some(error) = failure {
-        log.error(NAME, format_args!("Load test failed after {:.1}s: {error}", elapsed.as_secs_f64()));
+        log.error(COMPONENT, format_args!("Load test failed after {:.1}s: {error}", elapsed.as_secs_f64()));
         return Err(error);
     }
     let ended = if run.is_stopped() { Ended::Stopped } else { Ended::Completed };
@@ -60,7 +60,7 @@ pub(super) fn watch(run: &Run, ends: &Receiver<(Record, io::Result<()>)>, log: &
     // What a name such as `tls` does not show.
     notes.extend(live::reasons(run.live()).iter().map(|(cause, why)| format!("{}: {why}", cause.name())));
     let report = Report::new(&run.plan, record, ended, run.started, elapsed, &run.id).with_notes(notes);
-    tell_end(&report, elapsed, log);
+    log_end(&report, elapsed, log);
     Ok(report)
 }
 
@@ -93,7 +93,7 @@ impl Reported {
         }
         if let Some((time, rate)) = run.with_profile(|profile| profile.burst_between(from, now)).flatten() {
             let (time, rate) = (time.as_secs_f64(), (rate * 10.0).round() / 10.0);
-            log.info(NAME, format_args!("Burst peak started at t={time:.1}s (target RPS={rate})"));
+            log.info(COMPONENT, format_args!("Burst peak started at t={time:.1}s (target RPS={rate})"));
         }
     }
 
@@ -116,13 +116,13 @@ impl Reported {
         let errors = live::take_errors(run.live());
         if !errors.is_empty() {
             let reasons = live::reasons(run.live());
-            log.warn(NAME, format_args!("Request errors: {} (counted as failures)", listed(&errors, &reasons)));
+            log.warn(COMPONENT, format_args!("Request errors: {} (counted as failures)", listed(&errors, &reasons)));
         }
         let progress = run.progress();
         let missed = progress.too_late + progress.no_room;
         if missed > self.missed {
             let more = missed - self.missed;
-            log.warn(NAME, format_args!("{more} requests were not sent: too late, or too many in flight"));
+            log.warn(COMPONENT, format_args!("{more} requests were not sent: too late, or too many in flight"));
             self.missed = missed;
         }
     }
@@ -142,7 +142,7 @@ fn listed(errors: &BTreeMap<Trouble, u64>, reasons: &BTreeMap<Cause, String>) ->
     errors.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn tell_end(report: &Report, elapsed: Duration, log: &Log) {
+fn log_end(report: &Report, elapsed: Duration, log: &Log) {
     let all = report.record().all();
     let seconds = elapsed.as_secs_f64();
     let counts = &all.counts;
@@ -161,15 +161,15 @@ fn tell_end(report: &Report, elapsed: Duration, log: &Log) {
     );
     let sent = counts.sent();
     match report.ended() {
-        Ended::Completed => log.info(NAME, format_args!("Test completed: {sent} requests sent, {totals}")),
+        Ended::Completed => log.info(COMPONENT, format_args!("Test completed: {sent} requests sent, {totals}")),
         Ended::Stopped => {
             log.info(
-                NAME,
+                COMPONENT,
                 format_args!("Load test stopped by user after {seconds:.1}s. Sent {sent} requests: {totals}"),
             );
         }
     }
     if let Some(rejections) = report.mostly_rejected() {
-        log.warn(NAME, format_args!("Most responses are rejections: {rejections}"));
+        log.warn(COMPONENT, format_args!("Most responses are rejections: {rejections}"));
     }
 }

@@ -12,7 +12,7 @@ use crate::wire::Wire;
 pub(super) struct Exchange {
     /// Its number among all of the plan.
     pub(super) number: u64,
-    /// The place of its client's group.
+    /// The index of its client's group.
     pub(super) group: usize,
     /// Which of the group's clients.
     pub(super) client: u64,

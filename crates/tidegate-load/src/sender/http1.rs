@@ -19,7 +19,7 @@ pub(super) struct Http1 {
     /// What could not be sent at once: a head and a small body, then a large body, which all requests share.
     unsent: Bytes,
     unsent_body: Bytes,
-    answer: ResponseReader,
+    response: ResponseReader,
     exchange: Option<Exchange>,
     is_usable: bool,
     /// There may be more to read than was read in one go.
@@ -38,7 +38,7 @@ impl Http1 {
             is_connected: false,
             unsent: Bytes::new(),
             unsent_body: Bytes::new(),
-            answer: ResponseReader::new(is_head),
+            response: ResponseReader::new(is_head),
             exchange: None,
             is_usable: true,
             has_more: false,
@@ -63,7 +63,7 @@ impl Http1 {
     /// Sends a request, as far as that can be done now: its head, and the body that may come behind.
     pub(super) fn send(&mut self, exchange: Exchange, head: &[u8], body: Bytes, done: &mut Vec<Done>) {
         self.exchange = Some(exchange);
-        self.answer.reset();
+        self.response.reset();
         self.unsent_body = body;
         let mut rest = head;
         // To the end or until it would wait: there is no event when TLS has room again.
@@ -142,7 +142,7 @@ impl Http1 {
                 self.is_usable = false;
                 return;
             }
-            match self.answer.feed(&buffer[..read]) {
+            match self.response.feed(&buffer[..read]) {
                 Err(_) => {
                     let why = format!("the response is not HTTP/1: {:?}", beginning(&buffer[..read]));
                     return self.fail(Failure::new(Cause::NotHttp, why), done);
@@ -174,7 +174,7 @@ impl Http1 {
     fn closed(&mut self, done: &mut Vec<Done>) {
         self.is_usable = false;
         let end =
-            self.answer.end().ok_or_else(|| Failure::new(Cause::Closed, "the connection ended before the response"));
+            self.response.end().ok_or_else(|| Failure::new(Cause::Closed, "the connection ended before the response"));
         done.extend(self.exchange.take().map(|exchange| Done { exchange, end }));
     }
 

@@ -22,7 +22,7 @@ use crate::record::Cause;
 use crate::response::{Received, retry_after};
 use crate::wire::{Secured, Wire};
 
-/// Requests at once, as long as the other side has not said how many it bears.
+/// Requests at once, until the other side has sent its limit.
 const USUAL_STREAMS: usize = 100;
 /// The connection's own note among those of its streams.
 const CONNECTION: u32 = u32::MAX;
@@ -137,7 +137,7 @@ impl Http2 {
         !is_over
     }
 
-    /// Sends a request, as far as that can be done now, and says by which number it can be given up.
+    /// Sends a request, as far as that can be done now, and returns the number by which it can be given up.
     pub(super) fn send(&mut self, mut exchange: Exchange, request: Request<Bytes>, done: &mut Vec<Done>) -> u32 {
         // The last number is the connection's own.
         self.next_stream = (self.next_stream + 1) % CONNECTION;
@@ -237,7 +237,7 @@ impl Http2 {
                     let waker = self.notes.waker(exchange.stream);
                     let (heard, reading) = (self.intake.heard.get(), Reading::Head(response));
                     self.streams.insert(exchange.stream, Stream { exchange, waker, reading, heard });
-                    // Asked once, so that it knows whom to wake.
+                    // Polled once, so that it registers the waker.
                     self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).push(exchange.stream);
                 }
                 Err(error) => done.push(Done { exchange, end: Err(reason(&error)) }),
@@ -278,7 +278,7 @@ impl Http2 {
             return Some(exchange);
         }
         let Stream { exchange, heard, .. } = self.streams.remove(&number)?;
-        // Nothing at all has come meanwhile: nobody may be there any more.
+        // Nothing at all has come since it was sent: the other side may be gone.
         self.is_closing |= heard == self.intake.heard.get();
         self.go_on(done);
         Some(exchange)
@@ -320,7 +320,7 @@ fn reason(error: &h2::Error) -> Failure {
         None if error.is_remote() => Cause::Closed,
         None => Cause::NotHttp,
     };
-    // Said by the other side of requests that it has not begun with.
+    // The other side reports that it has not begun with the request.
     let is_untouched = error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM));
     Failure { cause, why: error.to_string(), is_untouched }
 }

@@ -1,4 +1,4 @@
-//! Waiting for the kernel: until a socket is ready, an order has come, or it is time.
+//! Waiting for the kernel: until a socket is ready, a command has come, or it is time.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 
 /// What no socket is called.
 const TIMER: u64 = u64::MAX;
-const ORDERS: u64 = u64::MAX - 1;
+const COMMANDS: u64 = u64::MAX - 1;
 /// Events that are taken at once. More only wait in the kernel.
 const AT_ONCE: usize = 256;
 
@@ -37,13 +37,13 @@ pub(super) struct Ready {
 }
 
 impl Poller {
-    /// One that also wakes up for `orders`.
-    pub(super) fn new(orders: impl AsFd) -> io::Result<Self> {
+    /// One that also wakes up for `commands`.
+    pub(super) fn new(commands: impl AsFd) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let edge = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), edge)?;
-        epoll::add(&epoll, orders, EventData::new_u64(ORDERS), edge)?;
+        epoll::add(&epoll, commands, EventData::new_u64(COMMANDS), edge)?;
         Ok(Self { epoll, timer, armed: None, events: Vec::with_capacity(AT_ONCE) })
     }
 

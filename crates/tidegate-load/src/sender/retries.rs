@@ -17,7 +17,7 @@ pub(super) struct Retries {
     seed: u64,
     /// When the test is over, and nobody comes back any more.
     end: Duration,
-    /// By when they are due, and by what tells them apart.
+    /// By when they are due, and a serial number.
     waiting: BTreeMap<(Duration, u64), Exchange>,
 }
 

@@ -1,4 +1,4 @@
-//! Which plans the service carries out, and for whom.
+//! Which plans the service carries out, and to which hosts they may send.
 
 use std::path::PathBuf;
 

@@ -256,7 +256,7 @@ fn a_profile_beside_phases_is_rejected() {
     }
 }
 
-/// One line for each mistake, and none that says what is not so.
+/// One line for each mistake, and no line that is wrong.
 #[test]
 fn a_mistake_is_reported_once() {
     for (plan, expected) in [

@@ -90,7 +90,7 @@ fn steps_phases_and_traces_follow_each_other() {
 }
 
 #[test]
-fn everything_else_a_plan_may_say() {
+fn everything_else_a_plan_may_have() {
     let mut plan = with_profile("constant", &json!({"rps": 1}));
     for (field, value) in [
         ("concurrency", json!(10)),

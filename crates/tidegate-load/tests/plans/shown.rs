@@ -55,7 +55,7 @@ fn a_plan_is_not_shown_at_any_length() {
 }
 
 #[test]
-fn a_digest_is_of_what_a_plan_says() {
+fn a_digest_is_of_a_plans_content() {
     let plan = with_profile("constant", &json!({"rps": 1}));
     let with = |field: &str, value: Value| {
         let mut plan = plan.clone();

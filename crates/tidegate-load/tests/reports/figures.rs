@@ -8,7 +8,7 @@ use tidegate_load::{Cause, End, Missed, Sample};
 use crate::run::{Run, millis, plan, report_of, written};
 
 #[test]
-fn a_file_tells_everything_by_name() {
+fn a_file_reports_everything_by_name() {
     let mut run =
         Run::new(&plan(&json!({"thresholds": ["errors<50%"], "requestOptions": {"auth": {"token": "hunter2"}}})));
     run.add(5, End::Responded(200), Duration::from_micros(1_000));
@@ -74,7 +74,7 @@ fn a_file_tells_everything_by_name() {
     assert_eq!(file["series"].as_array().map(Vec::len), Some(3));
 }
 
-/// The coarse histograms of seconds round up, and a p99 above the highest latency makes a reader doubt everything.
+/// The coarse histograms of seconds round up, and a p99 above the highest latency makes a reader mistrust all figures.
 #[test]
 fn no_percentile_of_a_second_is_above_the_highest_latency() {
     let mut run = Run::new(&plan(&json!({})));

@@ -23,10 +23,10 @@ fn what_was_written_is_read_again() {
 }
 
 fn reason(file: &Value) -> String {
-    Report::read(file.to_string().as_bytes()).expect_err("it is none").to_string()
+    Report::read(file.to_string().as_bytes()).expect_err("it is not a report").to_string()
 }
 
-/// What is said of a result in which one value is another.
+/// The error for a result in which one value is replaced.
 fn assert_rejected(good: &Value, pointer: &str, value: Value, expected: &str) {
     let mut bad = good.clone();
     let (holder, field) = pointer.rsplit_once('/').expect("a path");
@@ -77,21 +77,21 @@ fn a_file_that_is_not_a_result_is_rejected_with_a_reason() {
 fn groups_that_make_no_sense_are_rejected() {
     let good = written(&report_of(None, 0..1_000));
     for (pointer, value, expected) in [
-        ("/record/groups/0/name", json!(""), "a name that none can have"),
-        ("/record/groups/0/name", json!("a\u{7}"), "a name that none can have"),
+        ("/record/groups/0/name", json!(""), "an invalid name"),
+        ("/record/groups/0/name", json!("a\u{7}"), "an invalid name"),
         ("/record/groups/0/isAttacker", json!(true), "its steps and of its groups differ"),
         ("/record/groups/0/requests/counts/statuses/0/1", json!(1), "`groups[0].requests` has more or fewer times"),
         ("/record/groups/0/requests/counts/statuses/0/1", json!(u64::MAX), "more requests than can be counted"),
-        ("/record/groups/0/requests/counts/statuses/0/0", json!(99), "a status that none can be"),
-        ("/record/groups/0/requests/counts/statuses/0/0", json!(1_000), "a status that none can be"),
+        ("/record/groups/0/requests/counts/statuses/0/0", json!(99), "an invalid status"),
+        ("/record/groups/0/requests/counts/statuses/0/0", json!(1_000), "an invalid status"),
         ("/record/groups/0/requests/counts/statuses/0/0", json!(70_000), "expected u16"),
         ("/record/groups/0/requests/counts/failures/0/0", json!("bad luck"), "unknown cause"),
         ("/record/groups/0/requests/counts/noRoom", json!(999), "its steps and of its groups differ"),
-        ("/record/groups/0/requests/latencies/0/times/0/0", json!(0), "not in their order"),
+        ("/record/groups/0/requests/latencies/0/times/0/0", json!(0), "not in ascending order"),
         ("/record/groups/0/requests/latencies/0/times/0/0", json!(5_000_000_000_u64), "more than an hour"),
         ("/record/groups/0/requests/latencies/0/times/0/1", json!(0), "never occurred"),
         ("/record/groups/0/requests/latencies/0/times/0/1", json!(u64::MAX), "more or fewer times"),
-        ("/record/groups/0/requests/latencies/0/times", json!([[5, 1], [4, 1]]), "not in their order"),
+        ("/record/groups/0/requests/latencies/0/times", json!([[5, 1], [4, 1]]), "not in ascending order"),
         ("/record/groups/0/requests/latencies/0/of", json!("5xx"), "more or fewer times"),
         ("/record/groups/0/requests/latencies/0/of", json!("9xx"), "unknown status class"),
         ("/record/groups/0/requests/latencies", json!([]), "more or fewer times"),
@@ -162,8 +162,8 @@ fn damaged_files_are_errors() {
         let mut damaged = bytes.clone();
         for _ in 0..3 {
             rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let place = (rng >> 33) as usize % damaged.len();
-            damaged[place] = b"0123456789,[]{}\"-.eE x"[(rng >> 20) as usize % 22];
+            let index = (rng >> 33) as usize % damaged.len();
+            damaged[index] = b"0123456789,[]{}\"-.eE x"[(rng >> 20) as usize % 22];
         }
         if let Ok(report) = Report::read(&damaged) {
             assert!(!report.summary(true).is_empty() && !report.write().is_empty());

@@ -12,7 +12,7 @@ fn merged(reports: &[Report]) -> Result<Report, String> {
     Report::merge(named).map_err(|error| error.to_string())
 }
 
-/// A report's file, without what tells its runs apart.
+/// A report's file, without what identifies its runs.
 fn figures(report: &Report) -> Value {
     let mut file = written(report);
     for (holder, field) in [("", "instances"), ("", "testId"), ("/record", "instances"), ("/plan", "part")] {
@@ -104,9 +104,9 @@ fn thresholds_and_starts_may_differ() {
     assert!(merged(&[one, two]).expect_err("too many").contains("more than 100 together"));
 }
 
-/// A password is no reason to be another plan, and its digest would help whoever guesses it.
+/// Another password does not make another plan, and a digest of it would help an attacker who guesses it.
 #[test]
-fn secrets_do_not_tell_plans_apart() {
+fn secrets_do_not_make_another_plan() {
     let with = |password: &str, part: &str| {
         let auth = json!({"auth": {"user": "ann", "password": password}});
         Run::new(&plan(&json!({"requestOptions": auth, "part": part}))).report()

@@ -60,7 +60,11 @@ fn what_was_never_sent_counts_as_slower_than_all() {
         let mut stopped = run_of_a_thousand();
         stopped.ended = Ended::Stopped;
         stopped.add(u64::from(missed > 0) * missed, End::Unfinished, millis(1));
-        assert_eq!(latency(stopped), reported, "a request that a stop left unanswered is no better known");
+        assert_eq!(
+            latency(stopped),
+            reported,
+            "the latency of a request that a stop left without a response is not known either"
+        );
     }
 }
 
@@ -78,7 +82,7 @@ fn what_was_never_sent_has_no_service_time() {
     assert_eq!(reported["atLeast"], json!(["mean", "p90", "p95", "p99", "p99.9", "max"]));
 }
 
-/// Whoever timed out would have waited longer: what is not below the timeout is a bound.
+/// A request that timed out would have waited longer: what is not below the timeout is a bound.
 #[test]
 fn timeouts_are_bounds() {
     let mut run = run_of_a_thousand();

@@ -14,7 +14,7 @@ fn mostly_rejected(thresholds: &Value) -> Run {
     run
 }
 
-/// The file of an earlier version: the same, but for latencies that are not told apart.
+/// The file of an earlier version: the same, but with latencies that are not separated by status.
 fn earlier(report: &Report) -> Value {
     let mut file = written(report);
     file["format"] = json!("tidegate-load-result/1");
@@ -39,7 +39,7 @@ fn read(file: &Value) -> Report {
 }
 
 /// A run in which 98 of 100 requests were rejected passed `p95<1.5ms`, although every request that was served took
-/// longer: the latency of a 429 counted like any other, and nothing said so.
+/// longer: the latency of a 429 counted like any other, and nothing reported that.
 #[test]
 fn quick_rejections_do_not_hide_a_slow_service() {
     let report = mostly_rejected(&json!([
@@ -117,7 +117,7 @@ fn what_has_no_response_is_slower_than_those_of_every_class() {
     assert_eq!(classes["2xx"]["atLeast"], json!(["mean", "p95", "p99", "p99.9", "max"]), "{classes}");
 }
 
-/// A timeout is no response: it is an error, and of all latencies the longest.
+/// A timeout is not a response: it is an error, and the longest of all latencies.
 #[test]
 fn timeouts_are_of_no_class() {
     let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}})));
@@ -132,9 +132,9 @@ fn timeouts_are_of_no_class() {
     assert_eq!(file["latencyByStatusSeconds"]["2xx"]["max"], 0.001);
 }
 
-/// 40 of 100 requests timed out and `p99{2xx}<5ms` held, and nothing said that they were not counted.
+/// 40 of 100 requests timed out and `p99{2xx}<5ms` held, and nothing reported that they were not counted.
 #[test]
-fn a_threshold_of_a_class_that_holds_says_how_many_timed_out() {
+fn a_threshold_of_a_class_that_holds_reports_how_many_timed_out() {
     let notes = |thresholds: Value, timeouts: u64| {
         let mut run = Run::new(&plan(&json!({"requestOptions": {"timeout": 1}, "thresholds": thresholds})));
         run.add(60, End::Responded(200), millis(1));
@@ -153,9 +153,9 @@ fn a_threshold_of_a_class_that_holds_says_how_many_timed_out() {
     }
 }
 
-/// Results of an earlier version still merge exactly; what they do not know is said, and no threshold holds by it.
+/// Results of an earlier version still merge exactly; what they do not know is reported, and no threshold holds by it.
 #[test]
-fn results_of_an_earlier_version_merge_exactly_and_say_what_they_lack() {
+fn results_of_an_earlier_version_merge_exactly_and_report_what_they_lack() {
     let parts =
         || ["1/2", "2/2"].map(|part| report_of(Some(part), (0..5_000).filter(|n| n % 2 == u64::from(part == "2/2"))));
     let now = Report::merge(parts().map(|report| (String::new(), report))).expect("one plan");

@@ -6,7 +6,7 @@ use tidegate_load::{End, Missed, Plan};
 use crate::run::{Run, millis, note, plan, report_of};
 
 #[test]
-fn a_summary_tells_what_matters() {
+fn a_summary_reports_what_matters() {
     let summary = report_of(None, 0..15_000).summary(false);
     for reported in [
         "note  883 requests (6.7 %) never sent, with 1,024 in flight",

@@ -20,7 +20,7 @@ fn holds(threshold: &str, make: impl FnOnce(&mut Run)) -> (Option<f64>, bool) {
     (judged[0].value, report.thresholds_hold())
 }
 
-/// 100 requests: 95 with a latency, of which one is slow, one that failed without, and 4 that were never sent.
+/// 100 requests: 95 with a latency (one of them slow), one that failed without, and 4 that were never sent.
 fn mixed(run: &mut Run) {
     run.add(90, End::Responded(200), millis(1));
     run.add(4, End::Responded(429), millis(1));

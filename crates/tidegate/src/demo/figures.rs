@@ -9,10 +9,10 @@ pub(super) struct Figures {
     /// Requests a second, second by second.
     pub(super) offered: Vec<f64>,
     pub(super) admitted: Vec<f64>,
-    pub(super) refused: Vec<f64>,
+    pub(super) rejected: Vec<f64>,
     /// None where there is no limit, or each client has its own.
     pub(super) limit: Option<Vec<f64>>,
-    /// What is said of the limit then.
+    /// What is shown for the limit then.
     pub(super) other_limit: String,
     /// Of the last second: failed requests, and how long 95 of 100 good responses took, in seconds.
     pub(super) errors: u64,
@@ -38,7 +38,7 @@ impl Figures {
         Self {
             offered: rate(|row| row.all().offered),
             admitted: rate(|row| row.all().admitted()),
-            refused: rate(|row| row.all().refused),
+            rejected: rate(|row| row.all().rejected),
             limit,
             other_limit: match variant.algorithm {
                 Some(_) => format!("{}/s each", scenario.limit.rate),
@@ -61,7 +61,7 @@ impl Figures {
     pub(super) fn of_honest(&self) -> Option<(String, bool)> {
         let honest = self.honest.filter(|_| !self.offered.is_empty())?;
         let failed = honest.target_errors + honest.errors;
-        let text = format!("honest clients: {failed} of {} failed, {} refused", honest.offered, honest.refused);
+        let text = format!("honest clients: {failed} of {} failed, {} rejected", honest.offered, honest.rejected);
         Some((text, failed > 0))
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Lines<'a> {
 impl<'a> Lines<'a> {
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
         let about = texts::sentences(&scenario.about);
-        say(&format!("\n{part}, {}\n{about}\n", texts::heading(scenario, variant)));
+        write_out(&format!("\n{part}, {}\n{about}\n", texts::heading(scenario, variant)));
         Self { scenario, variant, next: EVERY, printed: 0, last: String::new() }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Lines<'a> {
             text.push_str(&self.line(&figures));
         }
         if !text.is_empty() {
-            say(&text);
+            write_out(&text);
         }
     }
 
@@ -52,17 +52,17 @@ impl<'a> Lines<'a> {
         let limit = figures.limit.as_deref().map_or_else(|| figures.other_limit.clone(), latest);
         let honest = figures.of_honest().map_or_else(String::new, |(reported, _)| format!(" · {reported}"));
         format!(
-            "  {:>4} s  offered {:>6}  admitted {:>6}  refused {:>6}  limit {limit:>6}  {}{honest}\n",
+            "  {:>4} s  offered {:>6}  admitted {:>6}  rejected {:>6}  limit {limit:>6}  {}{honest}\n",
             figures.seconds(),
             latest(&figures.offered),
             latest(&figures.admitted),
-            latest(&figures.refused),
+            latest(&figures.rejected),
             figures.sentence(self.scenario.target.workers)
         )
     }
 }
 
 /// What can't be written is not worth ending a run for: it shows again when its verdict can't be.
-fn say(text: &str) {
+fn write_out(text: &str) {
     let _reported = print(text.as_bytes());
 }

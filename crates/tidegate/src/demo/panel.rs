@@ -98,7 +98,7 @@ impl Picture<'_> {
         let mut lines = vec![
             curve("offered", &figures.offered, Ink::Plain),
             curve("admitted", &figures.admitted, Ink::Green),
-            curve("refused", &figures.refused, Ink::Red),
+            curve("rejected", &figures.rejected, Ink::Red),
         ];
         lines.push(match figures.limit.as_deref() {
             Some(limits) => curve("limit", limits, Ink::Yellow),
@@ -169,7 +169,7 @@ mod tests {
                     .map(|line| line.into_iter().map(|(_, piece)| piece).collect())
                     .collect();
                 let index = |words: &str| lines.iter().position(|line| line.contains(words));
-                for words in ["offered", "admitted", "refused", "limit", "p95", "3 of"] {
+                for words in ["offered", "admitted", "rejected", "limit", "p95", "3 of"] {
                     assert!(index(words).is_some_and(|index| index < rows), "{words}, {columns}×{rows}: {lines:#?}");
                 }
                 let about = texts::sentences(&scenario.about);

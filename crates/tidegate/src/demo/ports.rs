@@ -8,7 +8,7 @@ use tidegate_lab::live::ListenAddresses;
 
 /// All four of them.
 pub(super) struct Ports {
-    pub(super) places: ListenAddresses,
+    pub(super) addresses: ListenAddresses,
     pub(super) load: SocketAddr,
 }
 
@@ -38,7 +38,7 @@ impl Ports {
         };
         let (target, gateway) = (find("target", 8081)?, find("gateway", 8082)?);
         let (forecaster, load) = (find("forecaster", 8090)?, find("load generator", 8080)?);
-        Ok((Self { places: ListenAddresses { target, gateway, forecaster }, load }, taken))
+        Ok((Self { addresses: ListenAddresses { target, gateway, forecaster }, load }, taken))
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
         // Whether 8082 was free before is of no matter: it is taken now.
         let _taken = bind(8082);
         let (ports, reported) = Ports::find().expect("there are others");
-        let gateway = ports.places.gateway;
+        let gateway = ports.addresses.gateway;
         assert_ne!(gateway.port(), 8082);
         let sentence = format!("8082 is taken: the gateway listens on {gateway}");
         assert!(reported.contains(&sentence), "{reported:?}");

@@ -1,4 +1,4 @@
-//! Lines on a terminal that are drawn again and again in the same place.
+//! Lines on a terminal that are drawn again and again at the same position.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -32,7 +32,7 @@ impl Ink {
 /// A line: pieces, each in its colour.
 pub(super) type Line = Vec<(Ink, String)>;
 
-/// The place where they are drawn. Whatever happens, the cursor is there again when it is dropped.
+/// The part of the terminal where they are drawn. The cursor is hidden until it is dropped.
 pub(super) struct Screen {
     has_colours: bool,
     /// Lines that stand there, and how large the terminal was then.

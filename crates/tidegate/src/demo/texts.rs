@@ -1,9 +1,9 @@
-//! What the demo says.
+//! The texts that the demo prints.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tidegate_lab::report::Run;
+use tidegate_lab::report::{Run, Status};
 use tidegate_lab::scenario::Figure;
 use tidegate_lab::{Event, Scenario, Variant};
 
@@ -22,9 +22,9 @@ pub(super) fn opening(ports: &Ports, taken: &[String], seconds: u64) -> String {
         "Tidegate demo, about {seconds} s; Ctrl-C ends it and still writes the report.\n\
          On 127.0.0.1: load generator {} → gateway {} → target {}, forecaster {}\n",
         ports.load.port(),
-        ports.places.gateway.port(),
-        ports.places.target.port(),
-        ports.places.forecaster.port()
+        ports.addresses.gateway.port(),
+        ports.addresses.target.port(),
+        ports.addresses.forecaster.port()
     );
     for sentence in taken {
         let _infallible = writeln!(text, "{sentence}");
@@ -74,7 +74,7 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// In the order in which they happened, each once, though it was said again and again.
+/// In the order in which they happened, without repetitions.
 pub(super) fn each(events: &[Event]) -> Vec<&Event> {
     let mut events: Vec<&Event> = events.iter().collect();
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
@@ -90,10 +90,10 @@ pub(super) fn event(event: &Event, text: &str) -> String {
 /// A run that is over, on a line.
 pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> String {
     let (mark, colour, words) = match run.status() {
-        "passed" => ("✓", "\x1b[32m", ""),
-        "failed" => ("✗", "\x1b[31m", "not as expected"),
-        "invalid" => ("✗", "\x1b[31m", "invalid"),
-        _ => ("✗", "\x1b[31m", "not run"),
+        Status::Passed => ("✓", "\x1b[32m", ""),
+        Status::Failed => ("✗", "\x1b[31m", "not as expected"),
+        Status::Invalid => ("✗", "\x1b[31m", "invalid"),
+        Status::Skipped => ("✗", "\x1b[31m", "not run"),
     };
     let (colour, plain) = if has_colours { (colour, "\x1b[0m") } else { ("", "") };
     let figure = |name: &str, figure: Figure| {
@@ -101,11 +101,12 @@ pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> Stri
         Some(format!("{} {name}", figure.shown(value)))
     };
     let p95 = figure("", Figure::P95).map(|p95| format!("p95 {}", p95.trim_end()));
-    let figures = [figure("refused", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
+    let figures = [figure("rejected", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
     let words = Some(words.to_owned()).filter(|words| !words.is_empty());
-    let said: Vec<String> = words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
+    let details: Vec<String> =
+        words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();
     let how = how(scenario, run.variant);
-    format!("{colour}{mark}{plain} {:<8}{how:<24}{}\n", scenario.name, said.join(", "))
+    format!("{colour}{mark}{plain} {:<8}{how:<24}{}\n", scenario.name, details.join(", "))
 }
 
 /// After a demo that leaves nothing running.

@@ -7,14 +7,14 @@ use super::lines::Lines;
 use super::panel::Panel;
 use crate::is_drawn_on;
 
-/// A run, seen. When it is dropped what was drawn is gone, and the cursor is back.
+/// Shows a run. When it is dropped, what was drawn is removed and the cursor is back.
 pub(super) enum View<'a> {
     Panel(Box<Panel<'a>>),
     Lines(Lines<'a>),
 }
 
 impl<'a> View<'a> {
-    /// Says what is to be seen.
+    /// Begins to show a run.
     pub(super) fn open(scenario: &'a Scenario, variant: Variant, part: &str) -> Self {
         if is_drawn_on(&std::io::stdout()) {
             Self::Panel(Box::new(Panel::open(scenario, variant, part)))
@@ -23,7 +23,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Shows how things stand, if it is time to.
+    /// Shows the state of the run, if it is time to.
     pub(super) fn show(&mut self, moment: &Moment<'_>) {
         match self {
             Self::Panel(panel) => panel.show(moment),

@@ -86,7 +86,7 @@ struct Tested {
 }
 
 impl Tested {
-    /// A model's error; none if it said nothing, or if the series has no unit since all of it is the same.
+    /// A model's error; none if it made no forecast, or if all values are the same, so that there is no unit.
     fn mase(&self, name: &str) -> Option<f64> {
         let score = self.outcome.score(name).filter(|score| score.origins > 0 && self.outcome.unit > 0.0)?;
         Some(score.mase)
@@ -104,7 +104,7 @@ impl Tested {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tasks = match arguments.tasks() {
         Ok(tasks) => tasks,
-        Err(reason) => return Ok(rejected(&reason)),
+        Err(reason) => return Ok(bad_input(&reason)),
     };
     for out in arguments.outputs() {
         probe(out).with_context(|| format!("can't write {}", out.display()))?;
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     for (index, task) in tasks.into_iter().enumerate() {
         let tested = match task.test() {
             Ok(tested) => tested,
-            Err(reason) => return Ok(rejected(&reason)),
+            Err(reason) => return Ok(bad_input(&reason)),
         };
         let gap = if index == 0 { "" } else { "\n" };
         print(format!("{gap}{}", page::of(&tested, has_colours)).as_bytes())?;
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn rejected(reason: &str) -> ExitCode {
+fn bad_input(reason: &str) -> ExitCode {
     eprintln!("tidegate: {reason}");
     ExitCode::from(BAD_INPUT)
 }

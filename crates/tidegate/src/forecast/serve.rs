@@ -22,10 +22,10 @@ use crate::service::{self, Service};
 /// tightened ahead of one that it can't. /actuator/health and /actuator/prometheus (forecast errors, coverage, weights
 /// of the models, time of a fit) are there as well. Everything else is in docs/forecast.md.
 ///
-/// It listens on 127.0.0.1:8090, or at the port that PORT or SERVER_PORT in the environment says.
+/// It listens on 127.0.0.1:8090, or at the port in PORT or SERVER_PORT of the environment.
 ///
 /// Exit codes: 0 stopped · 2 the command line or the file of --state can't be used, and why · 1 other errors, such as a
-/// port that is taken · 130 a second order to stop came before it had ended.
+/// port that is taken · 130 a second stop signal came before it had ended.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate forecast serve --capacity 3200 --state forecast.json")]
 pub(crate) struct Arguments {
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Arguments {
-    /// The service as it was wished. `Err` says what can't be meant or read.
+    /// The service by these arguments. `Err` is what can't be used or read.
     fn service(&self) -> Result<Forecasts, String> {
         let usual = Policy::default().floor.min(self.capacity.unwrap_or(f64::INFINITY));
         let floor = self.floor.unwrap_or(usual);

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use tidegate_input::Utc;
 use tidegate_lab::live::{self, ListenAddresses};
-use tidegate_lab::report::{Kind, Run, Setting, live_time};
+use tidegate_lab::report::{Kind, Run, Setting, Status, live_time};
 use tidegate_lab::{Report, Scenario, Variant};
 use tidegate_serve::{Log, system_name};
 
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let has_colours = has_colours();
     let mut report = Report::new(Kind::Live, arguments.choice.seed, Some(setting()));
     eprintln!("{} s of load; Ctrl-C ends it and still writes the report", live_time(&scenarios).as_secs());
-    let (mut said, mut gap) = (Ok(()), "");
+    let (mut printed, mut gap) = (Ok(()), "");
     play(
         scenarios,
         &mut report,
@@ -69,13 +69,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         |_, scenario, variant| run_one(scenario, variant, &is_stopped),
         |scenario, runs| {
             let table = format!("{}{}", std::mem::replace(&mut gap, "\n"), table::of(scenario, runs, has_colours));
-            and_then(&mut said, || print(table.as_bytes()));
+            and_then(&mut printed, || print(table.as_bytes()));
         },
     );
-    and_then(&mut said, || print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes()));
+    and_then(&mut printed, || print(format!("\n{}", table::verdict(&report, has_colours)).as_bytes()));
     // First what could not be made again, then what could not be reported.
     out.write(&report.to_json())?;
-    said?;
+    printed?;
     Ok(exit_code(&report, is_stopped.load(Relaxed)))
 }
 
@@ -121,11 +121,11 @@ pub(crate) fn setting() -> Setting {
 
 /// What came of live runs, as a shell sees it.
 pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
-    let has = |status: &str| report.runs().any(|(_, run)| run.status() == status);
+    let has = |status: Status| report.runs().any(|(_, run)| run.status() == status);
     match () {
         () if is_stopped => ExitCode::from(STOPPED),
         () if report.is_passed() => ExitCode::SUCCESS,
-        () if has("invalid") && !has("failed") && !has("skipped") => ExitCode::from(INVALID),
+        () if has(Status::Invalid) && !has(Status::Failed) && !has(Status::Skipped) => ExitCode::from(INVALID),
         () => ExitCode::from(NOT_AS_EXPECTED),
     }
 }
@@ -179,9 +179,9 @@ pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut orders = crate::orders::Orders::new()?;
+            let mut stop_signals = crate::stop_signals::StopSignals::new()?;
             let _heard = ready.send(());
-            orders.next().await;
+            stop_signals.next().await;
             flag.store(true, Relaxed);
             anyhow::Ok(())
         })

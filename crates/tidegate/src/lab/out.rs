@@ -28,7 +28,7 @@ impl Out {
         Ok(out)
     }
 
-    /// Writes both, and says where.
+    /// Writes both, and prints where.
     pub(crate) fn write(&self, report: &Value) -> Result<()> {
         let Self { page: html, figures } = self;
         fs::write(html, page(report)).with_context(|| html.display().to_string())?;

@@ -85,22 +85,22 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (recording, policies) = match input(arguments) {
         Ok(input) => input,
-        Err(reason) => return Ok(refused(&reason)),
+        Err(reason) => return Ok(bad_input(&reason)),
     };
     let is_stopped = stop_on_interrupt()?;
     let out = arguments.out.as_deref().map(Out::open).transpose()?;
     let found = match replay(&recording, &policies, &is_stopped) {
         Ok(found) => found,
-        Err(reason) => return Ok(refused(&reason)),
+        Err(reason) => return Ok(bad_input(&reason)),
     };
     if found.requests == 0 && !is_stopped.load(Relaxed) {
-        return Ok(refused(&nothing(&found)));
+        return Ok(bad_input(&nothing(&found)));
     }
     for (name, _) in found.without.iter().filter(|(_, count)| *count == 0) {
         eprintln!("tidegate: --without: no request is from {name}");
     }
     if found.late > found.requests / 10 {
-        return Ok(refused(&format!(
+        return Ok(bad_input(&format!(
             "{} of {} requests stand more than 10 s too late in the log: sort it by time first, or name its files from \
              the oldest to the newest",
             found.late, found.requests
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     print(text::of(&found, has_colours()).as_bytes())?;
     let suggestion = match proposed(arguments, &recording, &policies[0], &is_stopped) {
         Ok(suggestion) => suggestion,
-        Err(reason) => return Ok(refused(&reason)),
+        Err(reason) => return Ok(bad_input(&reason)),
     };
     if let Some(suggestion) = &suggestion {
         print(text::suggestion(suggestion, &found).as_bytes())?;
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(STOPPED))
 }
 
-fn refused(reason: &str) -> ExitCode {
+fn bad_input(reason: &str) -> ExitCode {
     eprintln!("tidegate: {reason}");
     ExitCode::from(BAD_INPUT)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_lab::report::Run;
+use tidegate_lab::report::{Run, Status};
 use tidegate_lab::scenario::Figure;
 use tidegate_lab::{Report, Scenario};
 
@@ -31,7 +31,7 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
     let painted =
         |colour: &str, text: &str| if has_colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() };
     let mut page = format!("{}\n", painted(BOLD, &format!("{}: {}", scenario.name, scenario.title)));
-    // Columns that say nothing of any run are left out.
+    // Columns without a figure for any run are left out.
     let is_reported = |figure: Figure| {
         // Without attackers they are all honest.
         let decisive = if figure == Figure::RefusedHonest { Figure::RefusedAttackers } else { figure };
@@ -53,7 +53,7 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
         }
         let _infallible = writeln!(page, "{line}{}", mark(run, &painted));
         // For a run that proves nothing only the reason is shown.
-        let is_valid = run.status() != "invalid";
+        let is_valid = run.status() != Status::Invalid;
         for checked in run.expectations.iter().filter(|checked| is_valid && !checked.holds()) {
             let comparison = checked.expectation.comparison;
             let came = checked.value.map_or_else(|| "nothing".to_owned(), |value| comparison.figure.shown(value));
@@ -98,25 +98,29 @@ fn value(run: &Run, figure: Figure) -> Option<f64> {
 
 fn mark(run: &Run, painted: &dyn Fn(&str, &str) -> String) -> String {
     match run.status() {
-        "passed" if run.expectations.is_empty() => String::new(),
-        "passed" => format!("  {}", painted(GREEN, "as expected")),
-        other => format!("  {}", painted(RED, &other.to_uppercase())),
+        Status::Passed if run.expectations.is_empty() => String::new(),
+        Status::Passed => format!("  {}", painted(GREEN, "as expected")),
+        status @ (Status::Failed | Status::Invalid | Status::Skipped) => {
+            format!("  {}", painted(RED, &status.name().to_uppercase()))
+        }
     }
 }
 
 /// All runs in a sentence.
 pub(crate) fn verdict(report: &Report, has_colours: bool) -> String {
-    let count = |status: &str| report.runs().filter(|(_, run)| run.status() == status).count();
+    let count = |status: Status| report.runs().filter(|(_, run)| run.status() == status).count();
     let all = report.runs().count();
-    let failed: Vec<String> = ["failed", "invalid", "skipped"]
+    let failed: Vec<String> = [Status::Failed, Status::Invalid, Status::Skipped]
         .into_iter()
-        .filter_map(|status| Some(count(status)).filter(|count| *count > 0).map(|count| format!("{count} {status}")))
+        .map(|status| (count(status), status.name()))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}"))
         .collect();
     let runs = if all == 1 { "run" } else { "runs" };
     let summary = if failed.is_empty() {
         format!("{all} {runs}, all as expected")
     } else {
-        format!("{all} {runs}: {} as expected, {}", count("passed"), failed.join(", "))
+        format!("{all} {runs}: {} as expected, {}", count(Status::Passed), failed.join(", "))
     };
     let colour = if failed.is_empty() { GREEN } else { RED };
     if has_colours { format!("{colour}{summary}{PLAIN}\n") } else { format!("{summary}\n") }

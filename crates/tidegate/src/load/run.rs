@@ -19,8 +19,8 @@ use tokio::net::TcpListener;
 
 use super::outcome::{BAD_INPUT, conclude, is_same};
 use super::progress::Display;
-use crate::orders::{CUT_OFF, Orders};
 use crate::service;
+use crate::stop_signals::{CUT_OFF, StopSignals};
 
 /// Send load by a plan, and report what became of it
 ///
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// Send so many a second; only where the profile has a single rate (constant, poisson)
     #[arg(long, value_name = "RPS", value_parser = number, allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// Another seed: other chances
+    /// Another seed for everything that is random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Send only a part of the plan's requests, such as 2/3: others send the rest at the same time
@@ -87,7 +87,7 @@ pub(crate) struct Arguments {
         default_value = LogFormat::Text.name()
     )]
     log_format: LogFormat,
-    /// Say nothing before the end
+    /// Print nothing before the end
     #[arg(long, short)]
     quiet: bool,
 }
@@ -154,7 +154,7 @@ fn log(arguments: &Arguments) -> Result<Log> {
 
 async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitCode> {
     service::open_many_files("LoadGenerator", &log);
-    let mut orders = Orders::new()?;
+    let mut stop_signals = StopSignals::new()?;
     let listener = match arguments.metrics {
         None => None,
         Some(address) => Some(TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?),
@@ -164,7 +164,7 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
     let started = tokio::select! {
         started = starting => started?,
         // A name server that does not respond may keep it for long.
-        () = orders.next() => return Ok(ExitCode::from(CUT_OFF)),
+        () = stop_signals.next() => return Ok(ExitCode::from(CUT_OFF)),
     };
     let (run, watching) = match started {
         Ok(started) => started,
@@ -185,7 +185,7 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
         tokio::select! {
             ended = &mut ending => break ended?,
             _ = tick.tick() => display.show(&run),
-            () = orders.next() => run.stop(),
+            () = stop_signals.next() => run.stop(),
         }
     };
     display.end();
@@ -202,7 +202,7 @@ async fn to_the_end(arguments: &Arguments, plan: Plan, log: Log) -> Result<ExitC
         }
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(arguments.linger)) => {}
-            () = orders.next() => {}
+            () = stop_signals.next() => {}
         }
     }
     Ok(if report.ended() == Ended::Stopped { ExitCode::from(CUT_OFF) } else { code })

@@ -84,5 +84,5 @@ fn as_many_fail_as_shall() {
     assert!((0..10_000).all(|_| all.draw_error(&mut random).is_some()));
     let before = random.clone();
     assert_eq!(Faults::default().draw_error(&mut random), None);
-    assert_eq!(random, before, "no chance is taken where there is none");
+    assert_eq!(random, before, "without errors nothing is drawn at random");
 }

@@ -108,7 +108,7 @@ impl CountsText {
         (counts.too_late, counts.no_room) = (self.too_late, self.no_room);
         for (status, count) in &self.statuses {
             if !(100..=999).contains(status) || *count == 0 {
-                return Err("has a status that none can be, or one that never occurred");
+                return Err("has an invalid status, or one that never occurred");
             }
             counts.add_status(*status, *count);
         }

@@ -37,7 +37,7 @@ impl InstanceText {
         if !self.notes.iter().all(|note| is_line(note, LONGEST_NOTE)) {
             return Err(invalid("`notes` has one that is too long, or can't be printed"));
         }
-        // Beyond is no year that a date can be written with; and sums of such numbers fit.
+        // Later years can't be written as a date. Sums of numbers up to here fit.
         if self.started_millis > 253_402_300_799_999 || self.elapsed_micros > 10 * LONGEST_MICROS {
             return Err(invalid("an instance's `startedMillis` or `elapsedMicros` is beyond what is possible"));
         }

@@ -29,17 +29,17 @@ impl Page {
 /// All about one series.
 pub(super) fn of(tested: &Tested, has_colours: bool) -> String {
     let mut page = Page { text: String::new(), has_colours };
-    tell_what(&mut page, tested);
+    write_series(&mut page, tested);
     page.plain("");
-    tell_models(&mut page, tested);
+    write_models(&mut page, tested);
     page.plain("");
-    tell_quantiles(&mut page, tested);
+    write_quantiles(&mut page, tested);
     page.plain("");
-    tell_cycles(&mut page, tested);
+    write_cycles(&mut page, tested);
     page.text
 }
 
-fn tell_what(page: &mut Page, tested: &Tested) {
+fn write_series(page: &mut Page, tested: &Tested) {
     let history = tested.series.history();
     let step = f64::from(history.step);
     page.bold(&tested.name);
@@ -71,17 +71,17 @@ fn forecasts(tested: &Tested) -> String {
     format!("{forecasts} of {ahead} ({}), one every {every} ({}){after}", length(horizon), length(stride))
 }
 
-fn tell_models(page: &mut Page, tested: &Tested) {
+fn write_models(page: &mut Page, tested: &Tested) {
     let outcome = &tested.outcome;
-    page.bold(&format!("{:<18}{:>8}{:>10}{:>10}{:>10}", "Model", "MASE", "to last", "weight", "spoke"));
+    page.bold(&format!("{:<18}{:>8}{:>10}{:>10}{:>10}", "Model", "MASE", "to last", "weight", "forecasts"));
     let last = tested.mase("last");
     for score in &outcome.scores {
         let is_all = score.name == COMBINATION;
         let (error, to_last) = (tested.mase(score.name), tested.ratio(score.name, last));
         let (error, to_last) = (mase(error), percent(to_last));
         let weight = if is_all { String::new() } else { percent(score.weight) };
-        let spoke = if is_all { String::new() } else { percent(score.origins as f64 / outcome.origins as f64) };
-        let line = format!("  {:<16}{error:>8}{to_last:>10}{weight:>10}{spoke:>10}", score.name);
+        let share = if is_all { String::new() } else { percent(score.origins as f64 / outcome.origins as f64) };
+        let line = format!("  {:<16}{error:>8}{to_last:>10}{weight:>10}{share:>10}", score.name);
         if is_all { page.bold(&line) } else { page.plain(&line) }
     }
     page.plain(&if outcome.unit > 0.0 {
@@ -91,7 +91,7 @@ fn tell_models(page: &mut Page, tested: &Tested) {
     });
 }
 
-fn tell_quantiles(page: &mut Page, tested: &Tested) {
+fn write_quantiles(page: &mut Page, tested: &Tested) {
     let outcome = &tested.outcome;
     page.bold(&format!(
         "{:<18}{:>8}{:>14}{:>20}{:>14}",
@@ -117,7 +117,7 @@ fn tell_quantiles(page: &mut Page, tested: &Tested) {
     });
 }
 
-fn tell_cycles(page: &mut Page, tested: &Tested) {
+fn write_cycles(page: &mut Page, tested: &Tested) {
     if tested.outcome.seasons.is_empty() {
         page.plain("No cycle was known at the end.");
     }

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// In the place of a figure that nothing is known of.
+/// Shown for a figure that is not known.
 pub(super) const NONE: &str = "–";
 
 /// `1,234,567`

@@ -31,9 +31,9 @@ pub(super) fn of(found: &Replay, has_colours: bool) -> String {
         let _infallible = writeln!(page, "\n{}", bold("Both together".to_owned()));
         for (what, count) in [
             ("both admit", differences.both_admit),
-            ("only the first rejects", differences.only_first_refuses),
-            ("only the second rejects", differences.only_second_refuses),
-            ("both reject", differences.both_refuse),
+            ("only the first rejects", differences.only_first_rejects),
+            ("only the second rejects", differences.only_second_rejects),
+            ("both reject", differences.both_reject),
         ] {
             let _infallible = writeln!(page, "  {what:<26}{:>14}{:>11}", grouped(count), share(count, found.requests));
         }
@@ -94,27 +94,27 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 fn verdict(found: &Replay, index: usize, policy: &Replayed) -> String {
-    let refused = policy.totals.refused + policy.totals.lacking;
+    let rejected = policy.totals.rejected + policy.totals.lacking;
     let mut text = format!(
         "{} would have rejected {} of {} requests ({})",
         policy.name,
-        grouped(refused),
+        grouped(rejected),
         grouped(found.requests),
-        share(refused, found.requests)
+        share(rejected, found.requests)
     );
-    let clients = found.clients.refused_count(index);
+    let clients = found.clients.rejected_count(index);
     if clients > 0 {
         let least = if found.clients.are_exact() { "" } else { "at least " };
         let one = if clients == 1 { "client" } else { "clients" };
         let _infallible = write!(text, ", from {least}{} {one}", grouped(clients));
     }
-    if let Some((at, offered, refused)) = found.worst(policy) {
+    if let Some((at, offered, rejected)) = found.worst(policy) {
         let _infallible = write!(
             text,
             ", most in the {} from {} on ({} of {})",
             span(found.rows.step()),
             moment(at),
-            grouped(refused),
+            grouped(rejected),
             grouped(offered)
         );
     }
@@ -140,7 +140,7 @@ fn rest(policy: &Replayed) -> String {
     let mut page = String::new();
     let lines = [
         (totals.lacking, "of those because a limit's key could not be built"),
-        (totals.watched, "more by limits that only watch"),
+        (totals.would_be_rejected, "more by limits in a dry run"),
         (totals.no_route, "have no route"),
         (totals.local, "are for the gateway itself, and not limited"),
     ];
@@ -164,7 +164,7 @@ fn limits(policy: &Replayed) -> String {
         "limit", "numbers", "key", "checked", "rejected", "share"
     );
     for (index, limit) in policy.limits.iter().enumerate() {
-        let (asked, refused) = (policy.asked[index], policy.refused_by[index]);
+        let (asked, rejected) = (policy.asked[index], policy.rejected_by[index]);
         let watching = if limit.is_dry_run { "  dry run" } else { "" };
         let _infallible = writeln!(
             page,
@@ -173,8 +173,8 @@ fn limits(policy: &Replayed) -> String {
             numbers(index),
             limit.key,
             grouped(asked),
-            grouped(refused),
-            share(refused, asked)
+            grouped(rejected),
+            share(rejected, asked)
         );
     }
     page
@@ -186,21 +186,21 @@ fn routes(policy: &Replayed) -> String {
         return String::new();
     }
     let name = policy.routes.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max(5) + 2;
-    let mut page = format!("\n  {:<name$}{:>14}{:>14}{:>11}\n", "route", "requests", "refused", "share");
-    for (route, requests, refused) in &policy.routes {
+    let mut page = format!("\n  {:<name$}{:>14}{:>14}{:>11}\n", "route", "requests", "rejected", "share");
+    for (route, requests, rejected) in &policy.routes {
         let _infallible = writeln!(
             page,
             "  {route:<name$}{:>14}{:>14}{:>11}",
             grouped(*requests),
-            grouped(*refused),
-            share(*refused, *requests)
+            grouped(*rejected),
+            share(*rejected, *requests)
         );
     }
     page
 }
 
 fn clients(found: &Replay, index: usize, policy: &Replayed) -> String {
-    let most = found.clients.most_refused(index, MOST_CLIENTS);
+    let most = found.clients.most_rejected(index, MOST_CLIENTS);
     if most.is_empty() {
         return String::new();
     }
@@ -211,19 +211,19 @@ fn clients(found: &Replay, index: usize, policy: &Replayed) -> String {
         "most rejected", "requests", "rejected", "share", "limit", "from, until"
     );
     for ((_, client), shown) in most.iter().zip(&shown) {
-        let refused = client.refused(index);
+        let rejections = client.rejections(index);
         let _infallible = writeln!(
             page,
             "  {shown:<name$}{:>12}{:>12}{:>11}  {:<16}{}, {}",
             grouped(client.requests),
-            grouped(refused.count),
-            share(refused.count, client.requests),
-            policy.limits[refused.limit].name,
-            moment(refused.first / 1_000_000_000),
-            moment(refused.last / 1_000_000_000),
+            grouped(rejections.count),
+            share(rejections.count, client.requests),
+            policy.limits[rejections.limit].name,
+            moment(rejections.first / 1_000_000_000),
+            moment(rejections.last / 1_000_000_000),
         );
     }
-    let more = found.clients.refused_count(index) - most.len() as u64;
+    let more = found.clients.rejected_count(index) - most.len() as u64;
     if more > 0 {
         let _infallible = writeln!(page, "  and {} more", grouped(more));
     }
@@ -244,7 +244,7 @@ pub(super) fn suggestion(suggestion: &Suggestion, found: &Replay) -> String {
     // Not indented, so that it can be pasted.
     page.push_str(&suggestion.yaml());
     let _infallible =
-        writeln!(page, "\n  With these {} would have been rejected.", shown_share(suggestion.refused_share));
+        writeln!(page, "\n  With these {} would have been rejected.", shown_share(suggestion.rejected_share));
     for note in suggestion.notes(found) {
         let _infallible = writeln!(page, "  {note}");
     }

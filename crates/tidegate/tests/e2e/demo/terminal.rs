@@ -52,7 +52,7 @@ fn a_picture_is_drawn_in_its_place_and_ctrl_c_leaves_the_terminal_as_it_was() {
     let (before, picture) = shown.split_once(HIDE_CURSOR).expect("a picture");
     let (picture, after) = picture.rsplit_once(SHOW_CURSOR).expect("its end");
     assert!(before.contains("Tidegate demo") && after.contains("report.html"), "{shown}");
-    for words in ["part 1 of 1", "offered", "admitted", "refused", "limit"] {
+    for words in ["part 1 of 1", "offered", "admitted", "rejected", "limit"] {
         assert!(plain(picture).contains(words), "{words}: {picture}");
     }
     // A line that is wrapped, or one too many, would be left behind by the next picture.

@@ -2,31 +2,30 @@ use std::collections::VecDeque;
 
 use crate::History;
 
-/// Holds back what is too strange to be believed at once: a value far above all before it, or one from a time at which
-/// nothing that is known would count any more. It is believed when the next one tells the same, and so is a spike when
-/// there were a few like it.
+/// Holds back implausible values: one far above all before it, or one from a time so late that everything known would
+/// be forgotten. Such a value is accepted when the next one confirms it. A spike is also accepted when there were a few
+/// like it.
 ///
-/// One such value would otherwise be what the next second is expected to be, hide the cycle for as long as it is
-/// remembered, and make all models look equally bad. A rise that is real is believed a step later.
+/// A single such value would otherwise become the forecast of the next second, hide the cycle for as long as it is
+/// remembered, and make all models look equally bad. A real rise is accepted a step later.
 #[derive(Default)]
-pub(super) struct Doubt {
-    /// The newest ones that were strange.
+pub(super) struct OutlierFilter {
+    /// The newest implausible values.
     held: VecDeque<(i64, f64)>,
-    /// Whether the last value of all was the last of them.
+    /// Whether the last value of the series is the last of them.
     is_last: bool,
 }
 
-/// So many times as high as what has been seen a few times is strange; not below so many requests.
+/// A value is implausible above this many times what has been seen [`SEEN`] times, and above this many requests.
 const STRANGE: f64 = 5.0;
 const HIGH: f64 = 100.0;
-/// So often.
 const SEEN: usize = 5;
-/// Before so many are known nothing is strange.
+/// With fewer known values than this, every value is accepted.
 const FEWEST: usize = 10;
 
-impl Doubt {
-    /// Whether this value can be believed. `kept` are the steps after which what is known would be forgotten.
-    pub(super) fn believes(&mut self, history: History<'_>, kept: usize, second: i64, value: f64) -> bool {
+impl OutlierFilter {
+    /// Whether this value is accepted. `kept` are the steps after which what is known would be forgotten.
+    pub(super) fn accepts(&mut self, history: History<'_>, kept: usize, second: i64, value: f64) -> bool {
         let memory = kept as i64 * i64::from(history.step);
         let is_far = second >= history.end() + memory;
         let is_strange = value > HIGH && value > STRANGE * self.seen(history);
@@ -39,7 +38,7 @@ impl Doubt {
             let is_near = !is_far || second - at < memory;
             second > *at && is_near && (!is_strange || value <= STRANGE * before)
         });
-        // A late one fills a gap at best, and says nothing about what comes.
+        // A late value fills a gap at best, and confirms nothing.
         if second >= history.end() {
             self.held.push_back((second, value));
             self.held.drain(..self.held.len().saturating_sub(SEEN));
@@ -48,7 +47,7 @@ impl Doubt {
         is_repeated
     }
 
-    /// The highest value that has been seen so often, held back or not.
+    /// The highest value that has been seen [`SEEN`] times, held back or not.
     fn seen(&self, history: History<'_>) -> f64 {
         let held = self.held.iter().filter(|(second, _)| *second >= history.start).map(|(_, value)| *value as f32);
         let mut highest = [0.0_f32; SEEN];

@@ -1,4 +1,4 @@
-//! What went wrong with snapshots, for the log.
+//! Errors with snapshots, counted and logged.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
@@ -14,37 +14,38 @@ pub(super) const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// The most letters of a reason: it may quote what was sent, such as a name of 200 kB that stands twice.
 const LONGEST_REASON: usize = 160;
 
-/// A line now and then, never one each: any client that reaches the port could fill the log.
-pub(super) struct Complaints {
-    bad: Complaint,
-    without_response: Complaint,
+/// Logs a line now and then, not one for each error: any client that reaches the port could fill the log.
+pub(super) struct SnapshotErrors {
+    invalid: ErrorKind,
+    without_response: ErrorKind,
     log: Log,
 }
 
-struct Complaint {
+/// Errors of one kind.
+struct ErrorKind {
     what: &'static str,
     count: Aggregate,
     /// Why, the last time.
     last: Mutex<String>,
 }
 
-impl Complaints {
+impl SnapshotErrors {
     pub(super) fn new(log: Log) -> Self {
         Self {
-            bad: Complaint::new("Snapshot can't be used"),
-            without_response: Complaint::new("No response to snapshot"),
+            invalid: ErrorKind::new("Snapshot can't be used"),
+            without_response: ErrorKind::new("No response to snapshot"),
             log,
         }
     }
 
     /// A snapshot was invalid; the first of its problems is reported.
-    pub(super) fn note_bad(&self, problems: &[Problem]) {
+    pub(super) fn note_invalid(&self, problems: &[Problem]) {
         let reason = match problems.first() {
             Some(Problem { path, message }) if path.is_empty() => message.clone(),
             Some(Problem { path, message }) => format!("`{path}`: {message}"),
             None => String::new(),
         };
-        self.bad.note(&reason, &self.log);
+        self.invalid.note(&reason, &self.log);
     }
 
     /// A snapshot was good, but there is no advice.
@@ -66,13 +67,13 @@ impl Complaints {
     }
 
     fn report(&self, take: impl Fn(&Aggregate) -> Option<u64>) {
-        for complaint in [&self.bad, &self.without_response] {
-            complaint.report(take(&complaint.count), &self.log);
+        for kind in [&self.invalid, &self.without_response] {
+            kind.report(take(&kind.count), &self.log);
         }
     }
 }
 
-impl Complaint {
+impl ErrorKind {
     fn new(what: &'static str) -> Self {
         Self { what, count: Aggregate::new(REPORT_EVERY, Instant::now()), last: Mutex::default() }
     }

@@ -22,9 +22,9 @@ pub(super) fn keep(ports: &Ports, is_stopped: &AtomicBool) -> Result<()> {
     let scenario = Scenario::read(name, text)?;
     let variant = Variant::all(&scenario).into_iter().find(|variant| variant.adaptation).context("they adapt")?;
     let sink = Sink::stdout(LOG_LINES).context("standard output")?;
-    // Of ordinary service the gateway would say so much that what can be tried were soon out of sight.
+    // At lower levels the gateway would log so much that the printed commands would soon be out of sight.
     let log = Log::new(sink.clone(), LogFormat::Text, LogLevel::Warn);
-    let start = || Platform::start(&scenario, variant, &ports.places, &log);
+    let start = || Platform::start(&scenario, variant, &ports.addresses, &log);
     let platform = start().map_err(|reason| anyhow!(reason))?;
     let load = LoadService::start(ports.load, &log).map_err(|reason| anyhow!(reason))?;
     sink.flush(LOG_PATIENCE);
@@ -38,8 +38,8 @@ pub(super) fn keep(ports: &Ports, is_stopped: &AtomicBool) -> Result<()> {
 }
 
 fn invitation(ports: &Ports, scenario: &Scenario) -> String {
-    let (load, places) = (ports.load, &ports.places);
-    let (gateway, target, forecaster) = (places.gateway, places.target, places.forecaster);
+    let (load, addresses) = (ports.load, &ports.addresses);
+    let (gateway, target, forecaster) = (addresses.gateway, addresses.target, addresses.forecaster);
     let (rate, burst) = (scenario.limit.rate, scenario.limit.burst);
     format!(
         "\nEverything is running, until Ctrl-C.\n  \
@@ -47,7 +47,7 @@ fn invitation(ports: &Ports, scenario: &Scenario) -> String {
          target          {target}  behind it\n  \
          forecaster      {forecaster}  advises the gateway\n  \
          load generator  {load}  waits for a plan\n\n\
-         # a request, and what the gateway says of its limit\n\
+         # a request, and what its response reports about the limit\n\
          curl -i http://{gateway}/api/test\n\
          # spikes; the limit is up before the later ones come\n\
          curl -X POST http://{load}/test/start -d '{{\"limiterUrl\": \"http://{gateway}/api/test\", \"duration\": 60, \

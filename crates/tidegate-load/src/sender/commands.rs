@@ -1,4 +1,4 @@
-//! Orders to a sender while it sends.
+//! Commands to a sender while it sends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,32 +9,37 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::profile::Profile;
 
-/// Orders to a sender. It hears the bell in the kernel, where it waits.
+/// Commands to a sender. An event file descriptor wakes it where it waits, in the kernel.
 #[derive(Debug)]
-pub(crate) struct Orders {
+pub(crate) struct Commands {
     stop: AtomicBool,
     profile: Mutex<Option<Profile>>,
     has_profile: AtomicBool,
-    bell: OwnedFd,
+    wake_fd: OwnedFd,
 }
 
-impl Orders {
+impl Commands {
     pub(crate) fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { stop: AtomicBool::new(false), profile: Mutex::new(None), has_profile: AtomicBool::new(false), bell })
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            stop: AtomicBool::new(false),
+            profile: Mutex::new(None),
+            has_profile: AtomicBool::new(false),
+            wake_fd,
+        })
     }
 
-    /// Nothing more is to be sent, and nothing waited for.
+    /// Stops sending, and waiting for responses.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
-        self.ring();
+        self.wake();
     }
 
-    /// The rate follows another profile.
+    /// Makes the rate follow another profile.
     pub(crate) fn change(&self, profile: Profile) {
         *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = Some(profile);
         self.has_profile.store(true, Relaxed);
-        self.ring();
+        self.wake();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -42,7 +47,7 @@ impl Orders {
     }
 
     pub(super) fn take_profile(&self) -> Option<Profile> {
-        // A load is all that this costs while nothing is ordered.
+        // While there is no command, this costs one atomic load.
         if !self.has_profile.load(Relaxed) {
             return None;
         }
@@ -50,14 +55,14 @@ impl Orders {
         self.profile.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn ring(&self) {
-        // It can fail only by being full, and then it has been rung often enough.
-        let _rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    fn wake(&self) {
+        // It can fail only when the counter is full, and then the sender is woken anyway.
+        let _woken = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 }
 
-impl AsFd for Orders {
+impl AsFd for Commands {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.wake_fd.as_fd()
     }
 }

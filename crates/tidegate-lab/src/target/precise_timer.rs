@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 ///
 /// The runtime's own timer counts milliseconds: a service of 5 ms would take between 5 and 6.1, and the capacity of all
 /// workers would be a tenth less than configured. This is one timer of the kernel for all.
-pub(super) struct Alarm<T> {
+pub(super) struct PreciseTimer<T> {
     timer: AsyncFd<OwnedFd>,
     kept: Mutex<Kept<T>>,
 }
@@ -25,7 +25,7 @@ struct Kept<T> {
     times: HashMap<u64, Instant>,
 }
 
-impl<T> Alarm<T> {
+impl<T> PreciseTimer<T> {
     pub(super) fn new() -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         #[expect(deprecated, reason = "what it warns of, a file that is not its own, an `OwnedFd` can't be")]
@@ -52,14 +52,14 @@ impl<T> Alarm<T> {
     }
 
     /// Hands over everything when its time has come. Nothing is handed over unless this runs.
-    pub(super) async fn ring(&self, hand_over: impl Fn(T)) -> io::Error {
+    pub(super) async fn run(&self, hand_over: impl Fn(T)) -> io::Error {
         loop {
             match self.timer.readable().await {
                 Ok(mut ready) => ready.clear_ready(),
                 Err(error) => return error,
             }
-            // How often it rang does not matter, and that it did not is no error.
-            let _rang = rustix::io::read(&self.timer, &mut [0; 8]);
+            // How often it went off does not matter; reading a timer that has not is not an error either.
+            let _count = rustix::io::read(&self.timer, &mut [0; 8]);
             self.due().into_iter().for_each(&hand_over);
         }
     }
@@ -105,14 +105,14 @@ mod tests {
 
     #[tokio::test]
     async fn everything_comes_in_its_order_and_nothing_too_early() {
-        let (alarm, began) = (Alarm::new().expect("a timer"), Instant::now());
+        let (timer, began) = (PreciseTimer::new().expect("a timer"), Instant::now());
         for (number, millis) in [(1, 20), (2, 3), (3, 0), (4, 3), (5, 10)] {
-            alarm.keep(number, Duration::from_millis(millis), (number, millis));
+            timer.keep(number, Duration::from_millis(millis), (number, millis));
         }
-        assert_eq!(alarm.take(5), Some((5, 10)), "before its time");
-        assert_eq!((alarm.take(5), alarm.take(9)), (None, None));
+        assert_eq!(timer.take(5), Some((5, 10)), "before its time");
+        assert_eq!((timer.take(5), timer.take(9)), (None, None));
         let (order, last) = (RefCell::new(Vec::new()), tokio::sync::Notify::new());
-        let ringing = alarm.ring(|(number, millis)| {
+        let running = timer.run(|(number, millis)| {
             assert!(began.elapsed() >= Duration::from_millis(millis));
             order.borrow_mut().push(number);
             if number == 1 {
@@ -120,23 +120,23 @@ mod tests {
             }
         });
         tokio::select! {
-            error = ringing => panic!("{error}"),
+            error = running => panic!("{error}"),
             came = timeout(LONG, last.notified()) => assert!(came.is_ok()),
         }
         assert_eq!(*order.borrow(), [3, 2, 4, 1]);
-        assert!(alarm.kept().by_time.is_empty() && alarm.kept().times.is_empty());
+        assert!(timer.kept().by_time.is_empty() && timer.kept().times.is_empty());
     }
 
     #[tokio::test]
-    async fn what_is_kept_while_it_rings_comes_too() {
-        let (alarm, last) = (Alarm::new().expect("a timer"), tokio::sync::Notify::new());
-        alarm.keep(0, Duration::ZERO, 0_u64);
-        let ringing = alarm.ring(|number| match number {
+    async fn what_is_added_while_it_runs_comes_too() {
+        let (timer, last) = (PreciseTimer::new().expect("a timer"), tokio::sync::Notify::new());
+        timer.keep(0, Duration::ZERO, 0_u64);
+        let running = timer.run(|number| match number {
             5 => last.notify_one(),
-            _ => alarm.keep(number + 1, Duration::from_micros(number * 100), number + 1),
+            _ => timer.keep(number + 1, Duration::from_micros(number * 100), number + 1),
         });
         tokio::select! {
-            error = ringing => panic!("{error}"),
+            error = running => panic!("{error}"),
             came = timeout(LONG, last.notified()) => assert!(came.is_ok()),
         }
     }

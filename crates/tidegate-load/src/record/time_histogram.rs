@@ -1,4 +1,4 @@
-//! Times and how often they occurred.
+//! Histograms of times.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ const HIGHEST: u64 = 1 << 32;
 
 /// Times and how often each occurred, to so many digits. Costs nothing until there is one.
 #[derive(Clone, Debug)]
-pub struct Spread<C: Counter, const DIGITS: u8>(Option<Histogram<C>>);
+pub struct TimeHistogram<C: Counter, const DIGITS: u8>(Option<Histogram<C>>);
 
 /// Of a whole run.
-pub type Fine = Spread<u64, 3>;
+pub type Fine = TimeHistogram<u64, 3>;
 /// Of one step of a run.
-pub type Coarse = Spread<u32, 2>;
+pub type Coarse = TimeHistogram<u32, 2>;
 
-impl<C: Counter, const DIGITS: u8> Default for Spread<C, DIGITS> {
+impl<C: Counter, const DIGITS: u8> Default for TimeHistogram<C, DIGITS> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<C: Counter, const DIGITS: u8> PartialEq for Spread<C, DIGITS> {
+impl<C: Counter, const DIGITS: u8> PartialEq for TimeHistogram<C, DIGITS> {
     fn eq(&self, other: &Self) -> bool {
         self.pairs().eq(other.pairs())
     }
 }
 
-impl<C: Counter, const DIGITS: u8> Spread<C, DIGITS> {
+impl<C: Counter, const DIGITS: u8> TimeHistogram<C, DIGITS> {
     fn histogram(&mut self) -> &mut Histogram<C> {
         self.0.get_or_insert_with(|| Histogram::new(DIGITS).expect("one to five digits are allowed"))
     }
 
     pub(crate) fn note(&mut self, time: Duration) {
-        // At least one: zero has no place in a histogram of this kind.
+        // At least one: a histogram of this kind can't hold zero.
         let micros = (time.min(LONGEST).as_micros() as u64).max(1);
         self.histogram().record(micros).expect("histograms grow by themselves");
     }
@@ -47,13 +47,13 @@ impl<C: Counter, const DIGITS: u8> Spread<C, DIGITS> {
         }
     }
 
-    /// From what [`pairs`](Self::pairs) gave; says what is wrong with pairs that it can't have given.
+    /// From what [`pairs`](Self::pairs) gave; an error if it can't have given them.
     pub fn from_pairs(pairs: &[(u64, C)]) -> Result<Self, &'static str> {
-        let mut spread = Self::default();
+        let mut times = Self::default();
         let mut last = 0;
         for (value, count) in pairs {
             if *value <= last {
-                return Err("has times that are not in their order, or none");
+                return Err("has times that are zero or not in ascending order");
             }
             if *value > HIGHEST {
                 return Err("has a time of more than an hour");
@@ -61,14 +61,14 @@ impl<C: Counter, const DIGITS: u8> Spread<C, DIGITS> {
             if *count == C::zero() {
                 return Err("has a time that never occurred");
             }
-            let histogram = spread.histogram();
+            let histogram = times.histogram();
             if last > 0 && histogram.equivalent(*value, last) {
                 return Err("has times that are too close to each other");
             }
             histogram.record_n(*value, *count).expect("histograms grow by themselves");
             last = *value;
         }
-        Ok(spread)
+        Ok(times)
     }
 
     /// Each time in microseconds, the highest of those that count as one, with how often it occurred.
@@ -154,15 +154,15 @@ mod tests {
 
     #[test]
     fn pairs_make_the_same_spread_again() {
-        let mut spread = Fine::default();
+        let mut times = Fine::default();
         for number in 0..10_000_u64 {
-            spread.note(Duration::from_micros(number * number * 37));
+            times.note(Duration::from_micros(number * number * 37));
         }
-        let pairs: Vec<(u64, u64)> = spread.pairs().collect();
+        let pairs: Vec<(u64, u64)> = times.pairs().collect();
         let again = Fine::from_pairs(&pairs).expect("its own pairs");
-        assert_eq!(again, spread);
-        assert_eq!((again.max(), again.len()), (spread.max(), spread.len()));
-        assert!((again.mean() - spread.mean()).abs() < 1e-9);
+        assert_eq!(again, times);
+        assert_eq!((again.max(), again.len()), (times.max(), times.len()));
+        assert!((again.mean() - times.mean()).abs() < 1e-9);
         for pairs in [
             &[(0, 1)][..],
             &[(5, 1), (5, 1)],

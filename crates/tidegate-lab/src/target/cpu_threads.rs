@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Threads that burn CPU, one a worker, so that services compete for real cores, and the thread that responds for none.
-/// Each `T` is a service under way.
-pub(super) struct Burner<T> {
+/// Threads that use CPU time, one for each worker: services compete for real cores, and the thread that responds does
+/// not. Each `T` is a service under way.
+pub(super) struct CpuThreads<T> {
     shared: Arc<Shared<T>>,
 }
 
@@ -24,16 +24,16 @@ struct Jobs<T> {
     over: bool,
 }
 
-impl<T: Send + 'static> Burner<T> {
+impl<T: Send + 'static> CpuThreads<T> {
     /// Starts so many threads, which end each service with `end`.
     pub(super) fn start(threads: usize, end: fn(T)) -> io::Result<Self> {
         let jobs = Jobs { waiting: VecDeque::new(), over: false };
-        let burner = Self { shared: Arc::new(Shared { jobs: Mutex::new(jobs), work: Condvar::new() }) };
+        let pool = Self { shared: Arc::new(Shared { jobs: Mutex::new(jobs), work: Condvar::new() }) };
         for _ in 0..threads {
-            let shared = Arc::clone(&burner.shared);
+            let shared = Arc::clone(&pool.shared);
             thread::Builder::new().name("burner".to_owned()).stack_size(64 * 1024).spawn(move || shared.run(end))?;
         }
-        Ok(burner)
+        Ok(pool)
     }
 
     /// Burns so much CPU time for a service, and ends it. If its client leaves, the work goes on to its end, as it
@@ -44,7 +44,7 @@ impl<T: Send + 'static> Burner<T> {
     }
 }
 
-impl<T> Drop for Burner<T> {
+impl<T> Drop for CpuThreads<T> {
     fn drop(&mut self) {
         self.shared.jobs().over = true;
         self.shared.work.notify_all();
