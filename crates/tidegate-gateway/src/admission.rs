@@ -100,6 +100,11 @@ impl Admissions {
         self.all().find_map(Admission::degraded)
     }
 
+    /// Takes what was taken at the upstream's limits, which counts only as long as the upstream works on the request.
+    pub(crate) fn take_upstream(&mut self) -> Option<Box<Admission>> {
+        self.upstream.take()
+    }
+
     /// The request goes to its upstream now: what it took is spent.
     pub(crate) fn sent(&mut self) {
         self.set_sent(true);

@@ -9,12 +9,14 @@ use tidegate_http::client::{
     BodyLength, ClientTerms, Failed, Local, OutgoingHead, Response as UpstreamResponse, ResponseContent, Traits,
     Trouble, send,
 };
+use tidegate_http::eviction::Eviction;
 use tidegate_http::forwarded::Forwarded;
 use tidegate_http::headers::Headers;
 use tidegate_http::request::RequestHead;
 
 use crate::access_log::version_name;
 use crate::body::Body;
+use crate::buffers::Lease;
 use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
 use crate::response::{Response, Upgrade};
@@ -53,11 +55,15 @@ pub(crate) async fn attempt(
         worker: worker.index,
         deadlines: &worker.deadlines,
         descriptors: &worker.descriptors,
-        close_idle: &|| worker.close_idle_upstream(),
+        close_idle: &|| worker.close_idle_upstream() || worker.evict_stalled(None) == Eviction::Started,
+        evict: &|upstream| worker.evict_stalled(Some(upstream)),
         free_a_file: &|| worker.free_a_file(),
     };
     let terms = ClientTerms {
-        body_timeout: connections.body_timeout.get(),
+        wait: connections.body_wait(),
+        sharing: context.client.activity.requests(),
+        address: context.client.share.as_ref(),
+        most_held: context.plan.site.most_held,
         max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
         on_interim: &|status, headers: &Headers| {
             if let Some(interim) = &interim {
@@ -72,7 +78,7 @@ pub(crate) async fn attempt(
     context.settlement.admissions.sent();
     match &response {
         Ok(response) => upstream.responded(started.elapsed(), response.status),
-        Err(failed) if failed.trouble.is_clients() => {}
+        Err(failed) if failed.trouble.is_clients() => context.note_cut(&failed.trouble),
         Err(failed) => {
             upstream.failed(&failed.trouble);
             worker.gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
@@ -132,7 +138,7 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
     let UpstreamResponse { status, is_http10, mut headers, content } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
-        ResponseContent::Stream(stream) => (Body::stream(stream), None),
+        ResponseContent::Stream(stream) => (Body::stream(stream, read_ahead_lease(context)), None),
         ResponseContent::Upgraded(connection, protocol) => (Body::empty(), Some((connection, protocol))),
     };
     let mut response = Response::new(status, body);
@@ -156,14 +162,20 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
     response
 }
 
+/// How much of the response may be read ahead of its client.
+fn read_ahead_lease(context: &RequestContext<'_>) -> Lease {
+    let most = context.settlement.upstream.as_ref().map_or(0, |upstream| upstream.response_buffer_bytes);
+    Lease::new(&context.worker.gateway.metrics.buffers, most, context.plan.site.connections.max_buffer_bytes)
+}
+
 /// The response to a request that is not attempted again.
 pub(crate) fn give_up(context: &mut RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) -> Response {
-    if trouble.is_gateways_fault() {
+    if trouble.is_rejection() {
         // The gateway itself rejects, so what was taken is given back.
         context.settlement.admissions.not_sent();
     }
     let mut response = rejection::upstream_trouble(trouble, &upstream.name, context.id.as_str());
-    if !trouble.is_gateways_fault() {
+    if !trouble.is_rejection() {
         let checks = context.settlement.admissions.checks();
         limit_headers::write(context.plan, checks, None, context.since_1970(), &mut response.lines);
     }

@@ -3,17 +3,19 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tidegate_http::activity::Activity;
 use tidegate_http::client::{ResponseStream, Trouble};
-use tidegate_http::deadlines::Deadline;
 use tidegate_http::framing::is_fit_for_trailers;
 
 use crate::admission::Admissions;
+use crate::buffers::Lease;
+use crate::client_shares::CountedStream;
+use crate::h2_streams::{self, H2Stream};
+use crate::read_ahead::ReadAhead;
 use crate::request_body::RequestBody;
 use crate::settlement::{AccessLogLine, Settlement};
 
@@ -22,15 +24,17 @@ pub(crate) struct Body {
     content: Content,
     /// Settles the request when the body has ended or is dropped.
     settlement: Option<Box<Settlement>>,
-    /// When an HTTP/2 client must have taken some bytes.
-    stall: Option<Arc<Deadline>>,
+    /// On HTTP/2.
+    stream: Option<Arc<H2Stream>>,
+    /// On HTTP/2: the request is counted as long as its response is under way.
+    counted: Option<CountedStream>,
     /// The request was HEAD: the body is not sent.
     is_head: bool,
 }
 
 enum Content {
     Whole(Bytes),
-    Stream(Box<ResponseStream<RequestBody>>),
+    Stream(ReadAhead),
 }
 
 impl Body {
@@ -39,23 +43,43 @@ impl Body {
     }
 
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(bytes), settlement: None, stall: None, is_head: false }
+        Self::new(Content::Whole(bytes))
     }
 
-    pub(crate) fn stream(stream: Box<ResponseStream<RequestBody>>) -> Self {
-        Self { content: Content::Stream(stream), settlement: None, stall: None, is_head: false }
+    /// A body that is still arriving, of which the lease permits some to be read ahead.
+    pub(crate) fn stream(stream: Box<ResponseStream<RequestBody>>, lease: Lease) -> Self {
+        Self::new(Content::Stream(ReadAhead::new(stream, lease)))
+    }
+
+    fn new(content: Content) -> Self {
+        Self { content, settlement: None, stream: None, counted: None, is_head: false }
+    }
+
+    /// Counts an HTTP/2 request until its response has ended.
+    pub(crate) fn count_until_end(&mut self, counted: CountedStream) {
+        self.counted = Some(counted);
     }
 
     /// Settles the request when this body ends. `is_head`: the body is not sent.
     pub(crate) fn settle_at_end(&mut self, mut settlement: Box<Settlement>, is_head: bool) {
-        self.stall = Settlement::stall_deadline();
-        if let Some(stall) = &self.stall {
-            stall.set(settlement.write_timeout());
+        self.stream = h2_streams::stream();
+        if let Some(stream) = &self.stream {
+            let ahead = if let Content::Stream(ahead) = &self.content { Some(ahead.clone()) } else { None };
+            stream.respond(settlement.activity(), ahead);
         }
-        if let Content::Whole(bytes) = &self.content {
-            settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
-            // hyper does not poll an empty body.
-            settlement.is_whole = self.stall.is_some() && (is_head || bytes.is_empty());
+        // The upstream's limits count what the upstream works on, however long the client takes its response.
+        let of_upstream = settlement.admissions.take_upstream();
+        match &self.content {
+            Content::Whole(bytes) => {
+                settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
+                // hyper does not poll an empty body.
+                settlement.is_whole = self.stream.is_some() && (is_head || bytes.is_empty());
+            }
+            Content::Stream(stream) => {
+                if let Some(held) = of_upstream {
+                    stream.hold(held);
+                }
+            }
         }
         (self.settlement, self.is_head) = (Some(settlement), is_head);
     }
@@ -96,9 +120,18 @@ impl Body {
         }
     }
 
+    /// Reads ahead while the client takes nothing. Returns why the request must end, if another one needs its
+    /// connection to the upstream.
+    pub(crate) fn poll_ahead(&self, cx: &mut Context<'_>) -> Option<Trouble> {
+        match &self.content {
+            Content::Whole(_) => None,
+            Content::Stream(stream) => stream.poll_ahead(cx),
+        }
+    }
+
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
-        let Content::Stream(stream) = &mut self.content else { return Poll::Ready(None) };
-        let frame = std::task::ready!(stream.poll_frame(cx));
+        let Content::Stream(stream) = &self.content else { return Poll::Ready(None) };
+        let frame = std::task::ready!(stream.poll_piece(cx));
         let Some(settlement) = &mut self.settlement else { return Poll::Ready(frame) };
         match &frame {
             Some(Ok(frame)) => settlement.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
@@ -125,8 +158,7 @@ fn without_unfit_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
 /// slow connection a piece takes long.
 pub(crate) struct SendingPiece {
     bytes: Bytes,
-    stall: Option<Arc<Deadline>>,
-    write_timeout: Duration,
+    stream: Option<Arc<H2Stream>>,
     /// Of the last piece: the response is complete when it has been sent.
     line: Option<Box<AccessLogLine>>,
     /// The client's connection is not idle until the piece has been sent.
@@ -152,8 +184,8 @@ impl Buf for SendingPiece {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
-        if let Some(stall) = &self.stall {
-            stall.postpone(self.write_timeout);
+        if let Some(stream) = &self.stream {
+            stream.moved(count);
         }
         if let Some(activity) = &self.activity {
             activity.piece_moved();
@@ -171,25 +203,24 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<SendingPiece>, Trouble>>> {
         let body = self.get_mut();
-        if let Some(stall) = &body.stall {
-            stall.clear();
+        if let Some(stream) = &body.stream {
+            stream.wants_more();
         }
         let frame = std::task::ready!(body.poll_piece(cx));
         let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
         let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
-        let (mut write_timeout, mut line, mut activity) = (Duration::ZERO, None, None);
+        let (mut line, mut activity) = (None, None);
         if let Some(settlement) = &mut body.settlement {
             activity = Some(Arc::clone(settlement.activity())).filter(|_| has_data);
             // From here on the client is late if nothing is sent.
-            write_timeout = settlement.write_timeout();
-            body.stall.iter().for_each(|stall| stall.set(write_timeout));
+            body.stream.iter().for_each(|stream| stream.wait());
             settlement.is_whole = has_ended && !has_data;
             line = if has_ended && has_data { settlement.line() } else { None };
         }
         if let Some(activity) = &activity {
             activity.piece_taken();
         }
-        let sending = |bytes| SendingPiece { bytes, stall: body.stall.clone(), write_timeout, line, activity };
+        let sending = |bytes| SendingPiece { bytes, stream: body.stream.clone(), line, activity };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(sending))))
     }
 

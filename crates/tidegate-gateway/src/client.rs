@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_http::activity::Activity;
 use tidegate_http::forwarded;
+use tidegate_http::share::AddressShare;
 
 /// A client's connection, as its requests see it.
 pub(crate) struct Client {
@@ -21,6 +22,8 @@ pub(crate) struct Client {
     pub(crate) is_admin: bool,
     /// What its connection waits for, and until when.
     pub(crate) activity: Arc<Activity>,
+    /// What its address holds. `None` for trusted proxies and on the admin listener.
+    pub(crate) share: Option<Arc<AddressShare>>,
 }
 
 impl Client {
@@ -30,6 +33,7 @@ impl Client {
         is_tls: bool,
         is_admin: bool,
         activity: Arc<Activity>,
+        share: Option<Arc<AddressShare>>,
     ) -> Self {
         let peer = peer.to_canonical();
         Self {
@@ -40,6 +44,7 @@ impl Client {
             scheme: if is_tls { "https" } else { "http" },
             is_admin,
             activity,
+            share,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Slots of connections: how many there may be at once, and which connection is closed when a new client finds no slot.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use tidegate_http::deadlines::{Deadlines, Idler, Shortage, TICK, Waiting};
+use tidegate_http::eviction::{Eviction, Evictor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -13,50 +15,25 @@ use tokio::time::timeout;
 const SILENT: Duration = Duration::from_secs(1);
 /// How long the rest of a head may take before its connection may be closed. Until then, new clients wait.
 const SLOW_HEAD: Duration = Duration::from_secs(1);
-/// How many of the connections that could be closed are remembered for the next new clients (or an eighth, if that is
-/// more) …
-const LEAST_REMEMBERED: usize = 256;
-/// … and for how long: others may have become silent since, and are closed first.
-const REMEMBERED_FOR: Duration = Duration::from_secs(1);
-
+/// How long a client may keep the gateway waiting in the middle of a request before its connection may be closed.
+const STALLED: Duration = Duration::from_secs(1);
 /// Slots of connections, shared by all workers.
 pub(crate) struct ConnectionSlots {
     /// The log text when all slots are taken: how many there are, and why there are not more.
     pub(crate) taken: String,
+    /// How many there are.
+    pub(crate) most: usize,
+    /// Connections with requests under way.
+    pub(crate) busy: Arc<AtomicUsize>,
     free: Arc<Semaphore>,
-    deadlines: Box<[Arc<Deadlines>]>,
-    candidates: Mutex<Candidates>,
-}
-
-#[derive(Default)]
-struct Candidates {
-    /// Those that could be closed at the last search. The last one is closed next.
-    idlers: Vec<Idler>,
-    searched_at: Option<Instant>,
-}
-
-impl Candidates {
-    fn age(&self, now: Instant) -> Option<Duration> {
-        self.searched_at.map(|at| now.saturating_duration_since(at))
-    }
-}
-
-/// The result of the search for a connection to close.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Eviction {
-    /// One connection ends now.
-    Started,
-    /// Some are about to end, or will soon have been idle for long enough.
-    NotYet,
-    /// All have requests under way.
-    AllBusy,
+    evictor: Evictor,
 }
 
 impl ConnectionSlots {
     /// Slots for `most` connections, with these deadlines.
     pub(crate) fn new(most: usize, taken: String, deadlines: &[Arc<Deadlines>]) -> Arc<Self> {
-        let (free, candidates) = (Arc::new(Semaphore::new(most)), Mutex::default());
-        Arc::new(Self { taken, free, deadlines: deadlines.into(), candidates })
+        let (free, evictor) = (Arc::new(Semaphore::new(most)), Evictor::new(deadlines, Deadlines::idlers, rank));
+        Arc::new(Self { taken, most, busy: Arc::default(), free, evictor })
     }
 
     /// Takes a slot for a connection. While none is free, others are closed. `full` is called each time all are found
@@ -77,54 +54,9 @@ impl ConnectionSlots {
         }
     }
 
-    /// Closes the connection that is needed least, never one with a request under way.
-    ///
-    /// Candidates are searched at most once a tick, by a walk along all connections such as each tick makes anyway, and
-    /// then used one after the other. One that has become busy since is skipped. So an eviction costs little however
-    /// many connections there are.
+    /// Closes the connection that is needed least: one with a request under way only if its client is waited for.
     pub(crate) fn evict(&self, shortage: Shortage) -> Eviction {
-        self.evict_at(Instant::now(), shortage)
-    }
-
-    fn evict_at(&self, now: Instant, shortage: Shortage) -> Eviction {
-        let mut candidates = self.candidates.lock().unwrap_or_else(PoisonError::into_inner);
-        if candidates.age(now).is_some_and(|age| age >= REMEMBERED_FOR) {
-            candidates.idlers.clear();
-        }
-        loop {
-            while let Some(idler) = candidates.idlers.pop() {
-                if idler.evict(shortage) {
-                    return Eviction::Started;
-                }
-            }
-            if candidates.age(now).is_some_and(|age| age < TICK) {
-                return Eviction::NotYet;
-            }
-            let (idlers, are_all_busy) = self.search();
-            *candidates = Candidates { idlers, searched_at: Some(now) };
-            if candidates.idlers.is_empty() {
-                return if are_all_busy { Eviction::AllBusy } else { Eviction::NotYet };
-            }
-        }
-    }
-
-    /// The connections that can be closed, and whether all others have requests under way.
-    fn search(&self) -> (Vec<Idler>, bool) {
-        let (mut idlers, mut are_some_ending) = (Vec::new(), false);
-        for deadlines in &self.deadlines {
-            are_some_ending |= deadlines.idlers(&mut idlers);
-        }
-        let are_all_busy = idlers.is_empty() && !are_some_ending;
-        idlers.retain(|idler| rank(idler).is_some());
-        let remembered = LEAST_REMEMBERED.max(idlers.len() / 8);
-        let order = |idler: &Idler| (rank(idler), std::cmp::Reverse(idler.waited));
-        if idlers.len() > remembered {
-            idlers.select_nth_unstable_by_key(remembered, order);
-            idlers.truncate(remembered);
-            idlers.shrink_to_fit();
-        }
-        idlers.sort_unstable_by_key(|idler| std::cmp::Reverse(order(idler)));
-        (idlers, are_all_busy)
+        self.evictor.evict(shortage, None)
     }
 }
 
@@ -136,16 +68,23 @@ fn rank(idler: &Idler) -> Option<u8> {
         Waiting::First if idler.waited >= SILENT => Some(0),
         Waiting::Next => Some(1),
         Waiting::Head if idler.waited >= SLOW_HEAD => Some(2),
-        Waiting::First | Waiting::Head | Waiting::Taking | Waiting::Work => None,
+        Waiting::Body if idler.waited >= STALLED => Some(3),
+        Waiting::Taking if idler.waited >= STALLED => Some(4),
+        Waiting::First | Waiting::Head | Waiting::Taking | Waiting::Client | Waiting::Body | Waiting::Work => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_http::deadlines::Deadline;
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use tidegate_http::deadlines::{Deadline, Owner};
 
     use super::*;
 
+    /// Searches that are older are made anew.
+    const REMEMBERED_FOR: Duration = Duration::from_secs(1);
     const LATER: Duration = Duration::from_secs(3_600);
 
     /// Connections of two workers, and the time.
@@ -153,16 +92,18 @@ mod tests {
         slots: Arc<ConnectionSlots>,
         deadlines: [Arc<Deadlines>; 2],
         now_millis: u64,
+        now: Cell<Instant>,
     }
 
     impl Connections {
         fn new() -> Self {
             let deadlines = [Deadlines::new(), Deadlines::new()];
-            Self { slots: ConnectionSlots::new(1, String::new(), &deadlines), deadlines, now_millis: 0 }
+            let (slots, now) = (ConnectionSlots::new(1, String::new(), &deadlines), Cell::new(Instant::now()));
+            Self { slots, deadlines, now_millis: 0, now }
         }
 
         fn opens(&self, worker: usize, waiting: Waiting) -> Arc<Deadline> {
-            let deadline = self.deadlines[worker].deadline();
+            let deadline = self.deadlines[worker].deadline(Owner::NONE);
             deadline.set_for(waiting, LATER);
             deadline
         }
@@ -172,11 +113,15 @@ mod tests {
             self.deadlines.iter().for_each(|deadlines| deadlines.sweep(self.now_millis));
         }
 
+        fn evict_at(&self, now: Instant) -> Eviction {
+            self.slots.evictor.evict_at(now, Shortage::Slots, None)
+        }
+
         /// Which of these is closed next, if any. Candidates are searched anew.
         fn next(&self, deadlines: &[&Arc<Deadline>]) -> Option<usize> {
-            *self.slots.candidates.lock().expect("no panic") = Candidates::default();
+            self.now.set(self.now.get() + REMEMBERED_FOR);
             let before: Vec<bool> = deadlines.iter().map(|deadline| deadline.is_evicted()).collect();
-            let evicted = self.slots.evict(Shortage::Slots) == Eviction::Started;
+            let evicted = self.evict_at(self.now.get()) == Eviction::Started;
             let found = deadlines.iter().zip(before).position(|(deadline, was)| deadline.is_evicted() && !was);
             assert_eq!(evicted, found.is_some());
             found
@@ -203,9 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_with_a_request_under_way_is_never_closed() {
+    fn a_connection_with_a_request_under_way_is_never_closed_unless_its_client_is_waited_for() {
         let mut connections = Connections::new();
         let (work, taking) = (connections.opens(0, Waiting::Work), connections.opens(1, Waiting::Taking));
+        connections.passes(999);
+        assert_eq!(connections.next(&[&work, &taking]), None);
+        connections.passes(1);
+        assert_eq!(connections.next(&[&work, &taking]), Some(1));
         connections.passes(1_000_000);
         assert_eq!(connections.next(&[&work, &taking]), None);
     }
@@ -221,18 +170,19 @@ mod tests {
     }
 
     #[test]
-    fn silent_connections_are_closed_before_idle_ones_and_slow_heads_last() {
+    fn silent_connections_are_closed_before_idle_ones_then_slow_heads_and_slow_bodies() {
         let mut connections = Connections::new();
         let (head, idle) = (connections.opens(0, Waiting::Head), connections.opens(0, Waiting::Next));
+        let (body, taking) = (connections.opens(1, Waiting::Body), connections.opens(1, Waiting::Taking));
         connections.passes(1_000);
         let (silent, newer) = (connections.opens(0, Waiting::First), connections.opens(1, Waiting::Head));
         connections.passes(999);
-        let all = [&head, &idle, &silent, &newer];
+        let all = [&head, &idle, &silent, &newer, &body, &taking];
         assert_eq!(connections.next(&all), Some(1), "a new connection has a moment for its first request");
         idle.set_for(Waiting::Next, LATER);
         connections.passes(1);
         let order: Vec<_> = std::iter::from_fn(|| connections.next(&all)).collect();
-        assert_eq!(order, [2, 1, 0, 3]);
+        assert_eq!(order, [2, 1, 0, 3, 4, 5]);
     }
 
     #[test]
@@ -256,11 +206,11 @@ mod tests {
         let mut connections = Connections::new();
         let connection = connections.opens(0, Waiting::Work);
         let now = Instant::now();
-        assert_eq!(connections.slots.evict_at(now, Shortage::Slots), Eviction::AllBusy);
+        assert_eq!(connections.evict_at(now), Eviction::AllBusy);
         connection.set_for(Waiting::Next, LATER);
         connections.passes(20);
-        assert_eq!(connections.slots.evict_at(now, Shortage::Slots), Eviction::NotYet);
-        assert_eq!(connections.slots.evict_at(now + TICK, Shortage::Slots), Eviction::Started);
+        assert_eq!(connections.evict_at(now), Eviction::NotYet);
+        assert_eq!(connections.evict_at(now + TICK), Eviction::Started);
     }
 
     /// A list of some minutes ago had only clients that send a request now and then: they were closed before silent
@@ -271,10 +221,10 @@ mod tests {
         let kept = [(); 3].map(|()| connections.opens(0, Waiting::Next));
         connections.passes(20);
         let now = Instant::now();
-        assert_eq!(connections.slots.evict_at(now, Shortage::Slots), Eviction::Started);
+        assert_eq!(connections.evict_at(now), Eviction::Started);
         let silent = connections.opens(1, Waiting::First);
         connections.passes(1_000);
-        assert_eq!(connections.slots.evict_at(now + REMEMBERED_FOR, Shortage::Slots), Eviction::Started);
+        assert_eq!(connections.evict_at(now + REMEMBERED_FOR), Eviction::Started);
         assert!(silent.is_evicted());
         assert_eq!(kept.iter().filter(|kept| kept.is_evicted()).count(), 1);
     }
@@ -286,11 +236,11 @@ mod tests {
         let mut connections = Connections::new();
         let (_busy, silent) = (connections.opens(0, Waiting::Work), connections.opens(1, Waiting::First));
         let (now, later) = (Instant::now(), |ticks| TICK * ticks);
-        assert_eq!(connections.slots.evict_at(now, Shortage::Slots), Eviction::NotYet, "it may still send a request");
+        assert_eq!(connections.evict_at(now), Eviction::NotYet, "it may still send a request");
         connections.passes(1_000);
-        assert_eq!(connections.slots.evict_at(now + later(1), Shortage::Slots), Eviction::Started);
-        assert_eq!(connections.slots.evict_at(now + later(2), Shortage::Slots), Eviction::NotYet, "it is ending");
+        assert_eq!(connections.evict_at(now + later(1)), Eviction::Started);
+        assert_eq!(connections.evict_at(now + later(2)), Eviction::NotYet, "it is ending");
         drop(silent);
-        assert_eq!(connections.slots.evict_at(now + later(3), Shortage::Slots), Eviction::AllBusy);
+        assert_eq!(connections.evict_at(now + later(3)), Eviction::AllBusy);
     }
 }

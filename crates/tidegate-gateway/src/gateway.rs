@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
 use crate::connection_slots::ConnectionSlots;
+use crate::cuts::Cut;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::plan::Plan;
@@ -42,6 +43,8 @@ pub(crate) struct Gateway {
     evictions: Aggregate,
     /// Idle connections closed to free file descriptors.
     evictions_for_descriptors: Aggregate,
+    /// Clients that were cut off, in the order of [`Cut::ALL`].
+    cuts: [Aggregate; Cut::ALL.len()],
     /// How often a client had to wait because no connection was idle.
     full: Aggregate,
     /// How often accepting a connection failed.
@@ -81,6 +84,7 @@ impl Gateway {
             troubles: Aggregate::new(SUMMARY_EVERY, now),
             evictions: Aggregate::new(SUMMARY_EVERY, now),
             evictions_for_descriptors: Aggregate::new(SUMMARY_EVERY, now),
+            cuts: Cut::ALL.map(|_| Aggregate::new(SUMMARY_EVERY, now)),
             full: Aggregate::new(SUMMARY_EVERY, now),
             not_accepted: Aggregate::new(SUMMARY_EVERY, now),
             floods: Aggregate::new(SUMMARY_EVERY, now),
@@ -176,6 +180,15 @@ impl Gateway {
         }
     }
 
+    /// Counts a client that is cut off so that it does not take from others. The log gets a line now and then.
+    pub(crate) fn note_cut(&self, cut: Cut, peer: IpAddr) {
+        self.metrics.cut(cut);
+        if let Some(count) = self.cuts[cut.index()].note(Instant::now()) {
+            let times = if count == 1 { String::new() } else { format!("{count} times, last ") };
+            self.log.warn("Gateway", format_args!("Cut off a client: {} ({times}from {peer})", cut.text()));
+        }
+    }
+
     /// Notes that a client must wait, because all connections have requests under way.
     pub(crate) fn note_full(&self, slots: &ConnectionSlots) {
         if self.full.note(Instant::now()).is_some() {
@@ -233,6 +246,11 @@ impl Gateway {
         }
         if let Some(count) = rest(&self.evictions_for_descriptors) {
             self.log.warn("Gateway", format_args!("closed {count} more idle connections to free file descriptors"));
+        }
+        for (cut, aggregate) in Cut::ALL.iter().zip(&self.cuts) {
+            if let Some(count) = rest(aggregate) {
+                self.log.warn("Gateway", format_args!("Cut off {count} more clients: {}", cut.text()));
+            }
         }
         if let Some(count) = rest(&self.floods) {
             self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: flooding"));

@@ -1,36 +1,125 @@
 //! The streams of an HTTP/2 connection. Each has a deadline of its own, so that a stream that the client does not read
-//! ends alone.
+//! ends alone. While the client takes nothing of a stream, its response is read ahead.
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use hyper::rt::Executor;
-use tidegate_http::deadlines::{Deadline, Deadlines};
+use tidegate_http::activity::Activity;
+use tidegate_http::client_wait::{ClientWait, Late};
+use tidegate_http::deadlines::{Deadline, Deadlines, Owner, Waiting};
+
+use crate::cuts::Cut;
+use crate::read_ahead::ReadAhead;
 
 tokio::task_local! {
-    static DEADLINE: Arc<Deadline>;
+    static STREAM: Arc<H2Stream>;
 }
 
-/// The deadline of the stream that this task serves.
-pub(crate) fn deadline() -> Option<Arc<Deadline>> {
-    DEADLINE.try_with(Arc::clone).ok()
+/// The stream that this task serves, on HTTP/2.
+pub(crate) fn stream() -> Option<Arc<H2Stream>> {
+    STREAM.try_with(Arc::clone).ok()
+}
+
+/// A stream, as the task that serves it and the pieces of its response see it.
+pub(crate) struct H2Stream {
+    deadline: Arc<Deadline>,
+    /// Once there is a response.
+    response: Mutex<Option<StreamResponse>>,
+}
+
+struct StreamResponse {
+    /// How long the client may take.
+    wait: ClientWait,
+    activity: Arc<Activity>,
+    ahead: Option<ReadAhead>,
+}
+
+impl StreamResponse {
+    fn wait(&mut self, deadline: &Deadline) -> Option<Late> {
+        self.wait.wait(deadline, Waiting::Taking, self.activity.requests())
+    }
+}
+
+impl H2Stream {
+    fn response(&self) -> MutexGuard<'_, Option<StreamResponse>> {
+        self.response.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is a response for the client on this connection, some of which may be read ahead.
+    pub(crate) fn respond(&self, activity: &Arc<Activity>, ahead: Option<ReadAhead>) {
+        let wait = ClientWait::new(activity.wait_terms());
+        *self.response() = Some(StreamResponse { wait, activity: Arc::clone(activity), ahead });
+        self.wait();
+    }
+
+    /// The client must take what it was given.
+    pub(crate) fn wait(&self) {
+        if let Some(response) = &mut *self.response() {
+            self.expire_if(response.wait(&self.deadline));
+        }
+    }
+
+    /// The client has taken so many bytes.
+    pub(crate) fn moved(&self, bytes: usize) {
+        if let Some(response) = &mut *self.response() {
+            response.wait.moved(bytes);
+            self.expire_if(response.wait(&self.deadline));
+        }
+    }
+
+    /// The client could take more than there is.
+    pub(crate) fn wants_more(&self) {
+        if let Some(response) = &mut *self.response() {
+            response.wait.pause(self.deadline.now_millis());
+            self.deadline.clear();
+        }
+    }
+
+    /// Lets the deadline pass at the next tick.
+    fn expire_if(&self, late: Option<Late>) {
+        if late.is_some() {
+            self.deadline.set_for(Waiting::Taking, std::time::Duration::ZERO);
+        }
+    }
+
+    /// Why the stream must end, if it must.
+    fn poll_cut(&self, cx: &mut Context<'_>) -> Option<Cut> {
+        let mut response = self.response();
+        let response = response.as_mut()?;
+        if self.deadline.has_passed() && response.wait(&self.deadline).is_some() {
+            return Some(Cut::SlowReader);
+        }
+        let trouble = response.ahead.as_ref()?.poll_ahead(cx)?;
+        Some(Cut::of(&trouble).unwrap_or(Cut::Evicted))
+    }
 }
 
 /// Runs the streams of a connection.
 #[derive(Clone)]
-pub(crate) struct Streams(pub(crate) Arc<Deadlines>);
+pub(crate) struct Streams {
+    pub(crate) deadlines: Arc<Deadlines>,
+    /// Called when a stream ends because its client takes its response too slowly.
+    pub(crate) on_cut: Arc<dyn Fn(Cut) + Send + Sync>,
+}
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
-    fn execute(&self, stream: F) {
-        let deadline = self.0.deadline();
+    fn execute(&self, future: F) {
+        let stream = Arc::new(H2Stream { deadline: self.deadlines.deadline(Owner::NONE), response: Mutex::default() });
+        let on_cut = Arc::clone(&self.on_cut);
         tokio::spawn(async move {
-            let mut stream = pin!(DEADLINE.scope(Arc::clone(&deadline), stream));
+            let mut serving = pin!(STREAM.scope(Arc::clone(&stream), future));
             poll_fn(|cx| {
-                deadline.watch(cx);
+                stream.deadline.watch(cx);
+                if serving.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
                 // A stream that is dropped before its end is reset.
-                if deadline.has_passed() { Poll::Ready(()) } else { stream.as_mut().poll(cx) }
+                let Some(cut) = stream.poll_cut(cx) else { return Poll::Pending };
+                on_cut(cut);
+                Poll::Ready(())
             })
             .await;
         });

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
+use tidegate_http::client::Trouble;
 use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
 
 use crate::admission::{Admissions, Rejection, admit};
 use crate::attempt::{OutboundRequest, attempt, give_up, succeed};
 use crate::client::Client;
+use crate::collect::collect;
 use crate::config::own_paths::is_local;
 use crate::rejection::{self, rejected};
 use crate::request_body::RequestBody;
@@ -44,9 +46,16 @@ pub(crate) async fn handle(
     response
 }
 
+/// Why a request does not come to an attempt.
+enum Stopped {
+    Rejected(Rejection),
+    /// Its client did not send its body.
+    ByClient(Trouble),
+}
+
 impl RequestContext<'_> {
-    /// Validate, resolve, pass the stages (the client's limits, the upstream's limits), attempt.
-    async fn respond(&mut self, request: RequestHead, body: RequestBody) -> Response {
+    /// Validate, resolve, pass the stages (the client's limits, the body, the upstream's limits), attempt.
+    async fn respond(&mut self, request: RequestHead, mut body: RequestBody) -> Response {
         let (site, peer) = (&self.plan.site, self.client.peer);
         let may_be_https = || self.client.scheme == "https" || site.is_trusted(peer);
         let host = match validation::validate(&request, &site.connections, may_be_https) {
@@ -71,12 +80,19 @@ impl RequestContext<'_> {
         if let Some(detail) = wrong_credentials {
             return self.reject_unidentified(&detail, &resolved).await;
         }
-        if let Err(rejection) = self.pass_stages(&resolved).await {
-            // What was taken at other limits is given back.
-            self.settlement.admissions = Admissions::default();
-            return self.reject(&rejection, &resolved);
+        match self.pass_stages(&resolved, &request, &mut body).await {
+            Ok(()) => tally::forwarded(self, &resolved),
+            Err(Stopped::Rejected(rejection)) => {
+                // What was taken at other limits is given back.
+                self.settlement.admissions = Admissions::default();
+                return self.reject(&rejection, &resolved);
+            }
+            Err(Stopped::ByClient(trouble)) => {
+                tally::forwarded(self, &resolved);
+                self.note_cut(&trouble);
+                return give_up(self, resolved.upstream(), &trouble);
+            }
         }
-        tally::forwarded(self, &resolved);
         let outbound = OutboundRequest { request: &request, host: host.whole(), body, from_trusted };
         match attempt(self, resolved.upstream(), outbound).await {
             Ok(response) => succeed(self, response),
@@ -85,18 +101,33 @@ impl RequestContext<'_> {
     }
 
     /// Passes the stages before the attempt. What was taken at limits is held until the request is settled.
-    async fn pass_stages(&mut self, resolved: &Resolved<'_>) -> Result<(), Rejection> {
-        let mut stages = Stages::new(resolved.has_upstream_limits());
+    async fn pass_stages(
+        &mut self,
+        resolved: &Resolved<'_>,
+        request: &RequestHead,
+        body: &mut RequestBody,
+    ) -> Result<(), Stopped> {
+        let mut stages = Stages::new(!body.is_at_hand(), resolved.has_upstream_limits());
         loop {
             match stages.next() {
                 Step::Check(side) => {
                     let now = if side == Side::Client { self.now } else { self.worker.gateway.now() };
-                    let admission = admit(self.decision_context(now), resolved, side).await?;
+                    let admission =
+                        admit(self.decision_context(now), resolved, side).await.map_err(Stopped::Rejected)?;
                     stages.admitted(admission.wait());
                     self.settlement.admissions.add(side, admission);
                 }
                 // Boxed, because it is rare: otherwise the future of every request would be larger.
                 Step::Wait(wait) => Box::pin(tokio::time::sleep(wait)).await,
+                Step::Collect => {
+                    let unread = std::mem::replace(body, RequestBody::empty());
+                    let collected = Box::pin(collect(self, resolved.upstream(), request, unread)).await;
+                    *body = collected.map_err(|trouble| {
+                        // The client could have sent its body: what it took is spent.
+                        self.settlement.admissions.sent();
+                        Stopped::ByClient(trouble)
+                    })?;
+                }
                 Step::Attempt => return Ok(()),
             }
         }

@@ -1,5 +1,6 @@
 //! Metrics. Each worker writes its own shard; a scrape adds them up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,10 @@ use tidegate_serve::{
 use tidegate_store::{FailureMode, StoreEvent};
 
 use crate::adaptation_state::Adaptation;
+use crate::buffers::Buffers;
+use crate::client_shares::ClientShares;
 use crate::config::numbers::figure;
+use crate::cuts::Cut;
 use crate::h2::Flood;
 use crate::plan::Plan;
 use crate::upstream_metrics::buckets;
@@ -49,6 +53,12 @@ pub(crate) struct Metrics {
     /// Connections that the gateway closed before their clients did, in the order of [`CLOSED`].
     closed: [Counter; CLOSED.len()],
     pub(crate) bad_requests: Counter,
+    /// What client addresses hold.
+    pub(crate) shares: Arc<ClientShares>,
+    /// Memory for bodies.
+    pub(crate) buffers: Arc<Buffers>,
+    /// In the order of [`Cut::ALL`].
+    cuts: [Counter; Cut::ALL.len()],
     /// In the order of [`Flood::ALL`].
     floods: [Counter; Flood::ALL.len()],
     pub(crate) reloads: Counter,
@@ -122,6 +132,9 @@ impl Metrics {
             most_connections: AtomicU64::new(0),
             closed: Default::default(),
             bad_requests: Counter::new(),
+            shares: Arc::default(),
+            buffers: Arc::default(),
+            cuts: Default::default(),
             floods: Default::default(),
             reloads: Counter::new(),
             failed_reloads: Counter::new(),
@@ -140,10 +153,15 @@ impl Metrics {
             Ended::Late(Waiting::First | Waiting::Head) => 1,
             Ended::Late(Waiting::Next) => 2,
             Ended::Late(Waiting::Taking) => 3,
-            // The gateway stops, or the connection has lingered long enough.
-            Ended::Late(Waiting::Work) => return,
+            // The gateway stops, or the connection has lingered long enough. The last two are not of connections.
+            Ended::Late(Waiting::Work | Waiting::Client | Waiting::Body) => return,
         };
         self.closed[reason].inc();
+    }
+
+    /// Counts a client that is cut off so that it does not take from others.
+    pub(crate) fn cut(&self, cut: Cut) {
+        self.cuts[cut.index()].inc();
     }
 
     /// Counts an HTTP/2 connection that is closed because of a flood.
@@ -264,8 +282,20 @@ impl Metrics {
             closed.sample(&[("reason", reason)], count.get());
         }
         page.family("tidegate_requests_in_flight", "Requests in flight.", Kind::Gauge).sample(&[], positive(in_flight));
+        page.family("tidegate_http2_streams", "HTTP/2 requests in flight.", Kind::Gauge)
+            .sample(&[], self.shares.streams());
+        page.family("tidegate_buffered_bytes", "Bytes of bodies that are read and not yet sent on.", Kind::Gauge)
+            .sample(&[], self.buffers.bytes());
         page.family("tidegate_bad_requests_total", "Connections closed because of invalid HTTP.", Kind::Counter)
             .sample(&[], self.bad_requests.get());
+        let mut cuts = page.family(
+            "tidegate_clients_cut_total",
+            "Requests and connections that were ended so that their clients do not take from others, by cause.",
+            Kind::Counter,
+        );
+        for (cut, counter) in Cut::ALL.iter().zip(&self.cuts) {
+            cuts.sample(&[("cause", cut.label())], counter.get());
+        }
         let mut floods = page.family(
             "tidegate_http2_floods_total",
             "HTTP/2 connections closed with ENHANCE_YOUR_CALM, by the kind of flood.",

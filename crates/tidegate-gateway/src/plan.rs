@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tidegate_http::client::Pools;
+use tidegate_http::share::MostHeld;
 use tidegate_policy::{Keyed, Rule, Timestamp};
 use tidegate_serve::{Counter, Shard};
 use tidegate_store::Store;
@@ -40,6 +41,8 @@ pub(crate) struct Site {
     pub(crate) routes: Vec<RoutePlan>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) connections: Connections,
+    /// How much one client address may hold.
+    pub(crate) most_held: MostHeld,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) identity: Identity,
     /// Headers that only a trusted proxy may set.
@@ -286,6 +289,7 @@ impl Plan {
         let site = Site {
             routes: settings.routes.into_iter().map(route).collect(),
             upstreams,
+            most_held: MostHeld::new(settings.connections.max_client_share),
             connections: settings.connections,
             trusted_proxies: settings.trusted_proxies,
             guarded: settings.identity.guarded_headers().cloned().collect(),

@@ -63,7 +63,7 @@ pub(crate) fn upstream_trouble(trouble: &Trouble, upstream: &str, request_id: &s
     let kind = if status == StatusCode::SERVICE_UNAVAILABLE { REDUCED_CAPACITY } else { "about:blank" };
     let detail = if trouble.is_clients() { trouble.to_string() } else { format!("{trouble} (upstream `{upstream}`)") };
     let mut response = problem(&Problem { status, kind, reason: trouble.word(), detail: &detail, request_id });
-    if trouble.is_gateways_fault() {
+    if trouble.is_rejection() {
         response.lines.add("retry-after", "1");
     }
     response

@@ -304,7 +304,7 @@ impl<T> Replayer<T> {
             Err(verdict) => return report(tag, Judgement { verdict, ..judgement }),
         };
         judgement.route = Some(routed.route);
-        let (stages, took) = (Stages::new(routed.has_upstream_limits()), request.took.unwrap_or_default());
+        let (stages, took) = (Stages::new(false, routed.has_upstream_limits()), request.took.unwrap_or_default());
         let waiting = Waiting { tag, judgement, routed, stages, held: Vec::new(), waited: Duration::ZERO, took };
         self.go_on(waiting, request.at, &mut report);
     }
@@ -426,6 +426,8 @@ impl<T> Replayer<T> {
                         return self.schedule(now, Change::Continue(Box::new(waiting)));
                     }
                 }
+                // A log does not have the time that a body took.
+                Step::Collect => {}
                 Step::Attempt => break,
             }
         }

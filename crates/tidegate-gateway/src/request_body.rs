@@ -15,10 +15,48 @@ use tidegate_http::server::{IncomingBody, Interim};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::buffers::Lease;
+
 /// The body of a request.
 pub(crate) enum RequestBody {
     H1(IncomingBody),
     H2(H2Body),
+    /// What came before the request was sent, and the rest.
+    Collected(Box<Collected>),
+}
+
+/// A body whose beginning, or all of it, is in memory.
+pub(crate) struct Collected {
+    data: Bytes,
+    trailers: Option<Frame<Bytes>>,
+    rest: RequestBody,
+    /// Whether it has no length in its head.
+    is_chunked: bool,
+    /// Its share of the memory for bodies.
+    lease: Lease,
+}
+
+impl Collected {
+    pub(crate) fn new(
+        data: Bytes,
+        trailers: Option<Frame<Bytes>>,
+        rest: RequestBody,
+        is_chunked: bool,
+        lease: Lease,
+    ) -> Self {
+        Self { data, trailers, rest, is_chunked, lease }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
+        if !self.data.is_empty() {
+            self.lease.remove(self.data.len());
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
+        }
+        match self.trailers.take() {
+            Some(trailers) => Poll::Ready(Some(Ok(trailers))),
+            None => self.rest.poll_piece(cx),
+        }
+    }
 }
 
 /// How much of an unread body is read after its response.
@@ -61,7 +99,22 @@ impl RequestBody {
         match self {
             Self::H1(body) => body.is_ended(),
             Self::H2(body) => body.0.as_ref().is_none_or(Incoming::is_end_stream),
+            Self::Collected(body) => body.data.is_empty() && body.trailers.is_none() && body.rest.is_ended(),
         }
+    }
+
+    /// Whether all of it has been read already, or there is none.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        match self {
+            Self::H1(body) => body.is_at_hand(),
+            Self::H2(_) => self.is_ended(),
+            Self::Collected(body) => body.rest.is_at_hand(),
+        }
+    }
+
+    /// A body of nothing.
+    pub(crate) fn empty() -> Self {
+        Self::H2(H2Body(None))
     }
 
     /// Sends interim responses to the client. `None` for HTTP/2, where hyper can't send them.
@@ -69,6 +122,7 @@ impl RequestBody {
         match self {
             Self::H1(body) => Some(body.interim()),
             Self::H2(_) => None,
+            Self::Collected(body) => body.rest.interim(),
         }
     }
 
@@ -77,6 +131,8 @@ impl RequestBody {
         match self {
             Self::H1(body) => body.length(),
             Self::H2(body) => body.0.as_ref().and_then(|body| body.size_hint().exact()),
+            Self::Collected(body) if body.is_chunked => None,
+            Self::Collected(body) => body.rest.length().map(|rest| rest + body.data.len() as u64),
         }
     }
 
@@ -88,6 +144,7 @@ impl RequestBody {
                 frame.map(|frame| frame.map_err(|_| BrokenBody::ENDED_EARLY).and_then(with_valid_trailers))
             }),
             Self::H2(H2Body(None)) => Poll::Ready(None),
+            Self::Collected(body) => body.poll_piece(cx),
         }
     }
 }

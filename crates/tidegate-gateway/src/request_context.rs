@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_http::client::Trouble;
 use tidegate_http::request::RequestHead;
 use tidegate_policy::Timestamp;
 
 use crate::access_log::Record;
 use crate::admission::DecisionContext;
 use crate::client::Client;
+use crate::cuts::Cut;
 use crate::plan::Plan;
 use crate::request_id::RequestId;
 use crate::resolve::Resolved;
@@ -57,6 +59,13 @@ impl RequestContext<'_> {
         if let Some(record) = &mut self.settlement.record {
             let (route, upstream) = (&resolved.route().name, &resolved.upstream().name);
             record.identified(resolved.caller().user.as_deref(), route, upstream);
+        }
+    }
+
+    /// Counts a client that is cut off so that it does not take from others.
+    pub(crate) fn note_cut(&self, trouble: &Trouble) {
+        if let Some(cut) = Cut::of(trouble) {
+            self.worker.gateway.note_cut(cut, self.client.peer);
         }
     }
 

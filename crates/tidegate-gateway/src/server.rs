@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidegate_adapt::SeriesNames;
-use tidegate_http::deadlines::{Deadlines, TICK};
+use tidegate_http::deadlines::{Deadlines, Idler, TICK};
 use tidegate_http::descriptors::Descriptors;
+use tidegate_http::eviction::Evictor;
 use tidegate_http::stream;
 use tidegate_serve::{Log, Shutdown, ShutdownHandle};
 use tidegate_store::{LeaseTerms, Store, StoreConfig};
@@ -46,6 +47,9 @@ const ADMIN_CONNECTIONS: usize = 64;
 
 /// A bound of so many connections is no reason for a warning where the configuration has no number.
 const MANY_CLIENTS: usize = 1_000;
+
+/// How long a client may keep its upstream waiting before its request may be ended for another.
+const STALLED: Duration = Duration::from_secs(1);
 
 /// Threads of a worker that wait for name servers.
 const LOOKUP_THREADS: usize = 8;
@@ -202,10 +206,11 @@ impl Server {
         let deadlines: Vec<Arc<Deadlines>> = (0..self.workers).map(|_| Deadlines::new()).collect();
         let taken = format!("all connections are taken ({})", self.bound(&budget, limit));
         let slots = ConnectionSlots::new(budget.clients, taken, &deadlines);
+        let stalled = Arc::new(Evictor::new(&deadlines, Deadlines::stalled, stalled_rank));
         self.gateway.metrics.most_connections.store(budget.clients as u64, Ordering::Relaxed);
         let mut threads: Vec<JoinHandle<usize>> = Vec::new();
         for (index, deadlines) in deadlines.iter().enumerate() {
-            let worker = Worker::new(index, &self.gateway, &self.control, deadlines, &slots, &descriptors);
+            let worker = Worker::new(index, &self.gateway, &self.control, deadlines, &slots, &descriptors, &stalled);
             let (shutdown, drain) = (shutdown.clone(), self.connections.drain_timeout.get());
             // Taken here, because an order to stop may come before the thread runs, and clients even before that.
             let sockets = self.listeners.iter().map(Listener::socket).collect::<io::Result<Vec<_>>>();
@@ -225,7 +230,8 @@ impl Server {
             let deadlines = Deadlines::new();
             let taken = format!("all {} connections to `admin.listen` are taken", budget.admin);
             let slots = ConnectionSlots::new(budget.admin, taken, std::slice::from_ref(&deadlines));
-            let worker = Worker::new(self.workers, &self.gateway, &self.control, &deadlines, &slots, &descriptors);
+            let (gateway, control, index) = (&self.gateway, &self.control, self.workers);
+            let worker = Worker::new(index, gateway, control, &deadlines, &slots, &descriptors, &stalled);
             let owner = Arc::clone(&worker);
             tokio::spawn(Arc::clone(&worker.deadlines).run(move |_| owner.set_date()));
             // It responds to the very end, so that health checks see that the gateway drains.
@@ -292,6 +298,11 @@ impl Server {
         }
         format!("`connections.max` is {max}, but the process may have only {limit} file descriptors open")
     }
+}
+
+/// A request whose client has been waited for in the last second can be ended: the one that was waited for longest.
+fn stalled_rank(idler: &Idler) -> Option<u8> {
+    (idler.waited >= STALLED).then_some(0)
 }
 
 async fn summaries(gateway: Arc<Gateway>) {

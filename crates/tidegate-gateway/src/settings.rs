@@ -136,6 +136,10 @@ pub struct UpstreamSettings {
     pub preserve_host: bool,
     /// Indexes of the limits on requests to it.
     pub limits: Vec<usize>,
+    /// How much of a request's body is read before the request takes a connection.
+    pub request_buffer_bytes: usize,
+    /// How much of a response is read ahead of its client.
+    pub response_buffer_bytes: usize,
 }
 
 /// A route.

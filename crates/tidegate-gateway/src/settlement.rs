@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::StatusCode;
 use tidegate_http::activity::Activity;
 use tidegate_http::client::Trouble;
-use tidegate_http::deadlines::Deadline;
 
 use crate::access_log::Record;
 use crate::admission::Admissions;
 use crate::client::Client;
-use crate::h2_streams;
+use crate::cuts::Cut;
 use crate::request_id::RequestId;
 use crate::upstream::Upstream;
 use crate::worker::Worker;
@@ -62,15 +61,6 @@ impl Settlement {
         &self.client.activity
     }
 
-    pub(crate) fn write_timeout(&self) -> Duration {
-        self.client.activity.write_timeout()
-    }
-
-    /// The deadline of the stream, on HTTP/2: one stream may stall while others move.
-    pub(crate) fn stall_deadline() -> Option<Arc<Deadline>> {
-        h2_streams::deadline()
-    }
-
     /// Takes the line of the access log, for the last piece of the body: when that is sent, the request is complete.
     pub(crate) fn line(&mut self) -> Option<Box<AccessLogLine>> {
         let record = self.record.take()?;
@@ -81,6 +71,9 @@ impl Settlement {
 
     /// The response broke off.
     pub(crate) fn broke_off(&mut self, trouble: &Trouble) {
+        if let Some(cut) = Cut::of(trouble) {
+            self.worker.gateway.note_cut(cut, self.client.peer);
+        }
         if let (Some(upstream), false) = (&self.upstream, trouble.is_clients()) {
             upstream.stats.metrics.failed(trouble.word());
             let id = self.id.as_ref().map_or("", RequestId::as_str);

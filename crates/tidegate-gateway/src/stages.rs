@@ -21,6 +21,8 @@ pub(crate) enum Step {
     Check(Side),
     /// Wait: a shaper delays the request.
     Wait(Duration),
+    /// Read the request's body, so that a client that sends it slowly holds nothing of the upstream.
+    Collect,
     /// Send the request to its upstream.
     Attempt,
 }
@@ -30,13 +32,14 @@ pub(crate) enum Step {
 pub(crate) struct Stages {
     next: Step,
     wait: Duration,
+    has_body: bool,
     has_upstream_limits: bool,
 }
 
 impl Stages {
-    /// The stages of a request to an upstream that has limits, or has none.
-    pub(crate) fn new(has_upstream_limits: bool) -> Self {
-        Self { next: Step::Check(Side::Client), wait: Duration::ZERO, has_upstream_limits }
+    /// The stages of a request with a body or without, to an upstream that has limits or has none.
+    pub(crate) fn new(has_body: bool, has_upstream_limits: bool) -> Self {
+        Self { next: Step::Check(Side::Client), wait: Duration::ZERO, has_body, has_upstream_limits }
     }
 
     /// The next step.
@@ -46,8 +49,9 @@ impl Stages {
         }
         let step = self.next;
         self.next = match step {
-            Step::Check(Side::Client) if self.has_upstream_limits => Step::Check(Side::Upstream),
-            Step::Check(Side::Client | Side::Upstream) | Step::Wait(_) | Step::Attempt => Step::Attempt,
+            Step::Check(Side::Client) if self.has_body => Step::Collect,
+            Step::Check(Side::Client) | Step::Collect if self.has_upstream_limits => Step::Check(Side::Upstream),
+            Step::Check(Side::Client | Side::Upstream) | Step::Collect | Step::Wait(_) | Step::Attempt => Step::Attempt,
         };
         step
     }
@@ -72,7 +76,7 @@ mod tests {
 
     /// All steps, with these waits after the limits of the client and of the upstream.
     fn steps(client: u64, upstream: u64) -> Vec<Step> {
-        steps_of(Stages::new(true), client, upstream)
+        steps_of(Stages::new(false, true), client, upstream)
     }
 
     fn steps_of(mut stages: Stages, client: u64, upstream: u64) -> Vec<Step> {
@@ -85,7 +89,7 @@ mod tests {
             match step {
                 Step::Check(Side::Client) => stages.admitted(Duration::from_secs(client)),
                 Step::Check(Side::Upstream) => stages.admitted(Duration::from_secs(upstream)),
-                Step::Wait(_) => {}
+                Step::Wait(_) | Step::Collect => {}
                 Step::Attempt => return steps,
             }
         }
@@ -98,6 +102,18 @@ mod tests {
         assert_eq!(steps(1, 0), [CLIENT, wait(1), UPSTREAM, Step::Attempt]);
         assert_eq!(steps(0, 2), [CLIENT, UPSTREAM, wait(2), Step::Attempt]);
         assert_eq!(steps(1, 2), [CLIENT, wait(1), UPSTREAM, wait(2), Step::Attempt]);
-        assert_eq!(steps_of(Stages::new(false), 1, 0), [CLIENT, wait(1), Step::Attempt]);
+        assert_eq!(steps_of(Stages::new(false, false), 1, 0), [CLIENT, wait(1), Step::Attempt]);
+    }
+
+    /// A rejected request needs no body. While the body comes, nothing of the upstream is held.
+    #[test]
+    fn the_body_is_read_between_the_limits_of_the_client_and_those_of_the_upstream() {
+        let (wait, collect) = (|seconds| Step::Wait(Duration::from_secs(seconds)), Step::Collect);
+        assert_eq!(steps_of(Stages::new(true, true), 0, 0), [CLIENT, collect, UPSTREAM, Step::Attempt]);
+        assert_eq!(
+            steps_of(Stages::new(true, true), 1, 2),
+            [CLIENT, wait(1), collect, UPSTREAM, wait(2), Step::Attempt]
+        );
+        assert_eq!(steps_of(Stages::new(true, false), 1, 0), [CLIENT, wait(1), collect, Step::Attempt]);
     }
 }

@@ -21,6 +21,10 @@ pub(crate) struct Upstream {
     pub(crate) preserve_host: bool,
     /// Limits on requests to it, by index.
     pub(crate) limits: Vec<usize>,
+    /// How much of a request's body is read before the request takes a connection.
+    pub(crate) request_buffer_bytes: usize,
+    /// How much of a response is read ahead of its client.
+    pub(crate) response_buffer_bytes: usize,
     pub(crate) stats: Arc<UpstreamStats>,
     /// Its address and connections.
     pub(crate) endpoint: Arc<Endpoint>,
@@ -41,9 +45,28 @@ impl Default for UpstreamStats {
 
 impl Upstream {
     pub(crate) fn new(settings: UpstreamSettings, pools: Arc<Pools>, stats: Arc<UpstreamStats>) -> Self {
-        let UpstreamSettings { name, endpoint, base, authority, preserve_host, limits } = settings;
+        let UpstreamSettings {
+            name,
+            endpoint,
+            base,
+            authority,
+            preserve_host,
+            limits,
+            request_buffer_bytes,
+            response_buffer_bytes,
+        } = settings;
         let endpoint = Arc::new(Endpoint { settings: endpoint, pools });
-        Self { name, base, authority, preserve_host, limits, stats, endpoint }
+        Self {
+            name,
+            base,
+            authority,
+            preserve_host,
+            limits,
+            request_buffer_bytes,
+            response_buffer_bytes,
+            stats,
+            endpoint,
+        }
     }
 
     /// Records a response.
@@ -57,7 +80,7 @@ impl Upstream {
     /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
         // An upstream whose connections are all in use is not failing.
-        if !trouble.is_gateways_fault() {
+        if !trouble.is_rejection() {
             self.stats.failing.store(true, Ordering::Relaxed);
         }
         self.stats.metrics.failed(trouble.word());

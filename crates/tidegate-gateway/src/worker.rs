@@ -1,16 +1,20 @@
 //! A worker: the state of a thread that serves connections, and what it shares with the others.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_http::deadlines::{Deadlines, Ended, Shortage};
+use tidegate_http::deadlines::{Deadlines, Ended, Owner, Shortage};
 use tidegate_http::descriptors::Descriptors;
+use tidegate_http::eviction::{Eviction, Evictor};
 use tidegate_input::Utc;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::client_shares::CountedConnection;
 use crate::connection_slots::ConnectionSlots;
 use crate::control::Control;
+use crate::cuts::Cut;
 use crate::gateway::Gateway;
 use crate::metrics::WorkerMetrics;
 use crate::request_id::Ids;
@@ -30,6 +34,8 @@ pub(crate) struct Worker {
     slots: Arc<ConnectionSlots>,
     /// File descriptors for connections to upstreams, shared by all workers.
     pub(crate) descriptors: Arc<Descriptors>,
+    /// Requests whose clients are waited for, of all workers.
+    stalled: Arc<Evictor>,
 }
 
 impl Worker {
@@ -40,6 +46,7 @@ impl Worker {
         deadlines: &Arc<Deadlines>,
         slots: &Arc<ConnectionSlots>,
         descriptors: &Arc<Descriptors>,
+        stalled: &Arc<Evictor>,
     ) -> Arc<Self> {
         Arc::new(Self {
             index,
@@ -51,6 +58,7 @@ impl Worker {
             date: Mutex::new(Utc::now().http_date()),
             slots: Arc::clone(slots),
             descriptors: Arc::clone(descriptors),
+            stalled: Arc::clone(stalled),
         })
     }
 
@@ -64,6 +72,31 @@ impl Worker {
         if !self.close_idle_upstream() {
             self.slots.evict(Shortage::Descriptors);
         }
+    }
+
+    /// Counts a connection of a client's address. An error if it holds its share already. `None` if the address has no
+    /// share: a trusted proxy, or a client of the admin listener.
+    pub(crate) fn count_connection(&self, ip: IpAddr, is_admin: bool) -> Result<Option<CountedConnection>, ()> {
+        let plan = self.gateway.plan();
+        if is_admin || plan.site.is_trusted(ip.to_canonical()) {
+            return Ok(None);
+        }
+        let free = self.slots.most.saturating_sub(self.busy().load(Ordering::Relaxed));
+        let counted = self.gateway.metrics.shares.connect(ip, plan.site.most_held, free);
+        if counted.is_none() {
+            self.gateway.note_cut(Cut::ConnectionShare, ip.to_canonical());
+        }
+        counted.map(Some).ok_or(())
+    }
+
+    /// How many connections have requests under way, of all workers.
+    pub(crate) fn busy(&self) -> &Arc<AtomicUsize> {
+        &self.slots.busy
+    }
+
+    /// Ends a request to this upstream, or to any, whose client is waited for.
+    pub(crate) fn evict_stalled(&self, upstream: Option<Owner>) -> Eviction {
+        self.stalled.evict(if upstream.is_some() { Shortage::Slots } else { Shortage::Descriptors }, upstream)
     }
 
     /// Closes an idle connection to any upstream, of any worker. Returns whether it found one.

@@ -1,6 +1,7 @@
 //! HTTP/1.1 towards upstreams: connections that are kept, requests written anew, responses read strictly. It is written
 //! by hand, because it is most of what a request costs.
 
+mod client_terms;
 mod connect;
 mod connection;
 mod endpoint;
@@ -13,10 +14,10 @@ mod response_head;
 mod send;
 mod trouble;
 
+pub use client_terms::ClientTerms;
 pub use connect::{ClientTls, connect_to};
 pub use connection::Connection;
 pub use endpoint::{Endpoint, EndpointSettings, Pools};
-pub use exchange::ClientTerms;
 pub use opening::Local;
 pub use request_head::{BodyLength, OutgoingHead, Traits};
 pub use response::{Response, ResponseContent, ResponseStream};

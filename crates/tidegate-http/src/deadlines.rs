@@ -1,6 +1,6 @@
 //! Deadlines: one periodic sweep in each worker instead of one timer for each request.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub const TICK: Duration = Duration::from_millis(20);
 /// No deadline.
 const NONE: u64 = u64::MAX >> WAITING_BITS;
 /// A deadline's last bits are its [`Waiting`].
-const WAITING_BITS: u32 = 3;
+const WAITING_BITS: u32 = 4;
 
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,10 @@ pub enum Waiting {
     Head = 3,
     /// A client, to take what is written.
     Taking = 4,
+    /// A client that holds an upstream's connection: more of its request's body, or that it takes its response.
+    Client = 5,
+    /// A client that holds nothing yet: more of its request's body.
+    Body = 6,
 }
 
 impl Waiting {
@@ -37,18 +41,20 @@ impl Waiting {
             2 => Self::Next,
             3 => Self::Head,
             4 => Self::Taking,
+            5 => Self::Client,
+            6 => Self::Body,
             _ => Self::Work,
         }
     }
 }
 
-/// What was lacking when an idle connection was closed for another.
+/// What was lacking when a connection was closed for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Connections that clients may have.
-    Slots = 6,
+    /// Connections that clients may have, or connections that an upstream may have.
+    Slots = 14,
     /// Descriptors that the process may have open.
-    Descriptors = 7,
+    Descriptors = 15,
 }
 
 impl Shortage {
@@ -67,9 +73,30 @@ pub enum Ended {
     Late(Waiting),
 }
 
+/// Who holds a connection: a client's address, or the upstream that it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(u32);
+
+impl Owner {
+    /// Nobody in particular.
+    pub const NONE: Self = Self(0);
+
+    /// One that no other is equal to, until four billion more have been made.
+    pub fn unique() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1))
+    }
+
+    /// Its index in a table of this size.
+    pub(crate) fn index(self, size: usize) -> usize {
+        self.0 as usize % size.max(1)
+    }
+}
+
 /// A deadline of a task that waits. When it [passes](Self::has_passed), the task is woken.
 pub struct Deadline {
     now_millis: Arc<AtomicU64>,
+    owner: Owner,
     /// The deadline and its [`Waiting`]. They share one integer, so that another thread evicts a connection only while
     /// it still waits for the same.
     state: AtomicU64,
@@ -181,6 +208,8 @@ pub struct Idler {
     pub waiting: Waiting,
     /// How long it has waited.
     pub waited: Duration,
+    /// Who holds it.
+    pub owner: Owner,
     state: u64,
     deadline: Weak<Deadline>,
 }
@@ -213,9 +242,10 @@ impl Deadlines {
     }
 
     /// A deadline that is not set. It is swept until its last handle is dropped.
-    pub fn deadline(&self) -> Arc<Deadline> {
+    pub fn deadline(&self, owner: Owner) -> Arc<Deadline> {
         let deadline = Arc::new(Deadline {
             now_millis: Arc::clone(&self.now_millis),
+            owner,
             state: AtomicU64::new(NONE << WAITING_BITS),
             since_millis: AtomicU64::new(0),
             passed: AtomicBool::new(false),
@@ -230,9 +260,18 @@ impl Deadlines {
         self.now_millis.load(Ordering::Relaxed)
     }
 
-    /// Finds all connections that wait for their clients, in a walk like that of each tick. True if others are about to
-    /// end.
+    /// Finds all connections of clients that wait for them, in a walk like that of each tick. True if others are about
+    /// to end.
     pub fn idlers(&self, found: &mut Vec<Idler>) -> bool {
+        self.waiting_for(&[Waiting::First, Waiting::Next, Waiting::Head, Waiting::Body, Waiting::Taking], found)
+    }
+
+    /// Finds all connections to upstreams that wait for a client, likewise.
+    pub fn stalled(&self, found: &mut Vec<Idler>) -> bool {
+        self.waiting_for(&[Waiting::Client], found)
+    }
+
+    fn waiting_for(&self, wanted: &[Waiting], found: &mut Vec<Idler>) -> bool {
         let (now, mut are_some_ending) = (self.now_millis(), false);
         for deadline in &*self.all.lock().unwrap_or_else(PoisonError::into_inner) {
             // Without another handle it belongs to a connection that has ended.
@@ -243,10 +282,10 @@ impl Deadlines {
             let waiting = Waiting::of(state);
             if state >> WAITING_BITS == NONE {
                 are_some_ending |= deadline.ended().is_some();
-            } else if matches!(waiting, Waiting::First | Waiting::Next | Waiting::Head) {
+            } else if wanted.contains(&waiting) {
                 let waited = now.saturating_sub(deadline.since_millis.load(Ordering::Relaxed));
-                let (waited, deadline) = (Duration::from_millis(waited), Arc::downgrade(deadline));
-                found.push(Idler { waiting, waited, state, deadline });
+                let (owner, waited) = (deadline.owner, Duration::from_millis(waited));
+                found.push(Idler { waiting, waited, owner, state, deadline: Arc::downgrade(deadline) });
             }
         }
         are_some_ending
@@ -297,7 +336,7 @@ mod tests {
     #[test]
     fn a_deadline_that_is_set_anew_has_not_passed_whatever_came_before() {
         let deadlines = Deadlines::new();
-        let deadline = deadlines.deadline();
+        let deadline = deadlines.deadline(Owner::NONE);
         deadline.set(Duration::ZERO);
         deadlines.sweep(1_000);
         assert!(deadline.has_passed());
@@ -320,14 +359,16 @@ mod tests {
     #[test]
     fn only_what_waits_for_its_client_can_be_evicted() {
         let deadlines = Deadlines::new();
-        let deadline = deadlines.deadline();
+        let deadline = deadlines.deadline(Owner::NONE);
         assert!(idler(&deadlines).is_none(), "it waits for nothing");
         for (waiting, is_idle) in [
             (Waiting::Work, false),
             (Waiting::First, true),
             (Waiting::Next, true),
             (Waiting::Head, true),
-            (Waiting::Taking, false),
+            (Waiting::Taking, true),
+            (Waiting::Client, false),
+            (Waiting::Body, true),
         ] {
             deadline.set_for(waiting, Duration::from_secs(10));
             let found = idler(&deadlines);
@@ -349,12 +390,30 @@ mod tests {
         assert!(idler(&deadlines).is_none(), "it has ended");
     }
 
+    /// A connection to an upstream is needed by others. A connection of a client is not closed for it.
+    #[test]
+    fn what_waits_for_a_client_is_found_apart_with_its_owner() {
+        let deadlines = Deadlines::new();
+        let owner = Owner::unique();
+        assert_ne!(owner, Owner::unique());
+        let (client, upstream) = (deadlines.deadline(Owner::NONE), deadlines.deadline(owner));
+        client.set_for(Waiting::Next, Duration::from_secs(10));
+        upstream.set_for(Waiting::Client, Duration::from_secs(10));
+        deadlines.sweep(500);
+        let mut found = Vec::new();
+        assert!(!deadlines.stalled(&mut found));
+        let found = found.pop().expect("one waits");
+        assert_eq!((found.owner, found.waited), (owner, Duration::from_millis(500)));
+        assert!(found.evict(Shortage::Slots) && upstream.is_evicted() && !client.is_evicted());
+        assert!(deadlines.stalled(&mut Vec::new()), "it is about to end");
+    }
+
     /// Eviction comes from another thread. What the connection's own thread has done since the connection was found
     /// wins: a request that came is served.
     #[test]
     fn a_connection_that_has_moved_on_is_not_evicted() {
         let deadlines = Deadlines::new();
-        let deadline = deadlines.deadline();
+        let deadline = deadlines.deadline(Owner::NONE);
         let waits = || deadline.set_for(Waiting::Next, Duration::from_secs(10));
         waits();
         let found = idler(&deadlines).expect("it waits");

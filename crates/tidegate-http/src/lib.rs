@@ -25,7 +25,8 @@
 //! | [`headers`], [`header_lines`] | headers that were read, headers to write |
 //! | [`request`], [`forwarded`] | the head of a request; the headers by which proxies report their clients |
 //! | [`framing`] | where messages end: the chunked coding, and the header names and values that decide it |
-//! | [`stream`], [`deadlines`], [`activity`], [`descriptors`] | connections, their timeouts and their number |
+//! | [`stream`], [`deadlines`], [`activity`], [`pace`], [`client_wait`] | connections, their timeouts and pace |
+//! | [`descriptors`], [`share`], [`eviction`] | how many connections there may be, how many of one client, and which is closed for another |
 //! | [`server`] | the side of clients: request heads, request bodies, response heads |
 //! | [`client`] | the side of upstreams: pools of connections, name lookup, one exchange |
 //! | [`tunnel`] | connections that have switched to another protocol |
@@ -34,14 +35,18 @@
 
 pub mod activity;
 pub mod client;
+pub mod client_wait;
 pub mod deadlines;
 pub mod descriptors;
+pub mod eviction;
 pub mod forwarded;
 pub mod framing;
 pub mod header_lines;
 pub mod headers;
+pub mod pace;
 pub mod request;
 pub mod server;
+pub mod share;
 pub mod stream;
 pub mod tunnel;
 

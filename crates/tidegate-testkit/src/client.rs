@@ -40,9 +40,26 @@ pub struct Client {
     pub stream: BufReader<TcpStream>,
 }
 
+/// Connects from this address of the loopback: to a gateway, another one is another client.
+pub fn connect_from(ip: [u8; 4], address: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from((ip, 0))).expect("an address of the loopback");
+    connect(&socket, &address).expect("it listens");
+    socket.into()
+}
+
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("it listens");
+        Self::over(TcpStream::connect(address).expect("it listens"))
+    }
+
+    /// Connects from this address of the loopback.
+    pub fn connect_from(ip: [u8; 4], address: SocketAddr) -> Self {
+        Self::over(connect_from(ip, address))
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
         Self { stream: BufReader::new(stream) }

@@ -134,7 +134,11 @@ impl Wire {
     }
 
     pub fn connect_with(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
-        let stream = TcpStream::connect(address).expect("it listens");
+        Self::over(TcpStream::connect(address).expect("it listens"), settings)
+    }
+
+    /// Speaks over a connection that is there already.
+    pub fn over(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
         stream.set_nodelay(true).expect("no delay");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");

@@ -39,7 +39,7 @@ mod waiting;
 
 #[cfg(feature = "servers")]
 pub use {
-    client::{Client, Response, request},
+    client::{Client, Response, connect_from, request},
     directory::{Directory, text},
     gateway::Gateway,
     message::read_head,

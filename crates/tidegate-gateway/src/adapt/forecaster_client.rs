@@ -47,7 +47,10 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
         | Trouble::BodyTimeout
         | Trouble::ClientTimeout
         | Trouble::ClientBody(_)
-        | Trouble::TooLarge => unreachable(&trouble),
+        | Trouble::TooLarge
+        | Trouble::ClientSlow
+        | Trouble::ClientEvicted
+        | Trouble::ClientShare => unreachable(&trouble),
     })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
     let request = Request::builder()

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tidegate_http::client_wait::WaitTerms;
+use tidegate_http::pace::PaceTerms;
 use tidegate_http::server::MOST_HEADERS;
 use tidegate_serve::{LogFormat, LogLevel};
 
@@ -125,6 +127,20 @@ section! {
         pub max_headers: usize = 100, in 8..=MOST_HEADERS;
         /// The most requests at once on one HTTP/2 connection.
         pub max_streams: u32 = 128, in 1..=10_000;
+        /// The most HTTP/2 requests at once on all connections together; requests beyond it get 503.
+        pub max_total_streams: usize = 20_000, in 1..=10_000_000;
+        /// The most connections, HTTP/2 requests and connections to an upstream that one client address may hold, as a
+        /// share of the whole. When several addresses hold a lot, each may hold less, so that something is left for
+        /// others. Trusted proxies have no share. 1: no bound.
+        pub max_client_share: f64 = 0.8, in 0.001..=1.0;
+        /// The least bytes per second that a client must send of a body, or take of a response, while the gateway waits
+        /// for it. HTTP/2 requests on one connection share it. 0: no bound.
+        pub min_rate: u64 = 240, in 0..=1_000_000_000;
+        /// The time over which `min_rate` is judged.
+        pub min_rate_window: Span = Span::from_secs(10), in Span::from_secs(1)..=HOUR;
+        /// The most memory for bodies that are read before they can be sent on, of all requests together, in bytes. When
+        /// it is used up, bodies are sent on as they come.
+        pub max_buffer_bytes: usize = 67_108_864, in 0..=1_099_511_627_776;
         /// The largest body of a request in bytes; a larger one is rejected with 413. Default: no bound; bodies are
         /// streamed.
         pub max_body_bytes: Option<u64>;
@@ -141,6 +157,18 @@ section! {
         pub upgrade_timeout: Span = Span::from_secs(600), in TICK..=DAY;
         /// How long requests in flight may take after the signal to stop.
         pub drain_timeout: Span = Span::from_secs(30), in Span::from_secs(0)..=HOUR;
+    }
+}
+
+impl Connections {
+    /// How fast clients must send and take bytes.
+    pub(crate) fn pace(&self) -> PaceTerms {
+        PaceTerms { bytes_per_second: self.min_rate, window: self.min_rate_window.get() }
+    }
+
+    /// How long a client may be waited for while it sends its body.
+    pub(crate) fn body_wait(&self) -> WaitTerms {
+        WaitTerms { timeout: self.body_timeout.get(), pace: self.pace() }
     }
 }
 

@@ -155,9 +155,9 @@ impl ClientIo {
         self.is_drained = false;
     }
 
-    fn has_written(&mut self, is_blocked: bool) {
+    fn has_written(&mut self, bytes: usize, is_blocked: bool) {
         self.is_blocked = is_blocked;
-        self.activity.has_written(is_blocked);
+        self.activity.has_written(bytes, is_blocked);
     }
 }
 
@@ -216,7 +216,8 @@ impl Write for ClientIo {
         let most = if io.fault.is_some() { io.watch.begun() } else { buf.len() };
         let buf = &buf[..most.min(buf.len())];
         let written = io.stream()?.poll_write(cx, buf);
-        io.has_written(written.is_pending());
+        let count = if let Poll::Ready(Ok(count)) = written { count } else { 0 };
+        io.has_written(count, written.is_pending());
         if let Poll::Ready(Ok(count)) = written
             && let Err(fault) = io.watch.sent(&buf[..count])
         {
@@ -228,7 +229,7 @@ impl Write for ClientIo {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let io = self.get_mut();
         let flushed = io.stream()?.poll_flush(cx);
-        io.has_written(flushed.is_pending());
+        io.has_written(0, flushed.is_pending());
         flushed
     }
 
@@ -267,6 +268,9 @@ mod tests {
     use std::future::poll_fn;
 
     use tidegate_http::activity::Timeouts;
+    use tidegate_http::deadlines::Owner;
+    use tidegate_http::pace::PaceTerms;
+    use tidegate_http::share::BusyConnections;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -286,7 +290,13 @@ mod tests {
         let (stream, _) = listener.accept().await.expect("a client");
         let deadlines = Deadlines::new();
         let [head, idle, write] = [10, 75, 30].map(Duration::from_secs);
-        let activity = Activity::new(deadlines.deadline(), Timeouts { head, idle, write }, true);
+        let pace = PaceTerms { bytes_per_second: 0, window: write };
+        let activity = Activity::new(
+            deadlines.deadline(Owner::NONE),
+            Timeouts { head, idle, write, pace },
+            true,
+            BusyConnections::default(),
+        );
         let terms = Terms { max_head_bytes: 32_768, max_streams: 128, may_be_https: false };
         let (io, given_back) = ClientIo::new(Stream::Plain(stream), activity, deadlines, Arc::default(), terms);
         (io, given_back, client)

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::connection;
+use crate::client_shares::CountedConnection;
 use crate::listener::{BACKLOG, Listener, Socket};
 use crate::worker::{Open, Worker};
 
@@ -35,18 +36,20 @@ pub(super) async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut 
             () = shutdown.wanted() => break,
         };
         match accepted {
-            Ok(accepted) => {
+            Ok((tcp, peer)) => {
+                let accepted = (tcp, peer);
+                let Ok(share) = worker.count_connection(peer.ip(), listener.is_admin) else { continue };
                 // While no slot is free, other clients wait in the kernel's queue.
                 let slot = tokio::select! {
                     biased;
                     slot = worker.acquire_slot() => slot,
                     () = shutdown.wanted() => {
-                        waiting.push(accepted);
+                        waiting.push((accepted, share));
                         break;
                     }
                 };
                 let Some(slot) = slot else { return };
-                serve(&worker, &listener, accepted, slot);
+                serve(&worker, &listener, accepted, share, slot);
             }
             Err(error) if is_clients(&error) => {}
             Err(error) => {
@@ -66,10 +69,14 @@ pub(super) async fn accept(worker: Arc<Worker>, (listener, socket): Socket, mut 
     }
     // Clients in the queue when the order to stop comes are still served, as soon as a slot is free. Later ones are
     // rejected.
-    waiting.extend(queued(socket));
-    for accepted in waiting {
+    for (tcp, peer) in queued(socket) {
+        if let Ok(share) = worker.count_connection(peer.ip(), listener.is_admin) {
+            waiting.push(((tcp, peer), share));
+        }
+    }
+    for (accepted, share) in waiting {
         let Some(slot) = worker.acquire_slot().await else { return };
-        serve(&worker, &listener, accepted, slot);
+        serve(&worker, &listener, accepted, share, slot);
     }
 }
 
@@ -99,12 +106,14 @@ fn serve(
     worker: &Arc<Worker>,
     listener: &Arc<Listener>,
     (tcp, peer): (TcpStream, SocketAddr),
+    counted: Option<CountedConnection>,
     slot: OwnedSemaphorePermit,
 ) {
     let (worker, listener, open) = (Arc::clone(worker), Arc::clone(listener), Open::new(worker));
     tokio::spawn(async move {
-        connection::serve(&worker, &listener, tcp, peer).await;
-        drop((open, slot));
+        let share = counted.as_ref().map(|counted| Arc::clone(&counted.share));
+        connection::serve(&worker, &listener, tcp, peer, share).await;
+        drop((open, counted, slot));
     });
 }
 

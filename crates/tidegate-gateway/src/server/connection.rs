@@ -11,13 +11,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::Request;
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use tidegate_http::activity::{Activity, Timeouts};
-use tidegate_http::deadlines::{Deadline, Ended, Waiting};
+use tidegate_http::deadlines::{Deadline, Ended, Owner, Waiting};
+use tidegate_http::share::{AddressShare, BusyConnections};
 use tidegate_http::stream::Stream;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -25,13 +26,18 @@ use tokio_rustls::TlsAcceptor;
 
 use super::http1::{self, DRAIN_IDLE_TIMEOUT};
 use crate::client::Client;
+use crate::client_shares::{CountedStream, NoStream};
 use crate::config::model::Connections;
+use crate::cuts::Cut;
 use crate::gateway::Gateway;
 use crate::h2::{ClientIo, Closing, Fault, PREFACE, Tally, Terms};
 use crate::h2_streams::Streams;
 use crate::handler::handle;
 use crate::listener::Listener;
+use crate::rejection;
 use crate::request_body::{H2Body, RequestBody};
+use crate::request_id::RequestId;
+use crate::response::Response;
 use crate::worker::Worker;
 
 /// How long the last frames to a client whose deadline has passed may take.
@@ -40,11 +46,18 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
 const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
 /// Serves a connection to its end.
-pub(super) async fn serve(worker: &Arc<Worker>, listener: &Listener, tcp: TcpStream, peer: SocketAddr) {
+pub(super) async fn serve(
+    worker: &Arc<Worker>,
+    listener: &Listener,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    share: Option<Arc<AddressShare>>,
+) {
+    let owner = share.as_ref().map_or(Owner::NONE, |share| share.owner);
     // The admin listener has slots of its own, which the metrics of clients' connections leave out.
     let (deadline, counted) =
-        (worker.deadlines.deadline(), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
-    serve_until(worker, listener, tcp, peer, &deadline).await;
+        (worker.deadlines.deadline(owner), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
+    serve_until(worker, listener, tcp, peer, &deadline, share).await;
     drop(counted);
     if let Some(ended) = deadline.ended() {
         worker.ended(ended, listener.is_admin);
@@ -57,6 +70,7 @@ async fn serve_until(
     tcp: TcpStream,
     peer: SocketAddr,
     deadline: &Arc<Deadline>,
+    share: Option<Arc<AddressShare>>,
 ) {
     // A connection that has already ended fails when it is read.
     let _set = tcp.set_nodelay(true);
@@ -69,9 +83,11 @@ async fn serve_until(
         head: connections.head_timeout.get(),
         idle: connections.idle_timeout.get(),
         write: connections.write_timeout.get(),
+        pace: connections.pace(),
     };
-    let activity = Activity::new(Arc::clone(deadline), timeouts, is_h2);
-    let client = Arc::new(Client::new(peer.ip(), listener.address, is_tls, listener.is_admin, activity));
+    let busy = BusyConnections { all: Arc::clone(worker.busy()), address: share.clone() };
+    let activity = Activity::new(Arc::clone(deadline), timeouts, is_h2, busy);
+    let client = Arc::new(Client::new(peer.ip(), listener.address, is_tls, listener.is_admin, activity, share));
     let is_http = if is_h2 {
         Box::pin(serve_h2(worker, &client, stream, connections)).await
     } else {
@@ -174,12 +190,17 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         let (worker, client, tally) = (Arc::clone(worker), Arc::clone(client), Arc::clone(&tally));
         let (parts, body) = request.into_parts();
         async move {
-            let response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
+            let counted = match begin_stream(&worker, &client) {
+                Ok(counted) => counted,
+                Err(no_stream) => return Ok(reject_stream(&worker, &client, no_stream).into_h2()),
+            };
+            let mut response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
             drop(arrival);
             // A trusted proxy forwards requests of many clients, which share the connection.
             if response.is_for_invalid_head && !is_trusted {
                 tally.request_rejected();
             }
+            response.body.count_until_end(counted);
             Ok::<_, Infallible>(response.into_h2())
         }
     });
@@ -191,7 +212,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     let (io, mut given_back) =
         ClientIo::new(stream, Arc::clone(activity), Arc::clone(&worker.deadlines), Arc::clone(&tally), terms);
     // Boxed: what it holds is dropped before a GOAWAY of ours is sent.
-    let mut connection = Box::pin(h2_builder(worker, connections).serve_connection(io, service));
+    let mut connection = Box::pin(h2_builder(worker, client, connections).serve_connection(io, service));
     let mut end = H2End::default();
     let ended = poll_fn(|cx| {
         activity.deadline.watch(cx);
@@ -219,8 +240,32 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     }
 }
 
-fn h2_builder(worker: &Worker, connections: &Connections) -> http2::Builder<Streams> {
-    let mut builder = http2::Builder::new(Streams(Arc::clone(&worker.deadlines)));
+/// Counts a request, unless there are too many already.
+fn begin_stream(worker: &Worker, client: &Client) -> Result<CountedStream, NoStream> {
+    let (gateway, plan) = (&worker.gateway, worker.gateway.plan());
+    let most_streams = plan.site.connections.max_total_streams;
+    gateway.metrics.shares.begin_stream(client.share.as_ref(), plan.site.most_held, most_streams)
+}
+
+/// Rejects a request because there are too many already.
+fn reject_stream(worker: &Worker, client: &Client, no_stream: NoStream) -> Response {
+    let detail = match no_stream {
+        NoStream::AllTaken => "too many HTTP/2 requests are under way",
+        NoStream::Share => "the client's address holds its share of HTTP/2 requests under way",
+    };
+    worker.gateway.note_cut(Cut::StreamShare, client.peer);
+    worker.metrics().responded(StatusCode::SERVICE_UNAVAILABLE);
+    let id = RequestId::own(&worker.ids);
+    let mut response = rejection::rejected(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail, id.as_str());
+    response.lines.add("retry-after", "1");
+    response.lines.add("x-request-id", id.as_bytes());
+    response
+}
+
+fn h2_builder(worker: &Worker, client: &Client, connections: &Connections) -> http2::Builder<Streams> {
+    let (gateway, peer) = (Arc::clone(&worker.gateway), client.peer);
+    let on_cut = Arc::new(move |cut| gateway.note_cut(cut, peer));
+    let mut builder = http2::Builder::new(Streams { deadlines: Arc::clone(&worker.deadlines), on_cut });
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Duration::from_secs(30))
@@ -251,7 +296,9 @@ impl H2End {
     /// Looks at the connection's deadline, and whether the gateway drains.
     fn next(&mut self, worker: &Worker, client: &Client) -> EndStep {
         let activity = &client.activity;
-        let late = activity.deadline.ended().filter(|ended| matches!(ended, Ended::Late(_)));
+        // It sets the deadline anew if the client takes its responses fast enough.
+        let late = if activity.is_late() { activity.deadline.ended() } else { None };
+        let late = late.filter(|ended| matches!(ended, Ended::Late(_)));
         let is_late = activity.deadline.take_passed();
         if is_late && std::mem::replace(&mut self.has_been_late, true) {
             return EndStep::Close;

@@ -1,7 +1,7 @@
 //! Serves an HTTP/1 connection: a request, its response, and again.
 
 use std::future::poll_fn;
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
+use tidegate_http::deadlines::{Ended, Waiting};
 use tidegate_http::server::{
     BadHead, BodyRest, GATHERED, Head, IncomingBody, Requested, ResponseBody, ResponseHead, SharedIo, take_head,
     write_head,
@@ -22,6 +23,7 @@ use crate::access_log::Record;
 use crate::body::Body;
 use crate::client::Client;
 use crate::config::model::Connections;
+use crate::cuts::Cut;
 use crate::handler::handle;
 use crate::rejection;
 use crate::request_body::RequestBody;
@@ -95,7 +97,22 @@ impl Connection<'_> {
     /// Whether the connection's deadline has passed.
     fn is_late(&self, cx: &Context<'_>) -> bool {
         self.client.activity.deadline.watch(cx);
-        self.client.activity.deadline.has_passed()
+        self.client.activity.is_late()
+    }
+
+    /// Whether the client, which takes nothing at the moment, must be cut off. Until then its response is read ahead.
+    fn is_cut(&self, body: &Body, cx: &mut Context<'_>) -> bool {
+        if self.is_late(cx) {
+            if self.client.activity.deadline.ended() == Some(Ended::Late(Waiting::Taking)) {
+                self.worker.gateway.note_cut(Cut::SlowReader, self.client.peer);
+            }
+            return true;
+        }
+        let Some(trouble) = body.poll_ahead(cx) else { return false };
+        if let Some(cut) = Cut::of(&trouble) {
+            self.worker.gateway.note_cut(cut, self.client.peer);
+        }
+        true
     }
 
     /// The buffer of bytes to write.
@@ -165,7 +182,7 @@ impl Connection<'_> {
                 activity.deadline.watch(cx);
                 let mut io = shared.lock();
                 let is_broken = matches!(io.poll_interim(cx), Poll::Ready(Err(_)));
-                let is_over = is_broken || io.poll_gone(cx) || activity.deadline.has_passed();
+                let is_over = is_broken || io.poll_gone(cx) || activity.is_late();
                 // The handler's future is dropped, and with it what the request holds.
                 if is_over { Poll::Ready(None) } else { Poll::Pending }
             })
@@ -245,37 +262,32 @@ impl Connection<'_> {
                 // The response has ended: a client that has all of it must find its slot free again.
                 body.release();
             }
-            let mut io = self.io.lock();
-            let written = match io.poll_write(cx, &mut self.out) {
-                Poll::Ready(Ok(())) => {
-                    self.out.set_position(0);
-                    self.out.get_mut().clear();
-                    io.poll_write(cx, &mut writing.data)
-                }
-                other => other,
-            };
-            match written {
+            let is_flushed = waits || writing.has_ended;
+            match self.poll_write_out(cx, &mut writing.data, is_flushed) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
-                Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
+                Poll::Pending if self.is_cut(body, cx) => return Poll::Ready(Err(())),
                 Poll::Pending => return Poll::Pending,
-            }
-            if waits || writing.has_ended {
-                match io.poll_flush(cx) {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(())),
-                    Poll::Pending if self.is_late(cx) => return Poll::Ready(Err(())),
-                    Poll::Pending => return Poll::Pending,
-                }
             }
             if writing.has_ended {
                 return Poll::Ready(if writing.ended_early { Err(()) } else { Ok(()) });
             }
             if waits {
-                let is_over = io.poll_gone(cx) || self.is_late(cx);
+                let is_over = self.io.lock().poll_gone(cx) || self.is_late(cx);
                 return if is_over { Poll::Ready(Err(())) } else { Poll::Pending };
             }
         }
+    }
+
+    /// Writes what is to be written, and flushes it if no more comes for now. The lock is not held for longer: the
+    /// request's body, which may still be sent on, needs it too.
+    fn poll_write_out(&mut self, cx: &mut Context<'_>, data: &mut Bytes, is_flushed: bool) -> Poll<io::Result<()>> {
+        let mut io = self.io.lock();
+        std::task::ready!(io.poll_write(cx, &mut self.out))?;
+        self.out.set_position(0);
+        self.out.get_mut().clear();
+        std::task::ready!(io.poll_write(cx, data))?;
+        if is_flushed { io.poll_flush(cx) } else { Poll::Ready(Ok(())) }
     }
 
     /// Reads the rest of a body, within bounds. False if there is too much of it.

@@ -76,6 +76,8 @@ fn check_upstream(
         authority: http::HeaderValue::from_str(&url.authority).ok()?,
         preserve_host: upstream.preserve_host,
         limits,
+        request_buffer_bytes: upstream.request_buffer_bytes(),
+        response_buffer_bytes: upstream.response_buffer_bytes(),
     })
 }
 

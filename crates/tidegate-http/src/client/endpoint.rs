@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::client_terms::ClientTerms;
 use super::connect::ClientTls;
 use super::connection::Connection;
 use super::lookup::Lookup;
+use crate::deadlines::Owner;
+use crate::share::AddressShare;
 
 /// Where an endpoint is, and the bounds of connections to it.
 pub struct EndpointSettings {
@@ -42,8 +45,12 @@ pub struct Endpoint {
 
 /// The connections to one address. They outlive a reload, so that their number stays bounded.
 pub struct Pools {
+    /// Whom deadlines of its connections belong to.
+    pub(super) owner: Owner,
     /// Connections that are open, idle ones included.
     pub(super) open: Arc<AtomicUsize>,
+    /// Requests that have a connection, or are about to get one.
+    in_use: AtomicUsize,
     /// Idle connections, by the worker's index.
     idle: Box<[Pool]>,
     /// Lookups of the address, by the worker's index.
@@ -67,7 +74,8 @@ impl Pools {
     pub fn new(workers: usize) -> Self {
         let idle = (0..workers).map(|_| Pool::default()).collect();
         let lookups = (0..workers).map(|_| Lookup::default()).collect();
-        Self { open: Arc::default(), idle, lookups, closed: AtomicBool::new(false) }
+        let (open, in_use, closed) = (Arc::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { owner: Owner::unique(), open, in_use, idle, lookups, closed }
     }
 
     /// How many connections are open, idle ones included.
@@ -75,10 +83,48 @@ impl Pools {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// How many requests have a connection, or are about to get one.
+    pub fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
     /// Closes idle connections now, and those in use when their requests have ended.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.idle.iter().for_each(|pool| pool.idle().clear());
+    }
+}
+
+/// A request to an endpoint, counted for the endpoint and for its client's address as long as this exists.
+pub(super) struct InUse {
+    pub(super) endpoint: Arc<Endpoint>,
+    address: Option<Arc<AddressShare>>,
+}
+
+impl InUse {
+    /// Counts a request. None if the client's address holds its share of the endpoint's connections.
+    pub(super) fn begin(endpoint: &Arc<Endpoint>, client: &ClientTerms<'_>) -> Option<Self> {
+        let pools = &endpoint.pools;
+        let others = pools.in_use.fetch_add(1, Ordering::Relaxed);
+        let counted = Self { endpoint: Arc::clone(endpoint), address: client.address.cloned() };
+        if let Some(address) = &counted.address {
+            let held = address.of_upstream(pools.owner).fetch_add(1, Ordering::Relaxed);
+            let free = endpoint.settings.max_connections.saturating_sub(others);
+            if !client.most_held.permits(held as usize, free) {
+                return None;
+            }
+        }
+        Some(counted)
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let pools = &self.endpoint.pools;
+        pools.in_use.fetch_sub(1, Ordering::Relaxed);
+        if let Some(address) = &self.address {
+            address.of_upstream(pools.owner).fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -11,13 +11,15 @@ use http::StatusCode;
 use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
+use super::client_terms::ClientTerms;
 use super::connection::Connection;
-use super::endpoint::Endpoint;
+use super::endpoint::InUse;
 use super::opening::Local;
 use super::request_head::{BodyLength, Traits};
 use super::response_head::{ResponseHead, take_response};
 use super::trouble::{Failed, Trouble};
-use crate::deadlines::Deadlines;
+use crate::client_wait::ClientWait;
+use crate::deadlines::{self, Deadlines};
 use crate::framing::{write_end, write_size};
 use crate::headers::Headers;
 use crate::request::BrokenBody;
@@ -26,18 +28,10 @@ use crate::request::BrokenBody;
 const GATHERED: usize = 8 * 1024;
 /// How long to wait for the response to `Expect: 100-continue` (RFC 9110 §10.1.1: not without end).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+/// A deadline that does not pass.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
 /// The most interim responses (1xx) before the final one.
 const MOST_INTERIM: u32 = 16;
-
-/// What a client may send, and where its interim responses go.
-pub struct ClientTerms<'a> {
-    /// The longest pause in its body.
-    pub body_timeout: Duration,
-    /// The most bytes of its body.
-    pub max_body: u64,
-    /// Passes an interim response (1xx) to the client.
-    pub on_interim: &'a (dyn Fn(StatusCode, &Headers) + Sync),
-}
 
 /// What an exchange waits for. It decides the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +81,7 @@ enum Written {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; most of their combinations occur")]
 pub(super) struct Exchange<B> {
     pub(super) connection: Connection,
-    endpoint: Arc<Endpoint>,
+    in_use: InUse,
     worker: usize,
     deadlines: Arc<Deadlines>,
     bodiless: bool,
@@ -101,7 +95,10 @@ pub(super) struct Exchange<B> {
     length: BodyLength,
     /// How much more the client may send.
     allowance: u64,
-    client_timeout: Duration,
+    /// How long the client may be waited for while it sends its body.
+    client_wait: ClientWait,
+    /// The requests on the client's connection.
+    sharing: u32,
     /// Whether the client's trailers are passed on.
     takes_trailers: bool,
     written: Written,
@@ -110,13 +107,15 @@ pub(super) struct Exchange<B> {
     pub(super) has_read: bool,
     interim: u32,
     pub(super) moved: bool,
+    /// The client takes nothing of the response.
+    pub(super) is_blocked: bool,
     waiting: Waiting,
 }
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
     /// An exchange over this connection. `out` is the request's head.
     pub(super) fn new(
-        endpoint: &Arc<Endpoint>,
+        in_use: InUse,
         local: &Local<'_>,
         terms: &ClientTerms<'_>,
         traits: &Traits,
@@ -131,7 +130,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         };
         Self {
             connection,
-            endpoint: Arc::clone(endpoint),
+            in_use,
             worker: local.worker,
             deadlines: Arc::clone(local.deadlines),
             bodiless: traits.is_head,
@@ -141,13 +140,15 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             upload,
             length: traits.body,
             allowance: terms.max_body,
-            client_timeout: terms.body_timeout,
+            client_wait: ClientWait::new(terms.wait),
+            sharing: terms.sharing,
             takes_trailers: traits.takes_trailers,
             written: Written::Nothing,
             write_closed: false,
             has_read: false,
             interim: 0,
             moved: true,
+            is_blocked: false,
             waiting: Waiting::Nothing,
         }
     }
@@ -182,16 +183,10 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 Sending::WaitsForClient => Waiting::Client,
                 Sending::WaitsForUpstream => Waiting::Taking,
             };
-            if !self.is_late(waiting, cx) {
-                return Poll::Pending;
-            }
-            match waiting {
-                Waiting::Continue => self.release_held(),
-                Waiting::Client => return Poll::Ready(Err(Trouble::ClientTimeout)),
-                Waiting::Taking => return Poll::Ready(Err(Trouble::BodyTimeout)),
-                Waiting::Head | Waiting::Response | Waiting::Nothing => {
-                    return Poll::Ready(Err(Trouble::ResponseTimeout));
-                }
+            match self.late(waiting, cx) {
+                None => return Poll::Pending,
+                Some(_) if waiting == Waiting::Continue => self.release_held(),
+                Some(trouble) => return Poll::Ready(Err(trouble)),
             }
         }
     }
@@ -202,7 +197,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         on_interim: &(dyn Fn(StatusCode, &Headers) + Sync),
     ) -> Result<Option<ResponseHead>, Trouble> {
         while !self.connection.read.is_empty() {
-            let longest = self.endpoint.settings.max_head_bytes;
+            let longest = self.in_use.endpoint.settings.max_head_bytes;
             let head =
                 take_response(&mut self.connection.read, longest, self.bodiless).map_err(Trouble::BadResponse)?;
             let Some(head) = head else { return Ok(None) };
@@ -318,6 +313,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
 
     fn take_data(&mut self, data: Bytes) -> Result<(), Trouble> {
         let size = data.len() as u64;
+        self.client_wait.moved(data.len());
         self.allowance = self.allowance.checked_sub(size).ok_or(Trouble::TooLarge)?;
         match &mut self.length {
             BodyLength::Known(left) => *left = left.checked_sub(size).ok_or(Trouble::ClientBody(BrokenBody::LENGTH))?,
@@ -336,26 +332,68 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Ok(())
     }
 
-    /// Whether the deadline for what the exchange waits for has passed. Sets a new deadline when it waits for something
-    /// else or a byte has moved.
-    pub(super) fn is_late(&mut self, waiting: Waiting, cx: &Context<'_>) -> bool {
+    /// What is wrong if the deadline for what the exchange waits for has passed. Sets a new deadline when it waits for
+    /// something else or a byte has moved.
+    pub(super) fn late(&mut self, waiting: Waiting, cx: &Context<'_>) -> Option<Trouble> {
+        if waiting == Waiting::Client {
+            return self.late_client(cx);
+        }
         let deadline = &self.connection.deadline;
         if deadline.take_passed() && self.waiting == waiting && !self.moved {
-            return true;
+            return Some(match waiting {
+                Waiting::Taking | Waiting::Response => Trouble::BodyTimeout,
+                Waiting::Continue | Waiting::Head | Waiting::Nothing | Waiting::Client => Trouble::ResponseTimeout,
+            });
         }
         if self.waiting != waiting || self.moved {
-            let settings = &self.endpoint.settings;
+            let settings = &self.in_use.endpoint.settings;
             deadline.set(match waiting {
                 Waiting::Continue => CONTINUE_PATIENCE,
-                Waiting::Client => self.client_timeout,
                 Waiting::Head => settings.response_timeout,
-                Waiting::Taking | Waiting::Response | Waiting::Nothing => settings.body_timeout,
+                Waiting::Taking | Waiting::Response | Waiting::Nothing | Waiting::Client => settings.body_timeout,
             });
+            self.client_wait.pause(self.deadlines.now_millis());
         }
         self.waiting = waiting;
         self.moved = false;
         self.connection.deadline.watch(cx);
-        false
+        None
+    }
+
+    /// The same while the client's body is waited for: its pauses and its pace are bounded, and it can be evicted.
+    fn late_client(&mut self, cx: &Context<'_>) -> Option<Trouble> {
+        let deadline = &self.connection.deadline;
+        if deadline.is_evicted() {
+            return Some(Trouble::ClientEvicted);
+        }
+        deadline.watch(cx);
+        (self.waiting, self.moved) = (Waiting::Client, false);
+        self.client_wait.wait(deadline, deadlines::Waiting::Client, self.sharing).map(Into::into)
+    }
+
+    /// So many bytes of the response have been read. They count for a client that takes them while it sends its body.
+    pub(super) fn response_moved(&mut self, bytes: usize) {
+        self.moved = true;
+        if self.upload != Upload::Done {
+            self.client_wait.moved(bytes);
+        }
+    }
+
+    /// The client takes nothing of the response: another request may have the connection. Returns what is wrong once it
+    /// has been taken away.
+    pub(super) fn client_blocks(&mut self, cx: &Context<'_>) -> Option<Trouble> {
+        let deadline = &self.connection.deadline;
+        if deadline.is_evicted() {
+            return Some(Trouble::ClientEvicted);
+        }
+        if !std::mem::replace(&mut self.is_blocked, true) {
+            // The client's own connection has the deadline; this one only shows since when it is waited for.
+            deadline.set_for(deadlines::Waiting::Client, NEVER);
+            // When it goes on, a deadline is set anew.
+            self.waiting = Waiting::Nothing;
+        }
+        deadline.watch(cx);
+        None
     }
 
     /// Whether the whole request has been sent.
@@ -380,10 +418,17 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Failed { was_sent: self.was_sent(), trouble, body: self.body }
     }
 
+    /// The connection, which has switched to another protocol. The request is counted until it ends.
+    pub(super) fn upgrade(self) -> Connection {
+        let Self { mut connection, in_use, .. } = self;
+        connection.held = Some(Box::new(in_use));
+        connection
+    }
+
     /// Keeps the connection for another request, if it can carry one.
     pub(super) fn end(self, keep_alive: bool) {
         if keep_alive && self.is_sent() && self.connection.read.is_empty() {
-            self.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());
+            self.in_use.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());
         }
     }
 }

@@ -11,8 +11,9 @@ use super::connect::connect_to;
 use super::connection::{Connection, Slot};
 use super::endpoint::Endpoint;
 use super::trouble::Trouble;
-use crate::deadlines::Deadlines;
+use crate::deadlines::{Deadlines, Owner};
 use crate::descriptors::{Descriptors, is_out_of_files};
+use crate::eviction::Eviction;
 use crate::stream::Stream;
 
 /// How long to wait after something was closed before a descriptor is opened in its place.
@@ -26,22 +27,38 @@ pub struct Local<'a> {
     pub deadlines: &'a Arc<Deadlines>,
     /// The descriptors for new connections.
     pub descriptors: &'a Arc<Descriptors>,
-    /// Closes an idle connection to any endpoint. Returns whether it found one.
+    /// Closes an idle connection to any endpoint, or ends a request that waits for its client. Returns whether it found
+    /// one.
     pub close_idle: &'a (dyn Fn() -> bool + Sync),
+    /// Ends a request of this owner that waits for its client.
+    pub evict: &'a (dyn Fn(Owner) -> Eviction + Sync),
     /// Closes something that can be spared, after the system has refused another descriptor.
     pub free_a_file: &'a (dyn Fn() + Sync),
 }
 
 /// Opens a connection, TLS included, within the endpoint's `connect_timeout`.
 pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Connection, Trouble> {
-    let settings = &endpoint.settings;
-    let slot = || Slot::take(&endpoint.pools.open, settings.max_connections);
-    // An idle connection of any worker must not be the reason to reject a request.
-    let slot = slot().or_else(|| endpoint.close_one_idle().then(slot).flatten()).ok_or(Trouble::Full)?;
-    let until = Instant::now() + settings.connect_timeout;
+    let until = Instant::now() + endpoint.settings.connect_timeout;
+    let slot = take_slot(endpoint, local, until).await.ok_or(Trouble::Full)?;
     let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
     let stream = connect(endpoint, local, until).await?;
-    Ok(Connection::new(stream, local.deadlines.deadline(), slot, descriptor))
+    Ok(Connection::new(stream, local.deadlines.deadline(endpoint.pools.owner), slot, descriptor))
+}
+
+/// Takes a slot for a connection. Neither an idle connection of any worker nor a client that is waited for may be the
+/// reason to reject a request.
+async fn take_slot(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Option<Slot> {
+    let slot = || Slot::take(&endpoint.pools.open, endpoint.settings.max_connections);
+    loop {
+        if let Some(slot) = slot().or_else(|| endpoint.close_one_idle().then(slot).flatten()) {
+            return Some(slot);
+        }
+        let is_hopeless = (local.evict)(endpoint.pools.owner) == Eviction::AllBusy;
+        if is_hopeless || Instant::now() + FILE_PATIENCE >= until {
+            return None;
+        }
+        tokio::time::sleep(FILE_PATIENCE).await;
+    }
 }
 
 /// Connects to an endpoint. If the system opens no more descriptors, something that can be spared is closed first: the

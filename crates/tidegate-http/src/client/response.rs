@@ -45,7 +45,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
             let Some(protocol) = upgrade.filter(|_| upgrade_wanted) else {
                 return Err(exchange.fail(Trouble::BadResponse("it upgrades a request that did not ask for it")));
             };
-            let content = ResponseContent::Upgraded(Box::new(exchange.connection), protocol);
+            let content = ResponseContent::Upgraded(Box::new(exchange.upgrade()), protocol);
             return Ok(Self { status, is_http10, headers, content });
         }
         if let BodyEnd::Length(length) = body_end
@@ -109,6 +109,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
     /// The next piece.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
+        exchange.is_blocked = false;
         loop {
             let mut sending = Sending::Done;
             if !exchange.is_sent() {
@@ -137,7 +138,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
             match piece {
                 Piece::Data(data) => {
                     exchange.connection.deadline.clear();
-                    exchange.moved = true;
+                    exchange.response_moved(data.len());
                     if matches!(self.rest, Rest::Length(0)) {
                         self.end();
                     }
@@ -167,15 +168,23 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
                 Poll::Pending => {}
             }
             // An upstream that responds while it reads the request may wait for the client.
-            let (waiting, trouble) = match sending {
-                Sending::WaitsForClient => (Waiting::Client, Trouble::ClientTimeout),
-                Sending::Done | Sending::Held | Sending::WaitsForUpstream => (Waiting::Response, Trouble::BodyTimeout),
+            let waiting = match sending {
+                Sending::WaitsForClient => Waiting::Client,
+                Sending::Done | Sending::Held | Sending::WaitsForUpstream => Waiting::Response,
             };
-            if exchange.is_late(waiting, cx) {
-                return self.fail(trouble);
-            }
-            return Poll::Pending;
+            return match exchange.late(waiting, cx) {
+                Some(trouble) => self.fail(trouble),
+                None => Poll::Pending,
+            };
         }
+    }
+
+    /// The client takes nothing more, and no more is read ahead for it: another request may have the connection. Returns
+    /// what is wrong once it has been taken away.
+    pub fn client_blocks(&mut self, cx: &Context<'_>) -> Option<Trouble> {
+        let trouble = self.exchange.as_mut()?.client_blocks(cx)?;
+        self.exchange = None;
+        Some(trouble)
     }
 
     fn end(&mut self) {

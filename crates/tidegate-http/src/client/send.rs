@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 
-use super::endpoint::Endpoint;
-use super::exchange::{ClientTerms, Exchange};
+use super::client_terms::ClientTerms;
+use super::endpoint::{Endpoint, InUse};
+use super::exchange::Exchange;
 use super::opening::{Local, open};
 use super::request_head::Traits;
 use super::response::Response;
@@ -27,6 +28,9 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
 ) -> Result<Response<B>, Failed<B>> {
     let mut was_sent = false;
     loop {
+        let Some(in_use) = InUse::begin(endpoint, terms) else {
+            return Err(Failed { trouble: Trouble::ClientShare, was_sent, body });
+        };
         let connection = match endpoint.idle_connection(local.worker) {
             Some(connection) => connection,
             // Boxed, like everything that happens rarely: otherwise the future of each request would have room for it.
@@ -39,7 +43,7 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
         // The upstream may close a kept connection at this very moment. An idempotent request can be sent again.
         let again = connection.reused && body.is_none() && traits.is_idempotent;
         let copy = if again { Some(head.clone()) } else { None };
-        let mut exchange = Exchange::new(endpoint, local, terms, &traits, head, connection, body.take());
+        let mut exchange = Exchange::new(in_use, local, terms, &traits, head, connection, body.take());
         match poll_fn(|cx| exchange.poll_head(cx, terms.on_interim)).await {
             Err(Trouble::Closed | Trouble::Broken(_)) if again && !exchange.has_read => {
                 was_sent |= exchange.was_sent();
@@ -67,9 +71,13 @@ mod tests {
 
     use super::*;
     use crate::client::{BodyLength, EndpointSettings, OutgoingHead, Pools};
+    use crate::client_wait::WaitTerms;
     use crate::deadlines::Deadlines;
     use crate::descriptors::Descriptors;
+    use crate::eviction::Eviction;
     use crate::headers::Headers;
+    use crate::pace::PaceTerms;
+    use crate::share::MostHeld;
 
     /// A body that counts its pieces that were read.
     #[derive(Debug, Default)]
@@ -133,10 +141,18 @@ mod tests {
             deadlines: &Deadlines::new(),
             descriptors: &Descriptors::new(8),
             close_idle: &|| false,
+            evict: &|_| Eviction::AllBusy,
             free_a_file: &|| {},
         };
         let patience = Duration::from_secs(20);
-        let terms = ClientTerms { body_timeout: patience, max_body: 1_000, on_interim: &|_, _| {} };
+        let terms = ClientTerms {
+            wait: WaitTerms { timeout: patience, pace: PaceTerms { bytes_per_second: 0, window: patience } },
+            sharing: 1,
+            max_body: 1_000,
+            address: None,
+            most_held: MostHeld::ALL,
+            on_interim: &|_, _| {},
+        };
         send(endpoint, &local, &terms, outgoing.traits(), outgoing.head(), pieces, || {}).await
     }
 

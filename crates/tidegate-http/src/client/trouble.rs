@@ -5,6 +5,7 @@ use std::io;
 
 use http::StatusCode;
 
+use crate::client_wait::Late;
 use crate::request::BrokenBody;
 
 /// Why a request got no response, or an incomplete one.
@@ -34,6 +35,12 @@ pub enum Trouble {
     ClientBody(BrokenBody),
     /// The client's body is longer than permitted.
     TooLarge,
+    /// The client sent its body too slowly.
+    ClientSlow,
+    /// The client was waited for while other requests needed the connection.
+    ClientEvicted,
+    /// The client's address holds its share of the upstream's connections.
+    ClientShare,
 }
 
 /// A request that got no response.
@@ -51,10 +58,10 @@ impl Trouble {
     /// The status of the response to the client.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Full | Self::OutOfFiles => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::OutOfFiles | Self::ClientShare => StatusCode::SERVICE_UNAVAILABLE,
             Self::Connect(_) | Self::Closed | Self::Broken(_) | Self::BadResponse(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::ResponseTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
-            Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::ClientTimeout | Self::ClientSlow | Self::ClientEvicted => StatusCode::REQUEST_TIMEOUT,
             Self::ClientBody(_) => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         }
@@ -75,6 +82,9 @@ impl Trouble {
             Self::ClientTimeout => "client_timeout",
             Self::ClientBody(_) => "client_body",
             Self::TooLarge => "body_too_large",
+            Self::ClientSlow => "client_too_slow",
+            Self::ClientEvicted => "client_evicted",
+            Self::ClientShare => "client_share",
         }
     }
 
@@ -91,14 +101,39 @@ impl Trouble {
         "body_timeout",
     ];
 
-    /// Whether the gateway itself had no connection for the request: nothing was sent.
-    pub fn is_gateways_fault(&self) -> bool {
-        matches!(self, Self::Full | Self::OutOfFiles)
+    /// Whether the gateway itself rejected the request: it had no connection for it, and nothing was sent.
+    pub fn is_rejection(&self) -> bool {
+        matches!(self, Self::Full | Self::OutOfFiles | Self::ClientShare)
     }
 
     /// Whether the client has caused it.
     pub fn is_clients(&self) -> bool {
-        matches!(self, Self::ClientTimeout | Self::ClientBody(_) | Self::TooLarge)
+        match self {
+            Self::ClientTimeout
+            | Self::ClientBody(_)
+            | Self::TooLarge
+            | Self::ClientSlow
+            | Self::ClientEvicted
+            | Self::ClientShare => true,
+            Self::Full
+            | Self::OutOfFiles
+            | Self::Connect(_)
+            | Self::ConnectTimeout
+            | Self::Closed
+            | Self::Broken(_)
+            | Self::BadResponse(_)
+            | Self::ResponseTimeout
+            | Self::BodyTimeout => false,
+        }
+    }
+}
+
+impl From<Late> for Trouble {
+    fn from(late: Late) -> Self {
+        match late {
+            Late::Paused => Self::ClientTimeout,
+            Late::TooSlow => Self::ClientSlow,
+        }
     }
 }
 
@@ -117,6 +152,9 @@ impl fmt::Display for Trouble {
             Self::ClientTimeout => f.write_str("the request's body paused for too long"),
             Self::ClientBody(BrokenBody(why)) => write!(f, "the request's body is invalid: {why}"),
             Self::TooLarge => f.write_str("the request's body is larger than allowed"),
+            Self::ClientSlow => f.write_str("the request's body came too slowly"),
+            Self::ClientEvicted => f.write_str("the client was too slow while other requests needed the connection"),
+            Self::ClientShare => f.write_str("the client's address holds its share of the upstream's connections"),
         }
     }
 }
@@ -150,6 +188,9 @@ mod tests {
             Trouble::ClientTimeout,
             Trouble::ClientBody(BrokenBody::ENDED_EARLY),
             Trouble::TooLarge,
+            Trouble::ClientSlow,
+            Trouble::ClientEvicted,
+            Trouble::ClientShare,
         ];
         for trouble in all {
             assert_eq!(Trouble::OF_UPSTREAMS.contains(&trouble.word()), !trouble.is_clients(), "{trouble}");

@@ -149,11 +149,11 @@ impl Io {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(count)) => {
                     out.advance(count);
-                    self.activity.has_written(false);
+                    self.activity.has_written(count, false);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    self.activity.has_written(true);
+                    self.activity.has_written(0, true);
                     return Poll::Pending;
                 }
             }
@@ -164,7 +164,7 @@ impl Io {
     /// Passes what was written to the network: TLS would buffer it otherwise.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.activity.has_written(flushed.is_pending());
+        self.activity.has_written(0, flushed.is_pending());
         flushed
     }
 
@@ -280,6 +280,16 @@ impl IncomingBody {
     /// Whether the body has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.0.lock().rest, BodyRest::Ended)
+    }
+
+    /// Whether the rest of the body has been read from the connection, or there is none.
+    pub fn is_at_hand(&self) -> bool {
+        let io = self.0.lock();
+        match io.rest {
+            BodyRest::Ended | BodyRest::Broken(_) => true,
+            BodyRest::Length(left) => left <= io.read.len() as u64,
+            BodyRest::Chunked(_) => false,
+        }
     }
 
     /// How many bytes are still to come, where that is known.

@@ -13,6 +13,7 @@ mod open_files;
 mod own_responses;
 mod pattern;
 mod session;
+mod stalled;
 mod streaming;
 mod tls_upstream;
 mod transfer;

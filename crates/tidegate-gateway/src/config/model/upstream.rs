@@ -30,6 +30,12 @@ section! {
         pub max_connections: Option<usize>, else 4_096, in 1..=1_000_000;
         /// The largest head of a response in bytes; for a larger one the client gets 502.
         pub max_head_bytes: Option<usize>, else 65_536, in 1_024..=1_048_576;
+        /// How much of a request's body is read before the request takes a connection, in bytes: the whole of a shorter
+        /// body. 0: none, the body is sent on as it comes.
+        pub request_buffer_bytes: Option<usize>, else 65_536, in 0..=16_777_216;
+        /// How much of a response is read ahead of a client that takes it slowly, in bytes. A shorter response frees its
+        /// connection at once.
+        pub response_buffer_bytes: Option<usize>, else 65_536, in 0..=16_777_216;
         /// Whether the upstream gets the client's `Host` instead of the one from `url`.
         #[serde(default)]
         pub preserve_host: bool;

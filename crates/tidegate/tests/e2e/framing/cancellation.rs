@@ -15,12 +15,17 @@ use tidegate_testkit::{Client, Gateway, Upstream, pause, wait_until};
 /// One request at a time, one worker (another might open its own descriptors at any time); `more` are other settings,
 /// `limits` are other limits, all of which count for every request.
 fn gateway(upstream: SocketAddr, limits: &[(&str, &str)], more: &str) -> Gateway {
+    buffering(0, upstream, limits, more)
+}
+
+/// The same, with so many bytes of a body that are read before a connection is taken.
+fn buffering(buffer: usize, upstream: SocketAddr, limits: &[(&str, &str)], more: &str) -> Gateway {
     let place = ("place", "{algorithm: concurrency, limit: 1}");
     let all = || [place].into_iter().chain(limits.iter().copied());
     let names: Vec<&str> = all().map(|(name, _)| name).collect();
     let limits: Vec<String> = all().map(|(name, numbers)| format!("{name}: {numbers}")).collect();
     Gateway::start(&format!(
-        "workers: 1\nupstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: 60s}}}}\n\
+        "workers: 1\nupstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: 60s, request_buffer_bytes: {buffer}}}}}\n\
          limits: {{{}}}\ncommon_limits: [{}]\n{more}",
         limits.join(", "),
         names.join(", ")

@@ -344,7 +344,7 @@ fn a_response_before_the_body_was_read_reaches_the_client() {
 #[test]
 fn a_response_may_begin_before_the_request_ends() {
     let origin = Origin::new();
-    let gateway = Gateway::before(origin.address, PLENTY);
+    let gateway = with_settings(origin.address, "request_buffer_bytes: 0");
     let mut client = Client::connect(gateway.address);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
     let mut visit = origin.accept();

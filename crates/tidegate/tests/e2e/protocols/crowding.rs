@@ -21,7 +21,7 @@ fn with_connections(upstream: SocketAddr, settings: &str) -> Gateway {
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nadmin: {{listen: \"127.0.0.1:0\"}}\nworkers: 2\n\
          upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nlimits: {{default: {{algorithm: fixed, limit: 1000000, \
          window: 60}}}}\n\
-         connections: {{head_timeout: 10m, idle_timeout: 10m, {settings}}}\n"
+         connections: {{head_timeout: 10m, idle_timeout: 10m, max_client_share: 1, {settings}}}\n"
     ))
 }
 

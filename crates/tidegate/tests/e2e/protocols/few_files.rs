@@ -16,6 +16,9 @@ use tidegate_testkit::{Client, Directory, Gateway, OK, Upstream, binary, request
 const OUT_OF_FILES: &str = "tidegate_upstream_failures_total{service=\"app\",reason=\"out_of_files\"}";
 
 /// A gateway that may have so many descriptors open.
+/// One address may hold everything: all clients of these tests have the same one.
+const ALL_FOR_ONE: &str = "connections: {max_client_share: 1}";
+
 fn with_files(files: usize, upstream: SocketAddr, more: &str) -> Gateway {
     with_patience(files, upstream, "20s", more)
 }
@@ -50,7 +53,7 @@ fn launch(files: usize, config: &str) -> Gateway {
 fn a_thousand_clients_are_served_with_256_files() {
     raise_open_files(4_000);
     let upstream = Upstream::start();
-    let gateway = with_files(256, upstream.address, "");
+    let gateway = with_files(256, upstream.address, ALL_FOR_ONE);
     let line = gateway.wait_for_line("connections.max: lowered from 20000 to ");
     assert!(line.contains("WARN") && line.contains("256 file descriptors") && line.contains("ulimit -n"), "{line}");
     let mut clients: Vec<Client> = (0..1_000)
@@ -208,7 +211,7 @@ fn idle_connections_to_one_upstream_make_room_for_another() {
 fn uploads_leave_the_descriptors_of_others() {
     raise_open_files(4_000);
     let (upstream, open) = held();
-    let gateway = with_files(256, upstream.address, "admin: {listen: \"127.0.0.1:0\"}");
+    let gateway = with_files(256, upstream.address, &format!("admin: {{listen: \"127.0.0.1:0\"}}\n{ALL_FOR_ONE}"));
     let number = |metric: &str| gateway.metric(metric).expect("it is there");
     let most = number("tidegate_connections_max");
     let ahead = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n{}", "x".repeat(30_000));

@@ -24,7 +24,8 @@ const PLENTY: &str = "{algorithm: fixed, limit: 1000000, window: 60}";
 fn clear(upstream: SocketAddr, limit: &str, more: &str) -> Gateway {
     Gateway::start(&format!(
         "listeners: [{{address: \"127.0.0.1:0\", h2c: true}}]\n\
-         upstreams: {{app: {{url: \"http://{upstream}\"}}}}\nlimits: {{default: {limit}}}\n{more}\n"
+         upstreams: {{app: {{url: \"http://{upstream}\", request_buffer_bytes: 0}}}}\n\
+         limits: {{default: {limit}}}\n{more}\n"
     ))
 }
 

@@ -22,8 +22,14 @@ const LENGTHS: [u64; 4] = [0, 1, 64 << 10, 10 << 20];
 const BUFFERED: u64 = 32 << 20;
 
 fn before(depot: &Depot) -> Gateway {
+    buffering(depot, 65_536)
+}
+
+/// With so many bytes of a request's body that are read before a connection is taken.
+fn buffering(depot: &Depot, bytes: usize) -> Gateway {
     Gateway::start(&format!(
-        "workers: 1\nlisteners: [{{address: \"127.0.0.1:0\", h2c: true}}]\nupstreams: {{app: {{url: \"http://{}\"}}}}\n\
+        "workers: 1\nlisteners: [{{address: \"127.0.0.1:0\", h2c: true}}]\n\
+         upstreams: {{app: {{url: \"http://{}\", request_buffer_bytes: {bytes}}}}}\n\
          limits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n",
         depot.address
     ))
@@ -155,7 +161,7 @@ fn an_echo_passes_while_it_is_spoken() {
 fn a_slow_writers_pieces_are_not_held_back() {
     use std::io::{BufRead, Read};
     let depot = Depot::start();
-    let gateway = before(&depot);
+    let gateway = buffering(&depot, 0);
     let mut client = Client::connect(gateway.address);
     client.send(head("/echo", 0, Length::Unreported));
     let (line, _) = tidegate_testkit::read_head(&mut client.stream).expect("an answer before the request has ended");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{assert_taken, gateway, read_until, rounds, send_get};
+use super::{assert_taken, buffering, gateway, read_until, rounds, send_get};
 use crate::framing::origin::{Origin, Visit};
 use tidegate_testkit::{Client, wait_until};
 
@@ -21,6 +21,24 @@ fn in_the_middle_of_its_body() {
             assert_taken(gateway);
             client.close();
             assert_eq!(visit.read_to_end(), b"", "half a body must not seem whole");
+        });
+    }
+}
+
+/// The body is read before the request takes a connection. The client's limits were checked before that.
+#[test]
+fn in_the_middle_of_its_body_before_a_connection_is_taken() {
+    let origin = Origin::new();
+    let gateway = buffering(1_000, origin.address, &[], "");
+    for framing in ["Content-Length: 100\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
+        rounds(&origin, &gateway, |gateway, origin| {
+            let mut client = Client::connect(gateway.address);
+            client.send(format!("POST /a HTTP/1.1\r\nHost: a\r\n{framing}"));
+            wait_until("it has its slot", || gateway.get("/b").status == 429);
+            assert_eq!(gateway.metric("tidegate_buffered_bytes"), Some(5.0));
+            client.close();
+            wait_until("its memory is given back", || gateway.metric("tidegate_buffered_bytes") == Some(0.0));
+            assert!(!origin.has_visitor(), "half a body was sent on");
         });
     }
 }

@@ -1,0 +1,158 @@
+//! How fast a client moves bytes while it is waited for: sending its request's body, or taking its response.
+
+use std::time::Duration;
+
+/// The slowest pace at which a client may send or take bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaceTerms {
+    /// The least bytes per second; 0 is no bound.
+    pub bytes_per_second: u64,
+    /// The time over which they are counted.
+    pub window: Duration,
+}
+
+/// Judges one client's pace. Only time in which the client is waited for counts, so that a slow upstream is never held
+/// against it; bytes count at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    terms: PaceTerms,
+    /// Bytes that have moved in this window.
+    moved: u64,
+    /// How long the client was waited for in this window, without the wait under way.
+    waited_millis: u64,
+    /// When the wait under way began.
+    since_millis: Option<u64>,
+}
+
+impl Pace {
+    /// The pace of a client that has moved nothing and was not waited for.
+    pub fn new(terms: PaceTerms) -> Self {
+        Self { terms, moved: 0, waited_millis: 0, since_millis: None }
+    }
+
+    /// So many bytes have moved.
+    pub fn moved(&mut self, bytes: usize) {
+        self.moved = self.moved.saturating_add(bytes as u64);
+    }
+
+    /// The client is waited for, now or already.
+    pub fn wait(&mut self, now_millis: u64) {
+        self.since_millis.get_or_insert(now_millis);
+    }
+
+    /// The client is not waited for any more.
+    pub fn pause(&mut self, now_millis: u64) {
+        self.waited_millis = self.waited(now_millis);
+        self.since_millis = None;
+    }
+
+    /// When the window would have begun if the client had been waited for all the time.
+    pub fn began_millis(&self, now_millis: u64) -> u64 {
+        now_millis.saturating_sub(self.waited(now_millis))
+    }
+
+    /// How much longer the client can be waited for before its pace is judged. None if there is no bound.
+    pub fn until_judged(&self, now_millis: u64) -> Option<Duration> {
+        let left = self.window_millis().saturating_sub(self.waited(now_millis));
+        (self.terms.bytes_per_second > 0).then(|| Duration::from_millis(left))
+    }
+
+    /// Whether too few bytes have moved in a window that is over; a new window begins then. A client whose connection
+    /// carries several requests has less for each: `sharing` is their number.
+    pub fn is_too_slow(&mut self, now_millis: u64, sharing: u32) -> bool {
+        if self.terms.bytes_per_second == 0 || self.waited(now_millis) < self.window_millis() {
+            return false;
+        }
+        let least = u128::from(self.terms.bytes_per_second) * u128::from(self.window_millis()) / 1_000;
+        let least = (least / u128::from(sharing.max(1))).max(1);
+        let is_too_slow = u128::from(self.moved) < least;
+        let since_millis = self.since_millis.map(|_| now_millis);
+        *self = Self { since_millis, ..Self::new(self.terms) };
+        is_too_slow
+    }
+
+    fn waited(&self, now_millis: u64) -> u64 {
+        self.waited_millis + self.since_millis.map_or(0, |since| now_millis.saturating_sub(since))
+    }
+
+    fn window_millis(&self) -> u64 {
+        u64::try_from(self.terms.window.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 bytes per second over 10 s: 1,000 bytes.
+    fn pace() -> Pace {
+        Pace::new(PaceTerms { bytes_per_second: 100, window: Duration::from_secs(10) })
+    }
+
+    #[test]
+    fn a_client_that_moves_enough_in_each_window_is_never_too_slow() {
+        let mut pace = pace();
+        pace.wait(0);
+        for window in 1..100 {
+            pace.moved(1_000);
+            assert!(!pace.is_too_slow(window * 10_000 - 1, 1), "the window is not over");
+            assert!(!pace.is_too_slow(window * 10_000, 1));
+        }
+        assert!(pace.is_too_slow(1_000_000, 1), "nothing has moved in the last window");
+    }
+
+    #[test]
+    fn one_byte_less_is_too_slow() {
+        let mut pace = pace();
+        pace.wait(5);
+        pace.moved(999);
+        assert_eq!(pace.until_judged(5), Some(Duration::from_secs(10)));
+        assert!(!pace.is_too_slow(10_004, 1));
+        assert!(pace.is_too_slow(10_005, 1));
+    }
+
+    #[test]
+    fn time_in_which_nobody_waits_for_the_client_does_not_count() {
+        let mut pace = pace();
+        pace.wait(0);
+        pace.pause(9_000);
+        assert!(!pace.is_too_slow(100_000, 1));
+        pace.wait(200_000);
+        assert_eq!(pace.until_judged(200_000), Some(Duration::from_secs(1)));
+        assert_eq!(pace.began_millis(200_500), 191_000);
+        assert!(pace.is_too_slow(201_000, 1));
+        assert_eq!(pace.began_millis(201_000), 201_000, "a new window");
+    }
+
+    #[test]
+    fn requests_that_share_a_connection_share_its_pace() {
+        for (sharing, is_too_slow) in [(0, true), (1, true), (2, false), (u32::MAX, false)] {
+            let mut pace = pace();
+            pace.wait(0);
+            pace.moved(500);
+            assert_eq!(pace.is_too_slow(10_000, sharing), is_too_slow, "{sharing}");
+        }
+        let mut pace = pace();
+        pace.wait(0);
+        assert!(pace.is_too_slow(10_000, u32::MAX), "nothing at all is always too slow");
+    }
+
+    #[test]
+    fn without_a_bound_nobody_is_too_slow() {
+        let mut pace = Pace::new(PaceTerms { bytes_per_second: 0, window: Duration::from_secs(1) });
+        pace.wait(0);
+        assert!(!pace.is_too_slow(u64::MAX, 1));
+        assert_eq!(pace.until_judged(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_and_huge_numbers_do_no_harm() {
+        let mut pace = Pace::new(PaceTerms { bytes_per_second: u64::MAX, window: Duration::MAX });
+        pace.wait(1_000);
+        pace.moved(usize::MAX);
+        pace.moved(usize::MAX);
+        assert!(!pace.is_too_slow(10, 1));
+        pace.pause(0);
+        assert!(!pace.is_too_slow(u64::MAX - 1, 1));
+    }
+}
