@@ -38,7 +38,7 @@ pub(crate) fn port() -> Result<Option<u16>> {
 const A_PORT: &str = "a port from 0 to 65535";
 
 /// The port of Redis. Beside a service named `redis` Kubernetes sets it to `tcp://10.0.0.1:6379` in every pod, whether
-/// that wants a Redis or not. Of such a value only the port is used, and only if REDIS_HOST is set.
+/// that wants a Redis or not. Of such a value only the port is used, and only if `REDIS_HOST` is set.
 fn redis_port(has_host: bool) -> Result<Option<u16>> {
     let Some(text) = variable("REDIS_PORT")? else { return Ok(None) };
     let link = text.strip_prefix("tcp://").and_then(|address| address.rsplit_once(':'));

@@ -117,7 +117,7 @@ async fn serve(arguments: Arguments, settings: Settings, log: Log) -> Result<Exi
     let (stop, signals) = (ShutdownHandle::new(), Signals::new()?);
     let observer = stop.observer();
     let handle = server.handle();
-    let Signals { hang_up, user1, stop_signals } = signals;
+    let Signals { hang_up, user1, stop: stop_signals } = signals;
     tokio::spawn(reload(hang_up, handle.clone()));
     tokio::spawn(reopen_logs(user1, handle.clone()));
     tokio::spawn(stop_on(stop_signals, handle.clone(), stop, log.clone()));
@@ -136,7 +136,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 struct Signals {
     hang_up: Signal,
     user1: Signal,
-    stop_signals: StopSignals,
+    stop: StopSignals,
 }
 
 impl Signals {
@@ -144,7 +144,7 @@ impl Signals {
         Ok(Self {
             hang_up: signal(SignalKind::hangup())?,
             user1: signal(SignalKind::user_defined1())?,
-            stop_signals: StopSignals::new()?,
+            stop: StopSignals::new()?,
         })
     }
 }
