@@ -33,9 +33,16 @@ pub(crate) struct Pool {
     pub(crate) latency: f64,
     /// Requests in flight in the whole pool, on average, if no endpoint is slow.
     pub(crate) in_flight: f64,
-    /// How many times as long the first endpoint takes; infinite if it never responds.
+    /// How many times as long the first endpoint takes. If it is infinite, the endpoint freezes after a while.
     pub(crate) slowness: f64,
     pub(crate) requests: u32,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let variation = Variation::Exponential;
+        Self { weights: vec![1; 4], variation, latency: 0.01, in_flight: 2.0, slowness: 1.0, requests: 100_000 }
+    }
 }
 
 /// What became of a pool's requests.
@@ -44,13 +51,6 @@ pub(crate) struct Spread {
     pub(crate) by_weight: Vec<f64>,
     /// The most that the first endpoint had in flight.
     pub(crate) most_in_flight: u32,
-}
-
-impl Spread {
-    /// How far the share of any endpoint is from its weight.
-    pub(crate) fn worst(&self) -> f64 {
-        self.by_weight.iter().map(|share| (share - 1.0).abs()).fold(0.0, f64::max)
-    }
 }
 
 impl Pool {
@@ -79,7 +79,7 @@ impl Pool {
             }
             let index = balancer.choose(at, rng.u64(..), 0, &Tried::new()).expect("none is down");
             counts[index] += u32::from(request >= warm_up);
-            let took = self.took(index, &mut rng);
+            let took = self.took(index, request >= warm_up || self.slowness.is_finite(), &mut rng);
             let in_flight = balancer.begin(index, at).expect("it was chosen");
             most_in_flight = most_in_flight.max(balancer.endpoint(0).expect("the first").in_flight());
             held.push(Some((in_flight, took)));
@@ -91,7 +91,7 @@ impl Pool {
         Spread { by_weight: counts.iter().zip(&self.weights).map(share).collect(), most_in_flight }
     }
 
-    fn took(&self, index: usize, rng: &mut fastrand::Rng) -> Duration {
+    fn took(&self, index: usize, is_slow: bool, rng: &mut fastrand::Rng) -> Duration {
         let factor = match self.variation {
             Variation::Constant => 1.0,
             Variation::Exponential => -(1.0 - rng.f64()).ln(),
@@ -100,56 +100,41 @@ impl Pool {
                 (normal - 0.5).exp()
             }
         };
-        let slowness = if index == 0 { self.slowness } else { 1.0 };
+        let slowness = if index == 0 && is_slow { self.slowness } else { 1.0 };
         Duration::try_from_secs_f64(self.latency * factor * slowness).unwrap_or(Duration::from_secs(1 << 30))
     }
 }
 
 pub(crate) const LOADS: [f64; 8] = [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0];
+pub(crate) const VARIATIONS: [Variation; 3] = [Variation::Constant, Variation::Exponential, Variation::HeavyTail];
+pub(crate) const WEIGHTS: [&[u32]; 4] = [&[1, 1, 1, 1], &[1, 2, 3, 4], &[1, 10], &[1, 1, 1, 10]];
+
+/// One line: the weights, and a figure for each load.
+fn line(weights: &[u32], figure: impl Fn(f64) -> String) {
+    let figures: Vec<String> = LOADS.into_iter().map(figure).collect();
+    println!("{:<16}{}", format!("{weights:?}"), figures.join("  "));
+}
 
 fn main() {
-    let weights: [&[u32]; 5] =
-        [&[1, 1, 1, 1], &[1, 2, 3, 4], &[1, 10], &[1, 1, 1, 10], &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]];
-    for variation in [Variation::Constant, Variation::Exponential, Variation::HeavyTail] {
-        for latency in [0.01, 0.3] {
-            println!("\n{variation:?}, {latency} s: share by weight of the first and the last, by mean in flight");
-            for weights in weights {
-                print!("{:<12}", format!("{weights:?}").chars().take(14).collect::<String>());
-                for in_flight in LOADS {
-                    let pool = Pool {
-                        weights: weights.to_vec(),
-                        variation,
-                        latency,
-                        in_flight,
-                        slowness: 1.0,
-                        requests: 100_000,
-                    };
-                    let spread = pool.run();
-                    print!("  {:.2} {:.2}", spread.by_weight[0], spread.by_weight[weights.len() - 1]);
-                }
-                println!();
-            }
+    println!("In flight in the whole pool, on average: {LOADS:?}");
+    for (variation, latency) in VARIATIONS.into_iter().flat_map(|variation| [(variation, 0.01), (variation, 0.3)]) {
+        println!("\n{variation:?}, {latency} s: share by weight of the first and the last");
+        for weights in WEIGHTS {
+            let pool = Pool { weights: weights.to_vec(), variation, latency, ..Pool::default() };
+            line(weights, |in_flight| {
+                let spread = Pool { in_flight, ..pool.clone() }.run();
+                format!("{:.2} {:.2}", spread.by_weight[0], spread.by_weight[weights.len() - 1])
+            });
         }
     }
     for (name, slowness) in [("3 times slower", 3.0), ("10 times slower", 10.0), ("frozen", f64::INFINITY)] {
-        println!("\n{name}: share by weight of the first; the most it had in flight");
-        for variation in [Variation::Constant, Variation::Exponential, Variation::HeavyTail] {
-            for weights in &weights[..4] {
-                print!("{:<12}", format!("{weights:?}").chars().take(14).collect::<String>());
-                for in_flight in LOADS {
-                    let pool = Pool {
-                        weights: weights.to_vec(),
-                        variation,
-                        latency: 0.01,
-                        in_flight,
-                        slowness,
-                        requests: 100_000,
-                    };
-                    let spread = pool.run();
-                    print!("  {:.3} {:>4}", spread.by_weight[0], spread.most_in_flight);
-                }
-                println!();
-            }
+        println!("\n{name}: share by weight of the first, and the most it had in flight");
+        for weights in WEIGHTS {
+            let pool = Pool { weights: weights.to_vec(), slowness, ..Pool::default() };
+            line(weights, |in_flight| {
+                let spread = Pool { in_flight, ..pool.clone() }.run();
+                format!("{:.3} {:>3}", spread.by_weight[0], spread.most_in_flight)
+            });
         }
     }
 }

@@ -19,8 +19,8 @@ pub struct EjectionSettings {
     pub base: Duration,
     /// The longest that an ejection lasts.
     pub max: Duration,
-    /// The largest share of the pool that may be ejected at once, from 0 to 1, rounded down. Of two and more endpoints
-    /// one may always be ejected; the only one never is.
+    /// The largest share of the endpoints in service that may be ejected at once, from 0 to 1, rounded down. Of two and
+    /// more endpoints one may always be ejected; the only one never is.
     pub max_share: f64,
 }
 
@@ -94,7 +94,7 @@ impl EjectionSettings {
         const FUZZ: f64 = 1e-9;
         let count = u32::try_from(endpoints).unwrap_or(u32::MAX);
         let share = (f64::from(count) * self.max_share + FUZZ).floor() as usize;
-        share.max(1).min(endpoints.saturating_sub(1))
+        share.max(1)
     }
 
     fn interval_nanos(&self) -> u64 {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::balancer::Balancer;
+use super::balancer::{Balancer, Member};
 use super::ejection::Reason;
 use super::health::Health;
 use super::standing::{Forced, Standing};
@@ -41,20 +41,20 @@ pub struct EndpointSnapshot {
 impl Balancer {
     /// What is known of each endpoint, in the order of their indexes.
     pub fn snapshot(&self, now: Timestamp) -> Vec<EndpointSnapshot> {
-        let shown = |index: usize| {
-            let (state, weight) = (self.endpoint(index)?, self.weight(index)?);
+        let shown = |member: &Member| {
+            let state = &member.state;
             let record = state.read();
             let in_flight = state.in_flight();
-            let latency = state.latency(in_flight, now);
+            let latency = state.latency().expected(state.latency().measured(), in_flight, now);
             let (successes, failures) = state.totals();
             let ejected = record.ejections.current().filter(|(until, _)| now < *until);
-            Some(EndpointSnapshot {
+            EndpointSnapshot {
                 name: state.name().to_owned(),
-                weight,
+                weight: member.weight,
                 standing: state.standing(now),
                 forced: record.forced,
                 health: record.checks.health(),
-                share: self.slow_start_share(index, now),
+                share: self.slow_start_share(member, now),
                 in_flight,
                 latency: (latency > 0.0).then(|| Duration::from_nanos(latency as u64)),
                 ejected: ejected.map(|(until, reason)| (reason, until.since(now))),
@@ -62,8 +62,8 @@ impl Balancer {
                 ejections: state.ejections(),
                 successes,
                 failures,
-            })
+            }
         };
-        (0..self.len()).filter_map(shown).collect()
+        self.members.iter().map(shown).collect()
     }
 }

@@ -160,9 +160,8 @@ impl EndpointState {
         self.available_from.load(Relaxed).saturating_add(length)
     }
 
-    /// The estimated latency at `now` in nanoseconds; 0 before the first sample.
-    pub(super) fn latency(&self, in_flight: u32, now: Timestamp) -> f64 {
-        self.latency.estimate(in_flight, now)
+    pub(super) const fn latency(&self) -> &Latency {
+        &self.latency
     }
 
     /// One more in flight. Returns the generation of requests it belongs to.
