@@ -165,13 +165,13 @@ impl Balancer {
     fn judge_streak(&self, in_flight: &InFlight, streak: u32, outcome: Outcome, now: Timestamp) -> Option<Change> {
         let Outcome::Failure { cause, .. } = outcome else { return None };
         let most = self.ejection?.consecutive_failures?;
-        let index = self.find(in_flight).filter(|_| streak >= most.get())?;
+        let index = self.index_of(in_flight).filter(|_| streak >= most.get())?;
         in_flight.endpoint().clear_streak();
         self.eject(index, Reason::ConsecutiveFailures { last: cause }, now)
     }
 
     /// Where the request's endpoint is in this list.
-    fn find(&self, in_flight: &InFlight) -> Option<usize> {
+    fn index_of(&self, in_flight: &InFlight) -> Option<usize> {
         let is_it = |member: &Member| Arc::ptr_eq(&member.state, in_flight.endpoint());
         let is_there = self.members.get(in_flight.index()).is_some_and(is_it);
         if is_there { Some(in_flight.index()) } else { self.members.iter().position(is_it) }

@@ -1,10 +1,10 @@
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::balancer::{Balancer, Member, Method};
+use super::group::Group;
 use super::hash_table::HashTable;
 use super::schedule::Schedule;
 use super::shares::{Shares, mixed, scaled};
 use super::standing::Standing;
+use super::state::EndpointState;
 use super::tried::Tried;
 use crate::Timestamp;
 
@@ -18,6 +18,9 @@ const SLOTS: usize = 64;
 const CHALLENGES: usize = 4;
 /// How many times as much as the other the first must have to do to lose the request to it.
 const RELUCTANCE: f64 = 3.0;
+
+/// An endpoint and its index.
+type Candidate<'a> = (usize, &'a Member);
 
 impl Balancer {
     /// The endpoint for a request: an index into the list. `random` is a random number; `key` is what
@@ -61,210 +64,126 @@ impl Balancer {
         }
     }
 
-    fn least_requests(&self, shares: &Shares, now: Timestamp, mut random: u64, tried: &Tried) -> Option<usize> {
-        let Some(first) = self.draw(shares, now, &mut random, tried) else {
-            return self.least_requests_of_group(now, random, tried);
+    fn least_requests(&self, shares: &Shares, now: Timestamp, random: u64, tried: &Tried) -> Option<usize> {
+        let next = mixed(random);
+        let drawn = shares.at(random).and_then(|index| self.drawn(index, now, next, tried));
+        let Some((index, first)) = drawn.or_else(|| self.draw_again(shares, now, next, tried)) else {
+            return self.find_least_requests(now, next, tried);
         };
-        if self.members[first].state.in_flight() == 0 {
-            return Some(first);
+        if first.state.in_flight() == 0 {
+            return Some(index);
         }
-        let other = self.draw_other(first, now, &mut random, tried);
-        let other = other.or_else(|| Group::best(self, now, tried)?.pick(random, Some(first)));
-        Some(other.filter(|other| self.has_less_to_do(*other, first, now)).unwrap_or(first))
+        let drawn = self.challenger(index, now, next, tried);
+        let challenger = drawn.or_else(|| self.challenger_again(index, now, next, tried));
+        let taker = challenger.filter(|(_, other)| self.has_less_to_do(other, first, now));
+        Some(taker.map_or(index, |(other, _)| other))
+    }
+
+    /// The endpoint drawn by weight, if it may take the request and is not held back by its slow start.
+    #[inline]
+    fn drawn(&self, index: usize, now: Timestamp, random: u64, tried: &Tried) -> Option<Candidate<'_>> {
+        let member = self.candidate(index, now, tried)?;
+        (!self.is_held_back(member, now, random)).then_some((index, member))
+    }
+
+    /// Draws by weight until an endpoint is found; `None` if that takes too long.
+    #[cold]
+    fn draw_again(&self, shares: &Shares, now: Timestamp, mut random: u64, tried: &Tried) -> Option<Candidate<'_>> {
+        for _ in 0..DRAWS {
+            let index = shares.at(random)?;
+            random = mixed(random);
+            let drawn = self.drawn(index, now, random, tried);
+            if drawn.is_some() {
+                return drawn;
+            }
+        }
+        None
+    }
+
+    /// An endpoint other than the first, drawn at random. Its weight plays no part, because the comparison divides by
+    /// it; but a reserve must not get in this way.
+    #[inline]
+    fn challenger(&self, first: usize, now: Timestamp, random: u64, tried: &Tried) -> Option<Candidate<'_>> {
+        let index = scaled(random, self.len() as u64 - 1) as usize;
+        let index = index + usize::from(index >= first);
+        let member = self.candidate(index, now, tried)?;
+        (member.weight.get() > 0).then_some((index, member))
     }
 
     #[cold]
-    fn least_requests_of_group(&self, now: Timestamp, random: u64, tried: &Tried) -> Option<usize> {
+    fn challenger_again(&self, first: usize, now: Timestamp, mut random: u64, tried: &Tried) -> Option<Candidate<'_>> {
+        for _ in 0..CHALLENGES {
+            random = mixed(random);
+            let challenger = self.challenger(first, now, random, tried);
+            if challenger.is_some() {
+                return challenger;
+            }
+        }
+        let index = Group::best(self, now, tried)?.pick(random, Some(first))?;
+        Some((index, self.members.get(index)?))
+    }
+
+    /// When drawing finds none: the same with all endpoints in view.
+    #[cold]
+    fn find_least_requests(&self, now: Timestamp, random: u64, tried: &Tried) -> Option<usize> {
         let group = Group::best(self, now, tried)?;
         let first = group.pick(random, None)?;
         let other = group.pick(mixed(random), Some(first));
-        Some(other.filter(|other| self.has_less_to_do(*other, first, now)).unwrap_or(first))
+        let has_less = |other: &usize| self.has_less_to_do(&self.members[*other], &self.members[first], now);
+        Some(other.filter(has_less).unwrap_or(first))
     }
 
-    /// An endpoint drawn by weight that is up, not tried, and not held back by its slow start.
+    /// The endpoint at `index`, if it is up and was not tried.
     #[inline]
-    fn draw(&self, shares: &Shares, now: Timestamp, random: &mut u64, tried: &Tried) -> Option<usize> {
-        for _ in 0..DRAWS {
-            let index = shares.at(*random)?;
-            *random = mixed(*random);
-            if self.may_take(index, now, tried) && !self.is_held_back(index, now, *random) {
-                return Some(index);
-            }
-        }
-        None
-    }
-
-    /// Any other endpoint that is up and not tried. Its weight plays no part: the comparison divides by it.
-    #[inline]
-    fn draw_other(&self, first: usize, now: Timestamp, random: &mut u64, tried: &Tried) -> Option<usize> {
-        for _ in 0..CHALLENGES {
-            let index = scaled(*random, self.len() as u64 - 1) as usize;
-            let index = index + usize::from(index >= first);
-            *random = mixed(*random);
-            if self.may_take(index, now, tried) && self.members[index].weight.get() > 0 {
-                return Some(index);
-            }
-        }
-        None
-    }
-
-    #[inline]
-    fn may_take(&self, index: usize, now: Timestamp, tried: &Tried) -> bool {
-        self.members[index].state.is_up(now) && !tried.contains(index)
+    fn candidate(&self, index: usize, now: Timestamp, tried: &Tried) -> Option<&Member> {
+        self.members.get(index).filter(|member| member.state.is_up(now) && !tried.contains(index))
     }
 
     /// Whether the request goes to `other` rather than to `first`.
-    fn has_less_to_do(&self, other: usize, first: usize, now: Timestamp) -> bool {
-        let [first, other] = [first, other].map(|index| &self.members[index]);
-        let measured = [first, other].map(|member| member.state.latency().measured());
-        // One that never responded counts as fast as the other.
-        let [first_measured, other_measured] = match measured {
-            [0, 0] => [1, 1],
-            [0, known] | [known, 0] => [known, known],
-            both => both,
-        };
-        let work = |member: &Member, measured| {
-            let in_flight = member.state.in_flight();
-            (f64::from(in_flight), member.state.latency().expected(measured, in_flight, now))
-        };
-        let (first_in_flight, first_latency) = work(first, first_measured);
-        let (other_in_flight, other_latency) = work(other, other_measured);
-        let [first_weight, other_weight] = [first, other].map(|member| self.effective_weight(member, now));
-        // Both sides multiplied by both weights.
-        let allowed = RELUCTANCE * (other_in_flight + 1.0) * first_weight + other_weight;
-        first_in_flight * first_latency * other_weight > allowed * other_latency
+    #[inline]
+    fn has_less_to_do(&self, other: &Member, first: &Member, now: Timestamp) -> bool {
+        let weights = [first, other].map(|member| self.effective_weight(member, now));
+        is_overtaken([first, other].map(|member| &*member.state), weights, now)
     }
 
-    /// The weight that counts at `now`: less in a slow start.
-    #[inline]
-    fn effective_weight(&self, member: &Member, now: Timestamp) -> f64 {
-        f64::from(member.weight.get().max(1)) * self.slow_start_share(member, now)
+    /// Looks at all endpoints.
+    #[cold]
+    fn find(&self, now: Timestamp, random: u64, tried: &Tried) -> Option<usize> {
+        Group::best(self, now, tried)?.pick(random, None)
     }
 
-    #[inline]
     fn in_turn(&self, schedule: &Schedule, now: Timestamp, mut random: u64, tried: &Tried) -> Option<usize> {
         for _ in 0..TURNS {
             let Some(index) = schedule.next() else { break };
             random = mixed(random);
-            if self.may_take(index, now, tried) && !self.is_held_back(index, now, random) {
+            if self.drawn(index, now, random, tried).is_some() {
                 return Some(index);
             }
         }
-        Group::best(self, now, tried)?.pick(random, None)
+        self.find(now, random, tried)
     }
 
     /// The endpoint in the key's slot, or, if it may not be used, in the nearest slot after it: so the keys of an
     /// endpoint that is out are spread over the others, and all other keys stay where they are.
-    #[inline]
     fn by_key(&self, table: &HashTable, now: Timestamp, key: u64, tried: &Tried) -> Option<usize> {
         let mut slots = table.from(table.slot(key)).take(SLOTS);
-        let found = slots.find(|index| self.may_take(*index, now, tried));
-        found.or_else(|| Group::best(self, now, tried)?.pick(mixed(key), None))
-    }
-
-    /// Whether an endpoint in its slow start passes this request on, so that it gets only a share of its weight.
-    #[inline]
-    fn is_held_back(&self, index: usize, now: Timestamp, random: u64) -> bool {
-        if self.slow_start == 0 {
-            return false;
-        }
-        let share = self.slow_start_share(&self.members[index], now);
-        if share >= 1.0 {
-            return false;
-        }
-        // The upper half draws the next endpoint.
-        f64::from(random as u32) > share * f64::from(u32::MAX)
-    }
-
-    /// The share of its weight that an endpoint gets at `now`: below 1 in its slow start, unless all are in theirs.
-    #[inline]
-    pub(super) fn slow_start_share(&self, member: &Member, now: Timestamp) -> f64 {
-        if self.slow_start == 0 {
-            return 1.0;
-        }
-        let share = member.state.slow_start_share(self.slow_start, now);
-        share.filter(|_| self.has_started(now)).unwrap_or(1.0)
-    }
-
-    /// Whether any endpoint that gets requests is past its slow start. The last one found is looked at first, and if
-    /// there was none, not before one can be.
-    fn has_started(&self, now: Timestamp) -> bool {
-        let may_take = |member: &Member| member.weight.get() > 0 && member.state.is_up(now);
-        let has_started =
-            |member: &Member| may_take(member) && member.state.slow_start_share(self.slow_start, now).is_none();
-        if self.members.get(self.started.load(Relaxed)).is_some_and(has_started) {
-            return true;
-        }
-        if now.as_nanos() < self.none_started_until.load(Relaxed) {
-            return false;
-        }
-        if let Some(index) = self.members.iter().position(has_started) {
-            self.started.store(index, Relaxed);
-            return true;
-        }
-        let ends = self.members.iter().filter(|member| may_take(member));
-        let first_end = ends.map(|member| member.state.slow_start_end(self.slow_start)).min();
-        self.none_started_until.store(first_end.unwrap_or(0), Relaxed);
-        false
+        let found = slots.find(|index| self.candidate(*index, now, tried).is_some());
+        found.or_else(|| self.find(now, mixed(key), tried))
     }
 }
 
-/// The endpoints that are equally good for a request, found by looking at all of them: for when drawing at random finds
-/// none, because most are out.
-struct Group<'a> {
-    balancer: &'a Balancer,
-    now: Timestamp,
-    tried: &'a Tried,
-    rank: Rank,
-}
-
-/// How good an endpoint is for a request; less is better: its standing, then whether it was tried, then whether it is
-/// a reserve.
-type Rank = (u8, bool, bool);
-
-impl<'a> Group<'a> {
-    /// `None` if all endpoints are down.
-    fn best(balancer: &'a Balancer, now: Timestamp, tried: &'a Tried) -> Option<Self> {
-        let rank = (0..balancer.len()).filter_map(|index| rank(balancer, index, now, tried)).min()?;
-        Some(Self { balancer, now, tried, rank })
+/// Whether the first has so much more to do than the other that the request goes to the other.
+fn is_overtaken([first, other]: [&EndpointState; 2], [first_weight, other_weight]: [f64; 2], now: Timestamp) -> bool {
+    let [mut first_measured, mut other_measured] = [first, other].map(|state| state.latency().measured());
+    if first_measured == 0.0 || other_measured == 0.0 {
+        // One that never responded counts as fast as the other.
+        first_measured = first_measured.max(other_measured).max(1.0);
+        other_measured = first_measured;
     }
-
-    /// One of them other than `except`, drawn by weight at `point`, where 2⁶⁴ is the sum of all weights.
-    fn pick(&self, point: u64, except: Option<usize>) -> Option<usize> {
-        let members = || {
-            let indexes = (0..self.balancer.len()).filter(move |index| Some(*index) != except);
-            let of_rank = indexes.filter(|index| rank(self.balancer, *index, self.now, self.tried) == Some(self.rank));
-            of_rank.map(|index| (index, self.share(index)))
-        };
-        let total: u64 = members().map(|(_, share)| share).sum();
-        let mut left = scaled(point, total);
-        let mut last = None;
-        for (index, share) in members() {
-            if left < share {
-                return Some(index);
-            }
-            left -= share;
-            // Another thread may have changed the endpoints since they were summed up.
-            last = Some(index);
-        }
-        last
-    }
-
-    /// An endpoint's part of the requests, in thousandths of a weight of 1.
-    fn share(&self, index: usize) -> u64 {
-        const FINENESS: f64 = 1_000.0;
-        (self.balancer.effective_weight(&self.balancer.members[index], self.now) * FINENESS) as u64
-    }
-}
-
-/// `None` for an endpoint that is down.
-fn rank(balancer: &Balancer, index: usize, now: Timestamp, tried: &Tried) -> Option<Rank> {
-    let member = &balancer.members[index];
-    let standing = match member.state.standing(now) {
-        Standing::Up => 0,
-        Standing::Ejected | Standing::Unhealthy => 1,
-        Standing::Drain => 2,
-        Standing::Down => return None,
-    };
-    Some((standing, tried.contains(index), member.weight.get() == 0))
+    let [first_in_flight, other_in_flight] = [first, other].map(EndpointState::in_flight);
+    let first_latency = first.latency().expected(first_measured, first_in_flight, now);
+    let other_latency = other.latency().expected(other_measured, other_in_flight, now);
+    // Both sides multiplied by both weights.
+    let allowed = RELUCTANCE * (f64::from(other_in_flight) + 1.0) * first_weight + other_weight;
+    f64::from(first_in_flight) * first_latency * other_weight > allowed * other_latency
 }

@@ -18,6 +18,7 @@ pub struct InFlight {
 }
 
 impl InFlight {
+    #[inline]
     pub(super) fn begin(endpoint: &Arc<EndpointState>, index: usize, now: Timestamp) -> Self {
         let generation = endpoint.enter(now);
         Self { endpoint: Arc::clone(endpoint), index: index as u32, generation }
@@ -34,12 +35,14 @@ impl InFlight {
     }
 
     /// Records how it ended. Returns how many requests in a row have failed with it.
+    #[inline]
     pub(super) fn record(&self, outcome: Outcome, now: Timestamp) -> u32 {
         self.endpoint.record(outcome, self.generation, now)
     }
 }
 
 impl Drop for InFlight {
+    #[inline]
     fn drop(&mut self) {
         self.endpoint.leave();
     }

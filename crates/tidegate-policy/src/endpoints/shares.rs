@@ -30,6 +30,7 @@ impl Shares {
     }
 
     /// The endpoint at `point`, where 2⁶⁴ is the length of the whole line; `None` if all weights are 0.
+    #[inline]
     pub(super) fn at(&self, point: u64) -> Option<usize> {
         let distance = scaled(point, self.total);
         if self.is_equal {

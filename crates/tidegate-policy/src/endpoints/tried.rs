@@ -36,6 +36,10 @@ impl Tried {
     /// Whether the endpoint at `index` is among them.
     #[inline]
     pub fn contains(&self, index: usize) -> bool {
-        self.count > 0 && self.indexes.iter().take(self.count as usize).any(|tried| *tried as usize == index)
+        self.count > 0 && self.find(index)
+    }
+
+    fn find(&self, index: usize) -> bool {
+        self.indexes.iter().take(self.count as usize).any(|tried| *tried as usize == index)
     }
 }

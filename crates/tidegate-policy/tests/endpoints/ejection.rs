@@ -108,7 +108,7 @@ fn an_endpoint_that_left_the_pool_settles_and_ejects_nobody() {
     let on_last: Vec<_> = (0..10).filter_map(|_| old.begin(2, NOW)).collect();
     let stays = [1, 2].map(|index| (old.endpoint(index).expect("one of three").clone(), Default::default()));
     let new = Balancer::new(stays, BalancerSettings::default());
-    let end = |requests: Vec<_>| requests.into_iter().filter_map(|in_flight| new.end(in_flight, FAILURE, NOW)).next();
+    let end = |requests: Vec<_>| requests.into_iter().find_map(|in_flight| new.end(in_flight, FAILURE, NOW));
     assert_eq!(end(on_first), None);
     assert!(matches!(end(on_last), Some(Change::Ejected { index: 1, .. })), "its index in the new pool");
     assert_eq!(old.snapshot(NOW).iter().map(|endpoint| endpoint.in_flight).sum::<u32>(), 0);

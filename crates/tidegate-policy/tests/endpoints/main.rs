@@ -1,6 +1,8 @@
 //! Pools of endpoints: every rule held to a naive model, a million seeded events; shares of requests by weight, by key
 //! and in slow start; latency; threads.
 
+#![allow(clippy::cast_precision_loss, reason = "shares of counts far below 2^53")]
+
 #[path = "../../examples/balance.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod balance;

@@ -88,12 +88,11 @@ impl Endpoint {
 
     pub(crate) fn standing(&self, thresholds: HealthThresholds, now: u64) -> Standing {
         match self.forced {
-            Forced::Up => Standing::Up,
             Forced::Down => Standing::Down,
             Forced::Drain => Standing::Drain,
             Forced::Auto if self.health(thresholds) == Health::Unhealthy => Standing::Unhealthy,
             Forced::Auto if self.is_ejected(now) => Standing::Ejected,
-            Forced::Auto => Standing::Up,
+            Forced::Up | Forced::Auto => Standing::Up,
         }
     }
 
