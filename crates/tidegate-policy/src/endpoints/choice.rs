@@ -47,11 +47,11 @@ impl Balancer {
     /// | it has more than twice as much to do | 0.91 to 1.09 | 0.87 to 1.17 | 0.93 to 1.31 |
     /// | more than twice as much and a request | 0.97 to 1.09 | 0.98 to 1.17 | 0.97 to 1.30 |
     /// | the same; latency forgets a sixteenth with each sample | 0.98 to 1.04 | 0.96 to 1.06 | 0.95 to 1.12 |
-    /// | **three times as much and a request**; latency rises by a quarter | 0.98 to 1.02 | 0.97 to 1.03 | 0.95 to 1.03 |
+    /// | **three times and a request**; latency rises by a quarter | 0.98 to 1.02 | 0.97 to 1.03 | 0.95 to 1.03 |
     ///
     /// Of four, one that is ten times slower then gets 0.21 of its share with 2 in flight in the pool and 0.07 with
     /// 100. One that stops responding holds at most 6 requests with 2 in flight and 68 with 100, when it would have 25
-    /// in good health. `examples/balance.rs` prints these figures.
+    /// in good health. `examples/balance.rs` prints these figures, and those of the last row.
     #[inline]
     pub fn choose(&self, now: Timestamp, random: u64, key: u64, tried: &Tried) -> Option<usize> {
         if let [only] = &*self.members {

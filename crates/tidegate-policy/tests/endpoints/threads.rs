@@ -1,5 +1,6 @@
 //! Many threads at once.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate_policy::endpoints::{Balance, BalancerSettings, Change, Outcome, Tried};
@@ -46,21 +47,21 @@ fn what_begins_ends_whatever_the_threads_do() {
 }
 
 #[test]
-fn threads_that_see_the_same_failures_never_eject_more_than_half() {
-    for round in 0..200 {
+fn endpoints_that_fail_at_the_same_moment_are_never_ejected_all() {
+    for round in 0..500 {
         let balancer = pool(&[1; 6], BalancerSettings::default());
-        let ejected = AtomicU32::new(0);
+        let fail = |index| balancer.end(balancer.begin(index, NOW).expect("one of six"), FAILURE, NOW);
+        assert!((0..24).all(|number| fail(number % 6).is_none()), "four failures each");
+        let (together, ejected) = (Barrier::new(6), AtomicU32::new(0));
         std::thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let (balancer, ejected) = (&balancer, &ejected);
+            for index in 0..6 {
+                let (together, ejected, fail) = (&together, &ejected, &fail);
                 scope.spawn(move || {
-                    for number in 0..60 {
-                        let in_flight = balancer.begin((number + thread) as usize % 6, NOW).expect("one of six");
-                        match balancer.end(in_flight, FAILURE, NOW) {
-                            Some(Change::Ejected { .. }) => drop(ejected.fetch_add(1, Ordering::Relaxed)),
-                            Some(Change::NotEjected { .. }) | None => {}
-                            other => panic!("{other:?}"),
-                        }
+                    together.wait();
+                    match fail(index) {
+                        Some(Change::Ejected { .. }) => drop(ejected.fetch_add(1, Ordering::Relaxed)),
+                        Some(Change::NotEjected { .. }) => {}
+                        other => panic!("{other:?}"),
                     }
                 });
             }
