@@ -5,6 +5,7 @@ mod concurrency;
 mod cost;
 mod decision;
 mod direct;
+pub mod endpoints;
 mod fixed_window;
 mod gcra;
 mod invalid_limit;

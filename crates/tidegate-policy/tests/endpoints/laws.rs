@@ -1,0 +1,276 @@
+//! A pool and the model see the same events; after each of them they agree.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidegate_policy::endpoints::{
+    Balance, Balancer, BalancerSettings, Cause, Change, EjectionSettings, EndpointState, Forced, HealthThresholds,
+    InFlight, Outcome, Reason, SuccessRateSettings, Tried, Weight,
+};
+
+use super::model::{Endpoint, Model, at, is_same};
+
+const EVENTS: u64 = 1_000_000;
+const EVENTS_A_WALK: u64 = 500;
+/// The epoch, our days, and shortly before the end of time.
+const STARTS: [u64; 3] = [0, 1_790_000_000_000_000_000, (u64::MAX >> 1) - (1 << 45)];
+
+/// How often endpoints fail.
+const MOODS: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
+
+/// A request in flight: on which endpoint, of which generation.
+struct Request {
+    number: u64,
+    id: usize,
+    generation: usize,
+    in_flight: InFlight,
+}
+
+struct Walk {
+    rng: Rng,
+    now: u64,
+    settings: BalancerSettings,
+    balancer: Balancer,
+    states: Vec<Arc<EndpointState>>,
+    /// How often each endpoint fails.
+    moods: Vec<f64>,
+    requests: Vec<Request>,
+    model: Model,
+    number: u64,
+    met: Met,
+}
+
+/// How often a walk met what it is about.
+#[derive(Debug, Default)]
+struct Met {
+    streaks: u32,
+    low_rates: u32,
+    third_in_a_row: u32,
+    not_ejected: u32,
+    returned: u32,
+}
+
+impl Met {
+    fn count(&mut self, change: &Change) {
+        match change {
+            Change::Ejected { reason, in_a_row, .. } => {
+                self.third_in_a_row += u32::from(*in_a_row >= 3);
+                match reason {
+                    Reason::ConsecutiveFailures { .. } => self.streaks += 1,
+                    Reason::SuccessRate { .. } => self.low_rates += 1,
+                }
+            }
+            Change::NotEjected { .. } => self.not_ejected += 1,
+            Change::Returned { .. } => self.returned += 1,
+            Change::HealthChanged { .. } | Change::ForcedChanged { .. } => {}
+        }
+    }
+}
+
+fn count(rng: &mut Rng, most: u32) -> NonZeroU32 {
+    NonZeroU32::new(rng.u32(1..=most)).expect("not zero")
+}
+
+fn ejection(rng: &mut Rng) -> EjectionSettings {
+    let base = [1, 10, 30][rng.usize(0..3)];
+    EjectionSettings {
+        consecutive_failures: rng.bool().then(|| count(rng, 5)),
+        success_rate: rng.bool().then(|| SuccessRateSettings {
+            min_endpoints: rng.usize(2..4),
+            min_requests: rng.u64(3..8),
+            // Odd figures: rates of a few requests never meet the border, where rounding would decide.
+            deviations: [0.517, 1.913][rng.usize(0..2)],
+            tolerated_share: [0.951, 0.513][rng.usize(0..2)],
+        }),
+        interval: Duration::from_secs([1, 4, 10, 60][rng.usize(0..4)]),
+        base: Duration::from_secs(base),
+        max: Duration::from_millis(base * rng.u64(1_000..6_000)),
+        max_share: [0.0, 0.1, 0.5, 0.5, 0.75, 1.0][rng.usize(0..6)],
+    }
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let ejection = ejection(&mut rng);
+        let thresholds = HealthThresholds { healthy: count(&mut rng, 3), unhealthy: count(&mut rng, 3) };
+        let settings = BalancerSettings {
+            balance: [Balance::LeastRequests, Balance::RoundRobin, Balance::Hash][rng.usize(0..3)],
+            slow_start: Duration::from_secs([0, 5][rng.usize(0..2)]),
+            ejection: Some(ejection),
+            health: thresholds,
+        };
+        let model = Model { endpoints: Vec::new(), pool: Vec::new(), ejection, thresholds };
+        let balancer = Balancer::new([], settings);
+        let now = STARTS[rng.usize(0..STARTS.len())];
+        let (states, moods, requests) = (Vec::new(), Vec::new(), Vec::new());
+        let mut walk =
+            Self { rng, now, settings, balancer, states, moods, requests, model, number: 0, met: Met::default() };
+        walk.rebuild();
+        walk
+    }
+
+    /// A new balancer: some endpoints leave, some return, some are new; weights change.
+    fn rebuild(&mut self) {
+        let new = if self.states.is_empty() { self.rng.usize(1..8) } else { self.rng.usize(0..3) };
+        for _ in 0..new {
+            let name = self.states.len().to_string();
+            let is_joining = self.rng.bool();
+            let state =
+                if is_joining { EndpointState::joining(&name, at(self.now)) } else { EndpointState::new(&name) };
+            self.states.push(Arc::new(state));
+            self.moods.push(MOODS[self.rng.usize(0..MOODS.len())]);
+            self.model.endpoints.push(Endpoint::default());
+        }
+        let mut ids: Vec<usize> = (0..self.states.len()).collect();
+        self.rng.shuffle(&mut ids);
+        ids.truncate(self.rng.usize(1..=8));
+        let weights = [0, 1, 1, 1, 2, 3, 10, 1_000_000];
+        self.model.pool = ids.iter().map(|id| (*id, weights[self.rng.usize(0..weights.len())])).collect();
+        let endpoint =
+            |(id, weight): &(usize, u32)| (Arc::clone(&self.states[*id]), Weight::new(*weight).expect("a weight"));
+        self.balancer = Balancer::new(self.model.pool.iter().map(endpoint), self.settings);
+    }
+
+    fn move_clock(&mut self) {
+        let rng = &mut self.rng;
+        let second = 1_000_000_000;
+        self.now = match rng.u32(0..1_000) {
+            0..700 => self.now,
+            700..900 => self.now + rng.u64(0..second),
+            900..980 => self.now + rng.u64(0..10 * second),
+            980..990 => (self.now / second + 1) * second,
+            990..995 => self.now + rng.u64(0..100 * second),
+            _ => self.now.saturating_sub(rng.u64(0..20 * second)),
+        };
+    }
+
+    fn event(&mut self) {
+        self.move_clock();
+        let index = self.rng.usize(0..self.model.pool.len());
+        let now = at(self.now);
+        match self.rng.u32(0..1_000) {
+            0..450 => self.begin(),
+            450..850 => self.end(),
+            850..870 => drop(self.take_request()),
+            870..910 => {
+                let passed = self.rng.f64() < 0.9;
+                let change = self.balancer.checked(index, passed, now);
+                assert_eq!(change, self.model.check(index, passed));
+            }
+            910..914 => assert_eq!(self.balancer.forget_checks(index, now), self.model.forget_checks(index)),
+            914..930 => {
+                let forced =
+                    [Forced::Auto, Forced::Up, Forced::Down, Forced::Drain][self.rng.usize(0..9).saturating_sub(5)];
+                assert_eq!(self.balancer.force(index, forced, now), self.model.force(index, forced));
+            }
+            930..980 => {
+                let (changes, expected) = (self.balancer.step(now), self.model.step(self.now));
+                let are_same = changes.len() == expected.len()
+                    && changes.iter().zip(&expected).all(|(change, expected)| is_same(change, expected));
+                for change in &expected {
+                    self.met.count(change);
+                }
+                assert!(are_same, "a step at {}: {changes:?}, expected {expected:?}", self.now);
+            }
+            980..996 => self.moods[self.model.pool[index].0] = MOODS[self.rng.usize(0..MOODS.len())],
+            _ => self.rebuild(),
+        }
+    }
+
+    fn begin(&mut self) {
+        let mut tried = Tried::new();
+        for _ in 0..self.rng.u32(0..8).saturating_sub(4) {
+            tried.insert(self.rng.usize(0..self.model.pool.len()));
+        }
+        let (random, key) = (self.rng.u64(..), self.rng.u64(..));
+        let chosen = self.balancer.choose(at(self.now), random, key, &tried);
+        let ranks = self.model.ranks(&tried, self.now);
+        let best = ranks.iter().flatten().min();
+        let rank = chosen.map(|index| ranks[index]);
+        assert_eq!(rank.flatten().as_ref(), best, "chose {chosen:?} of {ranks:?}");
+        let Some(index) = chosen else { return };
+        let in_flight = self.balancer.begin(index, at(self.now)).expect("an index of the pool");
+        let id = self.model.pool[index].0;
+        self.number += 1;
+        let endpoint = &mut self.model.endpoints[id];
+        endpoint.open.push(self.number);
+        self.requests.push(Request { number: self.number, id, generation: endpoint.ejections(), in_flight });
+    }
+
+    fn take_request(&mut self) -> Option<InFlight> {
+        self.take().map(|request| request.in_flight)
+    }
+
+    fn take(&mut self) -> Option<Request> {
+        let request = self.requests.swap_remove(self.rng.choice(0..self.requests.len())?);
+        self.model.endpoints[request.id].open.retain(|number| *number != request.number);
+        Some(request)
+    }
+
+    fn end(&mut self) {
+        let Some(Request { id, generation, in_flight, .. }) = self.take() else { return };
+        let fails = self.rng.f64() < self.moods[id];
+        let took = Duration::from_millis(self.rng.u64(0..1_000));
+        let cause = [Cause::Connect, Cause::Timeout, Cause::Broken, Cause::Status][self.rng.usize(0..4)];
+        let (outcome, expected): (Outcome, Option<Change>) = if fails {
+            let outcome = Outcome::Failure { cause, took: self.rng.bool().then_some(took) };
+            (outcome, self.model.fail(id, generation, cause, self.now))
+        } else if self.rng.u32(0..10) == 0 {
+            (Outcome::Ignored, None)
+        } else {
+            self.model.succeed(id, generation);
+            (Outcome::Success { took }, None)
+        };
+        let change = self.balancer.end(in_flight, outcome, at(self.now));
+        assert_eq!(change, expected);
+        if let Some(change) = expected {
+            self.met.count(&change);
+        }
+    }
+
+    fn compare(&self) {
+        for (state, endpoint) in self.states.iter().zip(&self.model.endpoints) {
+            assert_eq!(state.in_flight() as usize, endpoint.open.len(), "in flight on {state:?}");
+            assert_eq!(state.totals(), (endpoint.successes, endpoint.failures));
+            assert_eq!(state.standing(at(self.now)), endpoint.standing(self.model.thresholds, self.now), "{state:?}");
+        }
+    }
+
+    fn compare_snapshots(&self) {
+        let snapshots = self.balancer.snapshot(at(self.now));
+        for ((id, weight), shown) in self.model.pool.iter().zip(&snapshots) {
+            let endpoint = &self.model.endpoints[*id];
+            assert_eq!((&shown.name, shown.weight.get()), (&id.to_string(), *weight));
+            assert_eq!((shown.forced, shown.health), (endpoint.forced, endpoint.health(self.model.thresholds)));
+            assert_eq!(shown.ejections as usize, endpoint.ejections());
+            assert_eq!(shown.ejections_in_a_row, endpoint.in_a_row(&self.model.ejection, self.now));
+            let remaining = |ejected: Option<(_, Duration)>| ejected.map(|(_, remaining)| remaining);
+            assert_eq!(remaining(shown.ejected), remaining(endpoint.ejected(self.now)));
+        }
+    }
+}
+
+#[test]
+fn a_pool_does_what_the_model_does() {
+    let mut met = Met::default();
+    for seed in 0..EVENTS / EVENTS_A_WALK {
+        let mut walk = Walk::new(seed);
+        walk.met = met;
+        for step in 0..EVENTS_A_WALK {
+            walk.event();
+            if step % 8 == 0 {
+                walk.compare();
+            }
+        }
+        walk.compare_snapshots();
+        walk.requests.clear();
+        assert!(walk.states.iter().all(|state| state.in_flight() == 0), "all requests ended");
+        met = walk.met;
+    }
+    let Met { streaks, low_rates, third_in_a_row, not_ejected, returned } = met;
+    let least = streaks.min(low_rates).min(third_in_a_row).min(not_ejected).min(returned);
+    assert!(least > 300, "the walks met too little to mean anything: {met:?}");
+}
