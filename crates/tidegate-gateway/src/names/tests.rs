@@ -341,6 +341,16 @@ fn localhost_and_addresses_need_no_server() {
     });
 }
 
+/// Whatever the system's files have, and even if there are none.
+#[test]
+fn the_default_settings_find_localhost() {
+    run(async {
+        let names = names(ResolverSettings { hosts_file: true, ..settings(&[]) });
+        let found = watch(&names, "localhost").first(PATIENCE).await;
+        assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
+    });
+}
+
 #[test]
 fn what_is_not_a_name_can_not_be_resolved() {
     run(async {
