@@ -3,6 +3,7 @@
 mod adaptive;
 mod limits;
 mod lints;
+mod resolver;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -25,11 +26,13 @@ use crate::config::ranges::RangeCheck;
 use crate::config::{InvalidConfig, Problem};
 use crate::identity::Identity;
 use crate::key::KeyParts;
+use crate::names::ResolverSettings;
 use crate::routes::Matcher;
 use crate::tls;
 use adaptive::check_adaptive;
 use limits::{LimitIndexes, check_limits};
 use lints::lints;
+use resolver::check_resolver;
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
@@ -69,6 +72,9 @@ pub struct Settings {
     pub limits: Vec<LimitSettings>,
     /// All upstreams.
     pub upstreams: Vec<UpstreamSettings>,
+    /// How their host names are resolved.
+    #[expect(dead_code, reason = "upstreams still look names up by themselves")]
+    pub(crate) resolver: ResolverSettings,
     /// All routes; the first that matches counts.
     pub routes: Vec<RouteSettings>,
     /// Warnings about settings that are valid, but probably not meant.
@@ -178,6 +184,7 @@ impl Settings {
         let (limits, indexes) = check_limits(config, problems);
         let indexes = LimitIndexes { good: indexes, written: config.limits.as_ref() };
         let upstreams = check_upstreams(config, &indexes, problems);
+        let resolver = check_resolver(&config.resolver, problems);
         let routes = check_routes(config, &upstreams, &indexes, problems);
         let limits = with_statuses(limits, &upstreams, config);
         check_use(config, &limits, &indexes, problems);
@@ -200,6 +207,7 @@ impl Settings {
             default_tier,
             limits,
             upstreams,
+            resolver,
             routes,
             lints,
         })

@@ -17,6 +17,10 @@ pub mod command;
 #[cfg(feature = "servers")]
 mod directory;
 #[cfg(feature = "servers")]
+mod dns_message;
+#[cfg(feature = "servers")]
+pub mod dns_server;
+#[cfg(feature = "servers")]
 pub mod frames;
 #[cfg(feature = "servers")]
 mod gateway;

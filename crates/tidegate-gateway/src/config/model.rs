@@ -6,6 +6,7 @@ mod adaptive;
 mod identity;
 mod limit;
 mod redis;
+mod resolver;
 mod upstream;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub use adaptive::{Adaptive, AdaptiveMode};
 pub use identity::{ApiKey, ApiKeys, Identity, Jwt, TrustedHeaders};
 pub use limit::{Limit, Missing, Numbers, Soft, State, TierNumbers, Unlimited, default_limit};
 pub use redis::Redis;
+pub(crate) use resolver::MOST_SERVERS;
+pub use resolver::Resolver;
 pub use upstream::{Route, Upstream};
 
 use super::ranges::single_values;
@@ -79,6 +82,8 @@ section! {
         /// Upstreams by name: the services that the gateway protects. Default: one named `default` at
         /// `http://127.0.0.1:8081`.
         pub upstreams: BTreeMap<String, Upstream>;
+        /// How host names of upstreams are resolved.
+        pub resolver: Resolver;
         /// Routes. The first that matches a request decides its upstream and limits. Default: one route, which sends
         /// all requests to the only upstream.
         pub routes: Vec<Route>;

@@ -367,6 +367,10 @@ fn everything(directory: &Directory) -> Value {
                 "ca": null, "server_name": null, "limits": ["provider"], "request_buffer_bytes": 10, "response_buffer_bytes": 10
             }
         },
+        "resolver": {
+            "servers": ["127.0.0.1:5353", "10.0.0.2"], "timeout": "500ms", "attempts": 3, "min_ttl": 2, "max_ttl": "1h",
+            "hosts_file": false
+        },
         "routes": [{
             "name": "r", "host": "*.example.com", "path": "/x", "prefix": null, "pattern": null, "methods": ["GET"],
             "upstream": "app", "limits": []

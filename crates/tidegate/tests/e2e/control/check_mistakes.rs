@@ -19,6 +19,7 @@ trusted_proxies: [10.0.0.0/8, somewhere]
 admin: {token: short, listen: here}
 access_log: {buffer: 0}
 redis: {url: \"http://x\", namespace: \"a b\"}
+resolver: {servers: [10.0.0.2, dns.example], timeout: 0, attempts: 0, min_ttl: 5s, max_ttl: 2s}
 identity:
   default_tier: \"a b\"
   api_keys: {keys: [{user: ann}, {key: a, sha256: b, user: bob}]}
@@ -50,7 +51,7 @@ routes:
   - {name: lost}
 ";
 
-const PATHS_OF_THE_GATEWAY: [&str; 16] = [
+const PATHS_OF_THE_GATEWAY: [&str; 20] = [
     "listeners[0].address",
     "workers",
     "connections.max",
@@ -62,6 +63,10 @@ const PATHS_OF_THE_GATEWAY: [&str; 16] = [
     "access_log.buffer",
     "redis.url",
     "redis.namespace",
+    "resolver.servers[1]",
+    "resolver.timeout",
+    "resolver.attempts",
+    "resolver.min_ttl",
     "identity.default_tier",
     "identity.api_keys.keys[0]",
     "identity.api_keys.keys[1]",
