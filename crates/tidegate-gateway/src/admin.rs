@@ -19,7 +19,6 @@ use crate::body::Body;
 use crate::client::Client;
 use crate::control::{Control, NotChanged, describe};
 use crate::gateway::Gateway;
-use crate::origin;
 use crate::plan::Site;
 use crate::rejection::rejected;
 use crate::reload::reload;
@@ -28,6 +27,7 @@ use crate::response::Response;
 use crate::routes::decode;
 use crate::stored::numbers_of;
 use crate::worker::Worker;
+use crate::{endpoint_report, origin};
 
 /// The largest body of a change.
 const LARGEST_BODY: usize = 64 * 1024;
@@ -82,9 +82,13 @@ impl Fault {
     fn unknown(path: &str) -> Self {
         let detail = format!(
             "unknown endpoint {path:?}; known endpoints: /config/limits, /config/limits/NAME, /config/algorithm, \
-             /config/history, /reload"
+             /config/history, /config/upstreams, /config/upstreams/NAME, /config/upstreams/NAME/ENDPOINT, /reload"
         );
         Self { status: StatusCode::NOT_FOUND, reason: "no_such_endpoint", detail, allow: None }
+    }
+
+    fn not_found(reason: &'static str, detail: String) -> Self {
+        Self { status: StatusCode::NOT_FOUND, reason, detail, allow: None }
     }
 
     fn method(allow: &'static str) -> Self {
@@ -124,7 +128,6 @@ async fn config(
         }
         "/config/limits" => Err(Fault::method("GET, POST")),
         "/config/history" if is_read => Ok(json(&gateway.adaptation.history(gateway.plan().site.adaptive.as_deref()))),
-        "/config/history" => Err(Fault::method("GET")),
         "/config/algorithm" if is_post => {
             let (name, numbers) = algorithm(request, body)?;
             control.set_algorithm(gateway, &name, numbers).await?;
@@ -135,6 +138,9 @@ async fn config(
             Ok(json(&all_limits(gateway)))
         }
         "/config/algorithm" | "/reload" => Err(Fault::method("POST")),
+        "/config/upstreams" if is_read => Ok(json(&endpoint_report::all(&gateway.plan(), gateway.now()))),
+        "/config/history" | "/config/upstreams" => Err(Fault::method("GET")),
+        _ if path.starts_with("/config/upstreams/") => upstreams(gateway, path, &request.method, body),
         _ => {
             let name = path.strip_prefix("/config/limits/").filter(|name| !name.is_empty() && !name.contains('/'));
             let name = name.ok_or_else(|| Fault::unknown(path))?;
@@ -150,6 +156,43 @@ async fn config(
             one_limit(gateway, name)
         }
     }
+}
+
+/// Shows an upstream, or sets the state of one of its endpoints.
+fn upstreams(gateway: &Gateway, path: &str, method: &Method, body: &[u8]) -> Result<Response, Fault> {
+    let rest = path.strip_prefix("/config/upstreams/").unwrap_or_default();
+    let (name, endpoint) = rest.split_once('/').map_or((rest, None), |(name, endpoint)| (name, Some(decode(endpoint))));
+    let (plan, now) = (gateway.plan(), gateway.now());
+    let upstream =
+        endpoint_report::upstream(&plan, name).map_err(|detail| Fault::not_found("no_such_upstream", detail))?;
+    let Some(endpoint) = endpoint else {
+        return if is_read(method) {
+            Ok(json(&endpoint_report::one(upstream, now)))
+        } else {
+            Err(Fault::method("GET"))
+        };
+    };
+    if *method != Method::POST {
+        return Err(Fault::method("POST"));
+    }
+    let value =
+        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
+    let fields = value.as_object().ok_or_else(|| Fault::bad("the body must be a JSON object"))?;
+    if let Some(other) = fields.keys().find(|field| *field != "state") {
+        return Err(Fault::bad(format!("unknown field {other:?}; known fields: state")));
+    }
+    let state = fields.get("state").and_then(Value::as_str).and_then(endpoint_report::forced);
+    let state = state.ok_or_else(|| {
+        let found = fields.get("state").map_or_else(|| "nothing".to_owned(), ToString::to_string);
+        Fault::bad(format!("`state` must be \"drain\", \"up\", \"down\" or \"auto\", got {found}"))
+    })?;
+    let pool = upstream.endpoints.pool();
+    let index = endpoint_report::index(&pool, &endpoint);
+    let index = index.map_err(|detail| Fault::not_found("no_such_endpoint", detail))?;
+    if let Some(change) = pool.balancer.force(index, state, now) {
+        gateway.note_endpoint_change(&upstream.name, &pool, change);
+    }
+    Ok(json(&endpoint_report::one(upstream, now)))
 }
 
 fn is_read(method: &Method) -> bool {
@@ -244,7 +287,8 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
         "/actuator/prometheus" => {
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
-            let page = gateway.metrics.page(&plan, store.as_ref(), sink, &gateway.adaptation);
+            let endpoints = |page: &mut Exposition| endpoint_report::write(&plan, gateway.now(), &gateway.names, page);
+            let page = gateway.metrics.page(&plan, store.as_ref(), sink, &gateway.adaptation, endpoints);
             let mut response = Response::new(StatusCode::OK, Body::whole(Bytes::from(page)));
             response.lines.add("content-type", Exposition::CONTENT_TYPE);
             response
@@ -269,10 +313,12 @@ fn health(gateway: &Gateway, always_up: bool) -> Response {
         || json!({ "type": "memory", "status": "UP" }),
         |store| json!({ "type": "redis", "status": up(!store.is_down), "on_failure": store.mode.name() }),
     );
-    let plan = gateway.plan();
+    let (plan, now) = (gateway.plan(), gateway.now());
     let upstreams = plan.site.upstreams.iter().map(|upstream| {
         let failing = upstream.stats.failing.load(std::sync::atomic::Ordering::Relaxed);
-        (upstream.name.to_string(), json!({ "status": up(!failing) }))
+        let (available, endpoints) = endpoint_report::available(upstream, now);
+        let status = up(!failing && available > 0);
+        (upstream.name.to_string(), json!({ "status": status, "endpoints": endpoints, "available": available }))
     });
     let upstreams: Map<String, Value> = upstreams.collect();
     let mode = if gateway.is_draining() { "draining" } else { "serving" };

@@ -1,7 +1,7 @@
 //! One exchange of a request with its upstream, and the response that the client gets for it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use http::Version;
@@ -13,14 +13,19 @@ use tidegate_http::eviction::Eviction;
 use tidegate_http::forwarded::Forwarded;
 use tidegate_http::headers::Headers;
 use tidegate_http::request::RequestHead;
+use tidegate_http::server::Interim;
+use tidegate_policy::endpoints::Tried;
 
 use crate::access_log::version_name;
+use crate::attempt_hold::{AttemptHold, HeldShare};
 use crate::body::Body;
 use crate::buffers::Lease;
+use crate::endpoints::Member;
 use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
 use crate::response::{Response, Upgrade};
-use crate::upstream::Upstream;
+use crate::settings::EndpointEntry;
+use crate::upstream::{Upstream, outcome_of};
 use crate::{limit_headers, rejection, validation};
 
 /// A request that is admitted.
@@ -32,25 +37,102 @@ pub(crate) struct OutboundRequest<'a> {
     pub(crate) from_trusted: bool,
 }
 
-/// Sends an admitted request to its upstream, and waits for the head of its response. A failed attempt returns the
-/// request's body, so that it can be repeated.
+/// How many endpoints a request is sent to at the most, one after the other, as long as none can be connected to.
+const MOST_ENDPOINTS: usize = 3;
+
+/// Sends an admitted request to its upstream, and waits for the head of its response. If no connection to an endpoint
+/// can be made, nothing was sent, and another endpoint gets the request. A failed attempt returns the request's body, so
+/// that it can be repeated.
 pub(crate) async fn attempt(
     context: &mut RequestContext<'_>,
     upstream: &Arc<Upstream>,
+    hash: Option<u64>,
     outbound: OutboundRequest<'_>,
 ) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
     context.record_would_reject();
     context.settlement.upstream = Some(Arc::clone(upstream));
-    let (worker, connections) = (context.worker, &context.plan.site.connections);
     let OutboundRequest { request, host, body, from_trusted } = outbound;
     let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
     let upgrade = validation::upgrade(request, &body);
-    let (length, body) = validation::body(request, body);
-    let (head, traits) = {
-        let degraded = context.settlement.admissions.degraded();
-        let framing = Framing { length, has_body: body.is_some(), upgrade };
-        outgoing_head(context, upstream, request, host, from_trusted, degraded, &framing)
+    let (length, mut body) = validation::body(request, body);
+    let framing = Framing { length, has_body: body.is_some(), upgrade };
+    let mut tried = Tried::new();
+    for number in 1.. {
+        let started = Instant::now();
+        let chosen = match choose(context, upstream, hash, &tried, started) {
+            Ok(chosen) => chosen,
+            Err(trouble) => return Err(Failed { trouble, was_sent: false, body }),
+        };
+        let index = chosen.hold.in_flight.index();
+        let member = chosen.member;
+        context.settlement.hold = Some(chosen.hold);
+        let head = outgoing_head(context, upstream, &member.entry, request, host, from_trusted, &framing);
+        let response = exchange(context, &member, interim.as_ref(), head, body).await;
+        record(context, upstream, started, &response);
+        match response {
+            Err(failed) if number < MOST_ENDPOINTS && may_go_elsewhere(&failed, upstream, started) => {
+                context.settlement.hold = None;
+                tried.insert(index);
+                body = failed.body;
+            }
+            response => return response,
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Whether a request that failed on one endpoint can be sent to another: nothing was sent, and there is time.
+fn may_go_elsewhere(failed: &Failed<RequestBody>, upstream: &Upstream, started: Instant) -> bool {
+    let pool = upstream.endpoints.pool();
+    let has_others = pool.members.len() > 1;
+    let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
+    let bound = pool.members.first().map_or_else(Duration::default, |member| member.endpoint.bounds.connect_timeout);
+    has_others && is_endpoints && !failed.was_sent && started.elapsed() < 2 * bound
+}
+
+/// The endpoint that gets the request.
+struct Chosen {
+    member: Arc<Member>,
+    hold: AttemptHold,
+}
+
+/// Chooses an endpoint, and counts the request there and for the client's address.
+fn choose(
+    context: &RequestContext<'_>,
+    upstream: &Upstream,
+    hash: Option<u64>,
+    tried: &Tried,
+    started: Instant,
+) -> Result<Chosen, Trouble> {
+    let (worker, client) = (context.worker, context.client);
+    let now = worker.gateway.clock.at(started);
+    let pool = upstream.endpoints.pool();
+    let random = if pool.members.len() > 1 { worker.ids.random() } else { 0 };
+    let index = pool.balancer.choose(now, random, hash.unwrap_or(random), tried);
+    let chosen = index.and_then(|index| Some((pool.members.get(index)?, pool.balancer.begin(index, now)?)));
+    let Some((member, in_flight)) = chosen else {
+        return Err(if pool.members.is_empty() { upstream.endpoints.no_address() } else { Trouble::NoEndpoint });
     };
+    let share = client.share.as_ref().map(|share| HeldShare::new(share, member.endpoint.pools.owner));
+    if let Some(share) = &share {
+        let others = in_flight.endpoint().in_flight().saturating_sub(1);
+        let free = member.endpoint.bounds.max_connections.saturating_sub(others as usize);
+        if !context.plan.site.most_held.permits(share.before, free) {
+            return Err(Trouble::ClientShare);
+        }
+    }
+    Ok(Chosen { member: Arc::clone(member), hold: AttemptHold::new(in_flight, share) })
+}
+
+/// One exchange with an endpoint.
+async fn exchange(
+    context: &mut RequestContext<'_>,
+    member: &Member,
+    interim: Option<&Interim>,
+    (head, traits): (BytesMut, Traits),
+    body: Option<RequestBody>,
+) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
+    let (worker, connections) = (context.worker, &context.plan.site.connections);
     let local = Local {
         worker: worker.index,
         deadlines: &worker.deadlines,
@@ -62,29 +144,51 @@ pub(crate) async fn attempt(
     let terms = ClientTerms {
         wait: connections.body_wait(),
         sharing: context.client.activity.requests(),
-        address: context.client.share.as_ref(),
-        most_held: context.plan.site.most_held,
         max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
         on_interim: &|status, headers: &Headers| {
-            if let Some(interim) = &interim {
+            if let Some(interim) = interim {
                 interim.pass_on(status, headers);
             }
         },
     };
-    let started = Instant::now();
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
-    let sending = || context.settlement.admissions.sent();
-    let response = send(&upstream.endpoint, &local, &terms, traits, head, body, sending).await;
+    let admissions = &mut context.settlement.admissions;
+    let response = send(&member.endpoint, &local, &terms, traits, head, body, || admissions.sent()).await;
     context.settlement.admissions.sent();
-    match &response {
-        Ok(response) => upstream.responded(started.elapsed(), response.status),
-        Err(failed) if failed.trouble.is_clients() => context.note_cut(&failed.trouble),
+    response
+}
+
+/// Records how an attempt ended, for the endpoint and for the upstream.
+fn record(
+    context: &RequestContext<'_>,
+    upstream: &Upstream,
+    started: Instant,
+    response: &Result<UpstreamResponse<RequestBody>, Failed<RequestBody>>,
+) {
+    let (gateway, ended) = (&context.worker.gateway, Instant::now());
+    let took = ended.saturating_duration_since(started);
+    let outcome = match response {
+        Ok(response) => {
+            upstream.responded(took, response.status);
+            upstream.outcome_of(response.status, took)
+        }
         Err(failed) => {
-            upstream.failed(&failed.trouble);
-            worker.gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
+            if failed.trouble.is_clients() {
+                context.note_cut(&failed.trouble);
+            } else {
+                upstream.failed(&failed.trouble);
+                gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
+            }
+            outcome_of(&failed.trouble, took)
+        }
+    };
+    if let Some(hold) = &context.settlement.hold {
+        let pool = upstream.endpoints.pool();
+        let change = pool.balancer.record(&hold.in_flight, outcome, gateway.clock.at(ended));
+        if let Some(change) = change {
+            gateway.note_endpoint_change(&upstream.name, &pool, change);
         }
     }
-    response
 }
 
 /// How the request's body goes to the upstream.
@@ -95,17 +199,18 @@ struct Framing<'a> {
     upgrade: Option<&'a [u8]>,
 }
 
-/// Writes the head for the upstream anew. The traits are what the exchange has to know of it.
+/// Writes the head for an endpoint anew. The traits are what the exchange has to know of it.
 fn outgoing_head(
     context: &RequestContext<'_>,
     upstream: &Upstream,
+    endpoint: &EndpointEntry,
     request: &RequestHead,
     host: &[u8],
     from_trusted: bool,
-    degraded: Option<&str>,
     framing: &Framing<'_>,
 ) -> (BytesMut, Traits) {
     let (site, client) = (&context.plan.site, context.client);
+    let degraded = context.settlement.admissions.degraded();
     let is_trusted = |ip| site.is_trusted(ip);
     let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     let added = [("x-request-id", context.id.as_str()), ("x-tidegate-degraded", degraded.unwrap_or_default())];
@@ -113,8 +218,8 @@ fn outgoing_head(
         method: &request.method,
         uri: &request.uri,
         headers: &request.headers,
-        base: &upstream.base,
-        host: if upstream.preserve_host && !host.is_empty() { host } else { upstream.authority.as_bytes() },
+        base: &endpoint.base,
+        host: if upstream.preserve_host && !host.is_empty() { host } else { endpoint.authority.as_bytes() },
         requested_host: host,
         peer: &client.peer_text,
         peer_forwarded: &client.peer_forwarded,
@@ -155,8 +260,8 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
         response.lines.add("connection", "upgrade");
         response.lines.add("upgrade", protocol);
         // The request lasts as long as the connection, and so does what it holds.
-        response.upgrade =
-            Some(Upgrade { connection, held: Box::new(std::mem::take(&mut context.settlement.admissions)) });
+        let held = (std::mem::take(&mut context.settlement.admissions), context.settlement.hold.take());
+        response.upgrade = Some(Upgrade { connection, held: Box::new(held) });
     }
     response.headers = Some(headers);
     response

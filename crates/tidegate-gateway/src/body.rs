@@ -71,14 +71,13 @@ impl Body {
         let of_upstream = settlement.admissions.take_upstream();
         match &self.content {
             Content::Whole(bytes) => {
+                settlement.hold = None;
                 settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
                 // hyper does not poll an empty body.
                 settlement.is_whole = self.stream.is_some() && (is_head || bytes.is_empty());
             }
             Content::Stream(stream) => {
-                if let Some(held) = of_upstream {
-                    stream.hold(held);
-                }
+                stream.hold(settlement.hold.take(), of_upstream.map(|held| held as Box<dyn Send>));
             }
         }
         (self.settlement, self.is_head) = (Some(settlement), is_head);
@@ -135,7 +134,7 @@ impl Body {
         let Some(settlement) = &mut self.settlement else { return Poll::Ready(frame) };
         match &frame {
             Some(Ok(frame)) => settlement.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Some(Err(trouble)) => settlement.broke_off(trouble),
+            Some(Err(trouble)) => settlement.broke_off(trouble, stream.take_hold().as_ref()),
             None => {}
         }
         Poll::Ready(frame.map(|frame| frame.map(without_unfit_trailers)))

@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 use crate::config::model::{Config, Numbers};
 use crate::config::numbers::{InvalidNumbers, LimitNumbers, checked, values, written};
 use crate::config::{InvalidConfig, Problem};
+use crate::endpoint_tasks::Lookups;
 use crate::gateway::Gateway;
 use crate::limit::{Limit, SetBy};
 use crate::listener::Listener;
@@ -207,6 +208,8 @@ impl Control {
         let checked = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
         let mut settings = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
 
+        gateway.names.set(settings.resolver.clone());
+        let lookups = Lookups::of(&gateway.names, &settings.upstreams, settings.resolver.timeout).await;
         let mut guard = self.state.lock().await;
         let state = &mut *guard;
         let fixed = Fixed::of(&settings);
@@ -221,6 +224,7 @@ impl Control {
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
         let plan = Plan::build(settings, &usable.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
+        lookups.apply(&plan, gateway.now());
         usable.report(&gateway.log, LAST_INSTEAD);
         state.note(seen, fault, gateway.store(), &gateway.log, LAST_INSTEAD);
         report_lints(&gateway.log, &lints);

@@ -31,6 +31,7 @@ impl Cut {
             | Trouble::TooLarge
             | Trouble::Full
             | Trouble::OutOfFiles
+            | Trouble::NoEndpoint
             | Trouble::Connect(_)
             | Trouble::ConnectTimeout
             | Trouble::Closed

@@ -9,17 +9,22 @@ use arc_swap::ArcSwap;
 use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
+use tidegate_policy::endpoints::{Change, Health};
 use tidegate_serve::{Aggregate, Log};
 use tidegate_store::{FailureMode, Store, StoreEvent};
 use tidegate_wait::Clock;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
 use crate::connection_slots::ConnectionSlots;
 use crate::cuts::Cut;
+use crate::endpoint_report;
+use crate::endpoints::Pool;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
+use crate::names::Names;
 use crate::plan::Plan;
 use crate::returns::Returns;
 
@@ -33,6 +38,10 @@ pub(crate) struct Gateway {
     pub(crate) log: Log,
     access_log: Option<AccessLog>,
     pub(crate) adaptation: Adaptation,
+    /// Addresses of upstreams' host names.
+    pub(crate) names: Names,
+    /// Another plan is in force.
+    pub(crate) replanned: Notify,
     pub(crate) returns: Arc<Returns>,
     draining: AtomicBool,
     /// Whether requests under way are cut off.
@@ -43,6 +52,8 @@ pub(crate) struct Gateway {
     evictions: Aggregate,
     /// Idle connections closed to free file descriptors.
     evictions_for_descriptors: Aggregate,
+    /// Endpoints that fail and are not ejected.
+    not_ejected: Aggregate,
     /// Clients that were cut off, in the order of [`Cut::ALL`].
     cuts: [Aggregate; Cut::ALL.len()],
     /// How often a client had to wait because no connection was idle.
@@ -66,6 +77,7 @@ impl Gateway {
         log: Log,
         access_log: Option<AccessLog>,
         adaptation: Adaptation,
+        names: Names,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -77,6 +89,8 @@ impl Gateway {
             log,
             access_log,
             adaptation,
+            names,
+            replanned: Notify::new(),
             returns: Returns::new(Handle::current()),
             draining: AtomicBool::new(false),
             hurried: AtomicBool::new(false),
@@ -84,6 +98,7 @@ impl Gateway {
             troubles: Aggregate::new(SUMMARY_EVERY, now),
             evictions: Aggregate::new(SUMMARY_EVERY, now),
             evictions_for_descriptors: Aggregate::new(SUMMARY_EVERY, now),
+            not_ejected: Aggregate::new(SUMMARY_EVERY, now),
             cuts: Cut::ALL.map(|_| Aggregate::new(SUMMARY_EVERY, now)),
             full: Aggregate::new(SUMMARY_EVERY, now),
             not_accepted: Aggregate::new(SUMMARY_EVERY, now),
@@ -100,6 +115,7 @@ impl Gateway {
     pub(crate) fn swap(&self, plan: Plan) {
         self.plan.store(Arc::new(plan));
         self.adaptation.replanned.notify_one();
+        self.replanned.notify_one();
     }
 
     pub(crate) fn store(&self) -> Option<&Store> {
@@ -201,6 +217,47 @@ impl Gateway {
         if let Some(count) = self.not_accepted.note(Instant::now()) {
             let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
             self.log.error("Gateway", format_args!("can't accept a connection: {error}{times}"));
+        }
+    }
+
+    /// Logs what has become of an endpoint.
+    pub(crate) fn note_endpoint_change(&self, upstream: &str, pool: &Pool, change: Change) {
+        let name = |index: usize| pool.members.get(index).map_or("", |member| member.state.name());
+        let log = &self.log;
+        match change {
+            Change::Ejected { index, reason, length, in_a_row } => {
+                let (seconds, name) = (length.as_secs_f64(), name(index));
+                log.warn(
+                    "Upstream",
+                    format_args!(
+                        "endpoint {name} of `{upstream}` ejected for {seconds} s: {} (ejection {in_a_row} in a row)",
+                        endpoint_report::detail(reason)
+                    ),
+                );
+            }
+            Change::NotEjected { index, reason } => {
+                if let Some(count) = self.not_ejected.note(Instant::now()) {
+                    let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+                    let name = name(index);
+                    log.warn("Upstream", format_args!("endpoint {name} of `{upstream}` fails and is not ejected, because too many others are: {}{times}", endpoint_report::detail(reason)));
+                }
+            }
+            Change::Returned { index } => {
+                log.info(
+                    "Upstream",
+                    format_args!("endpoint {} of `{upstream}` returns from its ejection", name(index)),
+                );
+            }
+            Change::HealthChanged { index, health: Health::Unhealthy } => {
+                log.warn("Upstream", format_args!("endpoint {} of `{upstream}` fails its health checks", name(index)));
+            }
+            Change::HealthChanged { index, health: Health::Healthy | Health::Unknown } => {
+                log.info("Upstream", format_args!("endpoint {} of `{upstream}` is healthy", name(index)));
+            }
+            Change::ForcedChanged { index, forced } => {
+                let (name, forced) = (name(index), forced.name());
+                log.info("Upstream", format_args!("endpoint {name} of `{upstream}` set to `{forced}` by an operator"));
+            }
         }
     }
 

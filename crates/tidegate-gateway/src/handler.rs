@@ -94,7 +94,7 @@ impl RequestContext<'_> {
             }
         }
         let outbound = OutboundRequest { request: &request, host: host.whole(), body, from_trusted };
-        match attempt(self, resolved.upstream(), outbound).await {
+        match attempt(self, resolved.upstream(), resolved.endpoint_hash(), outbound).await {
             Ok(response) => succeed(self, response),
             Err(failed) => give_up(self, resolved.upstream(), &failed.trouble),
         }

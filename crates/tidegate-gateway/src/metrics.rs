@@ -18,6 +18,7 @@ use crate::buffers::Buffers;
 use crate::client_shares::ClientShares;
 use crate::config::numbers::figure;
 use crate::cuts::Cut;
+use crate::endpoints::Member;
 use crate::h2::Flood;
 use crate::plan::Plan;
 use crate::upstream_metrics::buckets;
@@ -196,6 +197,7 @@ impl Metrics {
         store: Option<&StoreState>,
         access_log: Option<&Sink>,
         adaptation: &Adaptation,
+        endpoints: impl FnOnce(&mut Exposition),
     ) -> String {
         let mut page = Exposition::new();
         self.write_requests(&mut page);
@@ -211,6 +213,7 @@ impl Metrics {
         }
         write_limits(plan, &mut page);
         write_upstreams(plan, &mut page);
+        endpoints(&mut page);
         adaptation.write(plan.site.adaptive.as_deref(), &mut page);
         self.write_gateway(&mut page, access_log);
         self.process.write(&mut page);
@@ -447,6 +450,8 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_connections", "Open connections, including idle ones.", Kind::Gauge);
     for upstream in &plan.site.upstreams {
-        family.sample(&[("service", &upstream.name)], upstream.endpoint.pools.open());
+        let open = |member: &Arc<Member>| member.endpoint.pools.open();
+        family
+            .sample(&[("service", &upstream.name)], upstream.endpoints.pool().members.iter().map(open).sum::<usize>());
     }
 }

@@ -9,9 +9,6 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 use ipnet::IpNet;
-use rustls::RootCertStore;
-use rustls::pki_types::ServerName;
-use tidegate_http::client::Pools;
 use tidegate_http::share::MostHeld;
 use tidegate_policy::{Keyed, Rule, Timestamp};
 use tidegate_serve::{Counter, Shard};
@@ -19,6 +16,7 @@ use tidegate_store::Store;
 
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
+use crate::endpoints::Endpoints;
 use crate::identity::Identity;
 use crate::limit::{Counts, Limit, LimitStats, SetBy};
 use crate::routes::{Matcher, readings};
@@ -145,34 +143,8 @@ pub(crate) struct Kept {
 }
 
 struct KeptUpstream {
-    destination: Destination,
-    pools: Arc<Pools>,
+    endpoints: Arc<Endpoints>,
     stats: Arc<UpstreamStats>,
-}
-
-/// Where connections to an upstream lead.
-struct Destination {
-    host: Box<str>,
-    port: u16,
-    /// The name that its certificate must have, and the authorities that may have signed it.
-    tls: Option<(ServerName<'static>, Arc<RootCertStore>)>,
-}
-
-impl Destination {
-    fn of(settings: &UpstreamSettings) -> Self {
-        let endpoint = &settings.endpoint;
-        let tls = endpoint.tls.as_ref().map(|tls| (tls.name.clone(), Arc::clone(&tls.roots)));
-        Self { host: endpoint.host.clone(), port: endpoint.port, tls }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        let same_tls = match (&self.tls, &other.tls) {
-            (None, None) => true,
-            (Some((name, roots)), Some((other, others))) => name == other && roots.roots == others.roots,
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        same_tls && self.host == other.host && self.port == other.port
-    }
 }
 
 impl Kept {
@@ -181,20 +153,15 @@ impl Kept {
         Self { seed: Some(seed), ..Self::default() }
     }
 
-    /// An upstream with its statistics, and with its connections if they lead to the same destination.
-    fn upstream(&mut self, settings: UpstreamSettings, workers: usize) -> Upstream {
-        let (name, destination) = (settings.name.to_string(), Destination::of(&settings));
-        let new_pools = || Arc::new(Pools::new(workers));
-        let kept = match self.upstreams.remove(&name) {
-            Some(kept) if kept.destination.is_same(&destination) => kept,
-            Some(KeptUpstream { pools, stats, .. }) => {
-                pools.close();
-                KeptUpstream { destination, pools: new_pools(), stats }
-            }
-            None => KeptUpstream { destination, pools: new_pools(), stats: Arc::default() },
-        };
-        let upstream = Upstream::new(settings, Arc::clone(&kept.pools), Arc::clone(&kept.stats));
-        self.upstreams.insert(name, kept);
+    /// An upstream with its statistics, and with what is known of endpoints that it had before.
+    fn upstream(&mut self, settings: UpstreamSettings, workers: usize, now: Timestamp) -> Upstream {
+        let name = settings.name.to_string();
+        let before = self.upstreams.remove(&name);
+        let known = before.as_ref().map(|before| &*before.endpoints);
+        let endpoints = Arc::new(Endpoints::new(&settings, known, workers, now));
+        let stats = before.map_or_else(Arc::default, |before| before.stats);
+        let upstream = Upstream::new(settings, Arc::clone(&endpoints), Arc::clone(&stats));
+        self.upstreams.insert(name, KeptUpstream { endpoints, stats });
         upstream
     }
 
@@ -217,7 +184,7 @@ impl Kept {
         self.upstreams.retain(|name, kept| {
             let is_named = named.iter().any(|upstream| *upstream.name == **name);
             if !is_named {
-                kept.pools.close();
+                kept.endpoints.close();
             }
             is_named
         });
@@ -279,7 +246,7 @@ impl Plan {
         let tiers = tiers(&settings);
         let exceeded = kept.exceeded(&settings.routes, &tiers);
         let workers = settings.workers;
-        let upstreams = settings.upstreams.into_iter().map(|upstream| Arc::new(kept.upstream(upstream, workers)));
+        let upstreams = settings.upstreams.into_iter().map(|upstream| Arc::new(kept.upstream(upstream, workers, now)));
         let upstreams: Vec<_> = upstreams.collect();
         kept.forget_upstreams_except(&upstreams);
         let route = |route: RouteSettings| {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use tidegate_http::client::{ResponseStream, Trouble};
 
+use crate::attempt_hold::AttemptHold;
 use crate::buffers::Lease;
 use crate::request_body::RequestBody;
 
@@ -27,8 +28,8 @@ struct Reading {
     end: End,
     /// The client takes what comes: nothing has to be read ahead.
     is_wanted: bool,
-    /// What the request holds as long as its upstream works on it.
-    held: Option<Box<dyn Send>>,
+    /// What the request holds as long as its endpoint works on it: of the endpoint, and of the upstream's limits.
+    held: (Option<AttemptHold>, Option<Box<dyn Send>>),
 }
 
 enum End {
@@ -39,13 +40,18 @@ enum End {
 
 impl ReadAhead {
     pub(crate) fn new(stream: Box<ResponseStream<RequestBody>>, lease: Lease) -> Self {
-        let (pieces, end, held) = (VecDeque::new(), End::Open, None);
+        let (pieces, end, held) = (VecDeque::new(), End::Open, (None, None));
         Self(Arc::new(Mutex::new(Reading { stream, pieces, lease, end, is_wanted: false, held })))
     }
 
-    /// Holds this until the upstream has sent the whole response, or the request has ended.
-    pub(crate) fn hold(&self, held: Box<dyn Send>) {
-        self.lock().held = Some(held);
+    /// Holds this until the endpoint has sent the whole response, or the request has ended.
+    pub(crate) fn hold(&self, of_endpoint: Option<AttemptHold>, of_limits: Option<Box<dyn Send>>) {
+        self.lock().held = (of_endpoint, of_limits);
+    }
+
+    /// What is held of the endpoint, after the response has broken off.
+    pub(crate) fn take_hold(&self) -> Option<AttemptHold> {
+        self.lock().held.0.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Reading> {
@@ -80,8 +86,8 @@ impl ReadAhead {
         }
         let frame = reading.stream.poll_frame(cx);
         reading.is_wanted = frame.is_pending();
-        if reading.stream.is_ended() {
-            reading.held = None;
+        if reading.stream.is_ended() && !matches!(frame, Poll::Ready(Some(Err(_)))) {
+            reading.held = (None, None);
         }
         frame
     }
@@ -112,7 +118,9 @@ impl ReadAhead {
                 Poll::Ready(None) => reading.end = End::Whole,
             }
         }
-        reading.held = None;
+        if matches!(reading.end, End::Whole) {
+            reading.held = (None, None);
+        }
         None
     }
 }

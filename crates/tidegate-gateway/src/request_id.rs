@@ -52,6 +52,15 @@ impl Ids {
         Self { random, next: AtomicU64::new(0) }
     }
 
+    /// A number that looks random (the output function of `SplitMix64`).
+    pub(crate) fn random(&self) -> u64 {
+        let number = self.next.load(Ordering::Relaxed).wrapping_add(self.random);
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
     fn next(&self) -> [u8; 32] {
         let number = (u128::from(self.random) << 64) | u128::from(self.next.fetch_add(1, Ordering::Relaxed));
         let mut digits = [0; 32];

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use http::Method;
 use tidegate_http::headers::Headers;
 
+use crate::config::model::Missing;
 use crate::facts::Facts;
 use crate::identity::Caller;
+use crate::key::RequestKey;
 use crate::plan::{Found, RouteLimits, RoutePlan, Site};
 use crate::stages::Side;
 use crate::upstream::Upstream;
@@ -80,6 +82,15 @@ impl<'a> Resolved<'a> {
             method: self.request.method.as_str(),
             host: self.request.host,
             headers: self.request.headers,
+        }
+    }
+
+    /// What decides the endpoint of a request whose upstream spreads requests by a key. None: chance does.
+    pub(crate) fn endpoint_hash(&self) -> Option<u64> {
+        let key = self.upstream().hash_key.as_ref()?;
+        match key.of_request(&self.facts(), Missing::Skip) {
+            RequestKey::Value(key) => Some(key.short_hash()),
+            RequestKey::Exempt | RequestKey::Missing(_) => None,
         }
     }
 

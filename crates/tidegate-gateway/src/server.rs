@@ -28,10 +28,12 @@ use crate::adaptation_state::Adaptation;
 use crate::config::model::Connections;
 use crate::connection_slots::ConnectionSlots;
 use crate::control::{self, Control, Source, report_lints};
+use crate::endpoint_tasks::{self, Lookups};
 use crate::file_budget::{FileBudget, FileNeeds};
 use crate::gateway::{Gateway, observer};
 use crate::listener::{Listener, Socket};
 use crate::metrics::Metrics;
+use crate::names::Names;
 use crate::reload::{reload, reopen_logs};
 use crate::settings::{RedisSettings, Settings};
 use crate::worker::Worker;
@@ -147,12 +149,15 @@ impl Server {
         let mode = settings.redis.as_ref().map(|redis| redis.model.on_failure).unwrap_or_default();
         let clock = Clock::start();
         let series_names = series_names(&listeners, settings.redis.as_ref());
+        let names = Names::new(settings.resolver.clone(), tokio::runtime::Handle::current(), log.clone());
+        let lookups = Lookups::of(&names, &settings.upstreams, settings.resolver.timeout).await;
         let (control, plan) = Control::start(settings, source, listeners.clone(), store.as_ref(), clock.now(), &log)
             .await
             .map_err(NotStarted::Limit)?;
+        lookups.apply(&plan, clock.now());
         metrics.config_version.store(plan.version, Ordering::Relaxed);
         let adaptation = Adaptation::new(series_names);
-        let gateway = Arc::new(Gateway::new(plan, clock, store, mode, metrics, log, access_log, adaptation));
+        let gateway = Arc::new(Gateway::new(plan, clock, store, mode, metrics, log, access_log, adaptation, names));
         Ok(Self { gateway, control: Arc::new(control), listeners, admin, workers, connections })
     }
 
@@ -181,9 +186,8 @@ impl Server {
         let limit = |limit: &crate::limit::Limit| format!("{} ({})", limit.name(), limit.settings.numbers);
         let limits: Vec<String> = plan.limits.iter().map(limit).collect();
         let upstream = |upstream: &Arc<crate::upstream::Upstream>| {
-            let settings = &upstream.endpoint.settings;
-            let scheme = if settings.tls.is_some() { "https" } else { "http" };
-            format!("{} {scheme}://{}:{}{}", upstream.name, settings.host, settings.port, upstream.base)
+            let urls: Vec<String> = upstream.endpoints.entries().iter().map(|entry| entry.url()).collect();
+            format!("{} {}", upstream.name, urls.join(" "))
         };
         let upstreams: Vec<String> = plan.site.upstreams.iter().map(upstream).collect();
         let state = match self.gateway.store_state() {
@@ -222,6 +226,7 @@ impl Server {
         if self.gateway.store().is_some() {
             tokio::spawn(control::follow(Arc::clone(&self.gateway), Arc::clone(&self.control)));
         }
+        tokio::spawn(endpoint_tasks::run(Arc::clone(&self.gateway)));
         // Always started: a reload may turn adaptation on.
         tokio::spawn(adapt::run(Arc::clone(&self.gateway), Arc::clone(&self.control)));
         let summaries = tokio::spawn(summaries(Arc::clone(&self.gateway)));
@@ -265,7 +270,7 @@ impl Server {
     /// How many connections and how many file descriptors there may be.
     fn file_budget(&self) -> (FileBudget, usize) {
         let plan = self.gateway.plan();
-        let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.endpoint.settings.max_connections);
+        let upstreams = plan.site.upstreams.iter().map(|upstream| upstream.endpoints.most_connections());
         let limit = usize::try_from(tidegate_serve::most_open_files()).unwrap_or(usize::MAX);
         let needs = FileNeeds {
             limit,
@@ -309,6 +314,7 @@ async fn summaries(gateway: Arc<Gateway>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         gateway.summarize(false);
+        endpoint_tasks::step(&gateway);
     }
 }
 
@@ -372,7 +378,8 @@ async fn serve_and_drain(worker: &Arc<Worker>, sockets: Vec<Socket>, mut shutdow
         }
         let plan = owner.gateway.plan();
         let now = owner.deadlines.now_millis();
-        plan.site.upstreams.iter().for_each(|upstream| upstream.endpoint.close_idle(owner.index, now));
+        let pools = plan.site.upstreams.iter().map(|upstream| upstream.endpoints.pool());
+        pools.for_each(|pool| pool.members.iter().for_each(|member| member.endpoint.close_idle(owner.index, now)));
     }));
     let mut accepting = JoinSet::new();
     for socket in sockets {

@@ -12,12 +12,14 @@ mod upstreams;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use ipnet::IpNet;
-use tidegate_http::client::EndpointSettings;
+use tidegate_http::client::{ClientTls, EndpointBounds};
 use tidegate_input::Problems;
 use tidegate_policy::Cost;
+use tidegate_policy::endpoints::{BalancerSettings, Weight};
 use tidegate_store::{Name, TlsFiles, Topology};
 
 use crate::config::model::{self, Config, DEFAULT_LISTENER, Missing, SHORTEST_TOKEN, State, WORKERS};
@@ -73,7 +75,6 @@ pub struct Settings {
     /// All upstreams.
     pub upstreams: Vec<UpstreamSettings>,
     /// How their host names are resolved.
-    #[expect(dead_code, reason = "upstreams still look names up by themselves")]
     pub(crate) resolver: ResolverSettings,
     /// All routes; the first that matches counts.
     pub routes: Vec<RouteSettings>,
@@ -132,12 +133,18 @@ pub struct LimitSettings {
 pub struct UpstreamSettings {
     /// Its name.
     pub name: Box<str>,
-    /// Its address, and the bounds of connections to it.
-    pub endpoint: EndpointSettings,
-    /// The start of every path, without a slash at the end.
-    pub base: Box<str>,
-    /// The `Host` to send.
-    pub authority: http::HeaderValue,
+    /// Its endpoints, as written: a host name may have several addresses.
+    pub(crate) endpoints: Vec<Arc<EndpointEntry>>,
+    /// The bounds of connections to each.
+    pub bounds: EndpointBounds,
+    /// How requests are spread, and when endpoints are ejected.
+    pub(crate) balancing: BalancerSettings,
+    /// What `balance: hash` hashes.
+    pub(crate) hash_key: KeyParts,
+    /// Responses with these statuses count as failures of an endpoint.
+    pub(crate) failure_statuses: Vec<u16>,
+    /// How endpoints are checked, if they are.
+    pub(crate) health_check: Option<Arc<HealthCheckSettings>>,
     /// Whether to send the client's `Host` instead.
     pub preserve_host: bool,
     /// Indexes of the limits on requests to it.
@@ -146,6 +153,40 @@ pub struct UpstreamSettings {
     pub request_buffer_bytes: usize,
     /// How much of a response is read ahead of its client.
     pub response_buffer_bytes: usize,
+}
+
+/// An endpoint of an upstream, as written.
+pub(crate) struct EndpointEntry {
+    pub(crate) is_tls: bool,
+    /// Name or address, without brackets.
+    pub(crate) host: Box<str>,
+    pub(crate) port: u16,
+    pub(crate) tls: Option<Arc<ClientTls>>,
+    /// The start of every path, without a slash at the end.
+    pub(crate) base: Box<str>,
+    /// The `Host` to send.
+    pub(crate) authority: http::HeaderValue,
+    pub(crate) weight: Weight,
+}
+
+impl EndpointEntry {
+    /// `http://host:port/base`.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
+        format!("{scheme}://{host}:{}{}", self.port, self.base)
+    }
+}
+
+/// How endpoints are checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HealthCheckSettings {
+    /// The method and the path to request. None: a check only connects.
+    pub(crate) request: Option<(http::Method, Box<str>)>,
+    /// The statuses of a healthy endpoint. None: 200 to 299.
+    pub(crate) statuses: Option<Vec<u16>>,
+    pub(crate) interval: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A route.

@@ -10,10 +10,11 @@ use tidegate_http::client::Trouble;
 
 use crate::access_log::Record;
 use crate::admission::Admissions;
+use crate::attempt_hold::AttemptHold;
 use crate::client::Client;
 use crate::cuts::Cut;
 use crate::request_id::RequestId;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, outcome_of};
 use crate::worker::Worker;
 
 /// What must happen when a request ends: its slots are given back, it is counted, it is logged. Made when the request
@@ -30,6 +31,8 @@ pub(crate) struct Settlement {
     /// What the request took at its limits. Its `Drop` gives it back.
     pub(crate) admissions: Admissions,
     pub(crate) upstream: Option<Arc<Upstream>>,
+    /// What the request holds of its endpoint, until the endpoint has sent its response.
+    pub(crate) hold: Option<AttemptHold>,
     pub(crate) record: Option<Box<Record>>,
     /// The request's id, once there is a response.
     pub(crate) id: Option<RequestId>,
@@ -50,6 +53,7 @@ impl Settlement {
             is_whole: false,
             admissions: Admissions::default(),
             upstream: None,
+            hold: None,
             record: None,
             id: None,
             is_local: false,
@@ -69,8 +73,15 @@ impl Settlement {
         Some(Box::new(AccessLogLine { worker, record, status, bytes, is_whole, started }))
     }
 
-    /// The response broke off.
-    pub(crate) fn broke_off(&mut self, trouble: &Trouble) {
+    /// The response broke off. `hold` is what the request still held of its endpoint.
+    pub(crate) fn broke_off(&mut self, trouble: &Trouble, hold: Option<&AttemptHold>) {
+        if let (Some(upstream), Some(hold)) = (&self.upstream, hold) {
+            let (gateway, pool) = (&self.worker.gateway, upstream.endpoints.pool());
+            let outcome = outcome_of(trouble, self.started.elapsed());
+            if let Some(change) = pool.balancer.record(&hold.in_flight, outcome, gateway.now()) {
+                gateway.note_endpoint_change(&upstream.name, &pool, change);
+            }
+        }
         if let Some(cut) = Cut::of(trouble) {
             self.worker.gateway.note_cut(cut, self.client.peer);
         }

@@ -5,19 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use tidegate_http::client::{Endpoint, Pools, Trouble};
+use tidegate_http::client::Trouble;
+use tidegate_policy::endpoints::{Balance, Cause, Outcome};
 
-use crate::settings::UpstreamSettings;
+use crate::endpoints::Endpoints;
+use crate::key::KeyParts;
+use crate::settings::{HealthCheckSettings, UpstreamSettings};
 use crate::upstream_metrics::UpstreamMetrics;
 
 /// An upstream, shared by all workers.
 pub(crate) struct Upstream {
     pub(crate) name: Box<str>,
-    /// The start of every path.
-    pub(crate) base: Box<str>,
-    /// The `Host` to send.
-    pub(crate) authority: http::HeaderValue,
-    /// Whether to send the client's `Host` instead.
+    /// Whether to send the client's `Host` instead of the endpoint's.
     pub(crate) preserve_host: bool,
     /// Limits on requests to it, by index.
     pub(crate) limits: Vec<usize>,
@@ -25,9 +24,13 @@ pub(crate) struct Upstream {
     pub(crate) request_buffer_bytes: usize,
     /// How much of a response is read ahead of its client.
     pub(crate) response_buffer_bytes: usize,
+    /// What decides the endpoint, if requests are spread by a key.
+    pub(crate) hash_key: Option<KeyParts>,
+    /// Responses with these statuses count as failures of an endpoint.
+    pub(crate) failure_statuses: Vec<u16>,
+    pub(crate) health_check: Option<Arc<HealthCheckSettings>>,
     pub(crate) stats: Arc<UpstreamStats>,
-    /// Its address and connections.
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoints: Arc<Endpoints>,
 }
 
 /// An upstream's health and metrics. They outlive a reload.
@@ -44,28 +47,18 @@ impl Default for UpstreamStats {
 }
 
 impl Upstream {
-    pub(crate) fn new(settings: UpstreamSettings, pools: Arc<Pools>, stats: Arc<UpstreamStats>) -> Self {
-        let UpstreamSettings {
-            name,
-            endpoint,
-            base,
-            authority,
-            preserve_host,
-            limits,
-            request_buffer_bytes,
-            response_buffer_bytes,
-        } = settings;
-        let endpoint = Arc::new(Endpoint { settings: endpoint, pools });
+    pub(crate) fn new(settings: UpstreamSettings, endpoints: Arc<Endpoints>, stats: Arc<UpstreamStats>) -> Self {
         Self {
-            name,
-            base,
-            authority,
-            preserve_host,
-            limits,
-            request_buffer_bytes,
-            response_buffer_bytes,
+            name: settings.name,
+            preserve_host: settings.preserve_host,
+            limits: settings.limits,
+            request_buffer_bytes: settings.request_buffer_bytes,
+            response_buffer_bytes: settings.response_buffer_bytes,
+            hash_key: (settings.balancing.balance == Balance::Hash).then_some(settings.hash_key),
+            failure_statuses: settings.failure_statuses,
+            health_check: settings.health_check,
             stats,
-            endpoint,
+            endpoints,
         }
     }
 
@@ -77,6 +70,15 @@ impl Upstream {
         self.stats.metrics.responded(took, status);
     }
 
+    /// What a response with this status, which took so long, means for its endpoint.
+    pub(crate) fn outcome_of(&self, status: StatusCode, took: Duration) -> Outcome {
+        if self.failure_statuses.contains(&status.as_u16()) {
+            Outcome::Failure { cause: Cause::Status, took: Some(took) }
+        } else {
+            Outcome::Success { took }
+        }
+    }
+
     /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
         // An upstream whose connections are all in use is not failing.
@@ -85,4 +87,23 @@ impl Upstream {
         }
         self.stats.metrics.failed(trouble.word());
     }
+}
+
+/// What trouble means for an endpoint. What the client or the gateway itself has caused says nothing about it.
+pub(crate) fn outcome_of(trouble: &Trouble, took: Duration) -> Outcome {
+    let (cause, took) = match trouble {
+        Trouble::Connect(_) | Trouble::ConnectTimeout => (Cause::Connect, None),
+        Trouble::ResponseTimeout | Trouble::BodyTimeout => (Cause::Timeout, Some(took)),
+        Trouble::Closed | Trouble::Broken(_) | Trouble::BadResponse(_) => (Cause::Broken, None),
+        Trouble::Full
+        | Trouble::OutOfFiles
+        | Trouble::NoEndpoint
+        | Trouble::ClientTimeout
+        | Trouble::ClientBody(_)
+        | Trouble::TooLarge
+        | Trouble::ClientSlow
+        | Trouble::ClientEvicted
+        | Trouble::ClientShare => return Outcome::Ignored,
+    };
+    Outcome::Failure { cause, took }
 }

@@ -18,6 +18,7 @@ use crate::cuts::Cut;
 use crate::gateway::Gateway;
 use crate::metrics::WorkerMetrics;
 use crate::request_id::Ids;
+use crate::upstream::Upstream;
 
 /// The state of a thread that serves connections.
 pub(crate) struct Worker {
@@ -101,7 +102,11 @@ impl Worker {
 
     /// Closes an idle connection to any upstream, of any worker. Returns whether it found one.
     pub(crate) fn close_idle_upstream(&self) -> bool {
-        self.gateway.plan().site.upstreams.iter().any(|upstream| upstream.endpoint.close_one_idle())
+        let plan = self.gateway.plan();
+        let close = |upstream: &Arc<Upstream>| {
+            upstream.endpoints.pool().members.iter().any(|member| member.endpoint.close_one_idle())
+        };
+        plan.site.upstreams.iter().any(close)
     }
 
     /// Counts a connection that the gateway ended before its client did.

@@ -107,6 +107,10 @@ impl Activity {
     /// Sets the deadline for what the connection waits for. A request under way has a deadline of its own.
     fn set_deadline(&self) {
         if self.blocked.load(Ordering::Relaxed) {
+            // A connection that ends because of its deadline keeps it, so that the reason can be counted.
+            if self.deadline.has_passed() {
+                return;
+            }
             if self.wait_for_taking().is_some() {
                 self.is_too_slow.store(true, Ordering::Relaxed);
                 self.deadline.set_for(Waiting::Taking, Duration::ZERO);

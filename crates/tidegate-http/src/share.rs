@@ -66,7 +66,7 @@ impl Default for AddressShare {
 
 impl AddressShare {
     /// Connections to this upstream that its requests use.
-    pub(crate) fn of_upstream(&self, upstream: Owner) -> &AtomicU32 {
+    pub fn of_upstream(&self, upstream: Owner) -> &AtomicU32 {
         &self.upstream[upstream.index(GROUPS)]
     }
 

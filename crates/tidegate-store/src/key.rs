@@ -61,6 +61,11 @@ impl Key {
         Self::hashed(parts.iter().copied())
     }
 
+    /// Some of its bits as a number, the same in every process.
+    pub fn short_hash(&self) -> u64 {
+        (u128::from_be_bytes(self.0) >> 64) as u64
+    }
+
     fn hashed<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {

@@ -254,7 +254,7 @@ pub(crate) fn set_target(config: &mut Config, url: &str) -> Result<()> {
         (None, _) => {
             config.upstreams.insert("default".to_owned(), Upstream::at(url));
         }
-        (Some(only), None) => url.clone_into(&mut only.url),
+        (Some(only), None) => (only.url, only.endpoints) = (Some(url.to_owned()), None),
         _ => bail!("a target URL needs a file with one upstream, got {}", config.upstreams.len()),
     }
     Ok(())

@@ -40,6 +40,7 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
         Trouble::Connect(error) => Miss::Unreachable(cause(error)),
         Trouble::Full
         | Trouble::OutOfFiles
+        | Trouble::NoEndpoint
         | Trouble::Closed
         | Trouble::Broken(_)
         | Trouble::BadResponse(_)

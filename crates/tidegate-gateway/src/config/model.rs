@@ -3,6 +3,7 @@
 //! from these declarations; `section.rs` explains their form.
 
 mod adaptive;
+mod endpoint;
 mod identity;
 mod limit;
 mod redis;
@@ -21,6 +22,7 @@ use tidegate_http::server::MOST_HEADERS;
 use tidegate_serve::{LogFormat, LogLevel};
 
 pub use adaptive::{Adaptive, AdaptiveMode};
+pub use endpoint::{Ejection, Endpoint, HealthCheck, WeightedEndpoint};
 pub use identity::{ApiKey, ApiKeys, Identity, Jwt, TrustedHeaders};
 pub use limit::{Limit, Missing, Numbers, Soft, State, TierNumbers, Unlimited, default_limit};
 pub use redis::Redis;
@@ -143,8 +145,8 @@ section! {
         pub min_rate: u64 = 240, in 0..=1_000_000_000;
         /// The time over which `min_rate` is judged.
         pub min_rate_window: Span = Span::from_secs(10), in Span::from_secs(1)..=HOUR;
-        /// The most memory for bodies that are read before they can be sent on, of all requests together, in bytes. When
-        /// it is used up, bodies are sent on as they come.
+        /// The most memory for bodies that are read before they can be sent on, of all requests together, in bytes.
+        /// When it is used up, bodies are sent on as they come.
         pub max_buffer_bytes: usize = 67_108_864, in 0..=1_099_511_627_776;
         /// The largest body of a request in bytes; a larger one is rejected with 413. Default: no bound; bodies are
         /// streamed.

@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::json;
+use tidegate_policy::endpoints::Balance;
 use tidegate_serve::{LogFormat, LogLevel};
 use tidegate_store::FailureMode;
 
@@ -49,6 +50,15 @@ words! {
         Open: "Requests are admitted.",
         Closed: "Requests are rejected.",
         Local: "Limits are kept in the memory of each gateway.",
+    }
+}
+
+words! {
+    Balance {
+        LeastRequests: "To an endpoint chosen at random by weight, or to another that has clearly less to do: requests \
+                        in flight × latency ÷ weight.",
+        RoundRobin: "In turn, by weight.",
+        Hash: "Requests with the same `hash_key` go to the same endpoint, as long as it is available.",
     }
 }
 

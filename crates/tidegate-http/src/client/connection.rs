@@ -33,8 +33,6 @@ pub struct Connection {
     slot: Slot,
     /// Given back when the connection is dropped: after `stream`, which is closed first.
     descriptor: Descriptor,
-    /// What an upgraded request holds until it ends.
-    pub(super) held: Option<Box<dyn Send>>,
 }
 
 /// One of the connections that an endpoint may have.
@@ -67,7 +65,6 @@ impl Connection {
             deadline,
             slot,
             descriptor,
-            held: None,
         }
     }
 
@@ -106,6 +103,6 @@ impl Connection {
 
     /// The bare connection and the bytes not yet parsed, for an upgrade.
     pub(crate) fn into_parts(self) -> (Stream, BytesMut, Arc<Deadline>, impl Send) {
-        (self.stream, self.read, self.deadline, (self.slot, self.descriptor, self.held))
+        (self.stream, self.read, self.deadline, (self.slot, self.descriptor))
     }
 }

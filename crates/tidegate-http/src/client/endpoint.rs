@@ -1,24 +1,17 @@
 //! An endpoint: one address of a service, and the connections to it.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::client_terms::ClientTerms;
 use super::connect::ClientTls;
 use super::connection::Connection;
-use super::lookup::Lookup;
 use crate::deadlines::Owner;
-use crate::share::AddressShare;
 
-/// Where an endpoint is, and the bounds of connections to it.
-pub struct EndpointSettings {
-    /// The host to connect to.
-    pub host: Box<str>,
-    /// The port.
-    pub port: u16,
-    /// For `https`.
-    pub tls: Option<ClientTls>,
+/// The bounds of connections to an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointBounds {
     /// The longest time to connect.
     pub connect_timeout: Duration,
     /// The longest time from the request's last byte to the head of the response.
@@ -37,24 +30,24 @@ pub struct EndpointSettings {
 
 /// An endpoint, with its connections.
 pub struct Endpoint {
-    /// Where it is, and its bounds.
-    pub settings: EndpointSettings,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// For `https`.
+    pub tls: Option<Arc<ClientTls>>,
+    /// The bounds of its connections.
+    pub bounds: EndpointBounds,
     /// Its connections.
     pub pools: Arc<Pools>,
 }
 
 /// The connections to one address. They outlive a reload, so that their number stays bounded.
 pub struct Pools {
-    /// Whom deadlines of its connections belong to.
-    pub(super) owner: Owner,
+    /// Whom the deadlines of its connections belong to.
+    pub owner: Owner,
     /// Connections that are open, idle ones included.
     pub(super) open: Arc<AtomicUsize>,
-    /// Requests that have a connection, or are about to get one.
-    in_use: AtomicUsize,
     /// Idle connections, by the worker's index.
     idle: Box<[Pool]>,
-    /// Lookups of the address, by the worker's index.
-    pub(super) lookups: Box<[Lookup]>,
     /// No configuration names the address any more: no connection is kept.
     closed: AtomicBool,
 }
@@ -73,9 +66,7 @@ impl Pools {
     /// Empty pools, one for each worker.
     pub fn new(workers: usize) -> Self {
         let idle = (0..workers).map(|_| Pool::default()).collect();
-        let lookups = (0..workers).map(|_| Lookup::default()).collect();
-        let (open, in_use, closed) = (Arc::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { owner: Owner::unique(), open, in_use, idle, lookups, closed }
+        Self { owner: Owner::unique(), open: Arc::default(), idle, closed: AtomicBool::new(false) }
     }
 
     /// How many connections are open, idle ones included.
@@ -83,48 +74,10 @@ impl Pools {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many requests have a connection, or are about to get one.
-    pub fn in_use(&self) -> usize {
-        self.in_use.load(Ordering::Relaxed)
-    }
-
     /// Closes idle connections now, and those in use when their requests have ended.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.idle.iter().for_each(|pool| pool.idle().clear());
-    }
-}
-
-/// A request to an endpoint, counted for the endpoint and for its client's address as long as this exists.
-pub(super) struct InUse {
-    pub(super) endpoint: Arc<Endpoint>,
-    address: Option<Arc<AddressShare>>,
-}
-
-impl InUse {
-    /// Counts a request. None if the client's address holds its share of the endpoint's connections.
-    pub(super) fn begin(endpoint: &Arc<Endpoint>, client: &ClientTerms<'_>) -> Option<Self> {
-        let pools = &endpoint.pools;
-        let others = pools.in_use.fetch_add(1, Ordering::Relaxed);
-        let counted = Self { endpoint: Arc::clone(endpoint), address: client.address.cloned() };
-        if let Some(address) = &counted.address {
-            let held = address.of_upstream(pools.owner).fetch_add(1, Ordering::Relaxed);
-            let free = endpoint.settings.max_connections.saturating_sub(others);
-            if !client.most_held.permits(held as usize, free) {
-                return None;
-            }
-        }
-        Some(counted)
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        let pools = &self.endpoint.pools;
-        pools.in_use.fetch_sub(1, Ordering::Relaxed);
-        if let Some(address) = &self.address {
-            address.of_upstream(pools.owner).fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 
@@ -144,7 +97,7 @@ impl Endpoint {
         connection.rest(now);
         let mut idle = self.pools.idle[worker].idle();
         let is_closed = self.pools.closed.load(Ordering::SeqCst) || connection.is_descriptor_wanted();
-        if idle.len() < self.settings.max_idle && !is_closed {
+        if idle.len() < self.bounds.max_idle && !is_closed {
             idle.push(connection);
         }
     }
@@ -159,7 +112,7 @@ impl Endpoint {
 
     /// Closes a worker's connections that have been idle for longer than `idle_timeout`.
     pub fn close_idle(&self, worker: usize, now_millis: u64) {
-        let most = u64::try_from(self.settings.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+        let most = u64::try_from(self.bounds.idle_timeout.as_millis()).unwrap_or(u64::MAX);
         self.pools.idle[worker].idle().retain(|connection| now_millis.saturating_sub(connection.idle_since) < most);
     }
 }

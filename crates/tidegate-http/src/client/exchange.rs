@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::client_terms::ClientTerms;
 use super::connection::Connection;
-use super::endpoint::InUse;
+use super::endpoint::Endpoint;
 use super::opening::Local;
 use super::request_head::{BodyLength, Traits};
 use super::response_head::{ResponseHead, take_response};
@@ -81,7 +81,7 @@ enum Written {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; most of their combinations occur")]
 pub(super) struct Exchange<B> {
     pub(super) connection: Connection,
-    in_use: InUse,
+    endpoint: Arc<Endpoint>,
     worker: usize,
     deadlines: Arc<Deadlines>,
     bodiless: bool,
@@ -115,7 +115,7 @@ pub(super) struct Exchange<B> {
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
     /// An exchange over this connection. `out` is the request's head.
     pub(super) fn new(
-        in_use: InUse,
+        endpoint: &Arc<Endpoint>,
         local: &Local<'_>,
         terms: &ClientTerms<'_>,
         traits: &Traits,
@@ -130,7 +130,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         };
         Self {
             connection,
-            in_use,
+            endpoint: Arc::clone(endpoint),
             worker: local.worker,
             deadlines: Arc::clone(local.deadlines),
             bodiless: traits.is_head,
@@ -197,7 +197,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         on_interim: &(dyn Fn(StatusCode, &Headers) + Sync),
     ) -> Result<Option<ResponseHead>, Trouble> {
         while !self.connection.read.is_empty() {
-            let longest = self.in_use.endpoint.settings.max_head_bytes;
+            let longest = self.endpoint.bounds.max_head_bytes;
             let head =
                 take_response(&mut self.connection.read, longest, self.bodiless).map_err(Trouble::BadResponse)?;
             let Some(head) = head else { return Ok(None) };
@@ -346,7 +346,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             });
         }
         if self.waiting != waiting || self.moved {
-            let settings = &self.in_use.endpoint.settings;
+            let settings = &self.endpoint.bounds;
             deadline.set(match waiting {
                 Waiting::Continue => CONTINUE_PATIENCE,
                 Waiting::Head => settings.response_timeout,
@@ -418,17 +418,10 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Failed { was_sent: self.was_sent(), trouble, body: self.body }
     }
 
-    /// The connection, which has switched to another protocol. The request is counted until it ends.
-    pub(super) fn upgrade(self) -> Connection {
-        let Self { mut connection, in_use, .. } = self;
-        connection.held = Some(Box::new(in_use));
-        connection
-    }
-
     /// Keeps the connection for another request, if it can carry one.
     pub(super) fn end(self, keep_alive: bool) {
         if keep_alive && self.is_sent() && self.connection.read.is_empty() {
-            self.in_use.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());
+            self.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Opening a connection to an endpoint, within the bounds of the endpoint and of the process.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::lookup_host;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::connect::connect_to;
 use super::connection::{Connection, Slot};
@@ -38,7 +36,7 @@ pub struct Local<'a> {
 
 /// Opens a connection, TLS included, within the endpoint's `connect_timeout`.
 pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Connection, Trouble> {
-    let until = Instant::now() + endpoint.settings.connect_timeout;
+    let until = Instant::now() + endpoint.bounds.connect_timeout;
     let slot = take_slot(endpoint, local, until).await.ok_or(Trouble::Full)?;
     let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
     let stream = connect(endpoint, local, until).await?;
@@ -48,7 +46,7 @@ pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Conne
 /// Takes a slot for a connection. Neither an idle connection of any worker nor a client that is waited for may be the
 /// reason to reject a request.
 async fn take_slot(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Option<Slot> {
-    let slot = || Slot::take(&endpoint.pools.open, endpoint.settings.max_connections);
+    let slot = || Slot::take(&endpoint.pools.open, endpoint.bounds.max_connections);
     loop {
         if let Some(slot) = slot().or_else(|| endpoint.close_one_idle().then(slot).flatten()) {
             return Some(slot);
@@ -65,7 +63,7 @@ async fn take_slot(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Op
 /// endpoint is not at fault.
 async fn connect(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
     loop {
-        match attempt_once(endpoint, local, until).await {
+        match connect_to(&[endpoint.address], endpoint.tls.as_deref(), until).await {
             Err(Trouble::Connect(error)) if is_out_of_files(&error) => {
                 (local.free_a_file)();
                 if Instant::now() + FILE_PATIENCE >= until {
@@ -76,18 +74,4 @@ async fn connect(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Resu
             done => return done,
         }
     }
-}
-
-/// Looks the endpoint's address up and connects to it.
-async fn attempt_once(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Result<Stream, Trouble> {
-    let settings = &endpoint.settings;
-    let addresses = if let Ok(ip) = settings.host.parse::<IpAddr>() {
-        Arc::from([SocketAddr::new(ip, settings.port)])
-    } else {
-        let (deadlines, host) = (Arc::clone(local.deadlines), (settings.host.to_string(), settings.port));
-        let resolve = || async { lookup_host(host).await.map(Iterator::collect) };
-        let finding = endpoint.pools.lookups[local.worker].get(move || deadlines.now_millis(), resolve);
-        timeout_at(until, finding).await.map_err(|_| Trouble::ConnectTimeout)?.map_err(Trouble::Connect)?
-    };
-    connect_to(&addresses, settings.tls.as_ref(), until).await
 }

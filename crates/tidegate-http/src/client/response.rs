@@ -45,7 +45,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
             let Some(protocol) = upgrade.filter(|_| upgrade_wanted) else {
                 return Err(exchange.fail(Trouble::BadResponse("it upgrades a request that did not ask for it")));
             };
-            let content = ResponseContent::Upgraded(Box::new(exchange.upgrade()), protocol);
+            let content = ResponseContent::Upgraded(Box::new(exchange.connection), protocol);
             return Ok(Self { status, is_http10, headers, content });
         }
         if let BodyEnd::Length(length) = body_end
@@ -172,15 +172,13 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
                 Sending::WaitsForClient => Waiting::Client,
                 Sending::Done | Sending::Held | Sending::WaitsForUpstream => Waiting::Response,
             };
-            return match exchange.late(waiting, cx) {
-                Some(trouble) => self.fail(trouble),
-                None => Poll::Pending,
-            };
+            let trouble = exchange.late(waiting, cx);
+            return trouble.map_or(Poll::Pending, |trouble| self.fail(trouble));
         }
     }
 
-    /// The client takes nothing more, and no more is read ahead for it: another request may have the connection. Returns
-    /// what is wrong once it has been taken away.
+    /// The client takes nothing more, and no more is read ahead for it: another request may have the connection.
+    /// Returns what is wrong once it has been taken away.
     pub fn client_blocks(&mut self, cx: &Context<'_>) -> Option<Trouble> {
         let trouble = self.exchange.as_mut()?.client_blocks(cx)?;
         self.exchange = None;

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body;
 
 use super::client_terms::ClientTerms;
-use super::endpoint::{Endpoint, InUse};
+use super::endpoint::Endpoint;
 use super::exchange::Exchange;
 use super::opening::{Local, open};
 use super::request_head::Traits;
@@ -28,9 +28,6 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
 ) -> Result<Response<B>, Failed<B>> {
     let mut was_sent = false;
     loop {
-        let Some(in_use) = InUse::begin(endpoint, terms) else {
-            return Err(Failed { trouble: Trouble::ClientShare, was_sent, body });
-        };
         let connection = match endpoint.idle_connection(local.worker) {
             Some(connection) => connection,
             // Boxed, like everything that happens rarely: otherwise the future of each request would have room for it.
@@ -43,7 +40,7 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
         // The upstream may close a kept connection at this very moment. An idempotent request can be sent again.
         let again = connection.reused && body.is_none() && traits.is_idempotent;
         let copy = if again { Some(head.clone()) } else { None };
-        let mut exchange = Exchange::new(in_use, local, terms, &traits, head, connection, body.take());
+        let mut exchange = Exchange::new(endpoint, local, terms, &traits, head, connection, body.take());
         match poll_fn(|cx| exchange.poll_head(cx, terms.on_interim)).await {
             Err(Trouble::Closed | Trouble::Broken(_)) if again && !exchange.has_read => {
                 was_sent |= exchange.was_sent();
@@ -70,14 +67,13 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::client::{BodyLength, EndpointSettings, OutgoingHead, Pools};
+    use crate::client::{BodyLength, EndpointBounds, OutgoingHead, Pools};
     use crate::client_wait::WaitTerms;
     use crate::deadlines::Deadlines;
     use crate::descriptors::Descriptors;
     use crate::eviction::Eviction;
     use crate::headers::Headers;
     use crate::pace::PaceTerms;
-    use crate::share::MostHeld;
 
     /// A body that counts its pieces that were read.
     #[derive(Debug, Default)]
@@ -99,10 +95,7 @@ mod tests {
 
     fn endpoint(port: u16, max_connections: usize) -> Arc<Endpoint> {
         let [connect_timeout, response_timeout, body_timeout, idle_timeout] = [Duration::from_secs(20); 4];
-        let settings = EndpointSettings {
-            host: "127.0.0.1".into(),
-            port,
-            tls: None,
+        let bounds = EndpointBounds {
             connect_timeout,
             response_timeout,
             body_timeout,
@@ -111,7 +104,8 @@ mod tests {
             max_connections,
             max_head_bytes: 8_192,
         };
-        Arc::new(Endpoint { settings, pools: Arc::new(Pools::new(1)) })
+        let (address, pools) = (([127, 0, 0, 1], port).into(), Arc::new(Pools::new(1)));
+        Arc::new(Endpoint { address, tls: None, bounds, pools })
     }
 
     /// Sends `pieces` in chunks, or a `GET` without a body.
@@ -149,8 +143,6 @@ mod tests {
             wait: WaitTerms { timeout: patience, pace: PaceTerms { bytes_per_second: 0, window: patience } },
             sharing: 1,
             max_body: 1_000,
-            address: None,
-            most_held: MostHeld::ALL,
             on_interim: &|_, _| {},
         };
         send(endpoint, &local, &terms, outgoing.traits(), outgoing.head(), pieces, || {}).await

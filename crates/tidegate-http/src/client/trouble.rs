@@ -15,6 +15,8 @@ pub enum Trouble {
     Full,
     /// The process can open no more file descriptors.
     OutOfFiles,
+    /// No endpoint of the upstream may be used.
+    NoEndpoint,
     /// No connection could be made.
     Connect(io::Error),
     /// No connection could be made in time.
@@ -58,7 +60,7 @@ impl Trouble {
     /// The status of the response to the client.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Full | Self::OutOfFiles | Self::ClientShare => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::OutOfFiles | Self::NoEndpoint | Self::ClientShare => StatusCode::SERVICE_UNAVAILABLE,
             Self::Connect(_) | Self::Closed | Self::Broken(_) | Self::BadResponse(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::ResponseTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::ClientTimeout | Self::ClientSlow | Self::ClientEvicted => StatusCode::REQUEST_TIMEOUT,
@@ -72,6 +74,7 @@ impl Trouble {
         match self {
             Self::Full => "upstream_full",
             Self::OutOfFiles => "out_of_files",
+            Self::NoEndpoint => "no_endpoint",
             Self::Connect(_) => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::Closed => "closed_early",
@@ -89,9 +92,10 @@ impl Trouble {
     }
 
     /// The words of all troubles that the client has not caused.
-    pub const OF_UPSTREAMS: [&'static str; 9] = [
+    pub const OF_UPSTREAMS: [&'static str; 10] = [
         "upstream_full",
         "out_of_files",
+        "no_endpoint",
         "connect_failed",
         "connect_timeout",
         "closed_early",
@@ -103,7 +107,7 @@ impl Trouble {
 
     /// Whether the gateway itself rejected the request: it had no connection for it, and nothing was sent.
     pub fn is_rejection(&self) -> bool {
-        matches!(self, Self::Full | Self::OutOfFiles | Self::ClientShare)
+        matches!(self, Self::Full | Self::OutOfFiles | Self::NoEndpoint | Self::ClientShare)
     }
 
     /// Whether the client has caused it.
@@ -117,6 +121,7 @@ impl Trouble {
             | Self::ClientShare => true,
             Self::Full
             | Self::OutOfFiles
+            | Self::NoEndpoint
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::Closed
@@ -142,6 +147,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Full => f.write_str("all connections to the upstream are in use"),
             Self::OutOfFiles => f.write_str("no file descriptor is free for a connection to the upstream"),
+            Self::NoEndpoint => f.write_str("no endpoint of the upstream is available"),
             Self::Connect(error) => write!(f, "the upstream can't be reached: {}", cause(error)),
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it responded"),
@@ -178,6 +184,7 @@ mod tests {
         let all = [
             Trouble::Full,
             Trouble::OutOfFiles,
+            Trouble::NoEndpoint,
             Trouble::Connect(error()),
             Trouble::ConnectTimeout,
             Trouble::Closed,

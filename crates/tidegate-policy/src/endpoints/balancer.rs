@@ -31,6 +31,9 @@ pub enum Balance {
 }
 
 impl Balance {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::LeastRequests, Self::RoundRobin, Self::Hash];
+
     /// The word for it in the configuration and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,6 +125,15 @@ impl Balancer {
         }
     }
 
+    /// How it spreads requests.
+    pub const fn balance(&self) -> Balance {
+        match self.method {
+            Method::LeastRequests(_) => Balance::LeastRequests,
+            Method::RoundRobin(_) => Balance::RoundRobin,
+            Method::Hash(_) => Balance::Hash,
+        }
+    }
+
     /// How many endpoints there are.
     pub const fn len(&self) -> usize {
         self.members.len()
@@ -153,11 +165,18 @@ impl Balancer {
     #[expect(clippy::needless_pass_by_value, reason = "dropping it takes the request out of those in flight")]
     #[inline]
     pub fn end(&self, in_flight: InFlight, outcome: Outcome, now: Timestamp) -> Option<Change> {
+        self.record(&in_flight, outcome, now)
+    }
+
+    /// How the request ended is known, and it is still in flight: its response is on its way. It may have begun in an
+    /// earlier balancer, as in [`end`](Self::end).
+    #[inline]
+    pub fn record(&self, in_flight: &InFlight, outcome: Outcome, now: Timestamp) -> Option<Change> {
         let streak = in_flight.record(outcome, now);
         if streak == 0 {
             return None;
         }
-        self.judge_streak(&in_flight, streak, outcome, now)
+        self.judge_streak(in_flight, streak, outcome, now)
     }
 
     /// Whether so many failures in a row are too many.

@@ -12,6 +12,17 @@ pub enum Health {
     Unhealthy,
 }
 
+impl Health {
+    /// The word for it in the admin API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Healthy => "healthy",
+            Self::Unhealthy => "unhealthy",
+        }
+    }
+}
+
 /// How many checks in a row change an endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthThresholds {

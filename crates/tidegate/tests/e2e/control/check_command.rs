@@ -320,8 +320,8 @@ fn everything(directory: &Directory) -> Value {
         "connections": {
             "max": 100, "max_head_bytes": 16384, "max_headers": 50, "max_streams": 10, "max_body_bytes": 1_000_000,
             "head_timeout": "5s", "body_timeout": 5, "write_timeout": "500ms", "idle_timeout": "1m",
-            "upgrade_timeout": "1h", "drain_timeout": 0, "max_total_streams": 50, "max_client_share": 0.5, "min_rate": 100,
-            "min_rate_window": "5s", "max_buffer_bytes": 1_000_000
+            "upgrade_timeout": "1h", "drain_timeout": 0, "max_total_streams": 50, "max_client_share": 0.5,
+            "min_rate": 100, "min_rate_window": "5s", "max_buffer_bytes": 1_000_000
         },
         "trusted_proxies": ["10.0.0.0/8"],
         "admin": {"listen": "127.0.0.1:0", "token": "a-token-of-some-length", "token_file": null, "open": false},
@@ -364,7 +364,8 @@ fn everything(directory: &Directory) -> Value {
             "app": {
                 "url": "http://127.0.0.1:8081/base", "connect_timeout": 1, "answer_timeout": 1, "body_timeout": 1,
                 "idle_timeout": 1, "max_idle": 1, "max_connections": 1, "max_head_bytes": 2048, "preserve_host": true,
-                "ca": null, "server_name": null, "limits": ["provider"], "request_buffer_bytes": 10, "response_buffer_bytes": 10
+                "ca": null, "server_name": null, "limits": ["provider"],
+                "request_buffer_bytes": 10, "response_buffer_bytes": 10
             }
         },
         "resolver": {

@@ -25,7 +25,8 @@ fn buffering(buffer: usize, upstream: SocketAddr, limits: &[(&str, &str)], more:
     let names: Vec<&str> = all().map(|(name, _)| name).collect();
     let limits: Vec<String> = all().map(|(name, numbers)| format!("{name}: {numbers}")).collect();
     Gateway::start(&format!(
-        "workers: 1\nupstreams: {{app: {{url: \"http://{upstream}\", connect_timeout: 60s, request_buffer_bytes: {buffer}}}}}\n\
+        "workers: 1\nupstreams:\n  \
+         app: {{url: \"http://{upstream}\", connect_timeout: 60s, request_buffer_bytes: {buffer}}}\n\
          limits: {{{}}}\ncommon_limits: [{}]\n{more}",
         limits.join(", "),
         names.join(", ")

@@ -1,0 +1,42 @@
+//! What a request holds while an endpoint works on it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_http::deadlines::Owner;
+use tidegate_http::share::AddressShare;
+use tidegate_policy::endpoints::InFlight;
+
+/// What a request holds while an endpoint works on it. Dropping it gives it back.
+pub(crate) struct AttemptHold {
+    pub(crate) in_flight: InFlight,
+    /// Held for its `Drop`.
+    _share: Option<HeldShare>,
+}
+
+impl AttemptHold {
+    pub(crate) fn new(in_flight: InFlight, share: Option<HeldShare>) -> Self {
+        Self { in_flight, _share: share }
+    }
+}
+
+/// A connection to an endpoint, counted for its client's address.
+pub(crate) struct HeldShare {
+    address: Arc<AddressShare>,
+    endpoint: Owner,
+    /// How many the address held before.
+    pub(crate) before: usize,
+}
+
+impl HeldShare {
+    pub(crate) fn new(address: &Arc<AddressShare>, endpoint: Owner) -> Self {
+        let before = address.of_upstream(endpoint).fetch_add(1, Ordering::Relaxed) as usize;
+        Self { address: Arc::clone(address), endpoint, before }
+    }
+}
+
+impl Drop for HeldShare {
+    fn drop(&mut self) {
+        self.address.of_upstream(self.endpoint).fetch_sub(1, Ordering::Relaxed);
+    }
+}
