@@ -61,7 +61,10 @@ pub(crate) async fn attempt(
         let started = Instant::now();
         let chosen = match choose(context, upstream, hash, &tried, started) {
             Ok(chosen) => chosen,
-            Err(trouble) => return Err(Failed { trouble, was_sent: false, body }),
+            Err(trouble) => {
+                context.note_cut(&trouble);
+                return Err(Failed { trouble, was_sent: false, body });
+            }
         };
         let index = chosen.hold.in_flight.index();
         let member = chosen.member;

@@ -50,6 +50,7 @@ impl Lookups {
             for (index, host) in upstream.endpoints.names() {
                 if let Some(watch) = self.0.iter().find(|watch| watch.host().eq_ignore_ascii_case(host)) {
                     upstream.endpoints.resolved(index, &watch.addresses(), now);
+                    upstream.endpoints.keep(watch.clone());
                 }
             }
         }

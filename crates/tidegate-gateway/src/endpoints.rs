@@ -11,6 +11,7 @@ use tidegate_http::client::{Endpoint, EndpointBounds, Pools, Trouble};
 use tidegate_policy::Timestamp;
 use tidegate_policy::endpoints::{Balancer, BalancerSettings, EndpointState};
 
+use crate::names::NameWatch;
 use crate::settings::{EndpointEntry, UpstreamSettings};
 
 /// The endpoints of an upstream.
@@ -22,6 +23,8 @@ pub(crate) struct Endpoints {
     /// The addresses of each entry. Locked while the pool is replaced.
     addresses: Mutex<Vec<Arc<[IpAddr]>>>,
     pool: ArcSwap<Pool>,
+    /// Names that are looked up as long as this exists.
+    watches: Mutex<Vec<NameWatch>>,
 }
 
 /// The endpoints in force.
@@ -96,6 +99,7 @@ impl Endpoints {
             workers,
             addresses: Mutex::new(settings.endpoints.iter().map(known).collect()),
             pool: ArcSwap::from_pointee(empty),
+            watches: Mutex::default(),
         };
         let pool = {
             let before = before.map(|before| before.pool.load_full());
@@ -138,8 +142,17 @@ impl Endpoints {
         self.bounds.max_connections.saturating_mul(self.entries.len().max(self.pool().members.len()))
     }
 
-    /// The name of an entry has these addresses now. Requests in flight on others end undisturbed.
+    /// Keeps a name looked up.
+    pub(crate) fn keep(&self, watch: NameWatch) {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(watch);
+    }
+
+    /// The name of an entry has these addresses now. Requests in flight on others end undisturbed. A name without
+    /// addresses keeps those that it had: an empty response must not take a service down.
     pub(crate) fn resolved(&self, entry: usize, addresses: &Arc<[IpAddr]>, now: Timestamp) {
+        if addresses.is_empty() {
+            return;
+        }
         let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(before) = known.get_mut(entry).filter(|before| *before != addresses) else { return };
         *before = Arc::clone(addresses);

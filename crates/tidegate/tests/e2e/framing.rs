@@ -5,7 +5,7 @@ mod cancellation;
 mod heads;
 mod hop_by_hop;
 mod judge;
-mod origin;
+pub(crate) mod origin;
 mod proxying;
 mod slowness;
 mod targets;

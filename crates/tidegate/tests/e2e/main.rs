@@ -4,6 +4,7 @@ mod adaptation;
 mod adaptive;
 mod control;
 mod demo;
+mod endpoints;
 mod forecast;
 mod framing;
 mod lab;

@@ -16,6 +16,7 @@ section! {
     /// An upstream: a service that the gateway protects.
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
+    #[schemars(extend("anyOf" = [{"required": ["url"]}, {"required": ["endpoints"]}]))]
     pub struct Upstream {
         /// `http://host[:port][/base]` or `https://…`: the request's path and query are appended. Short for `endpoints`
         /// with this one.

@@ -306,6 +306,29 @@ fn a_file_that_is_not_there_is_reported() {
     assert!(nothing.code != 0 && !nothing.err.is_empty(), "{nothing:?}");
 }
 
+fn every_upstream() -> Value {
+    json!({
+        "app": {
+            "url": "http://127.0.0.1:8081/base", "connect_timeout": 1, "answer_timeout": 1, "body_timeout": 1,
+            "idle_timeout": 1, "max_idle": 1, "max_connections": 1, "max_head_bytes": 2048, "preserve_host": true,
+            "ca": null, "server_name": null, "limits": ["provider"],
+            "request_buffer_bytes": 10, "response_buffer_bytes": 10
+        },
+        "pool": {
+            "endpoints": ["http://127.0.0.1:8082", { "url": "http://127.0.0.1:8083", "weight": 2 }],
+            "balance": "hash", "hash_key": "user", "slow_start": "5s",
+            "health_check": {
+                "path": "/health", "method": "HEAD", "statuses": [200, 204], "interval": "1s", "timeout": "500ms",
+                "healthy": 1, "unhealthy": 2
+            },
+            "ejection": {
+                "consecutive_failures": 3, "success_rate": false, "statuses": [503], "interval": "5s", "time": "10s",
+                "max_time": "1m", "max_share": 0.3
+            }
+        }
+    })
+}
+
 /// A file with every setting there is; the files it names are in `directory`.
 fn everything(directory: &Directory) -> Value {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -360,14 +383,7 @@ fn everything(directory: &Directory) -> Value {
             "provider": {"algorithm": "gcra", "burst": 1, "fillRate": 1, "tiers": {"pro": {"burst": 1, "fill_rate": 1}}}
         },
         "common_limits": ["default", "total"],
-        "upstreams": {
-            "app": {
-                "url": "http://127.0.0.1:8081/base", "connect_timeout": 1, "answer_timeout": 1, "body_timeout": 1,
-                "idle_timeout": 1, "max_idle": 1, "max_connections": 1, "max_head_bytes": 2048, "preserve_host": true,
-                "ca": null, "server_name": null, "limits": ["provider"],
-                "request_buffer_bytes": 10, "response_buffer_bytes": 10
-            }
-        },
+        "upstreams": every_upstream(),
         "resolver": {
             "servers": ["127.0.0.1:5353", "10.0.0.2"], "timeout": "500ms", "attempts": 3, "min_ttl": 2, "max_ttl": "1h",
             "hosts_file": false
