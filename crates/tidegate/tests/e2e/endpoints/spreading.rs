@@ -27,8 +27,9 @@ fn an_endpoint_without_weight_gets_requests_only_if_no_other_is_there() {
         format!("endpoints: [\"http://{}\", {{url: \"http://{}\", weight: 0}}]", one.address, reserve.address);
     let gateway = with_upstream(&upstream, "");
     assert_eq!(shares(&gateway, 50, &[&one, &reserve]), [50, 0]);
-    drop(one);
-    assert_eq!(shares(&gateway, 50, &[&reserve]), [50]);
+    let down = gateway.post(&format!("/config/upstreams/app/{}", one.address), "{\"state\": \"down\"}");
+    assert_eq!(down.status, 200);
+    assert_eq!(shares(&gateway, 50, &[&one, &reserve]), [0, 50]);
 }
 
 #[test]
