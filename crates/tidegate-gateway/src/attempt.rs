@@ -14,7 +14,8 @@ use tidegate_http::forwarded::Forwarded;
 use tidegate_http::headers::Headers;
 use tidegate_http::request::RequestHead;
 use tidegate_http::server::Interim;
-use tidegate_policy::endpoints::Tried;
+use tidegate_policy::Timestamp;
+use tidegate_policy::endpoints::{Cause, Outcome, Tried};
 
 use crate::access_log::version_name;
 use crate::attempt_hold::{AttemptHold, HeldShare};
@@ -54,28 +55,43 @@ pub(crate) async fn attempt(
     let OutboundRequest { request, host, body, from_trusted } = outbound;
     let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
     let upgrade = validation::upgrade(request, &body);
-    let (length, mut body) = validation::body(request, body);
+    let (length, body) = validation::body(request, body);
     let framing = Framing { length, has_body: body.is_some(), upgrade };
+    let outgoing = Outgoing { upstream, hash, request, host, from_trusted, framing, interim };
+    let started = Instant::now();
+    match attempt_on(context, &outgoing, None, started, body).await {
+        // Boxed, like everything that happens rarely.
+        Err(failed) if may_go_elsewhere(&failed, upstream, started) => {
+            Box::pin(attempt_elsewhere(context, &outgoing, started, failed.body)).await
+        }
+        response => response,
+    }
+}
+
+/// A request, as all its attempts send it.
+struct Outgoing<'a> {
+    upstream: &'a Upstream,
+    /// What decides the endpoint, instead of chance.
+    hash: Option<u64>,
+    request: &'a RequestHead,
+    host: &'a [u8],
+    from_trusted: bool,
+    framing: Framing<'a>,
+    interim: Option<Interim>,
+}
+
+/// Sends a request to endpoints that it has not been sent to.
+async fn attempt_elsewhere(
+    context: &mut RequestContext<'_>,
+    outgoing: &Outgoing<'_>,
+    started: Instant,
+    mut body: Option<RequestBody>,
+) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
     let mut tried = Tried::new();
-    for number in 1.. {
-        let started = Instant::now();
-        let chosen = match choose(context, upstream, hash, &tried, started) {
-            Ok(chosen) => chosen,
-            Err(trouble) => {
-                context.note_cut(&trouble);
-                return Err(Failed { trouble, was_sent: false, body });
-            }
-        };
-        let index = chosen.hold.in_flight.index();
-        let member = chosen.member;
-        context.settlement.hold = Some(chosen.hold);
-        let head = outgoing_head(context, upstream, &member.entry, request, host, from_trusted, &framing);
-        let response = exchange(context, &member, interim.as_ref(), head, body).await;
-        record(context, upstream, started, &response);
-        match response {
-            Err(failed) if number < MOST_ENDPOINTS && may_go_elsewhere(&failed, upstream, started) => {
-                context.settlement.hold = None;
-                tried.insert(index);
+    for number in 2.. {
+        tried.insert(context.settlement.hold.take().map_or(0, |hold| hold.in_flight.index()));
+        match attempt_on(context, outgoing, Some(&tried), Instant::now(), body).await {
+            Err(failed) if number < MOST_ENDPOINTS && may_go_elsewhere(&failed, outgoing.upstream, started) => {
                 body = failed.body;
             }
             response => return response,
@@ -84,57 +100,22 @@ pub(crate) async fn attempt(
     unreachable!("the last attempt returns")
 }
 
-/// Whether a request that failed on one endpoint can be sent to another: nothing was sent, and there is time.
-fn may_go_elsewhere(failed: &Failed<RequestBody>, upstream: &Upstream, started: Instant) -> bool {
-    let pool = upstream.endpoints.pool();
-    let has_others = pool.members.len() > 1;
-    let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
-    let bound = pool.members.first().map_or_else(Duration::default, |member| member.endpoint.bounds.connect_timeout);
-    has_others && is_endpoints && !failed.was_sent && started.elapsed() < 2 * bound
-}
-
-/// The endpoint that gets the request.
-struct Chosen {
-    member: Arc<Member>,
-    hold: AttemptHold,
-}
-
-/// Chooses an endpoint, and counts the request there and for the client's address.
-fn choose(
-    context: &RequestContext<'_>,
-    upstream: &Upstream,
-    hash: Option<u64>,
-    tried: &Tried,
-    started: Instant,
-) -> Result<Chosen, Trouble> {
-    let (worker, client) = (context.worker, context.client);
-    let now = worker.gateway.clock.at(started);
-    let pool = upstream.endpoints.pool();
-    let random = if pool.members.len() > 1 { worker.ids.random() } else { 0 };
-    let index = pool.balancer.choose(now, random, hash.unwrap_or(random), tried);
-    let chosen = index.and_then(|index| Some((pool.members.get(index)?, pool.balancer.begin(index, now)?)));
-    let Some((member, in_flight)) = chosen else {
-        return Err(if pool.members.is_empty() { upstream.endpoints.no_address() } else { Trouble::NoEndpoint });
-    };
-    let share = client.share.as_ref().map(|share| HeldShare::new(share, member.endpoint.pools.owner));
-    if let Some(share) = &share {
-        let others = in_flight.endpoint().in_flight().saturating_sub(1);
-        let free = member.endpoint.bounds.max_connections.saturating_sub(others as usize);
-        if !context.plan.site.most_held.permits(share.before, free) {
-            return Err(Trouble::ClientShare);
-        }
-    }
-    Ok(Chosen { member: Arc::clone(member), hold: AttemptHold::new(in_flight, share) })
-}
-
-/// One exchange with an endpoint.
-async fn exchange(
+/// Sends a request to one endpoint.
+async fn attempt_on(
     context: &mut RequestContext<'_>,
-    member: &Member,
-    interim: Option<&Interim>,
-    (head, traits): (BytesMut, Traits),
+    outgoing: &Outgoing<'_>,
+    tried: Option<&Tried>,
+    started: Instant,
     body: Option<RequestBody>,
 ) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
+    let chosen = match choose(context, outgoing.upstream, outgoing.hash, tried, started) {
+        Ok(chosen) => chosen,
+        Err(trouble) => {
+            context.note_cut(&trouble);
+            return Err(Failed { trouble, was_sent: false, body });
+        }
+    };
+    let (head, traits) = outgoing_head(context, outgoing, &chosen.member.entry);
     let (worker, connections) = (context.worker, &context.plan.site.connections);
     let local = Local {
         worker: worker.index,
@@ -149,48 +130,103 @@ async fn exchange(
         sharing: context.client.activity.requests(),
         max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
         on_interim: &|status, headers: &Headers| {
-            if let Some(interim) = interim {
+            if let Some(interim) = &outgoing.interim {
                 interim.pass_on(status, headers);
             }
         },
     };
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
     let admissions = &mut context.settlement.admissions;
-    let response = send(&member.endpoint, &local, &terms, traits, head, body, || admissions.sent()).await;
+    let response = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || admissions.sent()).await;
     context.settlement.admissions.sent();
+    record(context, outgoing.upstream, started, chosen.now, &response);
     response
 }
 
-/// Records how an attempt ended, for the endpoint and for the upstream.
+/// Whether a request that failed on one endpoint can be sent to another: nothing was sent, and there is time.
+fn may_go_elsewhere(failed: &Failed<RequestBody>, upstream: &Upstream, started: Instant) -> bool {
+    let pool = upstream.endpoints.pool();
+    let has_others = pool.members.len() > 1;
+    let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
+    let bound = pool.members.first().map_or_else(Duration::default, |member| member.endpoint.bounds.connect_timeout);
+    has_others && is_endpoints && !failed.was_sent && started.elapsed() < 2 * bound
+}
+
+/// The endpoint that gets the request.
+struct Chosen {
+    member: Arc<Member>,
+    /// When it was chosen.
+    now: Timestamp,
+}
+
+/// Chooses an endpoint, and counts the request there and for the client's address.
+fn choose(
+    context: &mut RequestContext<'_>,
+    upstream: &Upstream,
+    hash: Option<u64>,
+    tried: Option<&Tried>,
+    started: Instant,
+) -> Result<Chosen, Trouble> {
+    const NONE: Tried = Tried::new();
+    let (worker, client) = (context.worker, context.client);
+    let pool = upstream.endpoints.pool();
+    // Of one endpoint, only its latency depends on the time: when the request began is exact enough.
+    let (now, random) =
+        if pool.members.len() > 1 { (worker.gateway.clock.at(started), worker.ids.random()) } else { (context.now, 0) };
+    let index = pool.balancer.choose(now, random, hash.unwrap_or(random), tried.unwrap_or(&NONE));
+    let chosen = index.and_then(|index| Some((pool.members.get(index)?, pool.balancer.begin(index, now)?)));
+    let Some((member, in_flight)) = chosen else {
+        return Err(if pool.members.is_empty() { upstream.endpoints.no_address() } else { Trouble::NoEndpoint });
+    };
+    let share = client.share.as_ref().map(|share| HeldShare::new(share, member.endpoint.pools.owner));
+    if let Some(share) = &share {
+        let others = in_flight.endpoint().in_flight().saturating_sub(1);
+        let free = member.endpoint.bounds.max_connections.saturating_sub(others as usize);
+        if !context.plan.site.most_held.permits(share.before, free) {
+            return Err(Trouble::ClientShare);
+        }
+    }
+    context.settlement.hold = Some(AttemptHold::new(in_flight, share));
+    Ok(Chosen { member: Arc::clone(member), now })
+}
+
+/// Records how an attempt ended, for the endpoint and for the upstream. `began` is when the endpoint was chosen.
 fn record(
     context: &RequestContext<'_>,
     upstream: &Upstream,
     started: Instant,
+    began: Timestamp,
     response: &Result<UpstreamResponse<RequestBody>, Failed<RequestBody>>,
 ) {
-    let (gateway, ended) = (&context.worker.gateway, Instant::now());
-    let took = ended.saturating_duration_since(started);
-    let outcome = match response {
+    let took = started.elapsed();
+    let ended = began + took;
+    match response {
         Ok(response) => {
             upstream.responded(took, response.status);
-            upstream.outcome_of(response.status, took)
+            if upstream.is_failure(response.status) {
+                record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took: Some(took) }, ended);
+            } else if let Some(hold) = &context.settlement.hold {
+                hold.in_flight.succeeded(took, ended);
+            }
         }
         Err(failed) => {
             if failed.trouble.is_clients() {
                 context.note_cut(&failed.trouble);
             } else {
                 upstream.failed(&failed.trouble);
-                gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
+                context.worker.gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
             }
-            outcome_of(&failed.trouble, took)
+            record_failure(context, upstream, outcome_of(&failed.trouble, took), ended);
         }
-    };
-    if let Some(hold) = &context.settlement.hold {
-        let pool = upstream.endpoints.pool();
-        let change = pool.balancer.record(&hold.in_flight, outcome, gateway.clock.at(ended));
-        if let Some(change) = change {
-            gateway.note_endpoint_change(&upstream.name, &pool, change);
-        }
+    }
+}
+
+#[cold]
+fn record_failure(context: &RequestContext<'_>, upstream: &Upstream, outcome: Outcome, now: Timestamp) {
+    let Some(hold) = &context.settlement.hold else { return };
+    let pool = upstream.endpoints.pool();
+    if let Some(change) = pool.balancer.record(&hold.in_flight, outcome, now) {
+        context.worker.gateway.note_endpoint_change(&upstream.name, &pool, change);
     }
 }
 
@@ -205,13 +241,10 @@ struct Framing<'a> {
 /// Writes the head for an endpoint anew. The traits are what the exchange has to know of it.
 fn outgoing_head(
     context: &RequestContext<'_>,
-    upstream: &Upstream,
+    outgoing: &Outgoing<'_>,
     endpoint: &EndpointEntry,
-    request: &RequestHead,
-    host: &[u8],
-    from_trusted: bool,
-    framing: &Framing<'_>,
 ) -> (BytesMut, Traits) {
+    let Outgoing { upstream, request, host, from_trusted, framing, .. } = outgoing;
     let (site, client) = (&context.plan.site, context.client);
     let degraded = context.settlement.admissions.degraded();
     let is_trusted = |ip| site.is_trusted(ip);
@@ -226,7 +259,7 @@ fn outgoing_head(
         requested_host: host,
         peer: &client.peer_text,
         peer_forwarded: &client.peer_forwarded,
-        forwarded: from_trusted.then(|| Forwarded::read(is_trusted, client.peer, &request.headers)),
+        forwarded: (*from_trusted).then(|| Forwarded::read(is_trusted, client.peer, &request.headers)),
         // In clear text only a trusted proxy may ask for https: it has ended the TLS.
         scheme: if asks_for_https { "https" } else { client.scheme },
         version: version_name(request.version),

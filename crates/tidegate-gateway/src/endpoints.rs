@@ -2,6 +2,7 @@
 //! moment. Workers read the pool in force; it is replaced as a whole when a name has other addresses.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -22,9 +23,33 @@ pub(crate) struct Endpoints {
     workers: usize,
     /// The addresses of each entry. Locked while the pool is replaced.
     addresses: Mutex<Vec<Arc<[IpAddr]>>>,
-    pool: ArcSwap<Pool>,
+    pool: PoolInForce,
     /// Names that are looked up as long as this exists.
     watches: Mutex<Vec<NameWatch>>,
+}
+
+/// The pool in force. Without host names it never changes, and reading it costs nothing.
+enum PoolInForce {
+    Fixed(Arc<Pool>),
+    Changing(ArcSwap<Pool>),
+}
+
+/// The pool in force, while it is read.
+pub(crate) enum PoolGuard<'a> {
+    Fixed(&'a Pool),
+    Changing(Guard<Arc<Pool>>),
+}
+
+impl Deref for PoolGuard<'_> {
+    type Target = Pool;
+
+    #[inline]
+    fn deref(&self) -> &Pool {
+        match self {
+            Self::Fixed(pool) => pool,
+            Self::Changing(pool) => pool,
+        }
+    }
 }
 
 /// The endpoints in force.
@@ -91,22 +116,22 @@ impl Endpoints {
             Ok(ip) => Arc::from([ip]),
             Err(_) => before.and_then(|before| before.addresses_of(&entry.host)).unwrap_or_default(),
         };
+        let addresses: Vec<Arc<[IpAddr]>> = settings.endpoints.iter().map(known).collect();
         let empty = Pool { balancer: Balancer::new([], settings.balancing), members: Box::default() };
-        let endpoints = Self {
+        let mut endpoints = Self {
             entries: settings.endpoints.clone(),
             bounds: settings.bounds,
             balancing: settings.balancing,
             workers,
-            addresses: Mutex::new(settings.endpoints.iter().map(known).collect()),
-            pool: ArcSwap::from_pointee(empty),
+            addresses: Mutex::default(),
+            pool: PoolInForce::Fixed(Arc::new(empty)),
             watches: Mutex::default(),
         };
-        let pool = {
-            let before = before.map(|before| before.pool.load_full());
-            let addresses = endpoints.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-            endpoints.built(&addresses, before.as_deref(), now)
-        };
-        endpoints.pool.store(Arc::new(pool));
+        let before = before.map(Self::pool);
+        let pool = Arc::new(endpoints.built(&addresses, before.as_deref(), now));
+        let has_names = endpoints.names().next().is_some();
+        endpoints.pool = if has_names { PoolInForce::Changing(ArcSwap::new(pool)) } else { PoolInForce::Fixed(pool) };
+        endpoints.addresses = Mutex::new(addresses);
         endpoints
     }
 
@@ -116,8 +141,12 @@ impl Endpoints {
     }
 
     /// The endpoints in force.
-    pub(crate) fn pool(&self) -> Guard<Arc<Pool>> {
-        self.pool.load()
+    #[inline]
+    pub(crate) fn pool(&self) -> PoolGuard<'_> {
+        match &self.pool {
+            PoolInForce::Fixed(pool) => PoolGuard::Fixed(pool),
+            PoolInForce::Changing(pool) => PoolGuard::Changing(pool.load()),
+        }
     }
 
     /// The entries whose addresses have to be looked up, by index.
@@ -150,15 +179,15 @@ impl Endpoints {
     /// The name of an entry has these addresses now. Requests in flight on others end undisturbed. A name without
     /// addresses keeps those that it had: an empty response must not take a service down.
     pub(crate) fn resolved(&self, entry: usize, addresses: &Arc<[IpAddr]>, now: Timestamp) {
+        let PoolInForce::Changing(pool) = &self.pool else { return };
         if addresses.is_empty() {
             return;
         }
         let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(before) = known.get_mut(entry).filter(|before| *before != addresses) else { return };
         *before = Arc::clone(addresses);
-        let before = self.pool.load_full();
-        let pool = self.built(&known, Some(&before), now);
-        self.pool.store(Arc::new(pool));
+        let changed = self.built(&known, Some(&pool.load()), now);
+        pool.store(Arc::new(changed));
     }
 
     /// The pool for these addresses of the entries. Endpoints that `before` had keep what is known of them; connections

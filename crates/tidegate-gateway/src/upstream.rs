@@ -27,7 +27,8 @@ pub(crate) struct Upstream {
     /// What decides the endpoint, if requests are spread by a key.
     pub(crate) hash_key: Option<KeyParts>,
     /// Responses with these statuses count as failures of an endpoint.
-    pub(crate) failure_statuses: Vec<u16>,
+    failure_statuses: Vec<u16>,
+    least_failure_status: u16,
     pub(crate) health_check: Option<Arc<HealthCheckSettings>>,
     pub(crate) stats: Arc<UpstreamStats>,
     pub(crate) endpoints: Arc<Endpoints>,
@@ -55,6 +56,7 @@ impl Upstream {
             request_buffer_bytes: settings.request_buffer_bytes,
             response_buffer_bytes: settings.response_buffer_bytes,
             hash_key: (settings.balancing.balance == Balance::Hash).then_some(settings.hash_key),
+            least_failure_status: settings.failure_statuses.iter().copied().min().unwrap_or(u16::MAX),
             failure_statuses: settings.failure_statuses,
             health_check: settings.health_check,
             stats,
@@ -70,13 +72,10 @@ impl Upstream {
         self.stats.metrics.responded(took, status);
     }
 
-    /// What a response with this status, which took so long, means for its endpoint.
-    pub(crate) fn outcome_of(&self, status: StatusCode, took: Duration) -> Outcome {
-        if self.failure_statuses.contains(&status.as_u16()) {
-            Outcome::Failure { cause: Cause::Status, took: Some(took) }
-        } else {
-            Outcome::Success { took }
-        }
+    /// Whether a response with this status counts as a failure of its endpoint.
+    pub(crate) fn is_failure(&self, status: StatusCode) -> bool {
+        let status = status.as_u16();
+        status >= self.least_failure_status && self.failure_statuses.contains(&status)
     }
 
     /// Records a request without a response.

@@ -166,12 +166,14 @@ impl Connection<'_> {
     /// Handles a request and writes its response.
     async fn exchange(&mut self, head: Head) -> After {
         let Head { request, rest, keep_alive, expects_continue, takes_trailers } = head;
+        let has_body = !matches!(rest, BodyRest::Ended);
         {
             let mut io = self.io.lock();
             (io.rest, io.owes_continue) = (rest, expects_continue);
         }
         let requested = Requested { version: request.version, is_head: request.method == Method::HEAD, keep_alive };
-        let body = RequestBody::H1(IncomingBody::new(&self.io));
+        let body = if has_body { IncomingBody::new(&self.io) } else { IncomingBody::empty(&self.io) };
+        let body = RequestBody::H1(body);
         let response = {
             let mut handling = pin!(handle(Arc::clone(self.worker), Arc::clone(self.client), request, body));
             let (shared, activity) = (&self.io, &self.client.activity);

@@ -78,6 +78,13 @@ enum Written {
     Flushed,
 }
 
+/// How long a client may be waited for while it sends its body.
+struct UploadWait {
+    wait: ClientWait,
+    /// The requests on the client's connection.
+    sharing: u32,
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; most of their combinations occur")]
 pub(super) struct Exchange<B> {
     pub(super) connection: Connection,
@@ -95,10 +102,8 @@ pub(super) struct Exchange<B> {
     length: BodyLength,
     /// How much more the client may send.
     allowance: u64,
-    /// How long the client may be waited for while it sends its body.
-    client_wait: ClientWait,
-    /// The requests on the client's connection.
-    sharing: u32,
+    /// How long the client may be waited for while it sends its body. Boxed, because most requests have none.
+    upload_wait: Option<Box<UploadWait>>,
     /// Whether the client's trailers are passed on.
     takes_trailers: bool,
     written: Written,
@@ -128,6 +133,8 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             Some(_) if traits.expects_continue => Upload::Held,
             Some(_) => Upload::Open,
         };
+        let wait = || UploadWait { wait: ClientWait::new(terms.wait), sharing: terms.sharing };
+        let upload_wait = if body.is_some() { Some(Box::new(wait())) } else { None };
         Self {
             connection,
             endpoint: Arc::clone(endpoint),
@@ -140,8 +147,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             upload,
             length: traits.body,
             allowance: terms.max_body,
-            client_wait: ClientWait::new(terms.wait),
-            sharing: terms.sharing,
+            upload_wait,
             takes_trailers: traits.takes_trailers,
             written: Written::Nothing,
             write_closed: false,
@@ -313,7 +319,9 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
 
     fn take_data(&mut self, data: Bytes) -> Result<(), Trouble> {
         let size = data.len() as u64;
-        self.client_wait.moved(data.len());
+        if let Some(upload) = &mut self.upload_wait {
+            upload.wait.moved(data.len());
+        }
         self.allowance = self.allowance.checked_sub(size).ok_or(Trouble::TooLarge)?;
         match &mut self.length {
             BodyLength::Known(left) => *left = left.checked_sub(size).ok_or(Trouble::ClientBody(BrokenBody::LENGTH))?,
@@ -352,7 +360,9 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 Waiting::Head => settings.response_timeout,
                 Waiting::Taking | Waiting::Response | Waiting::Nothing | Waiting::Client => settings.body_timeout,
             });
-            self.client_wait.pause(self.deadlines.now_millis());
+            if let Some(upload) = &mut self.upload_wait {
+                upload.wait.pause(self.deadlines.now_millis());
+            }
         }
         self.waiting = waiting;
         self.moved = false;
@@ -368,14 +378,17 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         }
         deadline.watch(cx);
         (self.waiting, self.moved) = (Waiting::Client, false);
-        self.client_wait.wait(deadline, deadlines::Waiting::Client, self.sharing).map(Into::into)
+        let upload = self.upload_wait.as_mut()?;
+        upload.wait.wait(deadline, deadlines::Waiting::Client, upload.sharing).map(Into::into)
     }
 
     /// So many bytes of the response have been read. They count for a client that takes them while it sends its body.
     pub(super) fn response_moved(&mut self, bytes: usize) {
         self.moved = true;
-        if self.upload != Upload::Done {
-            self.client_wait.moved(bytes);
+        if self.upload != Upload::Done
+            && let Some(upload) = &mut self.upload_wait
+        {
+            upload.wait.moved(bytes);
         }
     }
 

@@ -269,22 +269,34 @@ impl Interim {
 }
 
 /// A request's body as it arrives.
-pub struct IncomingBody(SharedIo);
+pub struct IncomingBody {
+    io: SharedIo,
+    /// There is none: it need not be asked of the connection.
+    is_empty: bool,
+}
 
 impl IncomingBody {
     /// The body of the request whose head was read last.
     pub fn new(io: &SharedIo) -> Self {
-        Self(io.clone())
+        Self { io: io.clone(), is_empty: false }
+    }
+
+    /// The body of a request whose head says that it has none.
+    pub fn empty(io: &SharedIo) -> Self {
+        Self { io: io.clone(), is_empty: true }
     }
 
     /// Whether the body has ended.
     pub fn is_ended(&self) -> bool {
-        matches!(self.0.lock().rest, BodyRest::Ended)
+        self.is_empty || matches!(self.io.lock().rest, BodyRest::Ended)
     }
 
     /// Whether the rest of the body has been read from the connection, or there is none.
     pub fn is_at_hand(&self) -> bool {
-        let io = self.0.lock();
+        if self.is_empty {
+            return true;
+        }
+        let io = self.io.lock();
         match io.rest {
             BodyRest::Ended | BodyRest::Broken(_) => true,
             BodyRest::Length(left) => left <= io.read.len() as u64,
@@ -294,7 +306,7 @@ impl IncomingBody {
 
     /// How many bytes are still to come, where that is known.
     pub fn length(&self) -> Option<u64> {
-        match self.0.lock().rest {
+        match self.io.lock().rest {
             BodyRest::Length(left) => Some(left),
             BodyRest::Ended => Some(0),
             BodyRest::Chunked(_) | BodyRest::Broken(_) => None,
@@ -303,11 +315,11 @@ impl IncomingBody {
 
     /// Passes interim responses to the client that sends the body.
     pub fn interim(&self) -> Interim {
-        Interim(self.0.clone())
+        Interim(self.io.clone())
     }
 
     /// The next piece.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
-        self.0.lock().poll_frame(cx)
+        self.io.lock().poll_frame(cx)
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::outcome::Outcome;
 use super::state::EndpointState;
@@ -32,6 +33,13 @@ impl InFlight {
     /// The endpoint.
     pub const fn endpoint(&self) -> &Arc<EndpointState> {
         &self.endpoint
+    }
+
+    /// The endpoint has responded, and the response is on its way: the request is still in flight. No balancer is needed
+    /// for that, because a success ejects nothing.
+    #[inline]
+    pub fn succeeded(&self, took: Duration, now: Timestamp) {
+        self.endpoint.record(Outcome::Success { took }, self.generation, now);
     }
 
     /// Records how it ended. Returns how many requests in a row have failed with it.

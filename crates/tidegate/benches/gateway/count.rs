@@ -51,7 +51,20 @@ pub(crate) fn run(scratch: &Scratch, upstream: u16) {
         println!("{name:<12} {ours:>10.0} {theirs:>10.0} {ratio:>16.3}");
         report.insert(name.to_owned(), json!({ "tidegate": ours, "nginx": theirs, "ratio": ratio }));
     }
+    let pool = per_request(scratch, Response::Proxied, |port| {
+        let config = tidegate::config(port, upstream, "tidegate", tidegate::OPEN, None, "");
+        tidegate::command(scratch, "tidegate", &with_four_endpoints(&config, upstream))
+    });
+    println!("{:<12} {pool:>10.0}", "four endpoints");
+    report.insert("fourEndpoints".to_owned(), json!({ "tidegate": pool }));
     write("count.json", &Value::Object(report));
+}
+
+/// The same configuration with four endpoints that are checked once.
+fn with_four_endpoints(config: &str, upstream: u16) -> String {
+    let urls: Vec<String> = (1..=4).map(|last| format!("\"http://127.0.0.{last}:{upstream}\"")).collect();
+    let pool = format!("endpoints: [{}], health_check: {{path: /, interval: 1h}}", urls.join(", "));
+    config.replace(&format!("url: \"http://127.0.0.1:{upstream}\""), &pool)
 }
 
 /// What one request takes of a server that `command` starts on a port.

@@ -17,7 +17,7 @@ pub(crate) struct Upstream {
     pub(crate) port: u16,
 }
 
-/// A server that responds to everything at once.
+/// A server that responds to everything at once, at four addresses of the loopback.
 pub(crate) fn upstream(scratch: &Scratch) -> Upstream {
     upstream_with(scratch, "")
 }
@@ -29,6 +29,9 @@ pub(crate) fn upstream_with(scratch: &Scratch, locations: &str) -> Upstream {
         "access_log off;
          server {{
              listen 127.0.0.1:{port};
+             listen 127.0.0.2:{port};
+             listen 127.0.0.3:{port};
+             listen 127.0.0.4:{port};
              {locations}
              location / {{ default_type text/plain; return 200 \"{BODY}\"; }}
          }}"
