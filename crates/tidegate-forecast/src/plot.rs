@@ -13,7 +13,7 @@ use crate::{History, span};
 use calendar::Moment;
 use canvas::{Anchor, Canvas};
 use panel::{Area, Panel};
-use tidegate_input::grouped;
+use tidegate_input::counted;
 
 const WIDTH: f64 = 1_000.0;
 /// Where panels begin and end, from left to right: room for numbers, and for half of a time.
@@ -99,13 +99,9 @@ fn subtitle(history: History<'_>, outcome: &Outcome) -> String {
         outcome.seasons.iter().map(|season| span(season.period * f64::from(history.step))).collect();
     let cycles = if cycles.is_empty() { "no cycle".to_owned() } else { format!("cycle of {}", cycles.join(" and ")) };
     let step = span(f64::from(history.step));
-    let (steps, forecasts) = (counted(history.values.len(), "step"), counted(outcome.origins, "forecast"));
+    let (steps, forecasts) =
+        (counted(history.values.len() as u64, "step"), counted(outcome.origins as u64, "forecast"));
     format!("{steps} of {step} · {forecasts} · {cycles}")
-}
-
-/// `1 step`, `1,200 steps`
-fn counted(number: usize, what: &str) -> String {
-    format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
 }
 
 /// A second of the calendar, as `2026-01-19T16:30:00Z`.

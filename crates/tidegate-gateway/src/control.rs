@@ -10,13 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_policy::Algorithm;
 use tidegate_serve::Log;
 use tidegate_store::{Document, DocumentFault, Store};
 use tokio::sync::Mutex;
 
 use crate::config::model::{Config, Numbers};
-use crate::config::numbers::{InvalidNumbers, LimitNumbers, checked, values, written};
+use crate::config::numbers::{InvalidNumbers, LimitNumbers, algorithm, checked, values, written};
 use crate::config::{InvalidConfig, Problem};
 use crate::endpoint_tasks::Lookups;
 use crate::gateway::Gateway;
@@ -182,10 +181,7 @@ impl Control {
     ) -> Result<(), NotChanged> {
         let mut state = self.state.lock().await;
         let base = state.base_of(name)?.clone();
-        let wanted =
-            numbers.algorithm.as_deref().ok_or_else(|| NotChanged::Invalid("`algorithm` is required".to_owned()))?;
-        let algorithm: Algorithm =
-            wanted.parse().map_err(|error| NotChanged::Invalid(format!("`algorithm`: {error}")))?;
+        let algorithm = algorithm(&numbers)?;
         let accepts = |numbers: &LimitNumbers| fits(&base, numbers, gateway.store());
         let given = values(&numbers);
         let switched = |current: &LimitNumbers| current.with_algorithm(algorithm, &given, base.soft, accepts);

@@ -10,7 +10,7 @@ use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
 use tidegate_policy::endpoints::{Change, Health};
-use tidegate_serve::{Aggregate, Log};
+use tidegate_serve::{Aggregate, Log, Reopening};
 use tidegate_store::{FailureMode, Store, StoreEvent};
 use tidegate_wait::Clock;
 use tokio::runtime::Handle;
@@ -64,6 +64,8 @@ pub(crate) struct Gateway {
     log_errors: Aggregate,
     /// How many errors of the access log are in `log_errors`.
     noted_log_errors: AtomicU64,
+    /// How many failed reopenings of the access log are known.
+    noted_reopenings: AtomicU64,
 }
 
 impl Gateway {
@@ -105,6 +107,7 @@ impl Gateway {
             floods: Aggregate::new(SUMMARY_EVERY, now),
             log_errors: Aggregate::new(SUMMARY_EVERY, now),
             noted_log_errors: AtomicU64::new(0),
+            noted_reopenings: AtomicU64::new(0),
         }
     }
 
@@ -321,7 +324,15 @@ impl Gateway {
     /// Notes errors of the access log. Its writer runs by itself and only counts them.
     fn note_log_errors(&self, now: Instant) {
         let Some(log) = &self.access_log else { return };
-        let errors = log.sink.errors();
+        let Reopening { failed, error } = log.sink.reopening();
+        // One that succeeded has made up for those before it.
+        if self.noted_reopenings.swap(failed, Ordering::Relaxed) < failed
+            && let Some(error) = error
+        {
+            let old = "lines still go to the old file";
+            self.log.error("AccessLog", format_args!("can't reopen the access log {error}; {old}"));
+        }
+        let errors = log.sink.write_errors();
         for _ in self.noted_log_errors.swap(errors, Ordering::Relaxed)..errors {
             if let Some(count) = self.log_errors.note(now) {
                 self.report_log_errors(count, log);
@@ -338,7 +349,7 @@ impl Gateway {
     }
 
     fn report_log_errors(&self, count: u64, log: &AccessLog) {
-        let last = log.sink.last_error().unwrap_or_default();
+        let last = log.sink.last_write_error().unwrap_or_default();
         let times = if count == 1 { String::new() } else { format!(" ({count} errors)") };
         self.log.error("AccessLog", format_args!("can't write the access log: {last}{times}"));
     }

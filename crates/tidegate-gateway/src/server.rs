@@ -255,8 +255,10 @@ impl Server {
         summaries.abort();
         self.gateway.summarize(true);
         if left > 0 {
-            let why = if self.gateway.is_hurried() { "by the second order" } else { "when the time to drain was up" };
-            self.gateway.log.warn("Gateway", format_args!("{left} connections were cut off {why}"));
+            let why = if self.gateway.is_hurried() { "by the second signal" } else { "when the time to drain was up" };
+            let connections =
+                if left == 1 { "1 connection was".to_owned() } else { format!("{left} connections were") };
+            self.gateway.log.warn("Gateway", format_args!("{connections} cut off {why}"));
         }
         if let Some(log) = self.gateway.access_log() {
             // Not closed: on standard output the event log uses it too.

@@ -10,3 +10,8 @@ pub fn grouped(count: u64) -> String {
     }
     text
 }
+
+/// A count with what is counted, in the plural unless it is one: `1 step`, `1,200 steps`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
+}

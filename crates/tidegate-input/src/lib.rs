@@ -14,7 +14,7 @@ mod problems;
 pub mod table;
 mod utc;
 
-pub use grouped::grouped;
+pub use grouped::{counted, grouped};
 pub use http_url::HttpUrl;
 pub use loopback::is_loopback;
 pub use problems::{Problem, Problems, shortened};

@@ -45,4 +45,4 @@ pub use open_files::{OpenFiles, most_open_files, open_files, raise_open_files};
 pub use process::{Process, host_name, system_name};
 pub use shard::{Counter, Shard};
 pub use shutdown::{Shutdown, ShutdownHandle};
-pub use sink::Sink;
+pub use sink::{Reopening, Sink};

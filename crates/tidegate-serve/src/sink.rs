@@ -46,8 +46,18 @@ struct Shared {
     /// The writer has done something, or has ended.
     progress: Condvar,
     dropped: AtomicU64,
-    errors: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    write_errors: AtomicU64,
+    last_write_error: Mutex<Option<String>>,
+    reopening: Mutex<Reopening>,
+}
+
+/// What became of the reopenings of a [`Sink`]'s file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reopening {
+    /// How many have failed.
+    pub failed: u64,
+    /// The path and the reason if the last one has failed: lines still go to the old file.
+    pub error: Option<String>,
 }
 
 impl Sink {
@@ -88,8 +98,9 @@ impl Sink {
             work: Condvar::new(),
             progress: Condvar::new(),
             dropped: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
-            last_error: Mutex::new(None),
+            write_errors: AtomicU64::new(0),
+            last_write_error: Mutex::new(None),
+            reopening: Mutex::default(),
         });
         let writer = Writer::new(Arc::clone(&shared), target);
         thread::Builder::new().name("sink".to_owned()).spawn(move || writer.run())?;
@@ -125,12 +136,22 @@ impl Sink {
 
     /// How often writing, reopening or rotating failed. The writer goes on after each.
     pub fn errors(&self) -> u64 {
-        self.owner.shared.errors.load(Relaxed)
+        self.write_errors() + self.reopening().failed
+    }
+
+    /// How often writing or rotating failed.
+    pub fn write_errors(&self) -> u64 {
+        self.owner.shared.write_errors.load(Relaxed)
     }
 
     /// What the last of these errors was.
-    pub fn last_error(&self) -> Option<String> {
-        lock(&self.owner.shared.last_error).clone()
+    pub fn last_write_error(&self) -> Option<String> {
+        lock(&self.owner.shared.last_write_error).clone()
+    }
+
+    /// How often reopening failed, and why if the last one did.
+    pub fn reopening(&self) -> Reopening {
+        lock(&self.owner.shared.reopening).clone()
     }
 
     /// Asks the writer to open the file anew, after a rotation has moved it away. If that fails, it keeps the old one
@@ -190,9 +211,15 @@ impl Shared {
         is_done(&queue)
     }
 
-    fn note_error(&self, error: String) {
-        self.errors.fetch_add(1, Relaxed);
-        *lock(&self.last_error) = Some(error);
+    fn note_write_error(&self, error: String) {
+        *lock(&self.last_write_error) = Some(error);
+        self.write_errors.fetch_add(1, Relaxed);
+    }
+
+    fn note_reopening(&self, error: Option<String>) {
+        let mut reopening = lock(&self.reopening);
+        reopening.failed += u64::from(error.is_some());
+        reopening.error = error;
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_serve::Sink;
+use tidegate_serve::{Reopening, Sink};
 
 /// Far more than anything here takes, unless it is broken.
 const LONG: Duration = Duration::from_secs(20);
@@ -164,7 +164,7 @@ fn a_reader_that_has_gone_is_counted_and_the_writer_goes_on() {
         assert_eq!(sink.dropped(), 2 * round);
     }
     assert!(sink.errors() >= 3);
-    assert!(sink.last_error().expect("an error").starts_with("writing: "));
+    assert!(sink.last_write_error().expect("an error").starts_with("writing: "));
 }
 
 #[test]
@@ -235,8 +235,15 @@ fn a_reopening_that_fails_keeps_the_old_file_and_says_so() {
     sink.send("still here");
     assert!(sink.flush(LONG));
     assert_eq!(sink.errors(), 1);
-    assert!(sink.last_error().expect("an error").starts_with("reopening "));
+    assert_eq!((sink.write_errors(), sink.last_write_error()), (0, None));
+    let Reopening { failed: 1, error: Some(error) } = sink.reopening() else { panic!("{:?}", sink.reopening()) };
+    assert!(error.starts_with(&format!("{}: ", folder.file("log").display())), "{error}");
     assert_eq!(fs::read_to_string(folder.file("log.1")).expect("text"), "still here\n");
+    // The next one succeeds: the failure is counted, and is not a reason for anything any more.
+    fs::remove_dir(folder.file("log")).expect("it is empty");
+    sink.reopen();
+    assert!(sink.flush(LONG));
+    assert_eq!((sink.errors(), sink.reopening()), (1, Reopening { failed: 1, error: None }));
 }
 
 /// The text of a file.
@@ -329,7 +336,7 @@ fn a_rotation_that_fails_loses_nothing_and_says_so() {
         assert!(sink.flush(LONG));
     }
     assert_eq!((sink.errors(), sink.dropped()), (2, 0));
-    let error = sink.last_error().expect("an error");
+    let error = sink.last_write_error().expect("an error");
     assert!(error.starts_with("rotating ") && error.contains("log: "), "{error}");
     assert_eq!(text(&folder, "log"), "first\nsecond\nthird\n");
     fs::remove_dir_all(folder.file("log.1")).expect("it goes");

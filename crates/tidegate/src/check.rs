@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use tidegate_gateway::config::{self, InvalidConfig};
 use tidegate_gateway::settings::Settings;
+use tidegate_input::counted;
 
 use crate::print;
 
@@ -40,9 +41,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = path.display();
     let (report, code) = match checked {
         Ok(settings) => {
-            let (routes, limits, upstreams) = (settings.routes.len(), settings.limits.len(), settings.upstreams.len());
+            let [routes, limits, upstreams] = [
+                (settings.routes.len(), "route"),
+                (settings.limits.len(), "limit"),
+                (settings.upstreams.len(), "upstream"),
+            ]
+            .map(|(count, noun)| counted(count as u64, noun));
             let warnings = settings.lints.iter().map(|lint| format!("{path}: warning: {lint}\n"));
-            let ok = format!("{path}: ok ({routes} routes, {limits} limits, {upstreams} upstreams)\n");
+            let ok = format!("{path}: ok ({routes}, {limits}, {upstreams})\n");
             let lines: Vec<String> = warnings.chain([ok]).collect();
             (lines.concat(), ExitCode::SUCCESS)
         }

@@ -27,8 +27,8 @@ use crate::stop_signals::{CUT_OFF, StopSignals};
 /// ADMIN_OPEN, RATE_LIMIT_ALGORITHM, RATE_LIMIT_LIMIT, RATE_LIMIT_WINDOW, RATE_LIMIT_CAPACITY, RATE_LIMIT_FILL_RATE,
 /// FORECASTER_URL, ADAPTIVE_MODE (true, false or shadow), ADAPTIVE_UPDATE_INTERVAL (seconds).
 ///
-/// SIGHUP reads the configuration anew; SIGUSR1 opens the access log anew; SIGTERM and Ctrl-C let requests under way
-/// end.
+/// SIGHUP reads the configuration again and reopens the access log; SIGUSR1 only reopens the access log; SIGTERM and
+/// Ctrl-C stop it after the requests in flight.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate gateway --target-url http://127.0.0.1:3000 --listen 127.0.0.1:8082")]
 pub(crate) struct Arguments {
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Adapt the limit to what this forecaster recommends [default: don't]
     #[arg(long, value_name = "URL")]
     forecaster: Option<String>,
-    /// Threads that serve [default: one a core]
+    /// Threads that serve [default: one per core]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// How events are written to standard output [default: text]

@@ -97,8 +97,8 @@ where
     sink.flush_and_close(LOG_PATIENCE);
     if let Some(file) = file {
         file.flush_and_close(LOG_PATIENCE);
-        if let Some(error) = file.last_error() {
-            eprintln!("tidegate: --log-file: {} times, last: {error}", file.errors());
+        if let Some(error) = file.last_write_error() {
+            eprintln!("tidegate: --log-file: {} times, last: {error}", file.write_errors());
         }
     }
     served

@@ -21,7 +21,7 @@ use crate::service::{self, Service};
 /// however busy it is. Everything else is in docs/target.md.
 ///
 /// It listens on 127.0.0.1:8081, or at the port in PORT or SERVER_PORT of the environment. SIGTERM and Ctrl-C
-/// let requests under way end.
+/// stop it after the requests in flight.
 #[derive(Args)]
 #[command(after_help = "Example: tidegate target --service-time lognormal:20ms:0.8 --workers 8 --contention 2")]
 pub(crate) struct Arguments {

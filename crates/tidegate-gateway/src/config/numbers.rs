@@ -9,11 +9,14 @@ use super::span::Span;
 
 /// Checks the numbers of the model. `soft` is how many requests are admitted above the limit.
 pub fn checked(numbers: &Numbers, soft: u64) -> Result<LimitNumbers, InvalidNumbers> {
+    LimitNumbers::new(algorithm(numbers)?, values(numbers), soft)
+}
+
+/// The algorithm alone.
+pub fn algorithm(numbers: &Numbers) -> Result<Algorithm, InvalidNumbers> {
     let name =
         numbers.algorithm.as_deref().ok_or_else(|| invalid("algorithm", format!("is required: one of {}", names())))?;
-    let algorithm =
-        name.parse().map_err(|_| invalid("algorithm", format!("must be one of {}, got {name:?}", names())))?;
-    LimitNumbers::new(algorithm, values(numbers), soft)
+    name.parse().map_err(|_| invalid("algorithm", format!("must be one of {}, got {name:?}", names())))
 }
 
 /// The numbers of a limit in a file.

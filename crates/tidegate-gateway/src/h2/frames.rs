@@ -23,6 +23,7 @@ pub(super) const END_HEADERS: u8 = 4;
 
 pub(super) const NO_ERROR: u32 = 0;
 pub(super) const PROTOCOL_ERROR: u32 = 1;
+pub(super) const INTERNAL_ERROR: u32 = 2;
 pub(super) const REFUSED_STREAM: u32 = 7;
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 

@@ -30,13 +30,15 @@ const MANY_REQUESTS: usize = 4 * 1024;
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the server of a connection counts for its [`ClientIo`]: how often hyper has had a turn, how many requests it
-/// has handed over, how many of those were rejected because of their head, and whether the connection must end.
+/// has handed over, how many of those were rejected because of their head, and whether the connection must end. In the
+/// other direction: whether hyper has ended it because the client broke the rules of HTTP/2.
 #[derive(Default)]
 pub(crate) struct Tally {
     turns: AtomicU64,
     served: AtomicU64,
     rejected: AtomicU64,
     leaves: AtomicBool,
+    is_invalid: AtomicBool,
 }
 
 impl Tally {
@@ -55,6 +57,11 @@ impl Tally {
     /// Ends the connection at its next read. No request may be under way on it.
     pub(crate) fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether hyper has ended the connection because the client broke the rules of HTTP/2.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.is_invalid.load(Ordering::Relaxed)
     }
 }
 
@@ -218,10 +225,11 @@ impl Write for ClientIo {
         let written = io.stream()?.poll_write(cx, buf);
         let count = if let Poll::Ready(Ok(count)) = written { count } else { 0 };
         io.has_written(count, written.is_pending());
-        if let Poll::Ready(Ok(count)) = written
-            && let Err(fault) = io.watch.sent(&buf[..count])
-        {
-            io.fault = io.fault.or(Some(fault));
+        if let Poll::Ready(Ok(count)) = written {
+            io.fault = io.fault.or(io.watch.sent(&buf[..count]).err());
+            if io.watch.is_invalid() {
+                io.tally.is_invalid.store(true, Ordering::Relaxed);
+            }
         }
         written
     }

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use super::allowance::{Allowance, Bound};
 use super::flood::{Fault, Flood};
 use super::frames::{
-    CONTINUATION, DATA, ENHANCE_YOUR_CALM, Frame, Frames, GOAWAY, PING, PRIORITY, PRIORITY_UPDATE, REFUSED_STREAM,
-    RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    CONTINUATION, DATA, ENHANCE_YOUR_CALM, Frame, Frames, GOAWAY, INTERNAL_ERROR, NO_ERROR, PING, PRIORITY,
+    PRIORITY_UPDATE, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
 use super::header_block::{Kind, Table};
 use super::inbound::{Block, Event, Inbound};
@@ -54,6 +54,11 @@ pub(crate) struct Terms {
     pub(crate) may_be_https: bool,
 }
 
+/// Whether a GOAWAY with this code says that the client has broken the rules. Floods are counted by themselves.
+fn is_clients_error(code: u32) -> bool {
+    !matches!(code, NO_ERROR | INTERNAL_ERROR | ENHANCE_YOUR_CALM)
+}
+
 /// What is known of a connection's frames.
 pub(super) struct Watch {
     terms: Terms,
@@ -78,6 +83,8 @@ pub(super) struct Watch {
     rejected: u64,
     /// A GOAWAY has been sent: more streams may come, and are ignored.
     is_leaving: bool,
+    /// That GOAWAY says that the client has broken the rules of HTTP/2.
+    is_invalid: bool,
     now_millis: u64,
     cheap: Allowance,
     settings_frames: Allowance,
@@ -102,6 +109,7 @@ impl Watch {
             unserved: 0,
             rejected: 0,
             is_leaving: false,
+            is_invalid: false,
             now_millis,
             cheap: Allowance::full(&CHEAP),
             settings_frames: Allowance::full(&SETTINGS_FRAMES),
@@ -158,6 +166,7 @@ impl Watch {
                 }
                 GOAWAY => {
                     self.is_leaving = true;
+                    self.is_invalid |= frame.code.is_some_and(is_clients_error);
                     let is_flood = frame.code == Some(ENHANCE_YOUR_CALM);
                     fault = fault.or(is_flood.then_some(Fault::Flood(Flood::Other)));
                 }
@@ -165,6 +174,11 @@ impl Watch {
             }
         }
         fault.map_or(Ok(()), Err)
+    }
+
+    /// Whether hyper has ended the connection because the client has broken the rules of HTTP/2.
+    pub(super) fn is_invalid(&self) -> bool {
+        self.is_invalid
     }
 
     /// Counts the requests that hyper has rejected by itself, when it has read all that was received: all but `served`.

@@ -236,7 +236,7 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     drop(connection);
     match given_back.try_recv() {
         Ok(closing) => close_h2(worker, client, closing).await,
-        Err(_) => !ended.is_err_and(|error| error.is_parse()),
+        Err(_) => !tally.is_invalid() && !ended.is_err_and(|error| error.is_parse()),
     }
 }
 

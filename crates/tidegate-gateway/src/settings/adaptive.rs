@@ -68,8 +68,9 @@ pub(super) fn check_adaptive(
 ) -> Option<AdaptiveSettings> {
     let adaptive = &config.adaptive;
     let rails = rails(adaptive);
-    if rails.ceiling.is_some_and(|ceiling| ceiling < rails.floor) {
-        problems.add("adaptive.floor", format!("must be at most `adaptive.ceiling`, got {}", rails.floor));
+    if let Some(ceiling) = rails.ceiling.filter(|ceiling| *ceiling < rails.floor) {
+        let floor = rails.floor;
+        problems.add("adaptive.floor", format!("must be at most `adaptive.ceiling`, which is {ceiling}, got {floor}"));
     }
     let interval = adaptive.interval();
     let timeout = adaptive.timeout.unwrap_or(DEFAULT_TIMEOUT.min(interval)).get();

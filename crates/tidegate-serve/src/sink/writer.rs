@@ -60,7 +60,7 @@ impl Target {
 
     fn reopen(&mut self) -> Result<(), String> {
         if let Self::File { path, file, .. } = self {
-            *file = open_for_append(path).map_err(|error| format!("reopening {}: {error}", path.display()))?;
+            *file = open_for_append(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Writer {
                     Ok(()) => self.torn = false,
                     Err(error) => {
                         // Better too large a file than lost lines. The next batch tries again.
-                        self.shared.note_error(error);
+                        self.shared.note_write_error(error);
                         fitting = batch.len();
                     }
                 }
@@ -143,15 +143,16 @@ impl Writer {
             self.torn = written.last().map_or(self.torn, |last| *last != b'\n');
             let lost = rest.split_inclusive(|byte| *byte == b'\n').count();
             self.shared.dropped.fetch_add(lost as u64, Relaxed);
-            self.shared.note_error(format!("writing: {error}"));
+            self.shared.note_write_error(format!("writing: {error}"));
         }
     }
 
     fn reopen(&mut self) {
-        match self.target.reopen() {
-            Ok(()) => self.torn &= matches!(self.target, Target::Stream(_)),
-            Err(error) => self.shared.note_error(error),
+        let reopened = self.target.reopen();
+        if reopened.is_ok() {
+            self.torn &= matches!(self.target, Target::Stream(_));
         }
+        self.shared.note_reopening(reopened.err());
     }
 }
 

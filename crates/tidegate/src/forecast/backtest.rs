@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1, 1_000_000))]
     stride: Option<u32>,
     /// How many values are only learnt from, before forecasts are judged [default: 300, or 600 where a step is a minute
-    /// or more; at most half of the series]
+    /// or more, but at most half of the series]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(0, 1_000_000))]
     warm_up: Option<u32>,
     /// How many values are remembered; cycles longer than two fifths of that are not seen [default: 3600, or 4096 where

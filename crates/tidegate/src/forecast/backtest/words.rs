@@ -10,7 +10,7 @@ pub(super) fn count(number: usize) -> String {
 
 /// `1 step`, `1,200 steps`
 pub(super) fn counted(number: usize, what: &str) -> String {
-    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+    tidegate_input::counted(number as u64, what)
 }
 
 /// Three digits at least: `1,234`, `12.3`, `0.0123`; `4.56e-7` where zeros would hide them.

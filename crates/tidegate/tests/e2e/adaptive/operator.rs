@@ -205,7 +205,11 @@ fn what_can_not_be_adapted_is_rejected_with_its_path() {
         (with(HUNDRED, "ceiling: 0"), "adaptive.ceiling", "must be between 0.00001 and 1000000000, got 0"),
         (with(HUNDRED, "ceiling: .nan"), "adaptive.ceiling", "NaN"),
         (with(HUNDRED, "floor: -1"), "adaptive.floor", "got -1"),
-        (with(HUNDRED, "floor: 50, ceiling: 40"), "adaptive.floor", "must be at most `adaptive.ceiling`, got 50"),
+        (
+            with(HUNDRED, "floor: 50, ceiling: 40"),
+            "adaptive.floor",
+            "must be at most `adaptive.ceiling`, which is 40, got 50",
+        ),
         (with(HUNDRED, "step: 1"), "adaptive.step", "must be between 1.01 and 1000, got 1"),
         (with(HUNDRED, "dwell: 2h"), "adaptive.dwell", "must be between 0s and 1h, got \"2h\""),
         (with(HUNDRED, "algorithm_dwell: 2d"), "adaptive.algorithm_dwell", "must be between 0s and 1d, got \"2d\""),

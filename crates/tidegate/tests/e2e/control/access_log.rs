@@ -280,9 +280,21 @@ fn a_log_that_can_not_be_opened_anew_is_reported() {
     assert_eq!(errors(), 0.0);
     fs::remove_dir_all(&directory.0).expect("it can be removed");
     gateway.signal("HUP");
-    let line = gateway.wait_for_line("can't write the access log");
-    assert!(line.contains(" ERROR ") && line.contains("access.log"), "{line}");
+    let line = gateway.wait_for_line("can't reopen the access log ");
+    assert!(line.contains(" ERROR ") && line.contains("access.log: "), "{line}");
+    assert!(line.ends_with("; lines still go to the old file"), "{line}");
     assert_eq!(errors(), 1.0);
+    // Once it has succeeded, nothing is wrong any more: the end of the gateway reports nothing.
+    gateway.signal("USR1");
+    wait_until("it has failed again", || errors() == 2.0);
+    fs::create_dir(&directory.0).expect("it can be made");
+    gateway.signal("USR1");
+    wait_until("it has been reopened", || directory.0.join("access.log").exists());
+    gateway.signal("TERM");
+    gateway.wait_for_line("stopped");
+    let lines = gateway.lines();
+    let stopping = lines.iter().position(|line| line.contains("stopping: ")).expect("it stops");
+    assert!(!lines[stopping..].iter().any(|line| line.contains("access log")), "{lines:#?}");
 }
 
 /// Nobody reads standard output until all is said, so that a line of the access log is half written when events come.

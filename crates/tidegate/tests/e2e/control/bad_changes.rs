@@ -181,6 +181,10 @@ fn a_rejected_change_of_a_named_limit_or_an_algorithm_changes_nothing_either() {
         assert_eq!(response.status, 400, "{path} {body}: {detail}");
         assert!(detail.contains(word), "{path} {body}: {detail}");
     }
+    let detail = |path: &str| gateway.post(path, r#"{"algorithm": "magic"}"#).json()["detail"].clone();
+    let expected =
+        r#"`algorithm` must be one of fixed, sliding, sliding_log, token, leaky, gcra, concurrency, got "magic""#;
+    assert_eq!((detail("/config/limits"), detail("/config/algorithm")), (expected.into(), expected.into()));
     assert_eq!(gateway.get("/config/limits").json(), config);
 }
 

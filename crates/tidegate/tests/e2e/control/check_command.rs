@@ -21,6 +21,10 @@ fn a_good_file_is_ok() {
         assert_eq!(outcome.code, 0, "{config:?}: {outcome:?}");
         assert!(outcome.out.contains("gateway.yaml: ok") && outcome.err.is_empty(), "{outcome:?}");
     }
+    let outcome = check("");
+    assert!(outcome.out.ends_with("gateway.yaml: ok (1 route, 1 limit, 1 upstream)\n"), "{outcome:?}");
+    let outcome = check("routes: [{path: /a}, {prefix: /}]\nlimits: {}\n");
+    assert!(outcome.out.ends_with("gateway.yaml: ok (2 routes, 0 limits, 1 upstream)\n"), "{outcome:?}");
 }
 
 #[test]

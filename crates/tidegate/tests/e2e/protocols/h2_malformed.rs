@@ -277,6 +277,32 @@ fn a_scheme_must_fit_the_connection() {
     assert_eq!(upstream.last().header("x-forwarded-proto"), Some("http"));
 }
 
+/// Headers that can't be decoded are errors of the connection. They were counted nowhere.
+#[test]
+fn a_connection_that_ends_because_of_invalid_http_is_counted() {
+    let siege = Siege::begin();
+    let counted = || siege.gateway.metric("tidegate_bad_requests_total");
+    let invalid = [
+        request(&[("X-Upper", b"1")]),
+        request(&[("x-value", b"1\r\nsmuggled: 2")]),
+        request(&[("x-value", b"1\0smuggled")]),
+        request(&[(":unknown", b"1")]),
+    ];
+    for (before, fields) in (0_u8..).zip(&invalid) {
+        assert_eq!(counted(), Some(f64::from(before)));
+        assert_eq!(siege.attempt(fields), Outcome::GoneAway(PROTOCOL_ERROR), "{fields:?}");
+        wait_until("it has been counted", || counted() == Some(f64::from(before + 1)));
+    }
+    // A request that is only reset is not such an end.
+    assert_eq!(siege.attempt(&request(&[("connection", b"close")])), Outcome::Reset(PROTOCOL_ERROR));
+    let mut wire = siege.wire();
+    wire.send(&[Frame::new(DATA, 0, 1, *b"on an idle stream")]);
+    wire.wait_for_end();
+    wait_until("it has been counted", || counted() == Some(5.0));
+    drop(wire);
+    siege.holds();
+}
+
 /// The frames in these bytes: their kinds, and the code of a GOAWAY.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, Option<u32>)> {
     let mut frames = Vec::new();

@@ -286,7 +286,7 @@ fn with_all_slots_taken_the_drain_deadline_counts() {
     let _waiting = Client::connect(gateway.address);
     stop(&gateway, "TERM");
     assert!(ends_well(&mut gateway));
-    assert!(gateway.wait_for_line(CUT_OFF).contains("1 connections"));
+    assert!(gateway.wait_for_line(CUT_OFF).contains("1 connection was"));
 }
 
 #[test]
@@ -299,6 +299,7 @@ fn a_second_order_to_stop_is_obeyed_at_once() {
         gateway.signal(second);
         assert!(!ends_well(&mut gateway), "{first}, {second}: something was cut off, and the exit code says so");
         assert!(held.try_response_to("GET").is_none());
+        gateway.wait_for_line("1 connection was cut off by the second signal");
     }
 }
 
