@@ -42,8 +42,8 @@ pub(crate) struct OutboundRequest<'a> {
 const MOST_ENDPOINTS: usize = 3;
 
 /// Sends an admitted request to its upstream, and waits for the head of its response. If no connection to an endpoint
-/// can be made, nothing was sent, and another endpoint gets the request. A failed attempt returns the request's body, so
-/// that it can be repeated.
+/// can be made, nothing was sent, and another endpoint gets the request. A failed attempt returns the request's body,
+/// so that it can be repeated.
 pub(crate) async fn attempt(
     context: &mut RequestContext<'_>,
     upstream: &Arc<Upstream>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{EndpointSnapshot, Forced, Reason, Standing};
+use tidegate_policy::endpoints::{Change, EndpointSnapshot, Forced, Health, Reason, Standing};
 use tidegate_serve::{Exposition, Kind};
 
 use crate::endpoints::{Member, Pool};
@@ -61,6 +61,35 @@ pub(crate) fn detail(reason: Reason) -> String {
         Reason::SuccessRate { rate, others } => {
             format!("{:.1} % of its requests succeeded, {:.1} % of the others'", rate * 100.0, others * 100.0)
         }
+    }
+}
+
+/// The index of the endpoint that has changed.
+pub(crate) fn changed_index(change: Change) -> usize {
+    match change {
+        Change::Ejected { index, .. }
+        | Change::NotEjected { index, .. }
+        | Change::Returned { index }
+        | Change::HealthChanged { index, .. }
+        | Change::ForcedChanged { index, .. } => index,
+    }
+}
+
+/// What has become of an endpoint: whether that is good, and a text that goes on after its name.
+pub(crate) fn change_text(change: Change) -> (bool, String) {
+    match change {
+        Change::Ejected { reason, length, in_a_row, .. } => {
+            let (seconds, why) = (length.as_secs_f64(), detail(reason));
+            (false, format!("ejected for {seconds} s: {why} (ejection {in_a_row} in a row)"))
+        }
+        Change::NotEjected { reason, .. } => {
+            let why = detail(reason);
+            (false, format!("fails and is not ejected, because too many others are: {why}"))
+        }
+        Change::Returned { .. } => (true, "returns from its ejection".to_owned()),
+        Change::HealthChanged { health: Health::Unhealthy, .. } => (false, "fails its health checks".to_owned()),
+        Change::HealthChanged { health: Health::Healthy | Health::Unknown, .. } => (true, "is healthy".to_owned()),
+        Change::ForcedChanged { forced, .. } => (true, format!("set to `{}` by an operator", forced.name())),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What keeps endpoints up to date while the gateway runs: addresses of host names, and checks of health. It runs on the
-//! main runtime; workers only read the result.
+//! What keeps endpoints up to date while the gateway runs: addresses of host names, and checks of health. It runs on
+//! the main runtime; workers only read the result.
 
 mod health_check;
 

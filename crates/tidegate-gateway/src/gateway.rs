@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Change, Health};
+use tidegate_policy::endpoints::Change;
 use tidegate_serve::{Aggregate, Log, Reopening};
 use tidegate_store::{FailureMode, Store, StoreEvent};
 use tidegate_wait::Clock;
@@ -223,45 +223,17 @@ impl Gateway {
         }
     }
 
-    /// Logs what has become of an endpoint.
+    /// Logs what has become of an endpoint. That one fails and is not ejected is logged now and then.
     pub(crate) fn note_endpoint_change(&self, upstream: &str, pool: &Pool, change: Change) {
-        let name = |index: usize| pool.members.get(index).map_or("", |member| member.state.name());
-        let log = &self.log;
-        match change {
-            Change::Ejected { index, reason, length, in_a_row } => {
-                let (seconds, name) = (length.as_secs_f64(), name(index));
-                log.warn(
-                    "Upstream",
-                    format_args!(
-                        "endpoint {name} of `{upstream}` ejected for {seconds} s: {} (ejection {in_a_row} in a row)",
-                        endpoint_report::detail(reason)
-                    ),
-                );
-            }
-            Change::NotEjected { index, reason } => {
-                if let Some(count) = self.not_ejected.note(Instant::now()) {
-                    let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
-                    let name = name(index);
-                    log.warn("Upstream", format_args!("endpoint {name} of `{upstream}` fails and is not ejected, because too many others are: {}{times}", endpoint_report::detail(reason)));
-                }
-            }
-            Change::Returned { index } => {
-                log.info(
-                    "Upstream",
-                    format_args!("endpoint {} of `{upstream}` returns from its ejection", name(index)),
-                );
-            }
-            Change::HealthChanged { index, health: Health::Unhealthy } => {
-                log.warn("Upstream", format_args!("endpoint {} of `{upstream}` fails its health checks", name(index)));
-            }
-            Change::HealthChanged { index, health: Health::Healthy | Health::Unknown } => {
-                log.info("Upstream", format_args!("endpoint {} of `{upstream}` is healthy", name(index)));
-            }
-            Change::ForcedChanged { index, forced } => {
-                let (name, forced) = (name(index), forced.name());
-                log.info("Upstream", format_args!("endpoint {name} of `{upstream}` set to `{forced}` by an operator"));
-            }
+        let is_repeated = matches!(change, Change::NotEjected { .. });
+        if is_repeated && self.not_ejected.note(Instant::now()).is_none() {
+            return;
         }
+        let (is_good, text) = endpoint_report::change_text(change);
+        let index = endpoint_report::changed_index(change);
+        let endpoint = pool.members.get(index).map_or("", |member| member.state.name());
+        let line = format!("endpoint {endpoint} of `{upstream}` {text}");
+        if is_good { self.log.info("Upstream", line) } else { self.log.warn("Upstream", line) }
     }
 
     /// Counts an HTTP/2 connection that is closed because of a flood. The log gets a line now and then.

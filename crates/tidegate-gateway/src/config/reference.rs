@@ -197,7 +197,7 @@ mod tests {
                 with_words.extend((!meanings.is_empty()).then_some(field.as_str()));
             }
         }
-        let expected = ["format", "mode", "missing", "state", "tiers", "format", "level", "on_failure"];
+        let expected = ["format", "mode", "missing", "state", "tiers", "format", "level", "on_failure", "balance"];
         assert_eq!(with_words, expected);
         assert!(reference().contains("\n  - `share`: They all share one key.\n  - `ip`: They are counted"));
     }

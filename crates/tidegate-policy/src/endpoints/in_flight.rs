@@ -35,8 +35,8 @@ impl InFlight {
         &self.endpoint
     }
 
-    /// The endpoint has responded, and the response is on its way: the request is still in flight. No balancer is needed
-    /// for that, because a success ejects nothing.
+    /// The endpoint has responded, and the response is on its way: the request is still in flight. No balancer is
+    /// needed for that, because a success ejects nothing.
     #[inline]
     pub fn succeeded(&self, took: Duration, now: Timestamp) {
         self.endpoint.record(Outcome::Success { took }, self.generation, now);
