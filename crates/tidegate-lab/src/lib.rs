@@ -6,8 +6,8 @@
 //! for people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are
 //! switched at run time.
 //!
-//! Modules depend one way, from the top: [`report`] → `scores` → `run` → `pool_record` → [`scenario`] → [`target`]. Beside `scores` are
-//! [`live`] and `simulation`, which make the outcome of a run.
+//! Modules depend one way, from the top: [`report`] → `scores` → `run` → `pool_record` → [`scenario`] → [`target`].
+//! Beside `scores` are [`live`] and `simulation`, which make the outcome of a run.
 
 mod gateway_config;
 pub mod live;

@@ -72,7 +72,7 @@ fn a_request_that_can_t_connect_goes_to_another_target() {
     let failures = targets(&scenario, &outcome)[0]["failures"].as_u64();
     assert!(failures.is_some_and(|failures| (100..200).contains(&failures)), "it is tried in vain: {failures:?}");
     assert_eq!(Scores::of(&scenario, &outcome).load_back, Some(0.0));
-    // A request is sent to three at the most, and each attempt takes a turn: one that begins with the first of the three
+    // A request is sent to three at the most, and each attempt takes a turn: one that begins with the first of them
     // fails, the next has the turn of the fourth.
     let three = format!("targets: 4\n{off}faults: [{}, {}, {}]\n", kill(1), kill(2), kill(3));
     let (_, outcome) = run(&three);
