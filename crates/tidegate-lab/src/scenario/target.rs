@@ -42,7 +42,9 @@ pub(super) struct Targets {
 }
 
 pub(super) fn read(object: &mut Object<'_>) -> Option<Targets> {
-    if !object.has("targets") {
+    // Both are fields that it may have, whichever is there.
+    let (_, has_several) = (object.has("target"), object.has("targets"));
+    if !has_several {
         let Some(target) = object.object("target") else {
             object.wrong("target", "is missing; may have `service_time`, `workers` and `queue`, or nothing: `{}`");
             return None;
