@@ -156,8 +156,8 @@ fn what_can_not_be_used_is_reported() {
         (
             &["simulate", &unknown],
             2,
-            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, targets, upstream, load, store, on_failure, \
-             algorithms, adaptation, baseline,",
+            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, targets, upstream, \
+             load, store, on_failure, algorithms, adaptation, baseline,",
         ),
         (&["simulate", &number], 2, "target.service_time: must be a text with a unit, such as 10ms, got 10"),
         (&["simulate", &empty], 2, "empty.yaml: is empty; must have `limit`, `target` and `load`"),
