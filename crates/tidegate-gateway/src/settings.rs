@@ -138,13 +138,13 @@ pub struct UpstreamSettings {
     /// The bounds of connections to each.
     pub bounds: EndpointBounds,
     /// How requests are spread, and when endpoints are ejected.
-    pub(crate) balancing: BalancerSettings,
+    pub balancing: BalancerSettings,
     /// What `balance: hash` hashes.
     pub(crate) hash_key: KeyParts,
     /// Responses with these statuses count as failures of an endpoint.
-    pub(crate) failure_statuses: Vec<u16>,
+    pub failure_statuses: Vec<u16>,
     /// How endpoints are checked, if they are.
-    pub(crate) health_check: Option<Arc<HealthCheckSettings>>,
+    pub health_check: Option<Arc<HealthCheckSettings>>,
     /// Whether to send the client's `Host` instead.
     pub preserve_host: bool,
     /// Indexes of the limits on requests to it.
@@ -180,13 +180,15 @@ impl EndpointEntry {
 
 /// How endpoints are checked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct HealthCheckSettings {
+pub struct HealthCheckSettings {
     /// The method and the path to request. None: a check only connects.
-    pub(crate) request: Option<(http::Method, Box<str>)>,
+    pub request: Option<(http::Method, Box<str>)>,
     /// The statuses of a healthy endpoint. None: 200 to 299.
-    pub(crate) statuses: Option<Vec<u16>>,
-    pub(crate) interval: Duration,
-    pub(crate) timeout: Duration,
+    pub statuses: Option<Vec<u16>>,
+    /// From the start of one check to the next.
+    pub interval: Duration,
+    /// The longest time of a check.
+    pub timeout: Duration,
 }
 
 /// A route.

@@ -1,11 +1,11 @@
 //! The gateway's configuration in a scenario, the same for live and for simulated runs.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_gateway::config::numbers::written;
 
-use crate::scenario::{Scenario, Variant};
+use crate::scenario::{Scenario, TargetModel, Variant};
 
 /// The name of the limit under test.
 pub(crate) const LIMIT: &str = "default";
@@ -13,9 +13,17 @@ pub(crate) const LIMIT: &str = "default";
 /// Where the gateway listens, and where it finds the others.
 pub(crate) struct Addresses {
     pub(crate) gateway: SocketAddr,
-    pub(crate) target: SocketAddr,
+    /// In the order of the scenario.
+    pub(crate) targets: Vec<SocketAddr>,
     pub(crate) redis: Option<SocketAddr>,
     pub(crate) forecaster: Option<SocketAddr>,
+}
+
+/// Addresses for a configuration that is only read: nothing connects there.
+pub(crate) fn nowhere(scenario: &Scenario) -> Addresses {
+    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let targets = (1..).map(address).take(scenario.targets.len()).collect();
+    Addresses { gateway: address(1), targets, redis: None, forecaster: None }
 }
 
 /// The gateway's configuration for a variant of a scenario, as a file would have it.
@@ -31,7 +39,7 @@ pub(crate) fn config_text(scenario: &Scenario, variant: Variant, addresses: &Add
     limit["key"] = if scenario.limit.is_per_client { "ip" } else { "global" }.into();
     let mut config = json!({
         "listeners": [{ "address": addresses.gateway.to_string() }],
-        "upstreams": { "target": { "url": format!("http://{}", addresses.target) } },
+        "upstreams": { "target": upstream(scenario, variant, &addresses.targets) },
         "limits": { LIMIT: limit },
         "trusted_proxies": ["127.0.0.1"],
     });
@@ -48,4 +56,17 @@ pub(crate) fn config_text(scenario: &Scenario, variant: Variant, addresses: &Add
         });
     }
     Ok(config.to_string())
+}
+
+/// The only upstream: one target by its URL, several as endpoints with their weights.
+fn upstream(scenario: &Scenario, variant: Variant, targets: &[SocketAddr]) -> Value {
+    let urls = targets.iter().map(|target| format!("http://{target}"));
+    match scenario.upstream(variant) {
+        Some(upstream) => {
+            let weighted = urls.zip(&scenario.targets);
+            let endpoint = |(url, target): (String, &TargetModel)| json!({ "url": url, "weight": target.weight.get() });
+            upstream.with_endpoints(weighted.map(endpoint).collect())
+        }
+        None => json!({ "url": urls.collect::<String>() }),
+    }
 }

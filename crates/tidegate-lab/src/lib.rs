@@ -6,13 +6,14 @@
 //! for people and machines. The [`target`] is a service to protect, whose capacity is known and whose faults are
 //! switched at run time.
 //!
-//! Modules depend one way, from the top: [`report`] → `scores` → `run` → [`scenario`] → [`target`]. Beside `scores` are
-//! [`live`] and `simulation`, which make the outcome of a run.
+//! Modules depend one way, from the top: [`report`] → `scores` → `run` → `pool_record` → [`scenario`] → [`target`].
+//! Beside `scores` are [`live`] and `simulation`, which make the outcome of a run.
 
 mod gateway_config;
 pub mod live;
 mod observation;
 pub mod oracle;
+mod pool_record;
 pub mod replay;
 pub mod report;
 mod rounding;
@@ -23,6 +24,7 @@ mod simulation;
 pub mod target;
 
 pub use observation::{Observation, Row, Tally};
+pub use pool_record::PoolRecord;
 pub use report::Report;
 pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction};
 pub use scenario::{InvalidScenario, Scenario, Variant};
@@ -38,7 +40,7 @@ pub const DEMO: [(&str, &str); 4] = [
 ];
 
 /// The scenarios that come with it: name and text.
-pub const SCENARIOS: [(&str, &str); 7] = [
+pub const SCENARIOS: [(&str, &str); 10] = [
     ("normal", include_str!("../../../scenarios/normal.yaml")),
     ("spikes", include_str!("../../../scenarios/spikes.yaml")),
     ("attack", include_str!("../../../scenarios/attack.yaml")),
@@ -46,4 +48,7 @@ pub const SCENARIOS: [(&str, &str); 7] = [
     ("boundary", include_str!("../../../scenarios/boundary.yaml")),
     ("outage", include_str!("../../../scenarios/outage.yaml")),
     ("forecaster", include_str!("../../../scenarios/forecaster.yaml")),
+    ("endpoint-killed", include_str!("../../../scenarios/endpoint-killed.yaml")),
+    ("endpoint-frozen", include_str!("../../../scenarios/endpoint-frozen.yaml")),
+    ("endpoint-slow", include_str!("../../../scenarios/endpoint-slow.yaml")),
 ];

@@ -3,6 +3,7 @@
 mod hosted;
 mod http_client;
 mod listen_addresses;
+mod live_target;
 mod load_service;
 mod moment;
 mod platform;
@@ -189,6 +190,7 @@ fn outcome(
         outage: found.outage,
         exempt,
         predictions: found.predictions,
+        targets: found.targets,
         gateway: cpu_seconds.map(|cpu_seconds| GatewayCost { cpu_seconds, rejection_p99 }),
     }
 }

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use tidegate_load::Class;
 
 use crate::observation::{Observation, Row, count};
+use crate::pool_record::PoolRecord;
 use crate::rounding::rounded;
 use crate::run::{Exempt, Instead, Outcome};
-use crate::scenario::{Expectation, Scenario, Variant};
-use crate::scores::{FORMULAS, Scores, peaks};
+use crate::scenario::{Expectation, Scenario, TargetModel, Variant};
+use crate::scores::{FORMULAS, POOL_FORMULAS, Scores, peaks};
 
 pub use page::page;
 pub use status::Status;
@@ -182,6 +183,8 @@ impl Report {
         let of = |status: Status| self.runs().filter(|(_, run)| run.status() == status).count();
         let formula = |(name, text): &(&str, &str)| json!({ "name": name, "text": text });
         let setting = self.setting.as_ref();
+        let has_pools = self.scenarios.iter().any(|report| report.scenario.upstream.is_some());
+        let of_pools = if has_pools { &POOL_FORMULAS[..] } else { &[] };
         json!({
             "format": "tidegate-lab-report/1",
             "version": env!("CARGO_PKG_VERSION"),
@@ -198,7 +201,7 @@ impl Report {
                 "skippedRuns": of(Status::Skipped),
                 "interrupted": self.is_interrupted,
             },
-            "formulas": FORMULAS.iter().map(formula).collect::<Vec<_>>(),
+            "formulas": FORMULAS.iter().chain(of_pools).map(formula).collect::<Vec<_>>(),
             "scenarios": self.scenarios.iter().map(ScenarioReport::to_json).collect::<Vec<_>>(),
         })
     }
@@ -216,14 +219,13 @@ impl ScenarioReport {
             let (at, until) = (fault.at.as_secs_f64(), fault.until.as_secs_f64());
             json!({ "at": at, "until": until, "kind": fault.kind.name(), "label": fault.kind.label() })
         };
-        let target = &scenario.target;
         json!({
             "name": scenario.name,
             "title": scenario.title,
             "description": scenario.about.trim(),
             "duration": scenario.duration().as_secs_f64(),
             "seed": scenario.seed,
-            "capacity": rounded(target.capacity()),
+            "capacity": rounded(scenario.capacity()),
             "objective": scenario.objective.as_secs_f64(),
             "limit": {
                 "rate": scenario.limit.rate, "window": scenario.limit.window, "burst": scenario.limit.burst,
@@ -231,17 +233,26 @@ impl ScenarioReport {
             },
             "load": load::in_words(scenario),
             "clients": scenario.plan.clients.iter().map(client).collect::<Vec<_>>(),
-            "target": format!(
-                "{} workers, {} ms each, {} may wait",
-                target.workers,
-                rounded(target.service_time.mean().as_secs_f64() * 1e3),
-                target.queue,
-            ),
+            "target": targets_in_words(&scenario.targets),
             "store": scenario.store.name(),
             "faults": scenario.faults.iter().map(fault).collect::<Vec<_>>(),
             "runs": self.runs.iter().map(|run| run.to_json(scenario)).collect::<Vec<_>>(),
         })
     }
+}
+
+/// `4 workers, 5 ms each, 64 may wait`; several that are alike together.
+fn targets_in_words(targets: &[TargetModel]) -> String {
+    let one = |target: &TargetModel| {
+        let millis = rounded(target.service_time.mean().as_secs_f64() * 1e3);
+        format!("{} workers, {millis} ms each, {} may wait", target.workers, target.queue)
+    };
+    let alike = targets.chunk_by(|one, other| one == other).map(|group| match group {
+        [only] => one(only),
+        [first, ..] => format!("{} targets with {}", group.len(), one(first)),
+        [] => String::new(),
+    });
+    alike.collect::<Vec<_>>().join("; ")
 }
 
 fn numbers(scenario: &Scenario, variant: Variant) -> Value {
@@ -267,7 +278,7 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
             "max": it.max,
         })
     });
-    json!({
+    let mut value = json!({
         "numbers": numbers(scenario, variant),
         "totals": {
             "offered": all.offered, "admitted": all.admitted(), "refused": all.rejected, "good": all.good,
@@ -293,7 +304,26 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
         "exempt": outcome.exempt.iter().map(exempt).collect::<Vec<_>>(),
         "peaks": peaks(scenario, outcome).iter().map(peak).collect::<Vec<_>>(),
         "events": outcome.events.iter().map(event).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(targets) = &outcome.targets {
+        value["scores"]["failedAttempts"] = scores.failed_attempts.map(rounded).into();
+        value["scores"]["spread"] = scores.spread.map(rounded).into();
+        value["scores"]["loadBackSeconds"] = scores.load_back.map(rounded).into();
+        value["targets"] = targets_json(targets);
+    }
+    value
+}
+
+/// Each target: attempts in all, and those that succeeded by second.
+fn targets_json(targets: &PoolRecord) -> Value {
+    let each = targets.totals().into_iter().zip(targets.successes());
+    let each = each.map(|((weight, successes, failures), series)| {
+        json!({
+            "weight": weight.get(), "requests": successes + failures, "successes": successes, "failures": failures,
+            "series": series,
+        })
+    });
+    each.collect()
 }
 
 fn exempt(exempt: &Exempt) -> Value {

@@ -7,6 +7,7 @@ use tidegate_store::FailureMode;
 
 use crate::observation::Observation;
 use crate::oracle::Judged;
+use crate::pool_record::PoolRecord;
 
 /// What was seen of a run.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Outcome {
     pub exempt: Vec<Exempt>,
     /// What was expected at which second, by adaptation.
     pub predictions: Vec<Prediction>,
+    /// What was seen of several targets.
+    pub targets: Option<PoolRecord>,
     /// What the gateway itself used; only live.
     pub gateway: Option<GatewayCost>,
 }
@@ -62,6 +65,8 @@ pub enum EventKind {
     Attack,
     /// Redis is away, or back.
     FailOpen,
+    /// One of several targets no longer gets requests, or does again.
+    Endpoint,
 }
 
 impl EventKind {
@@ -72,6 +77,7 @@ impl EventKind {
             Self::Adaptation => "adaptation",
             Self::Attack => "attack",
             Self::FailOpen => "failopen",
+            Self::Endpoint => "endpoint",
         }
     }
 }

@@ -4,6 +4,8 @@
 mod expectation;
 mod fault;
 mod limit;
+mod target;
+mod upstream;
 mod variant;
 
 use std::fmt;
@@ -19,11 +21,12 @@ use tidegate_load::Plan;
 use tidegate_policy::Algorithm;
 use tidegate_store::FailureMode;
 
-use crate::target::{Contention, ServiceTime};
 pub use expectation::{Comparison, Expectation, Figure, shown_share};
 pub use fault::{Fault, FaultKind};
 pub(crate) use limit::burst_of;
 pub use limit::{LimitSetting, RATE_ALGORITHMS};
+pub use target::TargetModel;
+pub use upstream::Upstream;
 pub use variant::Variant;
 
 /// A scenario that has been checked.
@@ -39,8 +42,10 @@ pub struct Scenario {
     pub seed: u64,
     /// The limit that every algorithm enforces, each in its own numbers.
     pub limit: LimitSetting,
-    /// What is protected.
-    pub target: TargetModel,
+    /// What is protected: one target, or several behind one upstream.
+    pub targets: Vec<TargetModel>,
+    /// How the gateway uses several targets; none where there is only `target`.
+    pub upstream: Option<Upstream>,
     /// The load, as in a plan, but without a URL.
     load: Value,
     /// The same, read; its URL leads nowhere.
@@ -55,35 +60,14 @@ pub struct Scenario {
     pub adaptation: Option<Adaptation>,
     /// Whether there is also a run without any limit.
     pub has_baseline: bool,
+    /// How the gateway uses several targets in that run, if not as in all others.
+    pub baseline_upstream: Option<Upstream>,
     /// What goes wrong, and when.
     pub faults: Vec<Fault>,
     /// A response that takes longer is of no use.
     pub objective: Duration,
     /// What must hold of its figures.
     pub expectations: Vec<Expectation>,
-}
-
-/// What is protected.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TargetModel {
-    /// How long a request is served.
-    pub service_time: ServiceTime,
-    /// How many are served at once.
-    pub workers: usize,
-    /// How many may wait.
-    pub queue: usize,
-    /// How much slower it gets under load.
-    pub contention: Contention,
-}
-
-impl TargetModel {
-    /// Requests a second that it can serve.
-    pub fn capacity(&self) -> f64 {
-        let time = self.contention.slowed(self.service_time.mean(), self.workers, self.workers);
-        #[expect(clippy::cast_precision_loss, reason = "nobody has so many workers")]
-        let workers = self.workers as f64;
-        workers / time.as_secs_f64().max(1e-9)
-    }
 }
 
 /// Where counts are kept.
@@ -149,9 +133,9 @@ const SECONDS: Allowed = Allowed::new(1.0..=86_400.0, "seconds");
 const OBJECTIVE: Allowed = Allowed::new(0.001..=60.0, "seconds");
 const INTERVAL: Allowed = Allowed::new(1.0..=3_600.0, "seconds");
 const CEILING: Allowed = Allowed::new(0.001..=1e9, "requests a second");
-const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number");
 /// The largest file.
 const MOST_BYTES: u64 = 1 << 20;
+const NEEDS_TARGETS: &str = "needs `targets`";
 /// The URL of a plan that is only read.
 const NOWHERE: &str = "http://127.0.0.1:1/api/test";
 
@@ -187,8 +171,24 @@ impl Scenario {
 
     /// How the forecaster advises, if there is one: it knows the target's capacity.
     pub fn policy(&self) -> Option<Policy> {
-        let capacity = Some(self.target.capacity());
+        let capacity = Some(self.capacity());
         self.adaptation.map(|adaptation| Policy { capacity, horizon: adaptation.horizon, ..Policy::default() })
+    }
+
+    /// Requests a second that all targets together can serve.
+    pub fn capacity(&self) -> f64 {
+        self.targets.iter().map(TargetModel::capacity).sum()
+    }
+
+    /// Workers of all targets together.
+    pub fn workers(&self) -> usize {
+        self.targets.iter().map(|target| target.workers).sum()
+    }
+
+    /// How the gateway uses several targets in a run; none where there is only `target`.
+    pub fn upstream(&self, variant: Variant) -> Option<&Upstream> {
+        let baseline = self.baseline_upstream.as_ref().filter(|_| variant.algorithm.is_none());
+        baseline.or(self.upstream.as_ref())
     }
 
     /// How long the load lasts.
@@ -245,7 +245,9 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
         object.wrong("duration", "can't be set together with `load.phases`: each phase has its own");
     }
     let limit = limit::read(&mut object);
-    let target = target(&mut object);
+    let targets = target::read(&mut object);
+    let is_pool = targets.as_ref().is_none_or(|targets| targets.is_pool);
+    let upstream = upstream(&mut object, is_pool);
     let load = load(&mut object, duration, seed);
     let stores = [StoreKind::Memory, StoreKind::Redis, StoreKind::StandIn].map(|kind| (kind.name(), kind));
     let store = word(&mut object, "store", &stores);
@@ -253,8 +255,10 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let on_failure = word(&mut object, "on_failure", &modes);
     let algorithms = algorithms(&mut object);
     let adaptation = adaptation(&mut object);
-    let has_baseline = object.switch_or("baseline", true);
-    let faults = fault::read(&mut object, load.as_ref().map(|(_, plan)| plan.duration));
+    let baseline = baseline(&mut object, is_pool);
+    let duration = load.as_ref().map(|(_, plan)| plan.duration);
+    let pool = targets.as_ref().filter(|targets| targets.is_pool).map(|targets| targets.models.len());
+    let faults = fault::read(&mut object, duration, pool);
     let objective = object.number_or("objective", &OBJECTIVE, 0.1);
     let expectations = expectation::read(&mut object);
     let store = store?;
@@ -272,24 +276,59 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     }
     object.end();
     let (load, plan) = load?;
+    let (has_baseline, baseline_upstream) = baseline?;
     Some(Scenario {
         name: name.to_owned(),
         title,
         about,
         seed: seed?,
         limit: limit?,
-        target: target?,
+        targets: targets?.models,
+        upstream: upstream?,
         load,
         plan,
         store,
         on_failure: on_failure?,
         algorithms: algorithms?,
         adaptation: adaptation?,
-        has_baseline: has_baseline?,
+        has_baseline,
+        baseline_upstream,
         faults: faults?,
         objective: Duration::from_secs_f64(objective?),
         expectations: expectations?,
     })
+}
+
+/// How the gateway uses several targets. The outer `None` is a problem.
+#[expect(clippy::option_option, reason = "a problem is not the absence of a pool")]
+fn upstream(object: &mut Object<'_>, is_pool: bool) -> Option<Option<Upstream>> {
+    match object.take("upstream") {
+        None => Some(is_pool.then(Upstream::default)),
+        Some(written) if is_pool => upstream::read(object, "upstream", written).map(Some),
+        Some(_) => {
+            object.wrong("upstream", NEEDS_TARGETS);
+            None
+        }
+    }
+}
+
+/// Whether there is a run without any limit, and how the gateway uses several targets in it.
+fn baseline(object: &mut Object<'_>, is_pool: bool) -> Option<(bool, Option<Upstream>)> {
+    if !object.peek("baseline").is_some_and(Value::is_object) {
+        return Some((object.switch_or("baseline", true)?, None));
+    }
+    let mut baseline = object.object("baseline")?;
+    let written = baseline.take("upstream");
+    let read = match written {
+        None => Some(None),
+        Some(written) if is_pool => upstream::read(&baseline, "upstream", written).map(Some),
+        Some(_) => {
+            baseline.wrong("upstream", NEEDS_TARGETS);
+            None
+        }
+    };
+    baseline.end();
+    Some((true, read?))
 }
 
 /// The load, as in a plan.
@@ -329,38 +368,6 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
             None
         }
     }
-}
-
-fn target(object: &mut Object<'_>) -> Option<TargetModel> {
-    let Some(mut target) = object.object("target") else {
-        object.wrong("target", "is missing; may have `service_time`, `workers` and `queue`, or nothing: `{}`");
-        return None;
-    };
-    let service_time = service_time(&mut target);
-    let workers = target.whole_or("workers", 1..=1_000, 4);
-    let queue = target.whole_or("queue", 0..=100_000, 64);
-    let factor = target.number_or("contention", &FACTOR, 0.0);
-    target.end();
-    Some(TargetModel {
-        service_time: service_time?,
-        workers: usize::try_from(workers?).ok()?,
-        queue: usize::try_from(queue?).ok()?,
-        contention: Contention { factor: factor? },
-    })
-}
-
-fn service_time(target: &mut Object<'_>) -> Option<ServiceTime> {
-    let read = match target.take("service_time") {
-        None => "5ms".parse(),
-        Some(Value::String(text)) => text.parse(),
-        Some(other) => {
-            let reason = format!("must be a text with a unit, such as 10ms, got {}", shown(&other));
-            target.wrong("service_time", reason);
-            return None;
-        }
-    };
-    let read: Result<ServiceTime, _> = read;
-    read.map_err(|error| target.wrong("service_time", error.to_string())).ok()
 }
 
 /// One of some words, the first of them if it is left out.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::observation::{Row, count, ratio, seconds};
+use crate::pool_record::PoolRecord;
 use crate::run::{Outcome, Prediction};
 use crate::scenario::{Fault, Figure, Scenario};
 
@@ -60,6 +61,17 @@ pub const FORMULAS: [(&str, &str); 13] = [
     ),
 ];
 
+/// The same for figures of several targets, which only reports with such scenarios have.
+pub(crate) const POOL_FORMULAS: [(&str, &str); 3] = [
+    ("failed attempts", "attempts on targets that failed ÷ all attempts; a request has up to three"),
+    ("spread", "Jain's index over targets of successful attempts ÷ weight, before the first fault of a target"),
+    (
+        "load back",
+        "the longest time from the end of a target's fault to the first second in which it has at least half of its \
+         share, by weight, of the successful attempts",
+    ),
+];
+
 /// The figures of a run; none where they make no sense.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
@@ -93,6 +105,12 @@ pub struct Scores {
     pub refused_in_outage: Option<f64>,
     /// Seconds from Redis' return.
     pub limiting_back: Option<f64>,
+    /// Of all attempts on several targets.
+    pub failed_attempts: Option<f64>,
+    /// Over several targets, from 1/n to 1.
+    pub spread: Option<f64>,
+    /// Seconds from the end of a target's fault.
+    pub load_back: Option<f64>,
     /// Seconds.
     pub latency: Option<Latency>,
 }
@@ -161,7 +179,7 @@ impl Scores {
         for (index, row) in observation.rows.iter().enumerate() {
             let (offered, seconds) = (count(row.all().offered), observation.seconds_of(index));
             let limit = outcome.levels.limit.get(index).copied().flatten().unwrap_or(f64::INFINITY);
-            let capacity = scenario.target.capacity();
+            let capacity = scenario.capacity();
             could += offered.min(capacity * seconds);
             let begins = count(index as u64 * observation.step);
             let unlimited = outcome.unlimited_share(begins, begins + seconds);
@@ -201,6 +219,9 @@ impl Scores {
             peak_stability: stability(scenario, outcome),
             refused_in_outage: outcome.outage.and_then(|outage| of(outage.rejected, outage.offered)),
             limiting_back: outcome.outage.and_then(|outage| outage.limiting_back).map(|back| back.as_secs_f64()),
+            failed_attempts: outcome.targets.as_ref().map(PoolRecord::failed_attempts),
+            spread: outcome.targets.as_ref().and_then(|targets| targets.spread(scenario)),
+            load_back: outcome.targets.as_ref().and_then(|targets| targets.load_back(scenario)),
             latency: latency(outcome),
         }
     }
@@ -225,6 +246,9 @@ impl Scores {
             Figure::Protection => self.protection,
             Figure::RefusedInOutage => self.refused_in_outage,
             Figure::LimitingBack => self.limiting_back,
+            Figure::FailedAttempts => self.failed_attempts,
+            Figure::Spread => self.spread,
+            Figure::LoadBack => self.load_back,
         }
     }
 }

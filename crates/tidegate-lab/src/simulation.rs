@@ -1,30 +1,29 @@
 //! A run in simulated time: the load generator's schedule, the gateway's limits, the target's station, and no clock.
 
+mod attempts;
 mod events;
+mod limit;
 mod outage;
 mod pilot;
+mod pool;
+mod simulated_target;
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use tidegate_gateway::config;
-use tidegate_gateway::settings::Settings;
-use tidegate_gateway::{PastRequest, Replayer, Verdict};
 use tidegate_load::{Assignment, Cause, End, Sample};
-use tidegate_policy::Timestamp;
 
-use crate::gateway_config::{Addresses, LIMIT, config_text};
 use crate::observation::Observation;
 use crate::oracle::Oracle;
-use crate::rounding::whole;
 use crate::run::{Event, EventKind, Instead, Levels, Outcome};
-use crate::scenario::burst_of;
 use crate::scenario::{FaultKind, Scenario, Variant};
-use crate::target::{Faults, Station};
+use crate::target::Faults;
 use events::{Events, Occurrence};
+use limit::Limit;
 use outage::Outages;
-use pilot::{Pilot, Steered};
+use pilot::Pilot;
+use pool::Pool;
+use simulated_target::SimulatedTarget;
 
 /// When every simulated run begins: at the start of a day, so that windows of any usual length begin with it.
 pub(crate) const START: u64 = 1_699_920_000 * SECOND;
@@ -52,15 +51,18 @@ pub(crate) struct Job {
     fails: Option<u16>,
     /// Whether it has a worker.
     is_served: bool,
+    /// The index of the target that it was sent to.
+    target: usize,
+    /// The number of its attempt, where there is a pool of targets.
+    attempt: u64,
 }
 
 struct Simulation<'a> {
     scenario: &'a Scenario,
     limit: Option<Limit>,
-    station: Station<Job>,
-    faults: Faults,
-    /// Which requests fail, apart from service times.
-    chances: fastrand::Rng,
+    targets: Vec<SimulatedTarget>,
+    /// The gateway's view of several targets.
+    pool: Option<Pool>,
     events: Events,
     outages: Outages,
     pilot: Option<Pilot>,
@@ -69,88 +71,13 @@ struct Simulation<'a> {
     oracle: Oracle,
     levels: Levels,
     recorded: Vec<Event>,
-    /// Requests that hang.
-    stuck: Vec<Job>,
     next_second: u64,
     /// When adaptation is to be run again.
     wakes_at: Option<u64>,
 }
 
-/// The limit under test: the gateway's own decisions, with the configuration that a live run would have.
-struct Limit {
-    gateway: Replayer<()>,
-    /// What clients request.
-    path: String,
-    is_per_client: bool,
-    /// How many the exact definition admits in one of its windows.
-    quota: f64,
-    window: f64,
-    /// How many more the algorithm is meant to admit.
-    burst: f64,
-    /// What was allowed before, and until when that may still be seen in a window.
-    before: (f64, u64),
-}
-
-impl Limit {
-    fn new(scenario: &Scenario, variant: Variant) -> Option<Self> {
-        let (setting, algorithm) = (&scenario.limit, variant.algorithm?);
-        // Nothing connects here.
-        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let addresses = Addresses { gateway: nowhere, target: nowhere, redis: None, forecaster: None };
-        let config = config::parse(&config_text(scenario, variant, &addresses).ok()?).ok()?;
-        let gateway = Replayer::new(Settings::check(&config).ok()?, &BTreeMap::new()).ok()?;
-        let (quota, window, burst) = (setting.quota(), setting.window, burst_of(algorithm, setting.burst));
-        let (path, is_per_client) = (scenario.plan.request.path.clone(), setting.is_per_client);
-        Some(Self { gateway, path, is_per_client, quota, window, burst, before: (0.0, 0) })
-    }
-
-    fn key(&self, (group, client): (usize, u64)) -> u64 {
-        if self.is_per_client { (group as u64) << 40 | client } else { 0 }
-    }
-
-    /// How long a request from this address waits before it is sent on; `None` if it is rejected.
-    fn check(&mut self, ip: IpAddr, now: u64) -> Option<Duration> {
-        let (at, path) = (Timestamp::from_nanos(START + now), path_only(&self.path));
-        let past =
-            PastRequest { at, ip, method: "GET", host: "", path, user: None, tier: None, headers: &[], took: None };
-        let (mut wait, mut is_judged) = (None, false);
-        self.gateway.judge(&past, (), |(), judgement| {
-            is_judged = true;
-            match judgement.verdict {
-                Verdict::Admitted { wait: delay } => wait = Some(delay),
-                Verdict::Rejected { .. } | Verdict::NoKey { .. } | Verdict::NoRoute | Verdict::Local => {}
-            }
-        });
-        // A judgement comes later only if an upstream's limits follow a shaper's wait. Scenarios have no such limits.
-        debug_assert!(is_judged, "a request whose judgement comes later would count as rejected");
-        wait
-    }
-
-    /// Changes the numbers and keeps the counts.
-    fn change(&mut self, steered: Steered, now: u64) {
-        let algorithm = steered.numbers.algorithm();
-        let set = self.gateway.set_numbers(LIMIT, steered.numbers, Timestamp::from_nanos(START + now));
-        set.expect("the pilot only wants numbers that make a rule");
-        self.before = (self.allowed(now), now + (self.window * 1e9) as u64);
-        self.quota = whole(steered.rate * self.window);
-        self.burst = burst_of(algorithm, steered.quota);
-    }
-
-    /// What a window that ends now may have: what was admitted before a limit was lowered was not too many.
-    fn allowed(&self, now: u64) -> f64 {
-        let (before, until) = self.before;
-        if now < until { self.quota.max(before) } else { self.quota }
-    }
-
-    /// Forgets the counts.
-    fn forget(&mut self, now: u64) {
-        self.gateway.forget(Timestamp::from_nanos(START + now)).expect("the numbers in force make a rule");
-    }
-}
-
 impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, variant: Variant) -> Self {
-        let target = &scenario.target;
         let limit = Limit::new(scenario, variant);
         let pilot =
             variant.algorithm.filter(|_| variant.adaptation).and_then(|algorithm| Pilot::new(scenario, algorithm));
@@ -159,11 +86,15 @@ impl<'a> Simulation<'a> {
             events.push(nanos(fault.at), Occurrence::FaultBegins(index));
             events.push(nanos(fault.until), Occurrence::FaultEnds(index));
         }
+        let pool = Pool::new(scenario, variant);
+        if pool.as_ref().is_some_and(Pool::has_checks) {
+            events.push(0, Occurrence::ChecksBegin);
+        }
+        let targets = scenario.targets.iter().enumerate();
         Self {
             scenario,
-            station: Station::new(target.workers, target.queue, target.service_time, target.contention, scenario.seed),
-            faults: Faults::default(),
-            chances: fastrand::Rng::with_seed(scenario.seed ^ 0x00fa_0175),
+            targets: targets.map(|(index, model)| SimulatedTarget::new(model, scenario.seed, index)).collect(),
+            pool,
             events,
             outages: Outages::new(scenario, limit.is_some()),
             pilot,
@@ -172,7 +103,6 @@ impl<'a> Simulation<'a> {
             oracle: Oracle::new(scenario.limit.window),
             levels: Levels::new(limit.as_ref().and_then(|_| scenario.limit.shared_rate())),
             recorded: Vec::new(),
-            stuck: Vec::new(),
             next_second: SECOND,
             wakes_at: None,
             limit,
@@ -197,9 +127,16 @@ impl<'a> Simulation<'a> {
 
     fn happen(&mut self, now: u64, what: Occurrence) {
         match what {
-            Occurrence::Leaves(job) => self.reach_target(now, job),
+            Occurrence::Leaves(job) => self.send(now, job),
             Occurrence::Served(job) => self.served(now, job),
             Occurrence::GivesUp => self.give_up(now),
+            Occurrence::Deadline { attempt } => self.deadline(now, attempt),
+            Occurrence::ChecksBegin => self.begin_checks(now),
+            Occurrence::Checked { target, passed } => {
+                if let Some(pool) = &self.pool {
+                    pool.checked(now, target, passed);
+                }
+            }
             Occurrence::FaultBegins(index) => self.fault(now, index, true),
             Occurrence::FaultEnds(index) => self.fault(now, index, false),
             Occurrence::RedisIsAway => {
@@ -219,13 +156,14 @@ impl<'a> Simulation<'a> {
 
     /// A request comes to the gateway.
     fn arrive(&mut self, now: u64, who: (usize, u64)) {
-        let job = Job { group: who.0, client: who.1, intended: now, fails: None, is_served: false };
+        let job =
+            Job { group: who.0, client: who.1, intended: now, fails: None, is_served: false, target: 0, attempt: 0 };
         let decision = self.decide(now, who);
         if let Some(pilot) = &mut self.pilot {
             pilot.decided(decision.is_some());
         }
         match decision {
-            Some(0) => self.reach_target(now, job),
+            Some(0) => self.send(now, job),
             Some(wait) => self.events.push(now + wait, Occurrence::Leaves(job)),
             None => self.end(now, &job, End::Responded(429)),
         }
@@ -251,28 +189,34 @@ impl<'a> Simulation<'a> {
     }
 
     fn reach_target(&mut self, now: u64, mut job: Job) {
-        job.fails = self.faults.draw_error(&mut self.chances);
-        if let Some(time) = self.station.begin() {
+        let target = &mut self.targets[job.target];
+        job.fails = target.draw_error();
+        if let Some(time) = target.station.begin() {
             self.serve(now, job, time);
-        } else if self.station.wait(job).is_none() {
+        } else if let Some(ticket) = target.station.wait(job) {
+            self.note_waiting(job.attempt, ticket);
+        } else {
             self.respond_or_hang(now, Job { fails: Some(503), ..job });
         }
     }
 
     fn serve(&mut self, now: u64, job: Job, time: Duration) {
-        self.events.push(now + nanos(self.faults.slowed(time)), Occurrence::Served(Job { is_served: true, ..job }));
+        let time = self.targets[job.target].slowed(time);
+        self.note_served(job.attempt);
+        self.events.push(now + nanos(time), Occurrence::Served(Job { is_served: true, ..job }));
     }
 
     /// A service is over. A request that hangs keeps its worker.
     fn served(&mut self, now: u64, job: Job) {
-        if self.respond_or_hang(now, job) {
-            self.finish_service(now);
+        // A worker whose request has left is free already.
+        if self.is_awaited(&job) && self.respond_or_hang(now, job) {
+            self.finish_service(now, job.target);
         }
     }
 
     /// A worker is free for the next.
-    fn finish_service(&mut self, now: u64) {
-        if let Some((next, time)) = self.station.finish() {
+    fn finish_service(&mut self, now: u64, target: usize) {
+        if let Some((next, time)) = self.targets[target].station.finish() {
             self.serve(now, next, time);
         }
     }
@@ -281,39 +225,58 @@ impl<'a> Simulation<'a> {
     fn served_late(&mut self, now: u64, job: &Job) {
         self.respond(now, job);
         if job.is_served {
-            self.finish_service(now);
+            self.finish_service(now, job.target);
         }
     }
 
     /// Whether there was a response.
     fn respond_or_hang(&mut self, now: u64, job: Job) -> bool {
-        if self.faults.hang {
-            let gives_up = job.intended + nanos(self.scenario.plan.request.timeout);
-            self.events.push(gives_up.max(now), Occurrence::GivesUp);
-            self.stuck.push(job);
+        let target = &mut self.targets[job.target];
+        let hangs = target.hangs();
+        if hangs {
+            target.stuck.push(job);
+            // Attempts of a pool have deadlines anyway.
+            if self.pool.is_none() {
+                let gives_up = job.intended + nanos(self.scenario.plan.request.timeout);
+                self.events.push(gives_up.max(now), Occurrence::GivesUp);
+            }
         } else {
             self.respond(now, &job);
         }
-        !self.faults.hang
+        !hangs
     }
 
     /// Clients that have waited for too long leave, and their requests no longer hang.
     fn give_up(&mut self, now: u64) {
         let timeout = nanos(self.scenario.plan.request.timeout);
-        let (gone, stuck) = std::mem::take(&mut self.stuck).into_iter().partition(|job| job.intended + timeout <= now);
-        self.stuck = stuck;
-        let gone: Vec<Job> = gone;
-        for job in gone {
-            self.end(now, &job, End::Failed(Cause::TimedOut));
-            if job.is_served {
-                self.finish_service(now);
+        for index in 0..self.targets.len() {
+            for job in self.targets[index].take_stuck(|job| job.intended + timeout <= now) {
+                self.end(now, &job, End::Failed(Cause::TimedOut));
+                if job.is_served {
+                    self.finish_service(now, index);
+                }
             }
+        }
+    }
+
+    /// Requests that hung get their responses at last.
+    fn end_hang(&mut self, now: u64, target: usize) {
+        for job in self.targets[target].take_stuck(|_| true) {
+            self.served_late(now, &job);
         }
     }
 
     /// The target has responded.
     fn respond(&mut self, now: u64, job: &Job) {
         let status = job.fails.unwrap_or(200);
+        if let Some(pool) = &mut self.pool {
+            pool.responded(now, job.attempt, status);
+        }
+        self.settle(now, job, status);
+    }
+
+    /// The gateway has a response for its client.
+    fn settle(&mut self, now: u64, job: &Job, status: u16) {
         if let Some(pilot) = &mut self.pilot {
             pilot.responded(now - job.intended, status >= 500);
         }
@@ -344,14 +307,21 @@ impl<'a> Simulation<'a> {
                 }
             }
             FaultKind::Target(faults) => {
-                self.faults = if begins { faults } else { Faults::default() };
-                if !begins {
-                    // Requests that hung get their responses at last.
-                    for job in std::mem::take(&mut self.stuck) {
-                        self.served_late(now, &job);
+                for target in 0..self.targets.len() {
+                    self.targets[target].faults = if begins { faults } else { Faults::default() };
+                    if !begins {
+                        self.end_hang(now, target);
                     }
                 }
             }
+            FaultKind::Kill(target) => self.kill(now, target, begins),
+            FaultKind::Freeze(target) => {
+                self.targets[target].is_frozen = begins;
+                if !begins {
+                    self.end_hang(now, target);
+                }
+            }
+            FaultKind::Slow(target, factor) => self.targets[target].slowness = if begins { factor } else { 1.0 },
             FaultKind::GatewaySlow(delay) => self.gateway_delay = if begins { nanos(delay) } else { 0 },
         }
         self.record(now, EventKind::Fault, fault.kind.event(begins));
@@ -363,7 +333,12 @@ impl<'a> Simulation<'a> {
             self.levels.forecast(pilot.second(now));
         }
         // What is decided now belongs to the next second.
-        self.levels.seen(Some(self.station.busy() as u64), Some(self.station.waiting() as u64));
+        let busy: usize = self.targets.iter().map(|target| target.station.busy()).sum();
+        let waiting: usize = self.targets.iter().map(|target| target.station.waiting()).sum();
+        self.levels.seen(Some(busy as u64), Some(waiting as u64));
+        for change in self.pool.as_mut().map(|pool| pool.second(now)).unwrap_or_default() {
+            self.record(now, EventKind::Endpoint, change);
+        }
         self.steer(now);
     }
 
@@ -393,8 +368,17 @@ impl<'a> Simulation<'a> {
         let length = self.observation.seconds();
         // What is under way ends after the load, in seconds that are not reported.
         while let Some((at, what)) = self.events.pop() {
-            if matches!(what, Occurrence::Leaves(_) | Occurrence::Served(_) | Occurrence::GivesUp) {
-                self.happen(at, what);
+            match what {
+                Occurrence::Leaves(_) | Occurrence::Served(_) | Occurrence::GivesUp | Occurrence::Deadline { .. } => {
+                    self.happen(at, what);
+                }
+                Occurrence::FaultBegins(_)
+                | Occurrence::FaultEnds(_)
+                | Occurrence::RedisIsAway
+                | Occurrence::RedisIsBack { .. }
+                | Occurrence::Pilot
+                | Occurrence::ChecksBegin
+                | Occurrence::Checked { .. } => {}
             }
         }
         let predictions = self.pilot.map(Pilot::into_predictions).unwrap_or_default();
@@ -408,14 +392,10 @@ impl<'a> Simulation<'a> {
             outage,
             exempt,
             predictions,
+            targets: self.pool.map(Pool::into_record),
             gateway: None,
         }
     }
-}
-
-/// A request's target without its query.
-fn path_only(target: &str) -> &str {
-    target.split_once('?').map_or(target, |(path, _)| path)
 }
 
 pub(crate) fn nanos(time: Duration) -> u64 {

@@ -11,13 +11,13 @@ use tidegate_gateway::settings::Settings;
 use tidegate_serve::Log;
 
 use super::hosted::{Hosted, listening};
-use super::http_client::post;
 use super::listen_addresses::ListenAddresses;
+use super::live_target::LiveTarget;
 use super::relay::Relay;
 use super::shared_store::SharedStore;
 use crate::gateway_config::{Addresses, config_text};
 use crate::scenario::{FaultKind, Scenario, Variant};
-use crate::target::{self, Target, Work};
+use crate::target::Faults;
 
 /// What serves a run. In the order in which it is to end.
 pub struct Platform {
@@ -25,7 +25,7 @@ pub struct Platform {
     pub(super) line: Option<Relay>,
     pub(super) gateway: Hosted,
     pub(super) forecaster: Option<Hosted>,
-    pub(super) target: Hosted,
+    pub(super) targets: Vec<LiveTarget>,
     pub(super) redis_line: Option<Relay>,
     pub(super) store: Option<SharedStore>,
     /// How the forecaster advises, and where the gateway looks for it.
@@ -44,12 +44,12 @@ impl Platform {
     ) -> Result<Self, String> {
         let store = variant.algorithm.and_then(|_| SharedStore::start(scenario.store).transpose()).transpose()?;
         let redis_line = store.as_ref().map(|store| Relay::to(store.address())).transpose()?;
-        let target = start_target(scenario, addresses.target, log)?;
+        let targets = LiveTarget::start_all(scenario, addresses.target, log)?;
         let policy = scenario.policy().filter(|_| variant.adaptation);
         let forecaster = policy.map(|policy| start_forecaster(policy, addresses.forecaster, log)).transpose()?;
         let addresses = Addresses {
             gateway: addresses.gateway,
-            target: target.address,
+            targets: targets.iter().map(LiveTarget::entrance).collect(),
             redis: redis_line.as_ref().map(Relay::address),
             forecaster: forecaster.as_ref().map(|forecaster| forecaster.address),
         };
@@ -57,7 +57,7 @@ impl Platform {
         let is_slowed = scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::GatewaySlow(_)));
         let line = is_slowed.then(|| Relay::to(gateway.address)).transpose()?;
         let advised = policy.zip(addresses.forecaster);
-        Ok(Self { line, gateway, forecaster, target, redis_line, store, advised, log: log.clone() })
+        Ok(Self { line, gateway, forecaster, targets, redis_line, store, advised, log: log.clone() })
     }
 
     /// Where the load goes.
@@ -96,10 +96,14 @@ impl Platform {
             }
             FaultKind::ForecasterKilled => self.kill_forecaster(begins)?,
             FaultKind::Target(faults) => {
-                let faults = if begins { faults } else { target::Faults::default() };
-                if !post(self.target.address, "/faults", &faults.to_json(None).to_string()) {
-                    return Err("the target does not accept its faults".to_owned());
-                }
+                let faults = if begins { faults } else { Faults::default() };
+                self.targets.iter().try_for_each(|target| target.set_faults(&faults))?;
+            }
+            FaultKind::Kill(index) => self.targets[index].kill(begins)?,
+            FaultKind::Freeze(index) => self.targets[index].freeze(begins),
+            FaultKind::Slow(index, factor) => {
+                let slowness = if begins { factor } else { 1.0 };
+                self.targets[index].set_faults(&Faults { slowness, ..Faults::default() })?;
             }
         }
         Ok(())
@@ -133,25 +137,6 @@ fn start_gateway(text: &str, log: &Log) -> Result<Hosted, String> {
         let _heard = ready.send(address.ok_or_else(|| "it listens nowhere".to_owned()));
         // How it ends does not matter any more.
         let _served = server.run(stop).await;
-    })
-}
-
-fn start_target(scenario: &Scenario, address: SocketAddr, log: &Log) -> Result<Hosted, String> {
-    let model = scenario.target;
-    let settings = target::Settings {
-        service_time: model.service_time,
-        contention: model.contention,
-        work: Work::Sleep,
-        workers: model.workers,
-        queue: model.queue,
-        seed: scenario.seed,
-    };
-    let log = log.clone();
-    Hosted::start("target", move |stop, ready| async move {
-        let target = Target::start(&settings, log, stop).map_err(|error| error.to_string());
-        if let Some((target, listener)) = listening(target, address, &ready).await {
-            let _served = target.serve(listener).await;
-        }
     })
 }
 

@@ -21,13 +21,18 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// A relay to this address.
+    /// A relay to this address, at a free port.
     pub(super) fn to(target: SocketAddr) -> Result<Self, String> {
+        Self::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), target)
+    }
+
+    /// A relay to this target that listens at this address.
+    pub(super) fn at(address: SocketAddr, target: SocketAddr) -> Result<Self, String> {
         let delay = Arc::new(AtomicU64::new(0));
         let (held_up, is_frozen) = (Arc::clone(&delay), watch::Sender::new(false));
         let frozen = is_frozen.subscribe();
         let hosted = Hosted::start("relay", move |mut stop, ready| async move {
-            let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await {
+            let listener = match TcpListener::bind(address).await {
                 Ok(listener) => listener,
                 Err(error) => return drop(ready.send(Err(error.to_string()))),
             };

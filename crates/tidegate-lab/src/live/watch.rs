@@ -12,6 +12,7 @@ use super::http_client::{get, get_json, metric};
 use super::moment::Moment;
 use super::platform::Platform;
 use crate::observation::Observation;
+use crate::pool_record::{PoolRecord, Seen};
 use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction};
 use crate::scenario::{Scenario, Variant, burst_of};
 
@@ -30,6 +31,7 @@ pub(super) struct Watch<'a> {
     ended: Vec<bool>,
     events: Vec<Event>,
     predictions: Vec<Prediction>,
+    targets: Option<PoolRecord>,
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
     /// In the order of their times.
@@ -45,6 +47,7 @@ pub(super) struct Found {
     pub(super) levels: Levels,
     pub(super) events: Vec<Event>,
     pub(super) predictions: Vec<Prediction>,
+    pub(super) targets: Option<PoolRecord>,
     pub(super) outage: Option<Outage>,
     /// When Redis was away or too slow.
     pub(super) spans: Vec<Range<Duration>>,
@@ -102,6 +105,10 @@ impl<'a> Watch<'a> {
             ended: vec![false; faults],
             events: Vec::new(),
             predictions: Vec::new(),
+            targets: scenario
+                .upstream
+                .as_ref()
+                .map(|_| PoolRecord::new(scenario.targets.iter().map(|target| target.weight).collect())),
             open_since: None,
             open: Vec::new(),
             changes: Vec::new(),
@@ -147,6 +154,9 @@ impl<'a> Watch<'a> {
             self.note_limit(self.next_second);
             self.levels.forecast(None);
             self.levels.seen(None, None);
+            if let Some(targets) = &mut self.targets {
+                targets.missed();
+            }
             self.next_second += 1;
         }
         if now.as_secs() == self.next_second {
@@ -199,17 +209,46 @@ impl<'a> Watch<'a> {
 
     /// A second is over, and the one of this number (since 1970) begins.
     fn second(&mut self, platform: &Platform, next: u64) {
-        let target = get(platform.target.address, "/actuator/prometheus").unwrap_or_default();
-        let level = |name: &str| metric(&target, name).map(|level| level as u64);
+        let pages: Vec<String> =
+            platform.targets.iter().filter_map(|target| get(target.address(), "/actuator/prometheus")).collect();
+        let level = |name: &str| {
+            let levels: Option<Vec<f64>> = pages.iter().map(|page| metric(page, name)).collect();
+            levels.filter(|levels| !levels.is_empty()).map(|levels| levels.iter().sum::<f64>() as u64)
+        };
         let expected = platform.forecaster.as_ref().and_then(|it| get_json(it.address, "/v1/forecast"));
         self.levels.forecast(expected.and_then(|expected| band(&expected, next)));
         self.levels.seen(level("executor_active_threads"), level("executor_queued_tasks"));
+        self.look_at_targets(platform);
+    }
+
+    /// What the gateway knows of several targets.
+    fn look_at_targets(&mut self, platform: &Platform) {
+        let Some(targets) = &mut self.targets else { return };
+        let upstream = get_json(platform.gateway.address, "/config/upstreams/target").unwrap_or_default();
+        let seen = |endpoint: &Value| {
+            let number = |name: &str| endpoint[name].as_u64().unwrap_or(0);
+            let state = endpoint["state"].as_str().unwrap_or_default().to_owned();
+            Seen { state, successes: number("successes"), failures: number("failures") }
+        };
+        match upstream["endpoints"].as_array() {
+            Some(endpoints) => {
+                let at = crate::observation::count(self.next_second);
+                let changes = targets.seen(endpoints.iter().map(seen).collect());
+                let changes = changes.into_iter().map(|text| Event { at, kind: EventKind::Endpoint, text });
+                self.events.extend(changes);
+            }
+            None => targets.missed(),
+        }
     }
 
     /// The load is over: reads the rest of the gateway's history.
     pub(super) fn end(&mut self, platform: &Platform) {
         self.read_history(platform);
         self.note_limit(self.next_second);
+        // The last second ends with the load, so no look has seen it.
+        if self.next_second <= self.scenario.duration().as_secs() {
+            self.look_at_targets(platform);
+        }
     }
 
     /// What adaptation has done since the last look. The gateway keeps the latest entries, far more than a second's.
@@ -276,6 +315,7 @@ impl<'a> Watch<'a> {
             changes: self.changes,
             events: self.events,
             predictions: self.predictions,
+            targets: self.targets,
             outage,
             spans,
             open,

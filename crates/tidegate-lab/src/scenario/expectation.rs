@@ -114,6 +114,9 @@ figures! {
     Protection, "protection", Plain, "The protection score, 0 to 100.";
     RefusedInOutage, "refused_in_outage", Share, "Requests rejected while Redis was away, of all offered then.";
     LimitingBack, "limiting_back", Time, "From Redis' return until the limit is in force again.";
+    FailedAttempts, "failed_attempts", Share, "Attempts on targets that failed, of all; only with several targets.";
+    Spread, "spread", Share, "Jain's index of the targets' requests by weight, before a fault of a target.";
+    LoadBack, "load_back", Time, "From the end of a target's fault until it has half of its share of requests again.";
 }
 
 impl Figure {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_input::object::{Allowed, Object};
+use tidegate_input::object::{Allowed, Object, shown};
 
 use crate::target::Faults;
 
@@ -33,12 +33,20 @@ pub enum FaultKind {
     Target(Faults),
     /// The gateway's requests take so much longer.
     GatewaySlow(Duration),
+    /// The target with this index refuses connections, and has lost those that it had. It is started again at the end.
+    Kill(usize),
+    /// The target with this index accepts connections and requests, and does not respond until the end.
+    Freeze(usize),
+    /// Services of the target with this index take so many times as long.
+    Slow(usize, f64),
 }
 
 const AT: Allowed = Allowed::new(0.0..=86_400.0, "seconds");
 const FOR: Allowed = Allowed::new(0.1..=86_400.0, "seconds");
 const DELAY: Allowed = Allowed::new(0.001..=60.0, "seconds");
-const KINDS: &str = "must be one of redis_killed, redis_slow, redis_hangs, forecaster_killed, target, gateway_slow";
+const FACTOR: Allowed = Allowed::new(1.0..=1_000.0, "a factor");
+const KINDS: &str = "must be one of redis_killed, redis_slow, redis_hangs, forecaster_killed, target, gateway_slow, \
+                     kill, freeze, slow";
 /// The most faults of a scenario.
 const MOST: usize = 100;
 
@@ -52,6 +60,9 @@ impl FaultKind {
             Self::ForecasterKilled => "forecaster_killed",
             Self::Target(_) => "target",
             Self::GatewaySlow(_) => "gateway_slow",
+            Self::Kill(_) => "kill",
+            Self::Freeze(_) => "freeze",
+            Self::Slow(..) => "slow",
         }
     }
 
@@ -59,12 +70,20 @@ impl FaultKind {
     pub fn event(self, begins: bool) -> String {
         let label = self.label();
         match (self, begins) {
-            (Self::RedisKilled | Self::RedisHangs | Self::ForecasterKilled, true) => label,
+            (Self::RedisKilled | Self::RedisHangs | Self::ForecasterKilled | Self::Kill(_) | Self::Freeze(_), true) => {
+                label
+            }
+            (Self::Kill(index), false) => format!("target {} started again", index + 1),
+            (Self::Freeze(index), false) => format!("target {} responds again", index + 1),
             (Self::RedisHangs, false) => "Redis responds again".to_owned(),
             (Self::RedisKilled, false) => "Redis started again".to_owned(),
             (Self::ForecasterKilled, false) => "forecaster started again".to_owned(),
-            (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_), true) => format!("{label}: begins"),
-            (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_), false) => format!("{label}: ends"),
+            (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_) | Self::Slow(..), true) => {
+                format!("{label}: begins")
+            }
+            (Self::RedisSlow(_) | Self::GatewaySlow(_) | Self::Target(_) | Self::Slow(..), false) => {
+                format!("{label}: ends")
+            }
         }
     }
 
@@ -81,6 +100,22 @@ impl FaultKind {
                 format!("target: {}", on.join(", "))
             }
             Self::GatewaySlow(delay) => format!("gateway slow by {} ms", delay.as_millis()),
+            Self::Kill(index) => format!("target {} killed", index + 1),
+            Self::Freeze(index) => format!("target {} frozen", index + 1),
+            Self::Slow(index, factor) => format!("target {} slow, times {factor}", index + 1),
+        }
+    }
+
+    /// The index of the only target that suffers from it, if there is one.
+    pub fn target(self) -> Option<usize> {
+        match self {
+            Self::Kill(index) | Self::Freeze(index) | Self::Slow(index, _) => Some(index),
+            Self::RedisKilled
+            | Self::RedisSlow(_)
+            | Self::RedisHangs
+            | Self::ForecasterKilled
+            | Self::Target(_)
+            | Self::GatewaySlow(_) => None,
         }
     }
 
@@ -90,8 +125,9 @@ impl FaultKind {
     }
 }
 
-/// Reads all of them; how long the load lasts, if that is known.
-pub(super) fn read(object: &mut Object<'_>, duration: Option<Duration>) -> Option<Vec<Fault>> {
+/// Reads all of them; how long the load lasts, if that is known, and how many targets there are, if they are written as
+/// `targets`.
+pub(super) fn read(object: &mut Object<'_>, duration: Option<Duration>, pool: Option<usize>) -> Option<Vec<Fault>> {
     let duration = duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64());
     let written = object.list("faults", MOST).unwrap_or_default();
     let mut faults = Vec::new();
@@ -99,14 +135,14 @@ pub(super) fn read(object: &mut Object<'_>, duration: Option<Duration>) -> Optio
     for (index, fault) in written.into_iter().enumerate() {
         faults.extend(
             Object::new(object.at(&format!("faults[{index}]")), fault, object.problems)
-                .and_then(|fault| one(fault, duration)),
+                .and_then(|fault| one(fault, duration, pool)),
         );
     }
     for (index, fault) in faults.iter().enumerate() {
         if let Some(other) = faults[..index].iter().position(|other| fault.overlaps(other)) {
             object.wrong(
                 &format!("faults[{index}]"),
-                format!("must begin after the end of faults[{other}], which is of the same kind"),
+                format!("must begin after the end of faults[{other}], which is of the same kind or target"),
             );
         }
     }
@@ -120,7 +156,10 @@ impl Fault {
     /// Whether the end of one would end the other too.
     fn overlaps(&self, other: &Self) -> bool {
         let is_same = match (self.kind, other.kind) {
+            // The switch for the faults of all targets is that of each.
+            (FaultKind::Target(_), FaultKind::Slow(..)) | (FaultKind::Slow(..), FaultKind::Target(_)) => true,
             (one, another) if one.is_of_redis() => another.is_of_redis(),
+            (one, another) if one.target().is_some() => one.target() == another.target(),
             (one, another) => one.name() == another.name(),
         };
         let notice = if self.kind.is_of_redis() { NOTICE } else { Duration::ZERO };
@@ -128,7 +167,7 @@ impl Fault {
     }
 }
 
-fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
+fn one(mut fault: Object<'_>, duration: f64, pool: Option<usize>) -> Option<Fault> {
     let (at, lasts) = (fault.number("at", &AT), fault.number("for", &FOR));
     let delay = if fault.has("delay") { fault.number("delay", &DELAY) } else { None };
     let what = fault.text("what");
@@ -140,6 +179,12 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
         Some("redis_slow") => needed(&mut fault, delay).map(FaultKind::RedisSlow),
         Some("gateway_slow") => needed(&mut fault, delay).map(FaultKind::GatewaySlow),
         Some("target") => of_target(&mut fault, with.as_ref()),
+        Some("kill") => index(&mut fault, pool).map(FaultKind::Kill),
+        Some("freeze") => index(&mut fault, pool).map(FaultKind::Freeze),
+        Some("slow") => {
+            let factor = fault.number("factor", &FACTOR);
+            index(&mut fault, pool).zip(factor).map(|(index, factor)| FaultKind::Slow(index, factor))
+        }
         Some(other) => {
             fault.wrong("what", format!("{KINDS}, got {other:?}"));
             None
@@ -156,6 +201,27 @@ fn one(mut fault: Object<'_>, duration: f64) -> Option<Fault> {
     fault.end();
     let until = Duration::try_from_secs_f64((at + lasts).min(duration)).ok()?;
     Some(Fault { at: Duration::from_secs_f64(at), until, kind: kind? })
+}
+
+/// The index of the target that a fault names by its number.
+fn index(fault: &mut Object<'_>, pool: Option<usize>) -> Option<usize> {
+    let Some(count) = pool else {
+        // Taken, so that only this is reported.
+        fault.take("target");
+        fault.wrong("what", "needs `targets`: it is a fault of one of several");
+        return None;
+    };
+    let expected = format!("must be the number of a target, from 1 to {count}");
+    let Some(written) = fault.take("target") else {
+        fault.wrong("target", format!("is missing; {expected}"));
+        return None;
+    };
+    let number = written.as_u64().and_then(|number| usize::try_from(number).ok());
+    let number = number.filter(|number| (1..=count).contains(number));
+    if number.is_none() {
+        fault.wrong("target", format!("{expected}, got {}", shown(&written)));
+    }
+    number.map(|number| number - 1)
 }
 
 fn needed(fault: &mut Object<'_>, delay: Option<f64>) -> Option<Duration> {

@@ -25,6 +25,18 @@ pub(super) enum Occurrence {
     },
     /// Adaptation has something to do.
     Pilot,
+    /// An attempt of a pool ends without a response, if it has none by now.
+    Deadline {
+        /// Its number.
+        attempt: u64,
+    },
+    /// The gateway checks all targets.
+    ChecksBegin,
+    /// The result of a check.
+    Checked {
+        target: usize,
+        passed: bool,
+    },
 }
 
 /// Occurrences in the order of their times; those of the same time in the order in which they were added.

@@ -105,7 +105,12 @@ fn is_felt(kind: FaultKind) -> bool {
     match kind {
         FaultKind::RedisKilled | FaultKind::RedisHangs => true,
         FaultKind::RedisSlow(delay) => delay >= BUDGET,
-        FaultKind::ForecasterKilled | FaultKind::Target(_) | FaultKind::GatewaySlow(_) => false,
+        FaultKind::ForecasterKilled
+        | FaultKind::Target(_)
+        | FaultKind::GatewaySlow(_)
+        | FaultKind::Kill(_)
+        | FaultKind::Freeze(_)
+        | FaultKind::Slow(..) => false,
     }
 }
 

@@ -57,7 +57,7 @@ impl<'a> Lines<'a> {
             latest(&figures.offered),
             latest(&figures.admitted),
             latest(&figures.rejected),
-            figures.sentence(self.scenario.target.workers)
+            figures.sentence(self.scenario.workers())
         )
     }
 }

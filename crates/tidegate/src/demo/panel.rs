@@ -105,7 +105,7 @@ impl Picture<'_> {
             None => vec![(Ink::Plain, format!(" {:<10}{:>7}", "limit", figures.other_limit))],
         });
         let ink = |is_bad: bool| if is_bad { Ink::Red } else { Ink::Plain };
-        let sentence = figures.sentence(self.scenario.target.workers);
+        let sentence = figures.sentence(self.scenario.workers());
         lines.push(vec![(ink(figures.errors > 0), format!(" {sentence}"))]);
         lines.extend(figures.of_honest().map(|(reported, is_bad)| vec![(ink(is_bad), format!(" {reported}"))]));
         lines
@@ -129,7 +129,7 @@ fn events(moment: &Moment<'_>) -> Vec<Line> {
     let line = |event: &&tidegate_lab::Event| -> Line {
         let ink = match event.kind {
             EventKind::Fault | EventKind::Attack => Ink::Red,
-            EventKind::FailOpen => Ink::Yellow,
+            EventKind::FailOpen | EventKind::Endpoint => Ink::Yellow,
             EventKind::Adaptation => Ink::Green,
         };
         vec![(ink, format!(" {}", texts::event(event, event.short())))]

@@ -100,6 +100,53 @@ fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
     }
 }
 
+/// Each of three targets has a fault, one after the other; the others take its requests.
+#[test]
+fn targets_are_killed_frozen_and_slowed_and_requests_go_to_the_others() {
+    let directory = Directory::new();
+    let scenario = "
+duration: 12
+limit: {rate: 1000, window: 1, burst: 1000}
+target: {service_time: 2ms, workers: 4, queue: 100}
+targets: 3
+upstream:
+  answer_timeout: 500ms
+  slow_start: 0s
+  ejection: {consecutive_failures: 3, time: 500ms, max_time: 500ms}
+  health_check: {path: /api/test, interval: 200ms, timeout: 200ms, unhealthy: 2}
+baseline: false
+algorithms: [fixed]
+load: {lagBudget: 1, profile: {type: constant, params: {rps: 150}}}
+faults:
+  - {at: 1, for: 2, what: kill, target: 1}
+  - {at: 5, for: 2, what: freeze, target: 2}
+  - {at: 9, for: 1, what: slow, target: 3, factor: 50}
+expect:
+  - errors <= 0%
+";
+    let timed = "  - target_errors < 5%\n  - load_back < 2s\n  - spread > 90%\n";
+    let timed = if are_judged() { timed } else { "" };
+    let file = text(&directory.file("targets.yaml", &format!("{scenario}{timed}")));
+    let outcome = live(&file, &directory);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let report = report(&directory.0);
+    let run = runs(&report)[0];
+    let events = run["events"].to_string();
+    for event in ["target 1 killed", "target 1 started again", "target 2 frozen", "target 2 responds again"] {
+        assert!(events.contains(event), "{event}: {events}");
+    }
+    assert!(events.contains("target 3 slow, times 50: begins"), "{events}");
+    let targets = run["targets"].as_array().expect("a list");
+    assert_eq!(targets.len(), 3);
+    for target in targets {
+        assert!(target["successes"].as_u64() > Some(100), "all of them are used: {targets:?}");
+        assert_eq!(target["series"].as_array().map(Vec::len), Some(12), "{target}");
+    }
+    assert!(targets[0]["failures"].as_u64() > Some(0), "the dead one was tried: {targets:?}");
+    let of_second = |target: &Value, second: usize| target["series"][second].as_u64();
+    assert!(of_second(&targets[0], 2) == Some(0) || !are_judged(), "it was dead then: {targets:?}");
+}
+
 #[test]
 fn a_store_is_killed_and_slowed_and_nobody_is_rejected() {
     for store in ["redis", "stand_in"] {

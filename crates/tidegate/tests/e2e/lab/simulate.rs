@@ -30,7 +30,9 @@ fn all_scenarios_are_reported_as_tables_as_json_and_as_a_page() {
     assert_eq!((&report["format"], &report["kind"]), (&"tidegate-lab-report/1".into(), &"simulated".into()));
     let names: Vec<&str> =
         report["scenarios"].as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
-    assert_eq!(names, ["normal", "spikes", "attack", "attack-by-client", "boundary", "outage", "forecaster"]);
+    let expected = ["normal", "spikes", "attack", "attack-by-client", "boundary", "outage", "forecaster"];
+    let of_endpoints = ["endpoint-killed", "endpoint-frozen", "endpoint-slow"];
+    assert_eq!(names, [&expected[..], &of_endpoints].concat());
     assert!(report["createdAt"].is_null() && report["environment"].is_null(), "nothing of here and now");
     let page = fs::read_to_string(directory.0.join("report.html")).expect("a page");
     assert!(page.contains("tidegate-lab-report/1") && !page.contains("TIDEGATE_REPORT"));
@@ -154,8 +156,8 @@ fn what_can_not_be_used_is_reported() {
         (
             &["simulate", &unknown],
             2,
-            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, load, store, on_failure, \
-             algorithms, adaptation, baseline,",
+            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, targets, upstream, \
+             load, store, on_failure, algorithms, adaptation, baseline,",
         ),
         (&["simulate", &number], 2, "target.service_time: must be a text with a unit, such as 10ms, got 10"),
         (&["simulate", &empty], 2, "empty.yaml: is empty; must have `limit`, `target` and `load`"),
