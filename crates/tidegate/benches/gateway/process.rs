@@ -37,20 +37,41 @@ impl Process {
         core: usize,
         command: impl IntoIterator<Item = S>,
     ) -> Self {
+        let mut launcher = Command::new("taskset");
+        launcher.args(["-c", &core.to_string(), "setpriv", "--pdeathsig", "TERM"]);
+        Self::launch(scratch, name, launcher, command)
+    }
+
+    /// The same on any core.
+    pub(crate) fn start_unpinned<S: AsRef<OsStr>>(
+        scratch: &Scratch,
+        name: &str,
+        command: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let mut launcher = Command::new("setpriv");
+        launcher.args(["--pdeathsig", "TERM"]);
+        Self::launch(scratch, name, launcher, command)
+    }
+
+    fn launch<S: AsRef<OsStr>>(
+        scratch: &Scratch,
+        name: &str,
+        mut launcher: Command,
+        command: impl IntoIterator<Item = S>,
+    ) -> Self {
         let output = scratch.join(&format!("{name}.out"));
         let file = File::create(&output).expect("the temporary directory is writable");
         let path = std::env::var("PATH").unwrap_or_default();
-        // Both replace themselves by what they start, so its process id is the child's. `setpriv` is for the end that
-        // no destructor sees: when this program is killed, the child gets a signal to stop.
-        let child = Command::new("taskset")
-            .args(["-c", &core.to_string(), "setpriv", "--pdeathsig", "TERM"])
+        // `taskset` and `setpriv` replace themselves by what they start, so its process id is the child's. `setpriv` is
+        // for the end that no destructor sees: when this program is killed, the child gets a signal to stop.
+        let child = launcher
             .args(command)
             .env("PATH", format!("{path}:/usr/sbin")) // nginx's place, not in everyone's PATH
             .stdin(Stdio::null())
             .stderr(file.try_clone().expect("a file can be shared"))
             .stdout(file)
             .spawn()
-            .expect("taskset (util-linux) is installed");
+            .expect("taskset and setpriv (util-linux) are installed");
         Self { name: name.to_owned(), child, output }
     }
 
