@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 use crate::scratch::Scratch;
 use crate::usage;
 
@@ -82,6 +84,17 @@ impl Process {
     /// Sends it a signal by name.
     pub(crate) fn signal(&self, name: &str) {
         signal(name, self.id());
+    }
+
+    /// Sends it a signal at once, without a shell that has to start first.
+    pub(crate) fn signal_now(&self, signal: Signal) {
+        // It may have ended by itself.
+        let _sent = rustix::process::kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn wait_for_end(&mut self) {
+        assert!(self.ends_within(Duration::from_secs(30)), "{} does not end:\n{}", self.name, self.printed());
     }
 
     /// Returns when `port` takes connections.
