@@ -104,8 +104,7 @@ async fn send(plan: Plan, is_over: &AtomicBool) -> Vec<Sent> {
         });
     }
     while requests.join_next().await.is_some() {}
-    let all = std::mem::take(&mut *sent.lock().expect("no panic"));
-    all
+    std::mem::take(&mut *sent.lock().expect("no panic"))
 }
 
 /// Connections without a request, and how many each has carried.

@@ -131,8 +131,9 @@ fn print(run: &Run) {
     for kind in Kind::ALL {
         let summary = run.of(kind);
         println!(
-            "{:<10} {} events: {} failed, {} were in flight ({:.1} with the error of counting), at most {} in one event, {} events over; load again after \
-             {:.2} s (median), {:.2} s (longest), never {}; outcomes {:?}: {}",
+            "{:<10} {} events: {} failed, {} were in flight ({:.1} with the error of counting), at most {} in one \
+             event, {} events over; load again after {:.2} s (median), {:.2} s (longest), never {}; \
+             outcomes {:?}: {}",
             kind.name(),
             summary.events,
             summary.failed,

@@ -1,6 +1,7 @@
 //! A gateway, and the endpoints behind it.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -117,11 +118,11 @@ fn target(scratch: &Scratch, port: u16) -> Process {
 }
 
 fn config(port: u16, admin: u16, targets: &[Target]) -> String {
-    let endpoints: String = targets
-        .iter()
-        .zip(WEIGHTS)
-        .map(|(target, weight)| format!("      - {{url: \"http://127.0.0.1:{}\", weight: {weight}}}\n", target.port))
-        .collect();
+    let mut endpoints = String::new();
+    for (target, weight) in targets.iter().zip(WEIGHTS) {
+        // Writing to memory can't fail.
+        let _written = writeln!(endpoints, "      - {{url: \"http://127.0.0.1:{}\", weight: {weight}}}", target.port);
+    }
     format!(
         r#"listeners: [{{address: "127.0.0.1:{port}"}}]
 admin: {{listen: "127.0.0.1:{admin}"}}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest, Ready};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
@@ -154,7 +154,7 @@ async fn sip(mut stream: TcpStream, path: &str, tally: &Tally) -> io::Result<()>
     loop {
         sleep(Duration::from_secs(1)).await;
         // The end may wait behind bytes that were not read.
-        let is_closed = stream.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed());
+        let is_closed = stream.ready(Interest::READABLE).await.is_ok_and(Ready::is_read_closed);
         if is_closed || !stream.read(&mut taken).await.is_ok_and(|count| count > 0) {
             tally.ended.fetch_add(1, Ordering::Relaxed);
             return Ok(());

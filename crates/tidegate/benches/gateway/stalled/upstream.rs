@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 const READ: usize = 16 * 1024;
-const PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 pub(crate) struct Upstream {
     pub(crate) port: u16,
