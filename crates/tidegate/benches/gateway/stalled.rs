@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use self::attack::{Attack, Crowd, Origin};
 use self::report::Series;
 use self::upstream::Upstream;
-use crate::open_loop::{OpenLoop, Plan, latency_ms};
+use crate::open_loop::{OpenLoop, Plan, Sent, latency_ms};
 use crate::page::Page;
 use crate::process::{Process, free_port};
 use crate::scratch::Scratch;
@@ -40,6 +40,8 @@ pub(crate) struct Figures {
     pub(crate) served: usize,
     /// How the others ended.
     pub(crate) failures: BTreeMap<String, usize>,
+    /// For each second: honest requests due in it that failed, and the slowest of the others in milliseconds.
+    pub(crate) by_second: Vec<(usize, f64)>,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) peaks: Peaks,
@@ -101,6 +103,7 @@ fn phase(scratch: &Scratch, upstream: &Upstream, attack: Option<(Attack, Origin)
         sent: sent.len(),
         served: sent.iter().filter(|one| one.is_served()).count(),
         failures,
+        by_second: by_second(&sent),
         p50_ms: latency_ms(&sent, 0.5),
         p99_ms: latency_ms(&sent, 0.99),
         peaks,
@@ -108,6 +111,25 @@ fn phase(scratch: &Scratch, upstream: &Upstream, attack: Option<(Attack, Origin)
         opened: count(|tally| tally.opened.load(Ordering::Relaxed)),
         ended: count(|tally| tally.ended.load(Ordering::Relaxed)),
     }
+}
+
+/// When it went wrong: at the attack's start, or all the time.
+fn by_second(sent: &[Sent]) -> Vec<(usize, f64)> {
+    let Some(start) = sent.iter().map(|one| one.due).min() else { return Vec::new() };
+    let mut seconds = Vec::new();
+    for one in sent {
+        let second = one.due.duration_since(start).as_secs() as usize;
+        if seconds.len() <= second {
+            seconds.resize(second + 1, (0, 0.0_f64));
+        }
+        let (failed, slowest_ms) = &mut seconds[second];
+        if one.is_served() {
+            *slowest_ms = slowest_ms.max(one.latency.as_secs_f64() * 1e3);
+        } else {
+            *failed += 1;
+        }
+    }
+    seconds
 }
 
 /// Looks at the gateway until the time is over; returns the peaks and the last page of metrics.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest, Ready};
 use tokio::net::{TcpSocket, TcpStream};
@@ -19,6 +19,9 @@ const ARRIVAL: Duration = Duration::from_secs(2);
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// What one read of a slow reader takes, once a second.
 const SIP: usize = 100;
+/// How long a slow reader keeps a connection. The end of one that the gateway has closed waits behind bytes that the
+/// reader never takes, so it goes by time: longer than the gateway bears it by default.
+const READER_LIFETIME: Duration = Duration::from_secs(15);
 /// Small, so that responses wait in the gateway and not in the kernel.
 const RECEIVE_BUFFER: u32 = 4096;
 
@@ -150,14 +153,14 @@ async fn send_part(mut stream: TcpStream, tally: &Tally) -> io::Result<()> {
 async fn sip(mut stream: TcpStream, path: &str, tally: &Tally) -> io::Result<()> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes()).await?;
     tally.opened.fetch_add(1, Ordering::Relaxed);
-    let mut taken = [0; SIP];
-    loop {
+    let (mut taken, start) = ([0; SIP], Instant::now());
+    while start.elapsed() < READER_LIFETIME {
         sleep(Duration::from_secs(1)).await;
-        // The end may wait behind bytes that were not read.
         let is_closed = stream.ready(Interest::READABLE).await.is_ok_and(Ready::is_read_closed);
         if is_closed || !stream.read(&mut taken).await.is_ok_and(|count| count > 0) {
             tally.ended.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }

@@ -131,6 +131,8 @@ fn attack(series: &Series) -> Value {
             "sent": figures.sent,
             "served": figures.served,
             "failures": figures.failures,
+            "failedBySecond": figures.by_second.iter().map(|second| second.0).collect::<Vec<_>>(),
+            "slowestMsBySecond": figures.by_second.iter().map(|second| second.1.round()).collect::<Vec<_>>(),
             "p50Ms": figures.p50_ms,
             "p99Ms": figures.p99_ms,
             "idleP99Ms": idle_p99_ms,
