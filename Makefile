@@ -90,6 +90,14 @@ bench-load: setup-bench ## measure the load generator next to wrk and hey on one
 steady: setup-bench ## run ten minutes at 70 % of capacity with everything in use: nothing may fail or grow
 	cargo bench -p tidegate --bench gateway -- steady
 
+.PHONY: stalled
+stalled: ## attack with clients that stall, beside honest ones: who is served, latency, memory; target/bench/stalled.json
+	cargo bench -p tidegate --bench gateway -- stalled
+
+.PHONY: endpoints
+endpoints: ## kill, freeze and restart endpoints under load: failed requests, recovery; target/bench/endpoints.json
+	cargo bench -p tidegate --bench gateway -- endpoints
+
 .PHONY: soak
 soak: setup ## run the long checks: a million steps for each algorithm, bodies of 1 GiB, a minute of overload
 	TIDEGATE_STEPS=1000000 cargo test --workspace --test redis -- differential

@@ -26,7 +26,7 @@ pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[derive(Clone, Debug)]
 pub struct Frame {

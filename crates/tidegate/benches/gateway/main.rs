@@ -6,24 +6,33 @@
 //! generator's core is the one that is full.
 //!
 //! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`). With `count` it is `make
-//! count`: instructions instead of time, which do not swing with the machine (`count.rs`).
+//! count`: instructions instead of time, which do not swing with the machine (`count.rs`). With `stalled` it is `make
+//! stalled`: clients that stall, beside honest ones (`stalled.rs`). With `endpoints` it is `make endpoints`: endpoints
+//! that are killed, frozen and restarted under load (`endpoints.rs`).
 //!
 //! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`,
-//! `refused` or `redis`), `STEADY_SECONDS` (600), `BENCH_TIDEGATE` (another build's binary to measure).
+//! `refused` or `redis`), `STEADY_SECONDS` (600), `STALLED_SECONDS` (60), `STALLED_ROUNDS` (5), `STALLED_ONLY` (part of
+//! an attack's name), `ENDPOINT_ROUNDS` (20), `BENCH_TIDEGATE` (another build's binary to measure).
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]
 
+mod admin;
 mod beside_nginx;
+mod connection;
 mod count;
+mod endpoints;
 mod honesty;
 mod nginx;
+mod open_loop;
+mod page;
 mod process;
 mod redis;
 mod rounds;
 mod scratch;
 mod setting;
 mod shared;
+mod stalled;
 mod steady;
 mod table;
 mod tidegate;
@@ -55,6 +64,12 @@ fn main() -> ExitCode {
     let scratch = Scratch::new();
     if is_asked_for("steady") {
         return steady::run(setting.steady_seconds, &scratch);
+    }
+    if is_asked_for("stalled") {
+        return stalled::run(&scratch);
+    }
+    if is_asked_for("endpoints") {
+        return endpoints::run(&scratch);
     }
     let upstream = nginx::upstream(&scratch);
     if is_asked_for("count") {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 use crate::scratch::Scratch;
 use crate::usage;
 
@@ -37,20 +39,41 @@ impl Process {
         core: usize,
         command: impl IntoIterator<Item = S>,
     ) -> Self {
+        let mut launcher = Command::new("taskset");
+        launcher.args(["-c", &core.to_string(), "setpriv", "--pdeathsig", "TERM"]);
+        Self::launch(scratch, name, launcher, command)
+    }
+
+    /// The same on any core.
+    pub(crate) fn start_unpinned<S: AsRef<OsStr>>(
+        scratch: &Scratch,
+        name: &str,
+        command: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let mut launcher = Command::new("setpriv");
+        launcher.args(["--pdeathsig", "TERM"]);
+        Self::launch(scratch, name, launcher, command)
+    }
+
+    fn launch<S: AsRef<OsStr>>(
+        scratch: &Scratch,
+        name: &str,
+        mut launcher: Command,
+        command: impl IntoIterator<Item = S>,
+    ) -> Self {
         let output = scratch.join(&format!("{name}.out"));
         let file = File::create(&output).expect("the temporary directory is writable");
         let path = std::env::var("PATH").unwrap_or_default();
-        // Both replace themselves by what they start, so its process id is the child's. `setpriv` is for the end that
-        // no destructor sees: when this program is killed, the child gets a signal to stop.
-        let child = Command::new("taskset")
-            .args(["-c", &core.to_string(), "setpriv", "--pdeathsig", "TERM"])
+        // `taskset` and `setpriv` replace themselves by what they start, so its process id is the child's. `setpriv` is
+        // for the end that no destructor sees: when this program is killed, the child gets a signal to stop.
+        let child = launcher
             .args(command)
             .env("PATH", format!("{path}:/usr/sbin")) // nginx's place, not in everyone's PATH
             .stdin(Stdio::null())
             .stderr(file.try_clone().expect("a file can be shared"))
             .stdout(file)
             .spawn()
-            .expect("taskset (util-linux) is installed");
+            .expect("taskset and setpriv (util-linux) are installed");
         Self { name: name.to_owned(), child, output }
     }
 
@@ -61,6 +84,17 @@ impl Process {
     /// Sends it a signal by name.
     pub(crate) fn signal(&self, name: &str) {
         signal(name, self.id());
+    }
+
+    /// Sends it a signal at once, without a shell that has to start first.
+    pub(crate) fn signal_now(&self, signal: Signal) {
+        // It may have ended by itself.
+        let _sent = rustix::process::kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn wait_for_end(&mut self) {
+        assert!(self.ends_within(Duration::from_secs(30)), "{} does not end:\n{}", self.name, self.printed());
     }
 
     /// Returns when `port` takes connections.

@@ -37,7 +37,7 @@ impl Setting {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     let Ok(text) = std::env::var(name) else { return default };
     match text.parse() {
         Ok(number) if number > 0 => number,

@@ -7,12 +7,10 @@
 //! and everything that was held given back.
 
 mod client;
-mod connection;
 mod desk;
 mod judgement;
 mod mix;
 mod operator;
-mod page;
 mod report;
 mod rest;
 mod samples;
@@ -32,13 +30,13 @@ use tokio::task::JoinSet;
 use self::judgement::Run;
 use self::mix::Draws;
 use self::operator::Operator;
-use self::page::Page;
 use self::rest::Rest;
 use self::samples::Samples;
 use self::schedule::Schedule;
 use self::site::Site;
 use self::tally::Tally;
 use crate::beside_nginx::CONNECTIONS;
+use crate::page::Page;
 use crate::scratch::Scratch;
 use crate::{LOAD_CORE, process, usage};
 

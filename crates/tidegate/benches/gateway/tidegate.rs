@@ -59,9 +59,20 @@ pub(crate) fn serve(scratch: &Scratch, name: &str, config: &str, port: u16) -> P
     server
 }
 
+/// The same on any core.
+pub(crate) fn serve_unpinned(scratch: &Scratch, name: &str, config: &str, port: u16) -> Process {
+    let mut server = Process::start_unpinned(scratch, name, command(scratch, name, config));
+    server.wait_for(port);
+    server
+}
+
 /// How our gateway is started with this configuration.
 pub(crate) fn command(scratch: &Scratch, name: &str, config: &str) -> Vec<OsString> {
     let config = scratch.write(&format!("{name}.yaml"), config);
-    let program = std::env::var_os("BENCH_TIDEGATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into());
-    vec![program, "gateway".into(), "--config".into(), config.into()]
+    vec![program(), "gateway".into(), "--config".into(), config.into()]
+}
+
+/// The binary to measure.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("BENCH_TIDEGATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into())
 }

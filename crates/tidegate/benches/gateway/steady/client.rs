@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::Connection;
 use super::mix::{Draws, Kind, Leaves};
 use super::schedule::Schedule;
 use super::tally::Tally;
+use crate::connection::Connection;
 
 /// The longest that anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::Load;
 use super::operator::Operator;
-use super::page::Page;
 use super::rest::Rest;
 use super::samples::Samples;
 use super::site::PLACES;
 use super::tally::Counts;
+use crate::page::Page;
 
 /// Memory may be above where it was by this share, or by so many megabytes, whichever is more: what the allocator keeps
 /// of bursts that are over comes and goes by about as much from one minute to the next.

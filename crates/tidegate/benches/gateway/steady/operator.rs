@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::client::PATIENCE;
-use super::page::Page;
 use super::site::Site;
 use super::sockets;
+use crate::admin;
+use crate::page::Page;
 
 /// Sockets kept open: with each reload another one is opened, and the oldest closed.
 const KEPT_SOCKETS: usize = 8;
@@ -142,26 +143,13 @@ impl Operator {
     /// The response, head and body; nothing if that is not 200.
     fn ask(&mut self, method: &str, path: &str, body: &str) -> String {
         self.asked += 1;
-        let response = exchange(self.port, method, path, body).unwrap_or_else(|error| error.to_string());
+        let response = admin::exchange(self.port, method, path, body).unwrap_or_else(|error| error.to_string());
         if response.starts_with("HTTP/1.1 200") {
             return response;
         }
         self.faults.push(format!("{method} {path}: {}", response.lines().next().unwrap_or("no answer")));
         String::new()
     }
-}
-
-fn exchange(port: u16, method: &str, path: &str, body: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-    )?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    Ok(response)
 }
 
 /// Opens a socket, and waits until the gateway has gone over.

@@ -9,8 +9,8 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::PATIENCE;
-use super::connection::Connection;
 use super::tally::Tally;
+use crate::connection::Connection;
 
 const KIND: &str = "WebSocket";
 const LEAVING: &str = "WebSocket, left";

@@ -1,5 +1,7 @@
 //! A page of metrics.
 
+use std::collections::BTreeMap;
+
 pub(crate) struct Page(pub(crate) String);
 
 impl Page {
@@ -12,6 +14,16 @@ impl Page {
             is_it.then(|| value.parse::<f64>().ok())?
         });
         samples.sum::<f64>() as u64
+    }
+
+    /// A metric's samples that are above 0, by the value of a label.
+    pub(crate) fn by_label(&self, metric: &str, label: &str) -> BTreeMap<String, u64> {
+        let samples = self.0.lines().filter_map(|line| {
+            let (name, value) = line.strip_prefix(metric)?.rsplit_once(' ')?;
+            let rest = name.split_once(&format!("{label}=\""))?.1;
+            Some((rest.split('"').next()?.to_owned(), value.parse::<f64>().ok()? as u64))
+        });
+        samples.filter(|(_, value)| *value > 0).collect()
     }
 
     /// Responses with statuses of 500 and above.

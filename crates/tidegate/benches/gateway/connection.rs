@@ -1,11 +1,11 @@
 //! A client's connection: HTTP/1.1, read strictly and as cheaply as can be.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 const READ: usize = 16 * 1024;
 
@@ -24,7 +24,17 @@ pub(crate) struct Head {
 
 impl Connection {
     pub(crate) async fn open(gateway: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(gateway).await?;
+        Self::over(TcpStream::connect(gateway).await?)
+    }
+
+    /// Connects from this address of the loopback: to a gateway, another one is another client.
+    pub(crate) async fn open_from(address: Ipv4Addr, gateway: SocketAddr) -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((address, 0).into())?;
+        Self::over(socket.connect(gateway).await?)
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, read: BytesMut::new() })
     }
