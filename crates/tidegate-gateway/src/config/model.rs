@@ -139,7 +139,7 @@ section! {
         /// The most connections, HTTP/2 requests and connections to an upstream that one client address may hold, as a
         /// share of the whole. When several addresses hold a lot, each may hold less, so that something is left for
         /// others. Trusted proxies have no share. 1: no bound.
-        pub max_client_share: f64 = 0.8, in 0.001..=1.0;
+        pub max_client_share: f64 = 0.5, in 0.001..=1.0;
         /// The least bytes per second that a client must send of a body, or take of a response, while the gateway waits
         /// for it. HTTP/2 requests on one connection share it. 0: no bound.
         pub min_rate: u64 = 240, in 0..=1_000_000_000;

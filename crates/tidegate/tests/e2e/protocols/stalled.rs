@@ -328,7 +328,7 @@ fn an_address_has_only_its_share_of_connections() {
 #[test]
 fn http2_requests_are_bounded_in_all_and_for_each_address() {
     let (upstream, release) = holding();
-    let gateway = gateway(&upstream, "max_total_streams: 4, max_client_share: 0.5", "", "");
+    let gateway = gateway(&upstream, "max_total_streams: 10, max_client_share: 0.5", "", "");
     let ask = |ip, streams: &[u32]| {
         let mut wire = Wire::over(connect_from(ip, gateway.address), &[]);
         let requests: Vec<Frame> = streams.iter().map(|stream| get(*stream)).collect();
@@ -337,13 +337,13 @@ fn http2_requests_are_bounded_in_all_and_for_each_address() {
     };
     let streams =
         |count: f64| wait_until("they are under way", || gateway.metric("tidegate_http2_streams") == Some(count));
-    let mut one = ask(ONE, &[1, 3]);
-    streams(2.0);
-    one.send(&[get(5)]);
-    assert_eq!(one.outcome(5), Outcome::Status(503));
+    let mut one = ask(ONE, &[1, 3, 5, 7, 9]);
+    streams(5.0);
+    one.send(&[get(11)]);
+    assert_eq!(one.outcome(11), Outcome::Status(503));
     assert_eq!(cut(&gateway, "stream_share"), 1);
     let mut other = ask(OTHER, &[1]);
-    streams(3.0);
+    streams(6.0);
     release();
     assert_eq!([one.outcome(1), other.outcome(1)], [Outcome::Status(200), Outcome::Status(200)]);
     streams(0.0);
