@@ -46,7 +46,7 @@ impl Body {
         Self::new(Content::Whole(bytes))
     }
 
-    /// A body that is still arriving, of which the lease permits some to be read ahead.
+    /// A body that is still arriving. The lease bounds how much of it is read ahead.
     pub(crate) fn stream(stream: Box<ResponseStream<RequestBody>>, lease: Lease) -> Self {
         Self::new(Content::Stream(ReadAhead::new(stream, lease)))
     }

@@ -38,7 +38,7 @@ impl ClientShares {
         Some(CountedConnection { shares: Arc::clone(self), address, share })
     }
 
-    /// Counts an HTTP/2 request, of which there may be so many at once.
+    /// Counts an HTTP/2 request. At most `most_streams` may be in flight at once.
     pub(crate) fn begin_stream(
         self: &Arc<Self>,
         share: Option<&Arc<AddressShare>>,

@@ -48,7 +48,7 @@ impl H2Stream {
         self.response.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is a response for the client on this connection, some of which may be read ahead.
+    /// The response for the client on this connection begins. `ahead` reads it ahead of a slow client.
     pub(crate) fn respond(&self, activity: &Arc<Activity>, ahead: Option<ReadAhead>) {
         let wait = ClientWait::new(activity.wait_terms());
         *self.response() = Some(StreamResponse { wait, activity: Arc::clone(activity), ahead });

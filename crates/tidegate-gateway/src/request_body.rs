@@ -103,7 +103,7 @@ impl RequestBody {
         }
     }
 
-    /// Whether all of it has been read already, or there is none.
+    /// Whether it is empty, or all of it has been read already.
     pub(crate) fn is_at_hand(&self) -> bool {
         match self {
             Self::H1(body) => body.is_at_hand(),

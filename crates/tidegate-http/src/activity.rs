@@ -67,11 +67,6 @@ impl Activity {
         })
     }
 
-    /// How long the client may take no byte of a response.
-    pub fn write_timeout(&self) -> Duration {
-        self.timeouts.write
-    }
-
     /// How long a client may be waited for while it takes a response.
     pub fn wait_terms(&self) -> WaitTerms {
         WaitTerms { timeout: self.timeouts.write, pace: self.timeouts.pace }

@@ -127,13 +127,6 @@ impl Deadline {
         self.state.store(at << WAITING_BITS | waiting as u64, Ordering::Release);
     }
 
-    /// Sets it again, if it is set and has not passed.
-    pub fn postpone(&self, after: Duration) {
-        if self.at_millis() != NONE {
-            self.set(after);
-        }
-    }
-
     /// Removes the deadline.
     pub fn clear(&self) {
         self.passed.store(false, Ordering::Relaxed);

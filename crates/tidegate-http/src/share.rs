@@ -72,11 +72,6 @@ impl AddressShare {
     pub fn of_upstream(&self, upstream: Owner) -> &AtomicU32 {
         &self.upstream[upstream.index(GROUPS)]
     }
-
-    /// How many connections to upstreams its requests use.
-    pub fn in_use(&self) -> u64 {
-        self.upstream.iter().map(|count| u64::from(count.load(Ordering::Relaxed))).sum()
-    }
 }
 
 /// Where a connection is counted while it has requests under way.

@@ -271,7 +271,7 @@ impl Interim {
 /// A request's body as it arrives.
 pub struct IncomingBody {
     io: SharedIo,
-    /// There is none: it need not be asked of the connection.
+    /// The head says that the request has no body, so the connection need not be asked.
     is_empty: bool,
 }
 
@@ -291,7 +291,7 @@ impl IncomingBody {
         self.is_empty || matches!(self.io.lock().rest, BodyRest::Ended)
     }
 
-    /// Whether the rest of the body has been read from the connection, or there is none.
+    /// Whether the body is empty, or the rest of it has been read from the connection.
     pub fn is_at_hand(&self) -> bool {
         if self.is_empty {
             return true;

@@ -1,5 +1,5 @@
-//! Requests to several targets: connecting, deadlines, targets that die, checks. With one target the gateway's choice
-//! is none, and its clients lose patience before it does.
+//! Requests to several targets: connecting, deadlines, targets that die, checks. With one target
+//! the gateway has nothing to choose, and clients give up before it does.
 
 use tidegate_load::{Cause as ClientCause, End};
 use tidegate_policy::endpoints::Cause;

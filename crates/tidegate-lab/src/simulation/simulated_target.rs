@@ -25,7 +25,7 @@ pub(super) struct SimulatedTarget {
     chances: Rng,
 }
 
-/// Between the seeds of two targets.
+/// The difference between the random seeds of two targets.
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl SimulatedTarget {
