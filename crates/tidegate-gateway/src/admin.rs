@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::body::Body;
 use crate::client::Client;
 use crate::control::{Control, NotChanged, describe};
+use crate::endpoint_report::Availability;
 use crate::gateway::Gateway;
 use crate::plan::Site;
 use crate::rejection::rejected;
@@ -316,8 +317,8 @@ fn health(gateway: &Gateway, always_up: bool) -> Response {
     let (plan, now) = (gateway.plan(), gateway.now());
     let upstreams = plan.site.upstreams.iter().map(|upstream| {
         let failing = upstream.stats.failing.load(std::sync::atomic::Ordering::Relaxed);
-        let (available, endpoints) = endpoint_report::available(upstream, now);
-        let status = up(!failing && available > 0);
+        let Availability { endpoints, available, can_serve } = Availability::of(upstream, now);
+        let status = up(!failing && can_serve);
         (upstream.name.to_string(), json!({ "status": status, "endpoints": endpoints, "available": available }))
     });
     let upstreams: Map<String, Value> = upstreams.collect();

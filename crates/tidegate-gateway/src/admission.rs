@@ -240,7 +240,8 @@ pub(crate) fn limit_checks(
     side: Side,
 ) -> Result<(Vec<LimitCheck>, Vec<usize>), Rejection> {
     let ((first, others), facts) = (resolved.limits(side), resolved.facts());
-    let (mut checks, mut keyless) = (Vec::<LimitCheck>::with_capacity(first.limits.len()), Vec::new());
+    // Room for three at least: memory of that size is had with fewer instructions than for one.
+    let (mut checks, mut keyless) = (Vec::<LimitCheck>::with_capacity(first.limits.len().max(3)), Vec::new());
     for (count, RouteLimits { route, limits }) in iter::once(first).chain(others).enumerate() {
         let facts = Facts { route, ..facts };
         for &index in limits {

@@ -14,8 +14,9 @@ use tidegate_http::forwarded::Forwarded;
 use tidegate_http::headers::Headers;
 use tidegate_http::request::RequestHead;
 use tidegate_http::server::Interim;
+use tidegate_http::share::GROUPS;
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Cause, Outcome, Tried};
+use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome, Tried};
 
 use crate::access_log::version_name;
 use crate::attempt_hold::{AttemptHold, HeldShare};
@@ -29,92 +30,77 @@ use crate::settings::EndpointEntry;
 use crate::upstream::{Upstream, outcome_of};
 use crate::{limit_headers, rejection, validation};
 
-/// A request that is admitted.
-pub(crate) struct OutboundRequest<'a> {
-    pub(crate) request: &'a RequestHead,
-    /// With its port, if there is one.
-    pub(crate) host: &'a [u8],
-    pub(crate) body: RequestBody,
-    pub(crate) from_trusted: bool,
-}
-
-/// How many endpoints a request is sent to at the most, one after the other, as long as none can be connected to.
-const MOST_ENDPOINTS: usize = 3;
-
-/// Sends an admitted request to its upstream, and waits for the head of its response. If no connection to an endpoint
-/// can be made, nothing was sent, and another endpoint gets the request. A failed attempt returns the request's body,
-/// so that it can be repeated.
-pub(crate) async fn attempt(
-    context: &mut RequestContext<'_>,
-    upstream: &Arc<Upstream>,
-    hash: Option<u64>,
-    outbound: OutboundRequest<'_>,
-) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
-    context.record_would_reject();
-    context.settlement.upstream = Some(Arc::clone(upstream));
-    let OutboundRequest { request, host, body, from_trusted } = outbound;
-    let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
-    let upgrade = validation::upgrade(request, &body);
-    let (length, body) = validation::body(request, body);
-    let framing = Framing { length, has_body: body.is_some(), upgrade };
-    let outgoing = Outgoing { upstream, hash, request, host, from_trusted, framing, interim };
-    let started = Instant::now();
-    match attempt_on(context, &outgoing, None, started, body).await {
-        // Boxed, like everything that happens rarely.
-        Err(failed) if may_go_elsewhere(&failed, upstream, started) => {
-            Box::pin(attempt_elsewhere(context, &outgoing, started, failed.body)).await
-        }
-        response => response,
-    }
-}
-
-/// A request, as all its attempts send it.
-struct Outgoing<'a> {
+/// A request that is admitted, as all its attempts send it.
+pub(crate) struct Outgoing<'a> {
     upstream: &'a Upstream,
     /// What decides the endpoint, instead of chance.
     hash: Option<u64>,
     request: &'a RequestHead,
+    /// With its port, if there is one.
     host: &'a [u8],
     from_trusted: bool,
     framing: Framing<'a>,
     interim: Option<Interim>,
 }
 
-/// Sends a request to endpoints that it has not been sent to.
-async fn attempt_elsewhere(
+impl<'a> Outgoing<'a> {
+    /// A request to this upstream. The second value is the body to send.
+    pub(crate) fn new(
+        request: &'a RequestHead,
+        host: &'a [u8],
+        from_trusted: bool,
+        body: RequestBody,
+        upstream: &'a Upstream,
+        hash: Option<u64>,
+    ) -> (Self, Option<RequestBody>) {
+        let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
+        let upgrade = validation::upgrade(request, &body);
+        let (length, body) = validation::body(request, body);
+        let framing = Framing { length, has_body: body.is_some(), upgrade };
+        (Self { upstream, hash, request, host, from_trusted, framing, interim }, body)
+    }
+}
+
+/// The response to a request whose first attempt has failed: that of another endpoint, as long as nothing was sent and
+/// there is time, or an error.
+pub(crate) async fn recover(
     context: &mut RequestContext<'_>,
     outgoing: &Outgoing<'_>,
     started: Instant,
-    mut body: Option<RequestBody>,
-) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
+    mut failed: Failed<RequestBody>,
+) -> Response {
     let mut tried = Tried::new();
-    for number in 2.. {
+    for _ in 1..MOST_ATTEMPTED {
+        if !may_go_elsewhere(&failed, outgoing.upstream, started) {
+            break;
+        }
         tried.insert(context.settlement.hold.take().map_or(0, |hold| hold.in_flight.index()));
-        match attempt_on(context, outgoing, Some(&tried), Instant::now(), body).await {
-            Err(failed) if number < MOST_ENDPOINTS && may_go_elsewhere(&failed, outgoing.upstream, started) => {
-                body = failed.body;
-            }
-            response => return response,
+        let now = Instant::now();
+        let Ok(chosen) = choose(context, outgoing, &tried, now) else { break };
+        let is_tried = context.settlement.hold.as_ref().is_some_and(|hold| tried.contains(hold.in_flight.index()));
+        if is_tried {
+            context.settlement.hold = None;
+            break;
+        }
+        let body = failed.body.take();
+        match attempt(context, outgoing, chosen, now, body).await {
+            Ok(response) => return succeed(context, response),
+            Err(other) => failed = other,
         }
     }
-    unreachable!("the last attempt returns")
+    note_trouble(context, outgoing.upstream, &failed.trouble);
+    give_up(context, outgoing.upstream, &failed.trouble)
 }
 
-/// Sends a request to one endpoint.
-async fn attempt_on(
+/// Sends a request to an endpoint, and waits for the head of its response. A failed attempt returns the request's body,
+/// so that it can be repeated.
+pub(crate) async fn attempt(
     context: &mut RequestContext<'_>,
     outgoing: &Outgoing<'_>,
-    tried: Option<&Tried>,
+    chosen: Chosen,
     started: Instant,
     body: Option<RequestBody>,
 ) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
-    let chosen = match choose(context, outgoing.upstream, outgoing.hash, tried, started) {
-        Ok(chosen) => chosen,
-        Err(trouble) => {
-            context.note_cut(&trouble);
-            return Err(Failed { trouble, was_sent: false, body });
-        }
-    };
     let (head, traits) = outgoing_head(context, outgoing, &chosen.member.entry);
     let (worker, connections) = (context.worker, &context.plan.site.connections);
     let local = Local {
@@ -153,38 +139,53 @@ fn may_go_elsewhere(failed: &Failed<RequestBody>, upstream: &Upstream, started: 
 }
 
 /// The endpoint that gets the request.
-struct Chosen {
+pub(crate) struct Chosen {
     member: Arc<Member>,
     /// When it was chosen.
     now: Timestamp,
 }
 
+/// Chooses the first endpoint for a request.
+pub(crate) fn choose_first(
+    context: &mut RequestContext<'_>,
+    outgoing: &Outgoing<'_>,
+    started: Instant,
+) -> Result<Chosen, Trouble> {
+    let chosen = choose(context, outgoing, &Tried::new(), started);
+    if let Err(trouble) = &chosen {
+        note_trouble(context, outgoing.upstream, trouble);
+    }
+    chosen
+}
+
 /// Chooses an endpoint, and counts the request there and for the client's address.
 fn choose(
     context: &mut RequestContext<'_>,
-    upstream: &Upstream,
-    hash: Option<u64>,
-    tried: Option<&Tried>,
+    outgoing: &Outgoing<'_>,
+    tried: &Tried,
     started: Instant,
 ) -> Result<Chosen, Trouble> {
-    const NONE: Tried = Tried::new();
+    let (upstream, hash) = (outgoing.upstream, outgoing.hash);
     let (worker, client) = (context.worker, context.client);
     let pool = upstream.endpoints.pool();
     // Of one endpoint, only its latency depends on the time: when the request began is exact enough.
     let (now, random) =
         if pool.members.len() > 1 { (worker.gateway.clock.at(started), worker.ids.random()) } else { (context.now, 0) };
-    let index = pool.balancer.choose(now, random, hash.unwrap_or(random), tried.unwrap_or(&NONE));
+    let index = pool.balancer.choose(now, random, hash.unwrap_or(random), tried);
     let chosen = index.and_then(|index| Some((pool.members.get(index)?, pool.balancer.begin(index, now)?)));
     let Some((member, in_flight)) = chosen else {
         return Err(if pool.members.is_empty() { upstream.endpoints.no_address() } else { Trouble::NoEndpoint });
     };
-    let share = client.share.as_ref().map(|share| HeldShare::new(share, member.endpoint.pools.owner));
-    if let Some(share) = &share {
+    let mut share = None;
+    if let Some(address) = &client.share {
+        let (held, before) = HeldShare::new(address, member.endpoint.pools.owner);
         let others = in_flight.endpoint().in_flight().saturating_sub(1);
         let free = member.endpoint.bounds.max_connections.saturating_sub(others as usize);
-        if !context.plan.site.most_held.permits(share.before, free) {
+        let before = if pool.members.len() > GROUPS { before / pool.members.len().div_ceil(GROUPS) } else { before };
+        if !context.plan.site.most_held.permits(before, free) {
             return Err(Trouble::ClientShare);
         }
+        share = Some(held);
     }
     context.settlement.hold = Some(AttemptHold::new(in_flight, share));
     Ok(Chosen { member: Arc::clone(member), now })
@@ -203,21 +204,30 @@ fn record(
     match response {
         Ok(response) => {
             upstream.responded(took, response.status);
+            // The time in which the client sent its body is not the endpoint's.
+            let took = response.upload_ended.map_or(took, |ended| took.min(ended.elapsed()));
             if upstream.is_failure(response.status) {
                 record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took: Some(took) }, ended);
             } else if let Some(hold) = &context.settlement.hold {
-                hold.in_flight.succeeded(took, ended);
+                hold.in_flight.responded(took, ended);
             }
         }
         Err(failed) => {
-            if failed.trouble.is_clients() {
-                context.note_cut(&failed.trouble);
-            } else {
-                upstream.failed(&failed.trouble);
-                context.worker.gateway.note_trouble(&upstream.name, &failed.trouble, context.id.as_str());
-            }
+            // A client that sends a body takes some of the time.
+            let took = failed.body.is_none().then_some(took);
             record_failure(context, upstream, outcome_of(&failed.trouble, took), ended);
         }
+    }
+}
+
+/// Counts and logs why there is no response.
+#[cold]
+fn note_trouble(context: &RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) {
+    if trouble.is_clients() {
+        context.note_cut(trouble);
+    } else {
+        upstream.failed(trouble);
+        context.worker.gateway.note_trouble(&upstream.name, trouble, context.id.as_str());
     }
 }
 
@@ -249,7 +259,8 @@ fn outgoing_head(
     let degraded = context.settlement.admissions.degraded();
     let is_trusted = |ip| site.is_trusted(ip);
     let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let added = [("x-request-id", context.id.as_str()), ("x-tidegate-degraded", degraded.unwrap_or_default())];
+    let added =
+        [("x-request-id", context.id.as_bytes()), ("x-tidegate-degraded", degraded.unwrap_or_default().as_bytes())];
     let outgoing = OutgoingHead {
         method: &request.method,
         uri: &request.uri,
@@ -276,7 +287,7 @@ fn outgoing_head(
 
 /// The response to a request whose attempt has succeeded.
 pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamResponse<RequestBody>) -> Response {
-    let UpstreamResponse { status, is_http10, mut headers, content } = response;
+    let UpstreamResponse { status, is_http10, mut headers, content, .. } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
         ResponseContent::Stream(stream) => (Body::stream(stream, read_ahead_lease(context)), None),

@@ -24,14 +24,13 @@ impl AttemptHold {
 pub(crate) struct HeldShare {
     address: Arc<AddressShare>,
     endpoint: Owner,
-    /// How many the address held before.
-    pub(crate) before: usize,
 }
 
 impl HeldShare {
-    pub(crate) fn new(address: &Arc<AddressShare>, endpoint: Owner) -> Self {
+    /// Counts one more. The second value is how many the address held before.
+    pub(crate) fn new(address: &Arc<AddressShare>, endpoint: Owner) -> (Self, usize) {
         let before = address.of_upstream(endpoint).fetch_add(1, Ordering::Relaxed) as usize;
-        Self { address: Arc::clone(address), endpoint, before }
+        (Self { address: Arc::clone(address), endpoint }, before)
     }
 }
 

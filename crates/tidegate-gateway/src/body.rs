@@ -13,7 +13,6 @@ use tidegate_http::framing::is_fit_for_trailers;
 
 use crate::admission::Admissions;
 use crate::buffers::Lease;
-use crate::client_shares::CountedStream;
 use crate::h2_streams::{self, H2Stream};
 use crate::read_ahead::ReadAhead;
 use crate::request_body::RequestBody;
@@ -26,8 +25,8 @@ pub(crate) struct Body {
     settlement: Option<Box<Settlement>>,
     /// On HTTP/2.
     stream: Option<Arc<H2Stream>>,
-    /// On HTTP/2: the request is counted as long as its response is under way.
-    counted: Option<CountedStream>,
+    /// On HTTP/2: the memory of a whole body that is not sent.
+    unsent: Option<Box<Lease>>,
     /// The request was HEAD: the body is not sent.
     is_head: bool,
 }
@@ -52,12 +51,7 @@ impl Body {
     }
 
     fn new(content: Content) -> Self {
-        Self { content, settlement: None, stream: None, counted: None, is_head: false }
-    }
-
-    /// Counts an HTTP/2 request until its response has ended.
-    pub(crate) fn count_until_end(&mut self, counted: CountedStream) {
-        self.counted = Some(counted);
+        Self { content, settlement: None, stream: None, unsent: None, is_head: false }
     }
 
     /// Settles the request when this body ends. `is_head`: the body is not sent.
@@ -75,6 +69,7 @@ impl Body {
                 settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
                 // hyper does not poll an empty body.
                 settlement.is_whole = self.stream.is_some() && (is_head || bytes.is_empty());
+                self.unsent = self.stream.is_some().then(|| Box::new(settlement.lease_of(bytes.len())));
             }
             Content::Stream(stream) => {
                 stream.hold(settlement.hold.take(), of_upstream.map(|held| held as Box<dyn Send>));
@@ -162,6 +157,8 @@ pub(crate) struct SendingPiece {
     line: Option<Box<AccessLogLine>>,
     /// The client's connection is not idle until the piece has been sent.
     activity: Option<Arc<Activity>>,
+    /// Its memory. Held for its `Drop`.
+    _lease: Option<Box<Lease>>,
 }
 
 impl Drop for SendingPiece {
@@ -185,9 +182,12 @@ impl Buf for SendingPiece {
         self.bytes.advance(count);
         if let Some(stream) = &self.stream {
             stream.moved(count);
+            if self.bytes.is_empty() {
+                stream.taken();
+            }
         }
         if let Some(activity) = &self.activity {
-            activity.piece_moved();
+            activity.piece_moved(count);
         }
         if let (Some(line), true) = (&mut self.line, self.bytes.is_empty()) {
             line.is_whole = true;
@@ -208,18 +208,20 @@ impl http_body::Body for Body {
         let frame = std::task::ready!(body.poll_piece(cx));
         let has_data = matches!(&frame, Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()));
         let has_ended = body.is_end_stream() && !matches!(frame, Some(Err(_)));
-        let (mut line, mut activity) = (None, None);
+        let (mut line, mut activity, mut lease) = (None, None, body.unsent.take());
         if let Some(settlement) = &mut body.settlement {
             activity = Some(Arc::clone(settlement.activity())).filter(|_| has_data);
             // From here on the client is late if nothing is sent.
             body.stream.iter().for_each(|stream| stream.wait());
             settlement.is_whole = has_ended && !has_data;
+            let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len));
+            lease = lease.or_else(|| bytes.map(|bytes| Box::new(settlement.lease_of(bytes))));
             line = if has_ended && has_data { settlement.line() } else { None };
         }
         if let Some(activity) = &activity {
             activity.piece_taken();
         }
-        let sending = |bytes| SendingPiece { bytes, stream: body.stream.clone(), line, activity };
+        let sending = |bytes| SendingPiece { bytes, stream: body.stream.clone(), line, activity, _lease: lease };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(sending))))
     }
 

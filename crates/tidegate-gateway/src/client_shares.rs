@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_http::share::{AddressShare, MostHeld};
 
 use crate::client_address::ClientAddress;
+use crate::cuts::Cut;
 
 /// What all client addresses hold. Shared by all workers.
 #[derive(Debug, Default)]
@@ -70,6 +71,28 @@ pub(crate) enum NoStream {
     AllTaken,
     /// The client's address has its share.
     Share,
+    /// The client does not take the responses that it has.
+    Untaken,
+}
+
+impl NoStream {
+    /// Why the client is cut off.
+    pub(crate) fn cut(self) -> Cut {
+        match self {
+            Self::AllTaken => Cut::StreamTotal,
+            Self::Share => Cut::StreamShare,
+            Self::Untaken => Cut::UntakenStreams,
+        }
+    }
+
+    /// The detail of the response.
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            Self::AllTaken => "too many HTTP/2 requests are under way",
+            Self::Share => "the client's address holds its share of HTTP/2 requests under way",
+            Self::Untaken => "the client does not take the responses on this connection",
+        }
+    }
 }
 
 /// A connection that is counted as long as this exists.

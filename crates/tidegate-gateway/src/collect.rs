@@ -36,6 +36,8 @@ pub(crate) async fn collect(
         upstream.request_buffer_bytes,
         connections.max_buffer_bytes,
     );
+    // The connection of an HTTP/2 client has other requests: ending one of them frees no connection.
+    let waiting = if matches!(body, RequestBody::H2(_)) { Waiting::Stream } else { Waiting::Body };
     let mut collecting = Collecting { is_chunked: body.length().is_none(), body, data: BytesMut::new(), lease };
     let mut wait: Option<(Arc<Deadline>, ClientWait)> = None;
     let whole = poll_fn(|cx| {
@@ -59,7 +61,7 @@ pub(crate) async fn collect(
         if deadline.is_evicted() {
             return Poll::Ready(Err(Trouble::ClientEvicted));
         }
-        match wait.wait(deadline, Waiting::Body, context.client.activity.requests()) {
+        match wait.wait(deadline, waiting, context.client.activity.requests()) {
             Some(late) => Poll::Ready(Err(late.into())),
             None => Poll::Pending,
         }

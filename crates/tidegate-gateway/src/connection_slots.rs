@@ -70,7 +70,13 @@ fn rank(idler: &Idler) -> Option<u8> {
         Waiting::Head if idler.waited >= SLOW_HEAD => Some(2),
         Waiting::Body if idler.waited >= STALLED => Some(3),
         Waiting::Taking if idler.waited >= STALLED => Some(4),
-        Waiting::First | Waiting::Head | Waiting::Taking | Waiting::Client | Waiting::Body | Waiting::Work => None,
+        Waiting::First
+        | Waiting::Head
+        | Waiting::Taking
+        | Waiting::Client
+        | Waiting::Body
+        | Waiting::Stream
+        | Waiting::Work => None,
     }
 }
 

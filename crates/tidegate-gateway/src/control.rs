@@ -204,14 +204,15 @@ impl Control {
         let checked = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
         let mut settings = checked.map_err(|error| NotChanged::Invalid(error.to_string()))?;
 
-        gateway.names.set(settings.resolver.clone());
-        let lookups = Lookups::of(&gateway.names, &settings.upstreams, settings.resolver.timeout).await;
-        let mut guard = self.state.lock().await;
-        let state = &mut *guard;
         let fixed = Fixed::of(&settings);
-        if let Some(field) = state.fixed.difference(&fixed) {
+        if let Some(field) = self.state.lock().await.fixed.difference(&fixed) {
             return Err(NotChanged::Invalid(format!("{field}: can't be changed without a restart")));
         }
+        // The resolver in force stays as it is: the reload may still be rejected.
+        let names = gateway.names.with(settings.resolver.clone());
+        let lookups = Lookups::of(&names, &settings.upstreams, settings.resolver.timeout).await;
+        let mut guard = self.state.lock().await;
+        let state = &mut *guard;
         settings.workers = state.workers;
         let DocumentCheck { usable, seen, held, fault } =
             state.check_document(&settings.limits, gateway.store(), &gateway.log).await;
@@ -220,6 +221,7 @@ impl Control {
         let certificates: Vec<_> = settings.listeners.iter().map(|listener| listener.tls.clone()).collect();
         let plan = Plan::build(settings, &usable.overrides, &mut state.kept, gateway.store(), gateway.now());
         let plan = plan.map_err(NotChanged::Invalid)?;
+        gateway.names.adopt(&names);
         lookups.apply(&plan, gateway.now());
         usable.report(&gateway.log, LAST_INSTEAD);
         state.note(seen, fault, gateway.store(), &gateway.log, LAST_INSTEAD);

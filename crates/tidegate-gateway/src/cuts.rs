@@ -17,6 +17,10 @@ pub(crate) enum Cut {
     StreamShare,
     /// Its address holds its share of an upstream's connections.
     UpstreamShare,
+    /// All HTTP/2 requests that may be under way are.
+    StreamTotal,
+    /// It takes nothing of the responses on its HTTP/2 connection.
+    UntakenStreams,
 }
 
 impl Cut {
@@ -35,6 +39,7 @@ impl Cut {
             | Trouble::Connect(_)
             | Trouble::ConnectTimeout
             | Trouble::Closed
+            | Trouble::ClosedInUpload
             | Trouble::Broken(_)
             | Trouble::BadResponse(_)
             | Trouble::ResponseTimeout
@@ -42,13 +47,15 @@ impl Cut {
         }
     }
 
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::SlowBody,
         Self::SlowReader,
         Self::Evicted,
         Self::ConnectionShare,
         Self::StreamShare,
         Self::UpstreamShare,
+        Self::StreamTotal,
+        Self::UntakenStreams,
     ];
 
     /// Its index in [`ALL`](Self::ALL).
@@ -65,6 +72,8 @@ impl Cut {
             Self::ConnectionShare => "connection_share",
             Self::StreamShare => "stream_share",
             Self::UpstreamShare => "upstream_share",
+            Self::StreamTotal => "stream_total",
+            Self::UntakenStreams => "untaken_streams",
         }
     }
 
@@ -79,6 +88,10 @@ impl Cut {
             }
             Self::ConnectionShare => "a client address holds its share of connections (`connections.max_client_share`)",
             Self::StreamShare => "a client address holds its share of HTTP/2 requests (`connections.max_client_share`)",
+            Self::StreamTotal => "too many HTTP/2 requests of all clients (`connections.max_total_streams`)",
+            Self::UntakenStreams => {
+                "a client did not take the responses on its HTTP/2 connection (`connections.max_untaken_streams`)"
+            }
             Self::UpstreamShare => {
                 "a client address holds its share of an upstream's connections (`connections.max_client_share`)"
             }

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Change, EndpointSnapshot, Forced, Health, Reason, Standing};
+use tidegate_policy::endpoints::{Cause, Change, EndpointSnapshot, Forced, Health, Reason, Standing};
 use tidegate_serve::{Exposition, Kind};
 
-use crate::endpoints::{Member, Pool};
+use crate::endpoints::{Member, Pool, Series};
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::upstream::Upstream;
 
-/// The most endpoints of an upstream with metrics of their own. The rest is added up.
-const MOST_SERIES: usize = 100;
-/// The label of that rest.
+/// The label of endpoints without metrics of their own, which are added up.
 const OTHERS: &str = "others";
 
 /// All upstreams with their endpoints.
@@ -57,7 +55,15 @@ fn endpoint(snapshot: &EndpointSnapshot, member: &Member) -> Value {
 /// Why an endpoint was ejected, for people.
 pub(crate) fn detail(reason: Reason) -> String {
     match reason {
-        Reason::ConsecutiveFailures { last } => format!("failures in a row, the last: {}", last.name()),
+        Reason::ConsecutiveFailures { last } => {
+            let last = match last {
+                Cause::Connect => "no connection",
+                Cause::Timeout => "no response in time",
+                Cause::Broken => "a broken connection or response",
+                Cause::Status => "a status that counts as a failure",
+            };
+            format!("failures in a row, the last: {last}")
+        }
         Reason::SuccessRate { rate, others } => {
             format!("{:.1} % of its requests succeeded, {:.1} % of the others'", rate * 100.0, others * 100.0)
         }
@@ -84,7 +90,7 @@ pub(crate) fn change_text(change: Change) -> (bool, String) {
         }
         Change::NotEjected { reason, .. } => {
             let why = detail(reason);
-            (false, format!("fails and is not ejected, because too many others are: {why}"))
+            (false, format!("fails and is not ejected, because too many others are out: {why}"))
         }
         Change::Returned { .. } => (true, "returns from its ejection".to_owned()),
         Change::HealthChanged { health: Health::Unhealthy, .. } => (false, "fails its health checks".to_owned()),
@@ -115,11 +121,24 @@ pub(crate) fn forced(word: &str) -> Option<Forced> {
     [Forced::Auto, Forced::Up, Forced::Down, Forced::Drain].into_iter().find(|forced| forced.name() == word)
 }
 
-/// How many endpoints of an upstream are available, and how many there are.
-pub(crate) fn available(upstream: &Upstream, now: Timestamp) -> (usize, usize) {
-    let pool = upstream.endpoints.pool();
-    let up = pool.members.iter().filter(|member| member.state.standing(now) == Standing::Up).count();
-    (up, pool.members.len())
+/// How the endpoints of an upstream stand.
+pub(crate) struct Availability {
+    /// All endpoints.
+    pub(crate) endpoints: usize,
+    /// Those that get requests.
+    pub(crate) available: usize,
+    /// Whether requests can be served: by an available endpoint, or by one that drains while no other is available.
+    pub(crate) can_serve: bool,
+}
+
+impl Availability {
+    pub(crate) fn of(upstream: &Upstream, now: Timestamp) -> Self {
+        let pool = upstream.endpoints.pool();
+        let count = |wanted| pool.members.iter().filter(|member| member.state.standing(now) == wanted).count();
+        let available = count(Standing::Up);
+        let can_serve = available > 0 || count(Standing::Drain) > 0;
+        Self { endpoints: pool.members.len(), available, can_serve }
+    }
 }
 
 /// The figures of one endpoint, or of several together.
@@ -138,8 +157,8 @@ struct Figures {
 fn figures(upstream: &Upstream, now: Timestamp) -> BTreeMap<String, Figures> {
     let pool = upstream.endpoints.pool();
     let mut all: BTreeMap<String, Figures> = BTreeMap::new();
-    for (index, (snapshot, member)) in pool.balancer.snapshot(now).iter().zip(&pool.members).enumerate() {
-        let label = if index < MOST_SERIES { snapshot.name.clone() } else { OTHERS.to_owned() };
+    for (snapshot, member) in pool.balancer.snapshot(now).iter().zip(&pool.members) {
+        let label = if member.series == Series::Own { snapshot.name.clone() } else { OTHERS.to_owned() };
         let figures = all.entry(label).or_default();
         figures.up += u64::from(snapshot.standing == Standing::Up);
         figures.in_flight += u64::from(snapshot.in_flight);
@@ -149,6 +168,12 @@ fn figures(upstream: &Upstream, now: Timestamp) -> BTreeMap<String, Figures> {
         figures.successes += snapshot.successes;
         figures.failures += snapshot.failures;
         figures.ejections += u64::from(snapshot.ejections);
+    }
+    if let Some(others) = pool.others() {
+        // With those that have left.
+        let figures = all.entry(OTHERS.to_owned()).or_default();
+        (figures.successes, figures.failures) = (others.successes, others.failures);
+        figures.ejections = others.ejections;
     }
     all
 }

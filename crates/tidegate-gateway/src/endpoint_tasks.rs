@@ -3,6 +3,9 @@
 
 mod health_check;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,27 +21,28 @@ use crate::plan::{Plan, Site};
 use crate::settings::{HealthCheckSettings, UpstreamSettings};
 use crate::upstream::Upstream;
 
-/// The most checks of one upstream at once.
-const MOST_CHECKS: usize = 64;
+/// The most checks of one upstream at once, those that wait for their turn included. It is less than all upstreams may
+/// have together: one whose endpoints do not respond must not hold up the checks of the others.
+const MOST_CHECKS_OF_ONE: usize = 32;
 
 /// Names that are looked up for a configuration that is not in force yet.
-pub(crate) struct Lookups(Vec<NameWatch>);
+pub(crate) struct Lookups(HashMap<String, NameWatch>);
 
 impl Lookups {
     /// Looks up all names of these upstreams, and waits for the results, but not for long: a gateway must start, and
     /// reload, without a name server too.
     pub(crate) async fn of(names: &Names, upstreams: &[UpstreamSettings], patience: Duration) -> Self {
         let hosts = upstreams.iter().flat_map(|upstream| &upstream.endpoints).map(|entry| &entry.host);
-        let mut watches: Vec<NameWatch> = Vec::new();
+        let mut watches: HashMap<String, NameWatch> = HashMap::new();
         for host in hosts.filter(|host| host.parse::<IpAddr>().is_err()) {
-            if let (false, Ok(watch)) =
-                (watches.iter().any(|known| known.host().eq_ignore_ascii_case(host)), names.watch(host))
+            if let Entry::Vacant(vacant) = watches.entry(host.to_ascii_lowercase())
+                && let Ok(watch) = names.watch(host)
             {
-                watches.push(watch);
+                vacant.insert(watch);
             }
         }
         let until = Instant::now() + patience;
-        for watch in &mut watches {
+        for watch in watches.values_mut() {
             watch.first(until.saturating_duration_since(Instant::now())).await;
         }
         Self(watches)
@@ -47,78 +51,86 @@ impl Lookups {
     /// Gives a plan the addresses that were found.
     pub(crate) fn apply(&self, plan: &Plan, now: tidegate_policy::Timestamp) {
         for upstream in &plan.site.upstreams {
-            for (index, host) in upstream.endpoints.names() {
-                if let Some(watch) = self.0.iter().find(|watch| watch.host().eq_ignore_ascii_case(host)) {
-                    upstream.endpoints.resolved(index, &watch.addresses(), now);
-                    upstream.endpoints.keep(watch.clone());
-                }
+            let endpoints = &upstream.endpoints;
+            let watch = |host: &str| self.0.get(&host.to_ascii_lowercase());
+            let watched: Vec<(usize, &NameWatch)> =
+                endpoints.names().filter_map(|(index, host)| Some((index, watch(host)?))).collect();
+            // All at once: an upstream may have a thousand names.
+            let found: Vec<_> = watched.iter().map(|(index, watch)| (*index, watch.addresses())).collect();
+            endpoints.resolved(&found, now);
+            for (_, watch) in watched {
+                endpoints.keep(watch.clone());
             }
         }
     }
 }
 
-/// Runs the tasks of the endpoints of each plan that comes into force. Those of an earlier one end by themselves.
+/// Runs the tasks of the endpoints in force. When a reload replaces those, their tasks have ended before others begin:
+/// what is known of an endpoint is shared, and only the configuration in force may decide about it.
 pub(crate) async fn run(gateway: Arc<Gateway>) {
+    let mut tasks = JoinSet::new();
     let mut in_force: Weak<Site> = Weak::new();
     loop {
         let replaced = gateway.replanned.notified();
         let site = Arc::clone(&gateway.plan().site);
         if !in_force.upgrade().is_some_and(|known| Arc::ptr_eq(&known, &site)) {
+            tasks.shutdown().await;
             in_force = Arc::downgrade(&site);
-            site.upstreams.iter().for_each(|upstream| start(&gateway, upstream));
+            site.upstreams.iter().for_each(|upstream| start(&gateway, upstream, &mut tasks));
         }
         drop(site);
         replaced.await;
     }
 }
 
-fn start(gateway: &Arc<Gateway>, upstream: &Arc<Upstream>) {
+fn start(gateway: &Arc<Gateway>, upstream: &Arc<Upstream>, tasks: &mut JoinSet<()>) {
     for (index, host) in upstream.endpoints.names() {
         match gateway.names.watch(host) {
             Ok(watch) => {
-                tokio::spawn(follow_name(Arc::clone(gateway), Arc::downgrade(upstream), index, watch));
+                tasks.spawn(follow_name(Arc::clone(gateway), Arc::clone(upstream), index, watch));
             }
             Err(error) => gateway.log.error("Names", format_args!("{host} is not looked up: {error}")),
         }
     }
+    upstream.endpoints.release_watches();
     if let Some(settings) = &upstream.health_check {
-        tokio::spawn(check_health(Arc::clone(gateway), Arc::downgrade(upstream), Arc::clone(settings)));
+        tasks.spawn(check_health(Arc::clone(gateway), Arc::clone(upstream), Arc::clone(settings)));
     } else {
-        let (pool, now) = (upstream.endpoints.pool(), gateway.now());
-        // What checks of an earlier configuration found counts no more.
-        for index in 0..pool.members.len() {
-            pool.balancer.forget_checks(index, now);
-        }
+        upstream.endpoints.pool().forget_all_checks(gateway.now());
     }
 }
 
 /// Puts the addresses of a name in force, as often as they change.
-async fn follow_name(gateway: Arc<Gateway>, upstream: Weak<Upstream>, index: usize, mut watch: NameWatch) {
+async fn follow_name(gateway: Arc<Gateway>, upstream: Arc<Upstream>, index: usize, mut watch: NameWatch) {
     let mut addresses = watch.addresses();
-    while let Some(upstream) = upstream.upgrade() {
-        upstream.endpoints.resolved(index, &addresses, gateway.now());
-        drop(upstream);
+    loop {
+        upstream.endpoints.resolved(&[(index, addresses)], gateway.now());
         addresses = watch.changed().await;
     }
 }
 
-/// Checks all endpoints again and again, as long as their upstream is in force.
-async fn check_health(gateway: Arc<Gateway>, upstream: Weak<Upstream>, settings: Arc<HealthCheckSettings>) {
+/// The end of a check: which endpoint, at which index it was, and whether it passed. An error if it was not made.
+struct Checked {
+    member: Arc<Member>,
+    index: usize,
+    passed: io::Result<bool>,
+}
+
+/// Checks all endpoints again and again.
+async fn check_health(gateway: Arc<Gateway>, upstream: Arc<Upstream>, settings: Arc<HealthCheckSettings>) {
     let mut next = Instant::now();
     loop {
-        let mut checks: JoinSet<(Arc<Member>, bool)> = JoinSet::new();
-        let members = match upstream.upgrade() {
-            Some(upstream) => upstream.endpoints.pool().members.to_vec(),
-            None => return,
-        };
-        for member in members {
-            if checks.len() >= MOST_CHECKS {
+        let mut checks: JoinSet<Checked> = JoinSet::new();
+        let members = upstream.endpoints.pool().members.to_vec();
+        for (index, member) in members.into_iter().enumerate() {
+            if checks.len() >= MOST_CHECKS_OF_ONE {
                 note_check(&gateway, &upstream, checks.join_next().await);
             }
-            let settings = Arc::clone(&settings);
+            let (gateway, settings) = (Arc::clone(&gateway), Arc::clone(&settings));
             checks.spawn(async move {
+                let _turn = gateway.checks.acquire().await;
                 let passed = check(&member, &settings).await;
-                (member, passed)
+                Checked { member, index, passed }
             });
         }
         while let Some(checked) = checks.join_next().await {
@@ -130,25 +142,28 @@ async fn check_health(gateway: Arc<Gateway>, upstream: Weak<Upstream>, settings:
     }
 }
 
-fn note_check(
-    gateway: &Gateway,
-    upstream: &Weak<Upstream>,
-    checked: Option<Result<(Arc<Member>, bool), tokio::task::JoinError>>,
-) {
-    let (Some(Ok((member, passed))), Some(upstream)) = (checked, upstream.upgrade()) else { return };
+fn note_check(gateway: &Gateway, upstream: &Upstream, checked: Option<Result<Checked, tokio::task::JoinError>>) {
+    let Some(Ok(checked)) = checked else { return };
+    let passed = match checked.passed {
+        Ok(passed) => passed,
+        Err(error) => return gateway.note_unchecked(&upstream.name, &error),
+    };
     let pool = upstream.endpoints.pool();
-    let Some(index) = index_of(&pool, &member) else { return };
+    let Some(index) = index_of(&pool, &checked) else { return };
     if let Some(change) = pool.balancer.checked(index, passed, gateway.now()) {
         gateway.note_endpoint_change(&upstream.name, &pool, change);
     }
 }
 
 /// Where an endpoint is in the pool in force, which may not have it any more.
-fn index_of(pool: &Pool, member: &Member) -> Option<usize> {
-    pool.members.iter().position(|other| Arc::ptr_eq(&other.state, &member.state))
+fn index_of(pool: &Pool, checked: &Checked) -> Option<usize> {
+    let is_it = |other: &Arc<Member>| Arc::ptr_eq(&other.state, &checked.member.state);
+    let is_there = pool.members.get(checked.index).is_some_and(is_it);
+    if is_there { Some(checked.index) } else { pool.members.iter().position(is_it) }
 }
 
-/// To be called once a second: returns endpoints whose time is up, and compares success rates.
+/// To be called once a second: returns endpoints whose time is up, compares success rates, and closes connections that
+/// nobody needs any more.
 pub(crate) fn step(gateway: &Gateway) {
     let now = gateway.now();
     for upstream in &gateway.plan().site.upstreams {
@@ -156,5 +171,6 @@ pub(crate) fn step(gateway: &Gateway) {
         for change in pool.balancer.step(now) {
             gateway.note_endpoint_change(&upstream.name, &pool, change);
         }
+        upstream.endpoints.close_idle_of_gone();
     }
 }

@@ -6,6 +6,10 @@ const OF_A_WORKER: usize = 4;
 /// For what is opened now and then: configuration and certificates that are read anew, logs that are reopened, name
 /// servers, a forecaster.
 const SPARE: usize = 16;
+/// The most health checks at once. Each has a connection of its own.
+const MOST_CHECKS: usize = 64;
+/// They may have this part of all descriptors.
+const CHECKS_PART: usize = 32;
 /// For connections to Redis that are opened beside existing ones, such as after an outage.
 const OF_REDIS: usize = 8;
 /// The admin listener may have this part of all descriptors.
@@ -14,6 +18,11 @@ const ADMIN_PART: usize = 16;
 const CLIENTS_PER_WATCH: usize = 8;
 /// Clients have at least this part of all descriptors, as long as there is more.
 const CLIENTS_PART: usize = 4;
+
+/// The most health checks at once, where so many descriptors may be open.
+pub(crate) fn most_checks(limit: usize) -> usize {
+    (limit / CHECKS_PART).clamp(1, MOST_CHECKS)
+}
 
 /// What the process needs descriptors for.
 pub(crate) struct FileNeeds {
@@ -48,7 +57,10 @@ impl FileNeeds {
         // Every worker has a handle on each listener, and may hold a client of it that waits for a slot.
         let of_workers = self.workers.saturating_mul(OF_A_WORKER + 2 * self.listeners);
         let of_redis = if self.has_redis { OF_REDIS } else { 0 };
-        let taken = [self.open, of_workers, of_redis, admin, SPARE].into_iter().fold(0, usize::saturating_add);
+        // Always, because a reload may turn checks on.
+        let of_checks = most_checks(self.limit);
+        let taken = [self.open, of_workers, of_redis, admin, of_checks, SPARE];
+        let taken = taken.into_iter().fold(0, usize::saturating_add);
         let left = self.limit.saturating_sub(taken);
         let of_clients = left - self.upstream_connections.min(left / 2);
         let part = self.limit / CLIENTS_PART;
@@ -82,11 +94,11 @@ mod tests {
     #[test]
     fn clients_leave_as_many_descriptors_for_upstreams_as_they_have_themselves() {
         for (limit, clients, watches, upstreams) in [
-            (256, 96, 12, 108),
-            (1_024, 438, 54, 492),
-            (8_192, 3_624, 453, 4_075),
-            (16_384, 10_888, 1_361, 4_095),
-            (1_000_000, 20_000, 2_500, 977_460),
+            (256, 93, 11, 104),
+            (1_024, 424, 53, 475),
+            (8_192, 3_595, 449, 4_044),
+            (16_384, 10_831, 1_353, 4_096),
+            (1_000_000, 20_000, 2_500, 977_396),
         ] {
             let budget = FileNeeds { limit, ..NEEDS }.budget(20_000);
             assert_eq!(budget, FileBudget { clients, watches, upstreams, admin: 0 }, "{limit}");
@@ -98,7 +110,7 @@ mod tests {
     #[test]
     fn clients_have_what_upstreams_can_never_use() {
         let budget = FileNeeds { upstream_connections: 10, ..NEEDS }.budget(20_000);
-        assert_eq!((budget.clients, budget.upstreams), (184, 16));
+        assert_eq!((budget.clients, budget.upstreams), (176, 16));
     }
 
     /// Together they are never more than there are.
@@ -108,7 +120,7 @@ mod tests {
             for (workers, upstream_connections, admin) in [(1, 4_096, 0), (2, 10, 64), (8, 500, 64), (128, 4_096, 64)] {
                 let needs = FileNeeds { limit, workers, upstream_connections, admin, ..NEEDS };
                 let budget = needs.budget(20_000);
-                let taken = 12 + workers * 6 + SPARE + budget.admin;
+                let taken = 12 + workers * 6 + SPARE + most_checks(limit) + budget.admin;
                 let given = budget.clients + budget.watches + budget.upstreams;
                 assert!(given + taken <= limit.max(taken + 2), "{limit}, {workers} workers: {budget:?}");
             }
@@ -118,11 +130,11 @@ mod tests {
     #[test]
     fn descriptors_in_other_use_are_left_out() {
         assert_eq!(clients(&FileNeeds { open: 112, ..NEEDS }), 64, "a quarter");
-        assert_eq!(clients(&FileNeeds { open: 52, ..NEEDS }), 79);
-        assert_eq!(clients(&FileNeeds { workers: 4, ..NEEDS }), 91);
-        assert_eq!(clients(&FileNeeds { has_redis: true, ..NEEDS }), 93);
+        assert_eq!(clients(&FileNeeds { open: 52, ..NEEDS }), 75);
+        assert_eq!(clients(&FileNeeds { workers: 4, ..NEEDS }), 88);
+        assert_eq!(clients(&FileNeeds { has_redis: true, ..NEEDS }), 89);
         let with_admin = FileNeeds { admin: 64, ..NEEDS }.budget(20_000);
-        assert_eq!((with_admin.clients, with_admin.admin), (89, 16));
+        assert_eq!((with_admin.clients, with_admin.admin), (86, 16));
         assert_eq!(FileNeeds { admin: 64, limit: 4_096, ..NEEDS }.budget(20_000).admin, 64);
     }
 
@@ -130,9 +142,17 @@ mod tests {
     #[test]
     fn many_workers_leave_descriptors_for_clients() {
         let with = |workers| FileNeeds { limit: 1_024, workers, ..NEEDS };
-        for (workers, clients, upstreams) in [(64, 272, 306), (96, 256, 132), (128, 102, 114)] {
+        for (workers, clients, upstreams) in [(64, 258, 290), (96, 256, 100), (128, 88, 97)] {
             let budget = with(workers).budget(20_000);
             assert_eq!((budget.clients, budget.upstreams), (clients, upstreams), "{workers}");
+        }
+    }
+
+    /// They were not counted, and there could be 64 for each upstream.
+    #[test]
+    fn health_checks_have_a_part_of_few_descriptors() {
+        for (limit, checks) in [(0, 1), (64, 2), (256, 8), (1_024, 32), (2_048, 64), (usize::MAX, 64)] {
+            assert_eq!(most_checks(limit), checks, "{limit}");
         }
     }
 

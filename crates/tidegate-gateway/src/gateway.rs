@@ -10,11 +10,11 @@ use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
 use tidegate_policy::endpoints::Change;
-use tidegate_serve::{Aggregate, Log, Reopening};
+use tidegate_serve::{Aggregate, Log, Reopening, most_open_files};
 use tidegate_store::{FailureMode, Store, StoreEvent};
 use tidegate_wait::Clock;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::access_log::AccessLog;
 use crate::adaptation_state::Adaptation;
@@ -22,6 +22,7 @@ use crate::connection_slots::ConnectionSlots;
 use crate::cuts::Cut;
 use crate::endpoint_report;
 use crate::endpoints::Pool;
+use crate::file_budget::most_checks;
 use crate::h2::Flood;
 use crate::metrics::{Metrics, SUMMARY_EVERY, StoreState};
 use crate::names::Names;
@@ -40,6 +41,8 @@ pub(crate) struct Gateway {
     pub(crate) adaptation: Adaptation,
     /// Addresses of upstreams' host names.
     pub(crate) names: Names,
+    /// Turns of health checks, of all upstreams together: each takes a file descriptor.
+    pub(crate) checks: Semaphore,
     /// Another plan is in force.
     pub(crate) replanned: Notify,
     pub(crate) returns: Arc<Returns>,
@@ -54,6 +57,8 @@ pub(crate) struct Gateway {
     evictions_for_descriptors: Aggregate,
     /// Endpoints that fail and are not ejected.
     not_ejected: Aggregate,
+    /// Health checks that could not be made.
+    unchecked: Aggregate,
     /// Clients that were cut off, in the order of [`Cut::ALL`].
     cuts: [Aggregate; Cut::ALL.len()],
     /// How often a client had to wait because no connection was idle.
@@ -92,6 +97,7 @@ impl Gateway {
             access_log,
             adaptation,
             names,
+            checks: Semaphore::new(most_checks(usize::try_from(most_open_files()).unwrap_or(usize::MAX))),
             replanned: Notify::new(),
             returns: Returns::new(Handle::current()),
             draining: AtomicBool::new(false),
@@ -101,6 +107,7 @@ impl Gateway {
             evictions: Aggregate::new(SUMMARY_EVERY, now),
             evictions_for_descriptors: Aggregate::new(SUMMARY_EVERY, now),
             not_ejected: Aggregate::new(SUMMARY_EVERY, now),
+            unchecked: Aggregate::new(SUMMARY_EVERY, now),
             cuts: Cut::ALL.map(|_| Aggregate::new(SUMMARY_EVERY, now)),
             full: Aggregate::new(SUMMARY_EVERY, now),
             not_accepted: Aggregate::new(SUMMARY_EVERY, now),
@@ -225,15 +232,26 @@ impl Gateway {
 
     /// Logs what has become of an endpoint. That one fails and is not ejected is logged now and then.
     pub(crate) fn note_endpoint_change(&self, upstream: &str, pool: &Pool, change: Change) {
-        let is_repeated = matches!(change, Change::NotEjected { .. });
-        if is_repeated && self.not_ejected.note(Instant::now()).is_none() {
-            return;
+        let mut times = String::new();
+        if matches!(change, Change::NotEjected { .. }) {
+            let Some(count) = self.not_ejected.note(Instant::now()) else { return };
+            if count > 1 {
+                times = format!(" ({count} times in all since the last line)");
+            }
         }
         let (is_good, text) = endpoint_report::change_text(change);
         let index = endpoint_report::changed_index(change);
         let endpoint = pool.members.get(index).map_or("", |member| member.state.name());
-        let line = format!("endpoint {endpoint} of `{upstream}` {text}");
+        let line = format!("endpoint {endpoint} of `{upstream}` {text}{times}");
         if is_good { self.log.info("Upstream", line) } else { self.log.warn("Upstream", line) }
+    }
+
+    /// Notes that an endpoint could not be checked, for a reason that is not its own.
+    pub(crate) fn note_unchecked(&self, upstream: &str, error: &std::io::Error) {
+        if let Some(count) = self.unchecked.note(Instant::now()) {
+            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+            self.log.error("Upstream", format_args!("can't check endpoints of `{upstream}`: {error}{times}"));
+        }
     }
 
     /// Counts an HTTP/2 connection that is closed because of a flood. The log gets a line now and then.
@@ -283,6 +301,13 @@ impl Gateway {
             if let Some(count) = rest(aggregate) {
                 self.log.warn("Gateway", format_args!("Cut off {count} more clients: {}", cut.text()));
             }
+        }
+        if let Some(count) = rest(&self.not_ejected) {
+            let why = "because too many are ejected already";
+            self.log.warn("Upstream", format_args!("{count} more failures ejected no endpoint, {why}"));
+        }
+        if let Some(count) = rest(&self.unchecked) {
+            self.log.error("Upstream", format_args!("{count} more health checks could not be made"));
         }
         if let Some(count) = rest(&self.floods) {
             self.log.warn("Gateway", format_args!("Closed {count} more HTTP/2 connections: flooding"));

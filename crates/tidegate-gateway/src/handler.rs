@@ -1,6 +1,7 @@
 //! A request through the gateway, from its head to the head of its response. The page to read first.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Method, StatusCode};
 use tidegate_http::client::Trouble;
@@ -8,7 +9,7 @@ use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
 
 use crate::admission::{Admissions, Rejection, admit};
-use crate::attempt::{OutboundRequest, attempt, give_up, succeed};
+use crate::attempt::{Outgoing, attempt, choose_first, give_up, recover, succeed};
 use crate::client::Client;
 use crate::collect::collect;
 use crate::config::own_paths::is_local;
@@ -80,34 +81,52 @@ impl RequestContext<'_> {
         if let Some(detail) = wrong_credentials {
             return self.reject_unidentified(&detail, &resolved).await;
         }
-        match self.pass_stages(&resolved, &request, &mut body).await {
-            Ok(()) => tally::forwarded(self, &resolved),
-            Err(Stopped::Rejected(rejection)) => {
-                // What was taken at other limits is given back.
-                self.settlement.admissions = Admissions::default();
-                return self.reject(&rejection, &resolved);
-            }
-            Err(Stopped::ByClient(trouble)) => {
-                tally::forwarded(self, &resolved);
-                self.note_cut(&trouble);
-                return give_up(self, resolved.upstream(), &trouble);
-            }
-        }
-        let outbound = OutboundRequest { request: &request, host: host.whole(), body, from_trusted };
-        match attempt(self, resolved.upstream(), resolved.endpoint_hash(), outbound).await {
+        let started = match self.pass_stages(&resolved, &request, &mut body).await {
+            Ok(started) => started,
+            Err(stopped) => return self.stop(stopped, &resolved),
+        };
+        tally::forwarded(self, &resolved);
+        self.record_would_reject();
+        self.settlement.upstream = Some(Arc::clone(resolved.upstream()));
+        let (outgoing, body) =
+            Outgoing::new(&request, host.whole(), from_trusted, body, resolved.upstream(), resolved.endpoint_hash());
+        let chosen = match choose_first(self, &outgoing, started) {
+            Ok(chosen) => chosen,
+            Err(trouble) => return give_up(self, resolved.upstream(), &trouble),
+        };
+        match attempt(self, &outgoing, chosen, started, body).await {
             Ok(response) => succeed(self, response),
-            Err(failed) => give_up(self, resolved.upstream(), &failed.trouble),
+            // Boxed, like everything that happens rarely.
+            Err(failed) => Box::pin(recover(self, &outgoing, started, failed)).await,
         }
     }
 
-    /// Passes the stages before the attempt. What was taken at limits is held until the request is settled.
+    /// The response to a request that does not come to an attempt.
+    fn stop(&mut self, stopped: Stopped, resolved: &Resolved<'_>) -> Response {
+        match stopped {
+            Stopped::Rejected(rejection) => {
+                // What was taken at other limits is given back.
+                self.settlement.admissions = Admissions::default();
+                self.reject(&rejection, resolved)
+            }
+            Stopped::ByClient(trouble) => {
+                tally::forwarded(self, resolved);
+                self.note_cut(&trouble);
+                give_up(self, resolved.upstream(), &trouble)
+            }
+        }
+    }
+
+    /// Passes the stages before the attempt. What was taken at limits is held until the request is settled. Returns
+    /// when the attempt begins.
     async fn pass_stages(
         &mut self,
         resolved: &Resolved<'_>,
         request: &RequestHead,
         body: &mut RequestBody,
-    ) -> Result<(), Stopped> {
+    ) -> Result<Instant, Stopped> {
         let mut stages = Stages::new(!body.is_at_hand(), resolved.has_upstream_limits());
+        let mut has_waited = self.worker.gateway.store().is_some();
         loop {
             match stages.next() {
                 Step::Check(side) => {
@@ -118,8 +137,12 @@ impl RequestContext<'_> {
                     self.settlement.admissions.add(side, admission);
                 }
                 // Boxed, because it is rare: otherwise the future of every request would be larger.
-                Step::Wait(wait) => Box::pin(tokio::time::sleep(wait)).await,
+                Step::Wait(wait) => {
+                    has_waited = true;
+                    Box::pin(tokio::time::sleep(wait)).await;
+                }
                 Step::Collect => {
+                    has_waited = true;
                     let unread = std::mem::replace(body, RequestBody::empty());
                     let collected = Box::pin(collect(self, resolved.upstream(), request, unread)).await;
                     *body = collected.map_err(|trouble| {
@@ -128,7 +151,9 @@ impl RequestContext<'_> {
                         Stopped::ByClient(trouble)
                     })?;
                 }
-                Step::Attempt => return Ok(()),
+                // Without a wait it is when the request began, near enough: reading the clock costs more.
+                Step::Attempt if !has_waited => return Ok(self.settlement.started),
+                Step::Attempt => return Ok(Instant::now()),
             }
         }
     }

@@ -55,6 +55,7 @@ pub mod settings;
 mod settlement;
 mod stages;
 mod stored;
+mod stream_turns;
 mod tally;
 mod tls;
 mod upstream;

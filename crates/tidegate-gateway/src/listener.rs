@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use socket2::SockRef;
+use tidegate_http::activity::MOST_UNSENT;
 use tokio::net::TcpSocket;
 
 /// A listening socket that all workers accept from.
@@ -28,6 +30,8 @@ pub(crate) const BACKLOG: u32 = 1_024;
 fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
+    // Accepted sockets inherit it.
+    SockRef::from(&socket).set_tcp_notsent_lowat(MOST_UNSENT)?;
     socket.bind(address)?;
     // Workers take it into their own runtimes; it stays non-blocking.
     socket.listen(BACKLOG)?.into_std()
@@ -59,5 +63,20 @@ impl Listener {
     /// Uses another certificate for clients that connect from now on.
     pub(crate) fn show(&self, certificate: Option<Arc<rustls::ServerConfig>>) {
         self.tls.store(certificate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slow reader of 1 MB had all of it copied into the kernel.
+    #[tokio::test]
+    async fn what_waits_unsent_for_a_client_is_bounded() {
+        let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
+        listener.set_nonblocking(false).expect("a socket");
+        let _client = std::net::TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let (accepted, _) = listener.accept().expect("a client has come");
+        assert_eq!(SockRef::from(&accepted).tcp_notsent_lowat().expect("a TCP socket"), MOST_UNSENT);
     }
 }

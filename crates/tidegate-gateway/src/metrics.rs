@@ -18,7 +18,6 @@ use crate::buffers::Buffers;
 use crate::client_shares::ClientShares;
 use crate::config::numbers::figure;
 use crate::cuts::Cut;
-use crate::endpoints::Member;
 use crate::h2::Flood;
 use crate::plan::Plan;
 use crate::upstream_metrics::buckets;
@@ -154,8 +153,8 @@ impl Metrics {
             Ended::Late(Waiting::First | Waiting::Head) => 1,
             Ended::Late(Waiting::Next) => 2,
             Ended::Late(Waiting::Taking) => 3,
-            // The gateway stops, or the connection has lingered long enough. The last two are not of connections.
-            Ended::Late(Waiting::Work | Waiting::Client | Waiting::Body) => return,
+            // The gateway stops, or the connection has lingered long enough. The others are not of connections.
+            Ended::Late(Waiting::Work | Waiting::Client | Waiting::Body | Waiting::Stream) => return,
         };
         self.closed[reason].inc();
     }
@@ -450,8 +449,6 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let mut family =
         page.family("tidegate_upstream_connections", "Open connections, including idle ones.", Kind::Gauge);
     for upstream in &plan.site.upstreams {
-        let open = |member: &Arc<Member>| member.endpoint.pools.open();
-        family
-            .sample(&[("service", &upstream.name)], upstream.endpoints.pool().members.iter().map(open).sum::<usize>());
+        family.sample(&[("service", &upstream.name)], upstream.endpoints.pool().open_connections());
     }
 }

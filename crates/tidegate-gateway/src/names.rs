@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use tidegate_serve::{Counter, Log};
 use tidegate_wait::Clock;
 use tokio::runtime::Handle;
@@ -48,13 +49,21 @@ impl std::fmt::Display for TooManyNames {
 impl std::error::Error for TooManyNames {}
 
 /// Keeps the addresses of host names up to date.
-#[derive(Clone)]
-pub(crate) struct Names(Arc<Shared>);
+pub(crate) struct Names {
+    in_force: ArcSwap<NameSet>,
+    shared: Arc<Shared>,
+}
 
-struct Shared {
-    resolver: watch::Sender<Arc<Resolver>>,
+/// Names that are looked up by the same settings.
+struct NameSet {
+    resolver: Resolver,
     /// Names that are watched, in lower case.
     names: Mutex<HashMap<Box<str>, Arc<watch::Sender<Snapshot>>>>,
+    shared: Arc<Shared>,
+}
+
+/// What does not depend on the settings.
+struct Shared {
     lookups: Semaphore,
     runtime: Handle,
     clock: Clock,
@@ -74,27 +83,27 @@ pub(crate) struct LookupCounts {
 impl Names {
     /// Names that will be looked up on this runtime.
     pub(crate) fn new(settings: ResolverSettings, runtime: Handle, log: Log) -> Self {
-        Self(Arc::new(Shared {
-            resolver: watch::Sender::new(Arc::new(Resolver::new(settings))),
-            names: Mutex::default(),
+        let shared = Arc::new(Shared {
             lookups: Semaphore::new(MOST_LOOKUPS),
             runtime,
             clock: Clock::start(),
             log,
             counts: LookupCounts::default(),
-        }))
+        });
+        Self { in_force: ArcSwap::new(NameSet::new(settings, &shared)), shared }
     }
 
-    /// Looks names up in another way from now on. If the settings differ, every name is looked up at once; the
-    /// addresses stay until then.
-    pub(crate) fn set(&self, settings: ResolverSettings) {
-        self.0.resolver.send_if_modified(|resolver| {
-            let differs = resolver.settings != settings;
-            if differs {
-                *resolver = Arc::new(Resolver::new(settings));
-            }
-            differs
-        });
+    /// Names that are looked up by these settings. If they differ from those in force, names are looked up apart from
+    /// the others; `adopt` puts that in force. Dropped before that, they have changed nothing.
+    pub(crate) fn with(&self, settings: ResolverSettings) -> Self {
+        let in_force = self.in_force.load_full();
+        let set = if in_force.resolver.settings == settings { in_force } else { NameSet::new(settings, &self.shared) };
+        Self { in_force: ArcSwap::new(set), shared: Arc::clone(&self.shared) }
+    }
+
+    /// Looks names up as `other` does from now on. Watches that exist already stay as they are.
+    pub(crate) fn adopt(&self, other: &Self) {
+        self.in_force.store(other.in_force.load_full());
     }
 
     /// Watches a name. All watches of a name share its lookups, which end when the last of them is dropped. An IP
@@ -102,12 +111,13 @@ impl Names {
     pub(crate) fn watch(&self, host: &str) -> Result<NameWatch, TooManyNames> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = literal.parse::<IpAddr>() {
-            return Ok(NameWatch::fixed(host, address));
+            return Ok(NameWatch::fixed(address));
         }
         let host: Box<str> = host.to_ascii_lowercase().into();
-        let mut names = self.0.names();
+        let set = self.in_force.load_full();
+        let mut names = set.names();
         if let Some(known) = names.get(&host) {
-            return Ok(NameWatch::new(host, known.subscribe()));
+            return Ok(NameWatch::new(known.subscribe()));
         }
         if names.len() >= MOST_NAMES {
             return Err(TooManyNames);
@@ -115,27 +125,31 @@ impl Names {
         let (sender, receiver) = watch::channel(Snapshot::default());
         let sender = Arc::new(sender);
         names.insert(host.clone(), Arc::clone(&sender));
-        self.0.runtime.spawn(while_watched(Arc::clone(&self.0), host.clone(), sender));
-        Ok(NameWatch::new(host, receiver))
+        self.shared.runtime.spawn(while_watched(Arc::clone(&set), host, sender));
+        Ok(NameWatch::new(receiver))
     }
 
     /// How lookups have ended until now.
     pub(crate) fn counts(&self) -> &LookupCounts {
-        &self.0.counts
+        &self.shared.counts
     }
 
     /// How many names are watched.
     pub(crate) fn watched(&self) -> usize {
-        self.0.names().len()
+        self.in_force.load().names().len()
     }
 
     /// How many of the names that are watched could not be looked up the last time.
     pub(crate) fn failing(&self) -> usize {
-        self.0.names().values().filter(|name| name.borrow().is_failing).count()
+        self.in_force.load().names().values().filter(|name| name.borrow().is_failing).count()
     }
 }
 
-impl Shared {
+impl NameSet {
+    fn new(settings: ResolverSettings, shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { resolver: Resolver::new(settings), names: Mutex::default(), shared: Arc::clone(shared) })
+    }
+
     fn names(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<watch::Sender<Snapshot>>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,11 +166,11 @@ impl Shared {
 }
 
 /// Keeps a name's addresses up to date for as long as somebody watches it.
-async fn while_watched(shared: Arc<Shared>, host: Box<str>, sender: Arc<watch::Sender<Snapshot>>) {
-    let mut following = pin!(follow(&shared, &host, &sender));
+async fn while_watched(set: Arc<NameSet>, host: Box<str>, sender: Arc<watch::Sender<Snapshot>>) {
+    let mut following = pin!(follow(&set, &host, &sender));
     loop {
         tokio::select! {
-            () = sender.closed() => if shared.forget_unwatched(&host, &sender) {
+            () = sender.closed() => if set.forget_unwatched(&host, &sender) {
                 return;
             },
             () = &mut following => return,
@@ -164,34 +178,25 @@ async fn while_watched(shared: Arc<Shared>, host: Box<str>, sender: Arc<watch::S
     }
 }
 
-/// Looks a name up again and again. Ends only with the process.
-async fn follow(shared: &Shared, host: &str, sender: &watch::Sender<Snapshot>) {
-    let mut resolvers = shared.resolver.subscribe();
-    let mut schedule = Schedule::new(resolvers.borrow().settings.ttl);
+/// Looks a name up again and again, without end.
+async fn follow(set: &NameSet, host: &str, sender: &watch::Sender<Snapshot>) {
+    let shared = &set.shared;
+    let mut schedule = Schedule::new(set.resolver.settings.ttl);
     loop {
-        let resolver = Arc::clone(&resolvers.borrow_and_update());
-        schedule.set_ttl(resolver.settings.ttl);
-        let lookup = async {
+        let outcome = {
             let _turn = shared.lookups.acquire().await;
-            resolver.lookup(host).await
-        };
-        let outcome = tokio::select! {
-            outcome = lookup => outcome,
-            changed = resolvers.changed() => if changed.is_ok() { continue } else { return },
+            set.resolver.lookup(host).await
         };
         let now = shared.clock.now();
         let changes = schedule.record(outcome, now, jitter());
         let counter = if schedule.is_failing() { &shared.counts.failed } else { &shared.counts.succeeded };
         counter.inc();
-        let is_first = !sender.borrow().was_looked_up;
+        let is_first = sender.borrow().addresses.is_empty();
         for change in &changes {
             report::report(&shared.log, host, change, schedule.addresses(), is_first);
         }
         sender.send_if_modified(|snapshot| snapshot.update(schedule.addresses(), schedule.is_failing()));
-        tokio::select! {
-            () = sleep(schedule.due().since(now)) => {}
-            changed = resolvers.changed() => if changed.is_err() { return },
-        }
+        sleep(schedule.due().since(now)).await;
     }
 }
 

@@ -12,8 +12,8 @@ use crate::attempt_hold::AttemptHold;
 use crate::buffers::Lease;
 use crate::request_body::RequestBody;
 
-/// Smaller pieces are copied, because each would keep the whole buffer that it was read into.
-const SMALL: usize = 4 * 1024;
+/// Smaller pieces are copied, because each would keep the whole buffer that it was read into: up to 32 KiB.
+const SMALL: usize = 16 * 1024;
 /// What a piece costs besides its bytes.
 const OF_A_PIECE: usize = 64;
 
@@ -114,7 +114,11 @@ impl ReadAhead {
                         reading.end = End::Whole;
                     }
                 }
-                Poll::Ready(Some(Err(trouble))) => reading.end = End::Broken(Some(trouble)),
+                Poll::Ready(Some(Err(trouble))) => {
+                    // The endpoint is judged when the client has read as far; the upstream's limits need not wait.
+                    reading.held.1 = None;
+                    reading.end = End::Broken(Some(trouble));
+                }
                 Poll::Ready(None) => reading.end = End::Whole,
             }
         }

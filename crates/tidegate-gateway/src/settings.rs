@@ -232,7 +232,7 @@ impl Settings {
         let limits = with_statuses(limits, &upstreams, config);
         check_use(config, &limits, &indexes, problems);
         let adaptive = check_adaptive(config, &limits, problems);
-        let lints = lints(config, &limits, &routes, &identity.tiers(), admin_listen);
+        let lints = lints(config, &limits, &upstreams, &routes, &identity.tiers(), admin_listen);
         Some(Self {
             listeners,
             workers: config.workers.unwrap_or_else(cores),

@@ -11,6 +11,7 @@ use tidegate_http::client::Trouble;
 use crate::access_log::Record;
 use crate::admission::Admissions;
 use crate::attempt_hold::AttemptHold;
+use crate::buffers::Lease;
 use crate::client::Client;
 use crate::cuts::Cut;
 use crate::request_id::RequestId;
@@ -60,6 +61,13 @@ impl Settlement {
         })
     }
 
+    /// The memory of so many bytes of the response that wait for their client.
+    pub(crate) fn lease_of(&self, bytes: usize) -> Lease {
+        let mut lease = Lease::new(&self.worker.gateway.metrics.buffers, bytes, usize::MAX);
+        lease.add(bytes);
+        lease
+    }
+
     /// What happens on the client's connection.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
         &self.client.activity
@@ -77,7 +85,8 @@ impl Settlement {
     pub(crate) fn broke_off(&mut self, trouble: &Trouble, hold: Option<&AttemptHold>) {
         if let (Some(upstream), Some(hold)) = (&self.upstream, hold) {
             let (gateway, pool) = (&self.worker.gateway, upstream.endpoints.pool());
-            let outcome = outcome_of(trouble, self.started.elapsed());
+            // How long the response took until then says nothing about the next one.
+            let outcome = outcome_of(trouble, None);
             if let Some(change) = pool.balancer.record(&hold.in_flight, outcome, gateway.now()) {
                 gateway.note_endpoint_change(&upstream.name, &pool, change);
             }

@@ -88,13 +88,15 @@ impl Upstream {
     }
 }
 
-/// What trouble means for an endpoint. What the client or the gateway itself has caused says nothing about it.
-pub(crate) fn outcome_of(trouble: &Trouble, took: Duration) -> Outcome {
+/// What trouble means for an endpoint. What the client or the gateway itself has caused says nothing about it. `took`
+/// is how long the endpoint was waited for, where that is known.
+pub(crate) fn outcome_of(trouble: &Trouble, took: Option<Duration>) -> Outcome {
     let (cause, took) = match trouble {
         Trouble::Connect(_) | Trouble::ConnectTimeout => (Cause::Connect, None),
-        Trouble::ResponseTimeout | Trouble::BodyTimeout => (Cause::Timeout, Some(took)),
+        Trouble::ResponseTimeout | Trouble::BodyTimeout => (Cause::Timeout, took),
         Trouble::Closed | Trouble::Broken(_) | Trouble::BadResponse(_) => (Cause::Broken, None),
-        Trouble::Full
+        Trouble::ClosedInUpload
+        | Trouble::Full
         | Trouble::OutOfFiles
         | Trouble::NoEndpoint
         | Trouble::ClientTimeout

@@ -211,7 +211,7 @@ pub(crate) fn upgrade<'a>(request: &'a RequestHead, body: &RequestBody) -> Optio
 }
 
 fn upgrade_protocol(headers: &Headers) -> Option<&[u8]> {
-    let named = headers.all("connection").flat_map(words).any(|word| word.eq_ignore_ascii_case("upgrade"));
+    let named = headers.all("connection").flat_map(words).any(|word| word.eq_ignore_ascii_case(b"upgrade"));
     let mut protocols = headers.all("upgrade");
     let protocol = protocols.next()?;
     let name = text(protocol)?.to_ascii_lowercase();

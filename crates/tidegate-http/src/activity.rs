@@ -22,6 +22,16 @@ pub struct Timeouts {
     pub pace: PaceTerms,
 }
 
+/// How many bytes for a client may wait unsent in the kernel. By default they are as many as the send buffer holds, up
+/// to 4 MiB: a client that reads slowly would cost that much memory and the copies into it, and would not be seen.
+pub const MOST_UNSENT: u32 = 64 * 1024;
+
+/// A deadline that does not pass.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// A piece of a response, in [`Activity::work`].
+const PIECE: u64 = 1 << 32;
+
 /// What happens on a client's connection. It sets the connection's deadline.
 pub struct Activity {
     /// The connection's deadline.
@@ -30,12 +40,20 @@ pub struct Activity {
     is_h2: bool,
     /// Where it is counted while requests are under way.
     busy: BusyConnections,
-    /// Requests under way, and those of HTTP/2 that have arrived and not begun.
-    active: AtomicU32,
-    /// Pieces of responses that HTTP/2 has accepted and not yet sent.
-    unsent: AtomicU32,
-    /// When a byte of them was last sent, in the worker's milliseconds.
-    moved_millis: AtomicU64,
+    /// Requests under way, and those of HTTP/2 that have arrived and not begun; above them, in units of [`PIECE`],
+    /// pieces of responses that HTTP/2 has accepted and not yet sent. In one word, so that one operation shows whether
+    /// the connection has become busy.
+    work: AtomicU64,
+    /// How long the client may take for these pieces once no request is under way.
+    pieces: OnceLock<Box<Mutex<ClientWait>>>,
+    /// HTTP/2 streams, until the last byte of their responses has been sent.
+    streams: AtomicU32,
+    /// Those whose responses wait for the client.
+    stalled: AtomicU32,
+    /// Those whose requests wait until the client takes other responses.
+    queued: AtomicU32,
+    /// Since when all streams wait for the client, in the worker's milliseconds; 0 if they do not.
+    stalled_since: AtomicU64,
     /// A head has begun to arrive.
     in_head: AtomicBool,
     /// The client takes nothing of what is written.
@@ -57,9 +75,12 @@ impl Activity {
             timeouts,
             is_h2,
             busy,
-            active: AtomicU32::new(0),
-            unsent: AtomicU32::new(0),
-            moved_millis: AtomicU64::new(0),
+            work: AtomicU64::new(0),
+            pieces: OnceLock::new(),
+            streams: AtomicU32::new(0),
+            stalled: AtomicU32::new(0),
+            queued: AtomicU32::new(0),
+            stalled_since: AtomicU64::new(0),
             in_head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             taking: OnceLock::new(),
@@ -67,19 +88,26 @@ impl Activity {
         })
     }
 
-    /// How long a client may be waited for while it takes a response.
+    /// How long a client may be waited for while it takes a response. The kernel asks for more when half of
+    /// [`MOST_UNSENT`] is sent.
     pub fn wait_terms(&self) -> WaitTerms {
-        WaitTerms { timeout: self.timeouts.write, pace: self.timeouts.pace }
+        let pace = self.timeouts.pace.seen_in_steps(u64::from(MOST_UNSENT / 2));
+        WaitTerms { timeout: self.timeouts.write, pace }
     }
 
     /// How many requests are under way, and share the connection.
     pub fn requests(&self) -> u32 {
-        self.active.load(Ordering::Relaxed)
+        self.work.load(Ordering::Relaxed) as u32
+    }
+
+    /// Whether HTTP/2 has pieces of responses that are not sent.
+    fn has_unsent(&self) -> bool {
+        self.work.load(Ordering::Relaxed) >= PIECE
     }
 
     /// A request has begun.
     pub fn request_began(&self) {
-        if self.active.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.work.fetch_add(1, Ordering::Relaxed) == 0 {
             self.busy.add();
         }
         self.in_head.store(false, Ordering::Relaxed);
@@ -88,7 +116,7 @@ impl Activity {
 
     /// A request has ended: its response has been written, or never will be.
     pub fn request_ended(&self) {
-        if self.active.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.work.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.busy.remove();
         }
         self.set_deadline();
@@ -96,29 +124,84 @@ impl Activity {
 
     /// Whether no request is under way.
     pub fn is_idle(&self) -> bool {
-        self.active.load(Ordering::Relaxed) == 0
+        self.requests() == 0
     }
 
     /// Sets the deadline for what the connection waits for. A request under way has a deadline of its own.
     fn set_deadline(&self) {
+        // The connection ends at the next tick, whatever its client does until then.
+        if self.is_too_slow.load(Ordering::Relaxed) {
+            return;
+        }
         if self.blocked.load(Ordering::Relaxed) {
             // A connection that ends because of its deadline keeps it, so that the reason can be counted.
             if self.deadline.has_passed() {
                 return;
             }
-            if self.wait_for_taking().is_some() {
-                self.is_too_slow.store(true, Ordering::Relaxed);
-                self.deadline.set_for(Waiting::Taking, Duration::ZERO);
-            }
-        } else if self.active.load(Ordering::Relaxed) > 0 {
-            self.deadline.clear();
+            self.end_if(self.wait_for_taking());
+        } else if self.requests() > 0 {
+            self.clear_deadline();
         } else if self.in_head.load(Ordering::Relaxed) {
             self.deadline.set_for(Waiting::Head, self.timeouts.head);
-        } else if self.unsent.load(Ordering::Relaxed) > 0 {
-            // Not from now: only a byte that is sent postpones the deadline.
-            self.deadline.set_since(self.moved_millis.load(Ordering::Relaxed), Waiting::Taking, self.timeouts.write);
+        } else if self.has_unsent() {
+            self.end_if(self.wait_for_pieces());
         } else {
             self.deadline.set_for(Waiting::Next, self.timeouts.idle);
+        }
+    }
+
+    /// Requests under way have deadlines of their own. If all streams wait for the client, the connection has a
+    /// deadline that does not pass, so that it can be closed for another client.
+    fn clear_deadline(&self) {
+        if !self.is_h2 {
+            return self.deadline.clear();
+        }
+        let waiting = self.stalled.load(Ordering::Relaxed) + self.queued.load(Ordering::Relaxed);
+        if waiting == 0 || waiting < self.streams.load(Ordering::Relaxed) {
+            self.stalled_since.store(0, Ordering::Relaxed);
+            return self.deadline.clear();
+        }
+        let since = match self.stalled_since.load(Ordering::Relaxed) {
+            0 => self.deadline.now_millis().max(1),
+            since => since,
+        };
+        self.stalled_since.store(since, Ordering::Relaxed);
+        self.deadline.set_since(since, Waiting::Taking, NEVER);
+    }
+
+    /// Another number of streams waits for the client.
+    fn stall_changed(&self) {
+        let is_busy = self.requests() > 0 && !self.blocked.load(Ordering::Relaxed);
+        if is_busy && !self.is_too_slow.load(Ordering::Relaxed) {
+            self.clear_deadline();
+        }
+    }
+
+    /// An HTTP/2 stream lasts as long as this exists.
+    pub fn stream_began(self: &Arc<Self>) -> StreamCount {
+        StreamCount::new(self, |activity| &activity.streams)
+    }
+
+    /// An HTTP/2 response waits for the client, as long as this exists.
+    pub fn response_waits(self: &Arc<Self>) -> StreamCount {
+        StreamCount::new(self, |activity| &activity.stalled)
+    }
+
+    /// An HTTP/2 request waits until the client takes other responses, as long as this exists.
+    pub fn request_waits(self: &Arc<Self>) -> StreamCount {
+        StreamCount::new(self, |activity| &activity.queued)
+    }
+
+    /// How many HTTP/2 responses wait for the client, and share its connection: one at least.
+    pub fn waiting_responses(&self) -> u32 {
+        self.stalled.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Lets the deadline pass at the next tick.
+    fn end_if(&self, late: Option<Late>) {
+        if late.is_some() {
+            self.is_too_slow.store(true, Ordering::Relaxed);
+            self.deadline.set_for(Waiting::Taking, Duration::ZERO);
         }
     }
 
@@ -126,6 +209,14 @@ impl Activity {
     fn wait_for_taking(&self) -> Option<Late> {
         let mut taking = self.taking().lock().unwrap_or_else(PoisonError::into_inner);
         taking.wait(&self.deadline, Waiting::Taking, 1)
+    }
+
+    /// The client has all its responses but for pieces that HTTP/2 has not sent. Only bytes that are sent postpone the
+    /// deadline.
+    fn wait_for_pieces(&self) -> Option<Late> {
+        let pieces = self.pieces.get_or_init(|| Box::new(Mutex::new(ClientWait::new(self.wait_terms()))));
+        let mut pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.wait_anew(&self.deadline, Waiting::Taking, 1)
     }
 
     fn taking(&self) -> &Mutex<ClientWait> {
@@ -139,12 +230,18 @@ impl Activity {
             return false;
         }
         let is_taking = self.deadline.ended() == Some(Ended::Late(Waiting::Taking));
-        let may_go_on = is_taking && self.blocked.load(Ordering::Relaxed) && !self.is_too_slow.load(Ordering::Relaxed);
-        !(may_go_on && self.wait_for_taking().is_none())
-    }
-
-    fn note_moved(&self) {
-        self.moved_millis.store(self.deadline.now_millis(), Ordering::Relaxed);
+        if !is_taking || self.is_too_slow.load(Ordering::Relaxed) {
+            return true;
+        }
+        let late = if self.blocked.load(Ordering::Relaxed) {
+            self.wait_for_taking()
+        } else if self.is_idle() && self.has_unsent() {
+            self.wait_for_pieces()
+        } else {
+            return true;
+        };
+        self.is_too_slow.store(late.is_some(), Ordering::Relaxed);
+        late.is_some()
     }
 
     /// A request has arrived over HTTP/2 and will begin in its own task. Until then the connection is not idle either.
@@ -155,14 +252,16 @@ impl Activity {
 
     /// HTTP/2 has accepted a piece of a response, to send it when the client's window permits.
     pub fn piece_taken(&self) {
-        if self.unsent.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.note_moved();
+        if self.work.fetch_add(PIECE, Ordering::Relaxed) == 0 {
+            self.busy.add();
         }
     }
 
     /// Some bytes of a piece have been sent.
-    pub fn piece_moved(&self) {
-        self.note_moved();
+    pub fn piece_moved(&self, bytes: usize) {
+        if let Some(pieces) = self.pieces.get() {
+            pieces.lock().unwrap_or_else(PoisonError::into_inner).moved(bytes);
+        }
         if self.is_idle() {
             self.set_deadline();
         }
@@ -170,8 +269,17 @@ impl Activity {
 
     /// A piece has been sent, or never will be.
     pub fn piece_gone(&self) {
-        let was_last = self.unsent.fetch_sub(1, Ordering::Relaxed) == 1;
-        if was_last && self.is_idle() {
+        let before = self.work.fetch_sub(PIECE, Ordering::Relaxed);
+        if before == PIECE {
+            self.busy.remove();
+        }
+        if before / PIECE != 1 {
+            return;
+        }
+        if let Some(pieces) = self.pieces.get() {
+            pieces.lock().unwrap_or_else(PoisonError::into_inner).pause(self.deadline.now_millis());
+        }
+        if self.is_idle() {
             self.set_deadline();
         }
     }
@@ -179,7 +287,7 @@ impl Activity {
     /// Something was read.
     pub fn has_read(&self) {
         // HTTP/2 has frames that begin no request: a connection with nothing else is idle.
-        let begins = !self.is_h2 && self.active.load(Ordering::Relaxed) == 0;
+        let begins = !self.is_h2 && self.is_idle();
         if begins && !self.in_head.swap(true, Ordering::Relaxed) {
             self.set_deadline();
         }
@@ -202,12 +310,32 @@ impl Activity {
         // Only when it changes: more data to write does not give a client that takes nothing more time.
         if blocked != self.blocked.load(Ordering::Relaxed) {
             self.blocked.store(blocked, Ordering::Relaxed);
-            self.note_moved();
             if let (false, Some(taking)) = (blocked, self.taking.get()) {
                 taking.lock().unwrap_or_else(PoisonError::into_inner).pause(self.deadline.now_millis());
             }
             self.set_deadline();
         }
+    }
+}
+
+/// An HTTP/2 stream that is counted as long as this exists.
+pub struct StreamCount {
+    activity: Arc<Activity>,
+    counter: fn(&Activity) -> &AtomicU32,
+}
+
+impl StreamCount {
+    fn new(activity: &Arc<Activity>, counter: fn(&Activity) -> &AtomicU32) -> Self {
+        counter(activity).fetch_add(1, Ordering::Relaxed);
+        activity.stall_changed();
+        Self { activity: Arc::clone(activity), counter }
+    }
+}
+
+impl Drop for StreamCount {
+    fn drop(&mut self) {
+        (self.counter)(&self.activity).fetch_sub(1, Ordering::Relaxed);
+        self.activity.stall_changed();
     }
 }
 
@@ -223,14 +351,14 @@ impl Drop for Arrival {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadlines::{Deadlines, Owner};
+    use crate::deadlines::{Deadlines, Found, Owner};
 
     const WRITE_TIMEOUT_MILLIS: u64 = 30_000;
 
     /// An HTTP/2 connection.
     fn connected() -> (Arc<Deadlines>, Arc<Activity>) {
         let write = Duration::from_millis(WRITE_TIMEOUT_MILLIS);
-        let pace = PaceTerms { bytes_per_second: 100, window: Duration::from_secs(60) };
+        let pace = PaceTerms { bytes_per_second: 10_000, window: Duration::from_secs(60), step: 0 };
         let timeouts = Timeouts { head: Duration::from_secs(10), idle: Duration::from_secs(75), write, pace };
         let deadlines = Deadlines::new();
         let activity = Activity::new(deadlines.deadline(Owner::NONE), timeouts, true, BusyConnections::default());
@@ -238,9 +366,9 @@ mod tests {
     }
 
     fn is_idle(deadlines: &Deadlines) -> bool {
-        let mut idlers = Vec::new();
-        deadlines.idlers(&mut idlers);
-        idlers.iter().any(|idler| idler.waiting != Waiting::Taking)
+        let mut found = Found::default();
+        deadlines.idlers(&mut found);
+        found.idlers.iter().any(|idler| idler.waiting != Waiting::Taking)
     }
 
     /// Between its arrival and its beginning, the end of another stream made the connection idle: an eviction then
@@ -278,12 +406,62 @@ mod tests {
         deadlines.sweep(WRITE_TIMEOUT_MILLIS + 100);
         assert_eq!(activity.deadline.ended(), late);
 
-        activity.piece_moved();
+        activity.piece_moved(10_000);
         deadlines.sweep(2 * WRITE_TIMEOUT_MILLIS);
         assert_eq!(activity.deadline.ended(), None);
         deadlines.sweep(2 * WRITE_TIMEOUT_MILLIS + 200);
         assert_eq!(activity.deadline.ended(), late);
         activity.piece_gone();
+        assert!(is_idle(&deadlines));
+    }
+
+    /// hyper drops a body with its last piece. A connection with such pieces was not busy, and a byte now and then kept
+    /// it for ever.
+    #[test]
+    fn a_connection_with_unsent_pieces_is_busy_and_its_pace_is_judged() {
+        let (deadlines, activity) = connected();
+        activity.request_began();
+        activity.piece_taken();
+        activity.request_ended();
+        assert_eq!(activity.busy.all.load(Ordering::Relaxed), 1);
+        for now in (0..60_000).step_by(10_000) {
+            deadlines.sweep(now);
+            assert!(!activity.is_late(), "{now}");
+            activity.piece_moved(1);
+        }
+        deadlines.sweep(61_000);
+        assert!(activity.is_late());
+        activity.piece_gone();
+        assert_eq!(activity.busy.all.load(Ordering::Relaxed), 0);
+    }
+
+    /// Requests under way kept an HTTP/2 connection from making room, though its client took none of its responses.
+    #[test]
+    fn a_connection_whose_requests_all_wait_for_the_client_can_make_room() {
+        let (deadlines, activity) = connected();
+        let (_one, other) = (activity.stream_began(), activity.stream_began());
+        let stalled = || {
+            let mut found = Found::default();
+            deadlines.idlers(&mut found);
+            found.idlers.first().map(|idler| (idler.waiting, idler.waited.as_millis()))
+        };
+        deadlines.sweep(1_000);
+        activity.request_began();
+        assert_eq!(stalled(), None);
+        let waits = activity.response_waits();
+        activity.request_began();
+        assert_eq!(stalled(), None, "another one is served");
+        let queued = activity.request_waits();
+        deadlines.sweep(3_000);
+        assert_eq!(stalled(), Some((Waiting::Taking, 2_000)));
+        drop(queued);
+        assert_eq!(stalled(), None, "it begins");
+        activity.request_ended();
+        drop(other);
+        assert_eq!(stalled(), Some((Waiting::Taking, 0)));
+        drop(waits);
+        assert_eq!(stalled(), None, "it is taken");
+        activity.request_ended();
         assert!(is_idle(&deadlines));
     }
 

@@ -61,12 +61,18 @@ impl ClientWait {
     /// the deadline counts from the beginning of the window in which the client's pace is judged. `sharing` is the
     /// number of requests that share the client's connection.
     pub fn wait(&mut self, deadline: &Deadline, waiting: Waiting, sharing: u32) -> Option<Late> {
-        let (now, has_passed) = (deadline.now_millis(), deadline.has_passed());
+        if self.is_waiting && !self.has_moved && !deadline.has_passed() {
+            return None;
+        }
+        self.wait_anew(deadline, waiting, sharing)
+    }
+
+    /// The same where something else may have cleared the deadline since: sets it in any case.
+    pub fn wait_anew(&mut self, deadline: &Deadline, waiting: Waiting, sharing: u32) -> Option<Late> {
+        let now = deadline.now_millis();
         if !self.is_waiting || std::mem::take(&mut self.has_moved) {
             (self.moved_millis, self.is_waiting, self.has_moved) = (now, true, false);
             self.pace.wait(now);
-        } else if !has_passed {
-            return None;
         } else if self.paused(now) >= self.timeout {
             return Some(Late::Paused);
         }
@@ -103,7 +109,7 @@ mod tests {
     impl Client {
         fn new() -> Self {
             let deadlines = Deadlines::new();
-            let pace = PaceTerms { bytes_per_second: 10, window: Duration::from_secs(10) };
+            let pace = PaceTerms { bytes_per_second: 10, window: Duration::from_secs(10), step: 0 };
             let wait = ClientWait::new(WaitTerms { timeout: Duration::from_secs(3), pace });
             Self { deadline: deadlines.deadline(Owner::NONE), deadlines, wait, now_millis: 0 }
         }

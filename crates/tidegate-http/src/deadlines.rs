@@ -1,5 +1,6 @@
 //! Deadlines: one periodic sweep in each worker instead of one timer for each request.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
@@ -32,6 +33,8 @@ pub enum Waiting {
     Client = 5,
     /// A client that holds nothing yet: more of its request's body.
     Body = 6,
+    /// A client, on one of the streams of its connection. Ending the stream frees no connection.
+    Stream = 7,
 }
 
 impl Waiting {
@@ -43,6 +46,7 @@ impl Waiting {
             4 => Self::Taking,
             5 => Self::Client,
             6 => Self::Body,
+            7 => Self::Stream,
             _ => Self::Work,
         }
     }
@@ -74,7 +78,7 @@ pub enum Ended {
 }
 
 /// Who holds a connection: a client's address, or the upstream that it leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(u32);
 
 impl Owner {
@@ -195,6 +199,15 @@ impl Deadline {
     }
 }
 
+/// What a search finds.
+#[derive(Default)]
+pub struct Found {
+    /// Connections that wait for their clients.
+    pub idlers: Vec<Idler>,
+    /// The owners of connections that are about to end.
+    pub ending: HashSet<Owner>,
+}
+
 /// A connection that waited for its client when it was found.
 pub struct Idler {
     /// What it waits for.
@@ -253,19 +266,18 @@ impl Deadlines {
         self.now_millis.load(Ordering::Relaxed)
     }
 
-    /// Finds all connections of clients that wait for them, in a walk like that of each tick. True if others are about
-    /// to end.
-    pub fn idlers(&self, found: &mut Vec<Idler>) -> bool {
-        self.waiting_for(&[Waiting::First, Waiting::Next, Waiting::Head, Waiting::Body, Waiting::Taking], found)
+    /// Finds all connections of clients that wait for them, in a walk like that of each tick.
+    pub fn idlers(&self, found: &mut Found) {
+        self.waiting_for(&[Waiting::First, Waiting::Next, Waiting::Head, Waiting::Body, Waiting::Taking], found);
     }
 
     /// Finds all connections to upstreams that wait for a client, likewise.
-    pub fn stalled(&self, found: &mut Vec<Idler>) -> bool {
-        self.waiting_for(&[Waiting::Client], found)
+    pub fn stalled(&self, found: &mut Found) {
+        self.waiting_for(&[Waiting::Client], found);
     }
 
-    fn waiting_for(&self, wanted: &[Waiting], found: &mut Vec<Idler>) -> bool {
-        let (now, mut are_some_ending) = (self.now_millis(), false);
+    fn waiting_for(&self, wanted: &[Waiting], found: &mut Found) {
+        let now = self.now_millis();
         for deadline in &*self.all.lock().unwrap_or_else(PoisonError::into_inner) {
             // Without another handle it belongs to a connection that has ended.
             if Arc::strong_count(deadline) == 1 {
@@ -274,14 +286,15 @@ impl Deadlines {
             let state = deadline.state.load(Ordering::Acquire);
             let waiting = Waiting::of(state);
             if state >> WAITING_BITS == NONE {
-                are_some_ending |= deadline.ended().is_some();
+                if deadline.ended().is_some() {
+                    found.ending.insert(deadline.owner);
+                }
             } else if wanted.contains(&waiting) {
                 let waited = now.saturating_sub(deadline.since_millis.load(Ordering::Relaxed));
                 let (owner, waited) = (deadline.owner, Duration::from_millis(waited));
-                found.push(Idler { waiting, waited, owner, state, deadline: Arc::downgrade(deadline) });
+                found.idlers.push(Idler { waiting, waited, owner, state, deadline: Arc::downgrade(deadline) });
             }
         }
-        are_some_ending
     }
 
     /// Sweeps without end. Calls `each` at every tick, about once a second with `true`.
@@ -344,9 +357,9 @@ mod tests {
     }
 
     fn idler(deadlines: &Deadlines) -> Option<Idler> {
-        let mut found = Vec::new();
+        let mut found = Found::default();
         deadlines.idlers(&mut found);
-        found.pop()
+        found.idlers.pop()
     }
 
     #[test]
@@ -362,6 +375,7 @@ mod tests {
             (Waiting::Taking, true),
             (Waiting::Client, false),
             (Waiting::Body, true),
+            (Waiting::Stream, false),
         ] {
             deadline.set_for(waiting, Duration::from_secs(10));
             let found = idler(&deadlines);
@@ -393,12 +407,17 @@ mod tests {
         client.set_for(Waiting::Next, Duration::from_secs(10));
         upstream.set_for(Waiting::Client, Duration::from_secs(10));
         deadlines.sweep(500);
-        let mut found = Vec::new();
-        assert!(!deadlines.stalled(&mut found));
-        let found = found.pop().expect("one waits");
+        let stalled = || {
+            let mut found = Found::default();
+            deadlines.stalled(&mut found);
+            found
+        };
+        let mut found = stalled();
+        assert!(found.ending.is_empty());
+        let found = found.idlers.pop().expect("one waits");
         assert_eq!((found.owner, found.waited), (owner, Duration::from_millis(500)));
         assert!(found.evict(Shortage::Slots) && upstream.is_evicted() && !client.is_evicted());
-        assert!(deadlines.stalled(&mut Vec::new()), "it is about to end");
+        assert_eq!(stalled().ending, [owner].into(), "it is about to end");
     }
 
     /// Eviction comes from another thread. What the connection's own thread has done since the connection was found

@@ -41,10 +41,10 @@ impl Descriptors {
 }
 
 /// Counts a request that waits.
-struct Waiting<'a>(&'a AtomicUsize);
+pub(crate) struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
+    pub(crate) fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::SeqCst);
         Self(waiting)
     }

@@ -1,9 +1,10 @@
 //! Which connection is closed when another is needed more: one that waits for its client, and has waited longest.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::deadlines::{Deadlines, Idler, Owner, Shortage, TICK};
+use crate::deadlines::{Deadlines, Found, Idler, Owner, Shortage, TICK};
 
 /// How many of the connections that could be closed are remembered for the next search (or an eighth, if that is more)
 /// …
@@ -23,7 +24,7 @@ pub enum Eviction {
 }
 
 /// Finds the connections that wait.
-pub type Find = fn(&Deadlines, &mut Vec<Idler>) -> bool;
+pub type Find = fn(&Deadlines, &mut Found);
 
 /// Connections of the lowest rank are closed first, and of these the one that has waited longest. None if the
 /// connection must not be closed.
@@ -42,21 +43,38 @@ pub struct Evictor {
 struct Searches {
     /// Among all connections.
     of_all: Candidates,
-    /// Among those of one owner.
-    of_one: Option<(Owner, Candidates)>,
+    /// By owner. One search is for all owners, so that many of them cost no more than one.
+    of_owners: HashMap<Owner, Candidates>,
+    owners_searched_at: Option<Instant>,
 }
 
+/// What was found of some connections.
 #[derive(Default)]
 struct Candidates {
     /// Those that could be closed at the search. The last one is closed next.
     idlers: Vec<Idler>,
+    /// Some wait that could not be closed yet, or were about to end.
+    will_end: bool,
     searched_at: Option<Instant>,
 }
 
 impl Candidates {
-    fn age(&self, now: Instant) -> Option<Duration> {
-        self.searched_at.map(|at| now.saturating_duration_since(at))
+    /// Closes the next one.
+    fn evict(&mut self, shortage: Shortage) -> Eviction {
+        while let Some(idler) = self.idlers.pop() {
+            if idler.evict(shortage) {
+                // Its end takes a moment.
+                self.will_end = true;
+                return Eviction::Started;
+            }
+        }
+        if self.will_end { Eviction::NotYet } else { Eviction::AllBusy }
     }
+}
+
+/// Whether a search is younger than this.
+fn is_younger(searched_at: Option<Instant>, now: Instant, age: Duration) -> bool {
+    searched_at.is_some_and(|at| now.saturating_duration_since(at) < age)
 }
 
 impl Evictor {
@@ -76,48 +94,66 @@ impl Evictor {
 
     /// The same at this time.
     pub fn evict_at(&self, now: Instant, shortage: Shortage, owner: Option<Owner>) -> Eviction {
-        let mut searches = self.searches.lock().unwrap_or_else(PoisonError::into_inner);
-        let candidates = match owner {
-            None => &mut searches.of_all,
-            Some(owner) => {
-                let (last, candidates) = searches.of_one.get_or_insert_with(|| (owner, Candidates::default()));
-                if *last != owner {
-                    // The time of the last search stays, so that many owners cost no more than one.
-                    candidates.idlers.clear();
-                    *last = owner;
-                }
-                candidates
-            }
-        };
-        if candidates.age(now).is_some_and(|age| age >= REMEMBERED_FOR) {
-            candidates.idlers.clear();
-        }
-        loop {
-            while let Some(idler) = candidates.idlers.pop() {
-                if idler.evict(shortage) {
-                    return Eviction::Started;
-                }
-            }
-            if candidates.age(now).is_some_and(|age| age < TICK) {
-                return Eviction::NotYet;
-            }
-            let (idlers, are_all_busy) = self.search(owner);
-            *candidates = Candidates { idlers, searched_at: Some(now) };
-            if candidates.idlers.is_empty() {
-                return if are_all_busy { Eviction::AllBusy } else { Eviction::NotYet };
-            }
+        let searches = &mut *self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        match owner {
+            None => self.evict_any(&mut searches.of_all, now, shortage),
+            Some(owner) => self.evict_one_of(searches, owner, now, shortage),
         }
     }
 
-    /// The connections that can be closed, and whether all others are busy.
-    fn search(&self, owner: Option<Owner>) -> (Vec<Idler>, bool) {
-        let (mut idlers, mut are_some_ending) = (Vec::new(), false);
-        for deadlines in &self.deadlines {
-            are_some_ending |= (self.find)(deadlines, &mut idlers);
+    fn evict_any(&self, candidates: &mut Candidates, now: Instant, shortage: Shortage) -> Eviction {
+        let is_remembered = is_younger(candidates.searched_at, now, REMEMBERED_FOR);
+        if is_remembered && candidates.evict(shortage) == Eviction::Started {
+            return Eviction::Started;
         }
-        idlers.retain(|idler| owner.is_none_or(|owner| owner == idler.owner));
-        let are_all_busy = idlers.is_empty() && !are_some_ending;
+        if is_younger(candidates.searched_at, now, TICK) {
+            return Eviction::NotYet;
+        }
+        let Found { idlers, ending } = self.search();
+        *candidates = self.candidates(idlers, now);
+        candidates.will_end |= !ending.is_empty();
+        candidates.evict(shortage)
+    }
+
+    fn evict_one_of(&self, searches: &mut Searches, owner: Owner, now: Instant, shortage: Shortage) -> Eviction {
+        let evict = |owners: &mut HashMap<Owner, Candidates>| {
+            owners.get_mut(&owner).map_or(Eviction::AllBusy, |candidates| candidates.evict(shortage))
+        };
+        let searched_at = searches.owners_searched_at;
+        let is_remembered = is_younger(searched_at, now, REMEMBERED_FOR);
+        if is_remembered && evict(&mut searches.of_owners) == Eviction::Started {
+            return Eviction::Started;
+        }
+        if is_younger(searched_at, now, TICK) {
+            // Some of this owner's may have begun to wait since.
+            return Eviction::NotYet;
+        }
+        let Found { idlers, ending } = self.search();
+        let mut by_owner: HashMap<Owner, Vec<Idler>> = HashMap::new();
+        for idler in idlers {
+            by_owner.entry(idler.owner).or_default().push(idler);
+        }
+        let owners = by_owner.into_iter();
+        searches.of_owners = owners.map(|(owner, idlers)| (owner, self.candidates(idlers, now))).collect();
+        for owner in ending {
+            searches.of_owners.entry(owner).or_default().will_end = true;
+        }
+        searches.owners_searched_at = Some(now);
+        evict(&mut searches.of_owners)
+    }
+
+    /// All connections that wait.
+    fn search(&self) -> Found {
+        let mut found = Found::default();
+        self.deadlines.iter().for_each(|deadlines| (self.find)(deadlines, &mut found));
+        found
+    }
+
+    /// Those of these connections that can be closed, in their order.
+    fn candidates(&self, mut idlers: Vec<Idler>, now: Instant) -> Candidates {
+        let waiting = idlers.len();
         idlers.retain(|idler| (self.rank)(idler).is_some());
+        let will_end = idlers.len() < waiting;
         let remembered = LEAST_REMEMBERED.max(idlers.len() / 8);
         let order = |idler: &Idler| ((self.rank)(idler), std::cmp::Reverse(idler.waited));
         if idlers.len() > remembered {
@@ -126,7 +162,7 @@ impl Evictor {
             idlers.shrink_to_fit();
         }
         idlers.sort_unstable_by_key(|idler| std::cmp::Reverse(order(idler)));
-        (idlers, are_all_busy)
+        Candidates { idlers, will_end, searched_at: Some(now) }
     }
 
     /// Forgets the last searches, so that the next one sees what is there now.
@@ -203,18 +239,21 @@ mod tests {
         assert_eq!(connections.evict(Some(owner)), Eviction::AllBusy);
     }
 
-    /// A flood from many addresses would otherwise walk along all connections for each of them.
+    /// A search for one owner forgot what was found for the others, so that each tick helped only one of them.
     #[test]
-    fn many_owners_cost_no_more_than_one_search_a_tick() {
+    fn one_search_is_for_all_owners() {
         let mut connections = Connections::new();
         let (one, other) = (Owner::unique(), Owner::unique());
-        let held = [one, other].map(|owner| connections.opens(0, Waiting::Client, owner));
+        let held = [one, other, one, other].map(|owner| connections.opens(0, Waiting::Client, owner));
         connections.passes(1_000);
         let now = Instant::now();
         let evict = |after, owner| connections.evictor.evict_at(now + after, Shortage::Slots, Some(owner));
-        assert_eq!(evict(Duration::ZERO, one), Eviction::Started);
-        assert_eq!(evict(Duration::ZERO, other), Eviction::NotYet);
-        assert_eq!(evict(TICK, other), Eviction::Started);
+        for owner in [one, other, one, other] {
+            assert_eq!(evict(Duration::ZERO, owner), Eviction::Started);
+        }
         assert!(held.iter().all(|held| held.is_evicted()));
+        assert_eq!(evict(Duration::ZERO, Owner::unique()), Eviction::NotYet, "the search is young");
+        assert_eq!(evict(TICK, one), Eviction::NotYet, "its connections are about to end");
+        assert_eq!(evict(2 * TICK, Owner::unique()), Eviction::AllBusy, "it has none");
     }
 }

@@ -9,6 +9,18 @@ pub struct PaceTerms {
     pub bytes_per_second: u64,
     /// The time over which they are counted.
     pub window: Duration,
+    /// They are seen to move in steps of so many bytes, so that many more may have moved.
+    pub step: u64,
+}
+
+impl PaceTerms {
+    /// The same pace where bytes are seen to move in steps. The window gets long enough for two of them, so that a
+    /// client that keeps the pace is never too slow.
+    #[must_use]
+    pub fn seen_in_steps(self, step: u64) -> Self {
+        let millis = (2_000 * step).checked_div(self.bytes_per_second).unwrap_or(0);
+        Self { window: self.window.max(Duration::from_millis(millis)), step, ..self }
+    }
 }
 
 /// Judges one client's pace. Only time in which the client is waited for counts, so that a slow upstream is never held
@@ -64,6 +76,7 @@ impl Pace {
             return false;
         }
         let least = u128::from(self.terms.bytes_per_second) * u128::from(self.window_millis()) / 1_000;
+        let least = least.saturating_sub(self.terms.step.into());
         let least = (least / u128::from(sharing.max(1))).max(1);
         let is_too_slow = u128::from(self.moved) < least;
         let since_millis = self.since_millis.map(|_| now_millis);
@@ -86,7 +99,7 @@ mod tests {
 
     /// 100 bytes per second over 10 s: 1,000 bytes.
     fn pace() -> Pace {
-        Pace::new(PaceTerms { bytes_per_second: 100, window: Duration::from_secs(10) })
+        Pace::new(PaceTerms { bytes_per_second: 100, window: Duration::from_secs(10), step: 0 })
     }
 
     #[test]
@@ -124,6 +137,27 @@ mod tests {
         assert_eq!(pace.began_millis(201_000), 201_000, "a new window");
     }
 
+    /// A client on a slow link was cut off though it kept the pace: the kernel reports what it has sent in large steps.
+    #[test]
+    fn a_client_that_is_seen_in_steps_may_be_so_much_behind() {
+        for (rate, window_millis) in [(100, 20_000), (1_000, 10_000)] {
+            let terms = PaceTerms { bytes_per_second: rate, window: Duration::from_secs(10), step: 0 };
+            let mut pace = Pace::new(terms.seen_in_steps(1_000));
+            pace.wait(0);
+            assert_eq!(pace.until_judged(0), Some(Duration::from_millis(window_millis)));
+            // It keeps the pace exactly, whenever the first step shows.
+            let step_millis = 1_000_000 / rate;
+            for now in (0..1_000_000).step_by(10) {
+                if now % step_millis == step_millis * 3 / 4 {
+                    pace.moved(1_000);
+                }
+                assert!(!pace.is_too_slow(now, 1), "{now}");
+            }
+            let is_too_slow = (1_000_000..1_050_000).step_by(10).any(|now| pace.is_too_slow(now, 1));
+            assert!(is_too_slow, "it has stopped");
+        }
+    }
+
     #[test]
     fn requests_that_share_a_connection_share_its_pace() {
         for (sharing, is_too_slow) in [(0, true), (1, true), (2, false), (u32::MAX, false)] {
@@ -139,7 +173,7 @@ mod tests {
 
     #[test]
     fn without_a_bound_nobody_is_too_slow() {
-        let mut pace = Pace::new(PaceTerms { bytes_per_second: 0, window: Duration::from_secs(1) });
+        let mut pace = Pace::new(PaceTerms { bytes_per_second: 0, window: Duration::from_secs(1), step: 0 });
         pace.wait(0);
         assert!(!pace.is_too_slow(u64::MAX, 1));
         assert_eq!(pace.until_judged(u64::MAX), None);
@@ -147,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_steps_back_and_huge_numbers_do_no_harm() {
-        let mut pace = Pace::new(PaceTerms { bytes_per_second: u64::MAX, window: Duration::MAX });
+        let mut pace = Pace::new(PaceTerms { bytes_per_second: u64::MAX, window: Duration::MAX, step: 0 });
         pace.wait(1_000);
         pace.moved(usize::MAX);
         pace.moved(usize::MAX);

@@ -33,12 +33,14 @@ impl MostHeld {
     /// always have another, or wait for it: a small whole has no shares worth speaking of.
     pub fn permits(self, held: usize, free: usize) -> bool {
         let (held, free) = (held as u64, free as u64);
-        held < FEW || held.saturating_mul(1_000 - self.permille) < free.saturating_mul(self.permille)
+        self == Self::ALL
+            || held < FEW
+            || held.saturating_mul(1_000 - self.permille) < free.saturating_mul(self.permille)
     }
 }
 
-/// Upstreams are counted in so many groups. Two that fall into one group are counted together.
-const GROUPS: usize = 8;
+/// Endpoints are counted in so many groups. Those that fall into one group are counted together.
+pub const GROUPS: usize = 64;
 
 /// What one client address holds.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ impl Default for AddressShare {
             connections: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
-            upstream: Default::default(),
+            upstream: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
 }

@@ -78,9 +78,28 @@ fn a_request_that_can_t_connect_goes_to_another_target() {
     let (_, outcome) = run(&three);
     let errors = outcome.observation.rows[2].all().target_errors;
     assert_eq!(errors, 100, "every other request of that second");
-    let (_, outcome) = run(&format!("targets: 2\n{off}faults: [{}, {}]\n", kill(1), kill(2)));
+    let (scenario, outcome) = run(&format!("targets: 2\n{off}faults: [{}, {}]\n", kill(1), kill(2)));
     let errors: Vec<u64> = outcome.observation.rows.iter().map(|row| row.all().target_errors).collect();
     assert!(errors[2..4] == [200, 200] && errors[0] == 0 && errors[5] == 0, "none is left: {errors:?}");
+    let failures: Vec<_> = targets(&scenario, &outcome).iter().map(|target| target["failures"].as_u64()).collect();
+    let is_once = |failures: &Option<u64>| failures.is_some_and(|failures| failures.abs_diff(400) <= 1);
+    assert!(failures.iter().all(is_once), "a request goes to each of them once: {failures:?}");
+}
+
+/// The checks have not noticed yet that the first target is back, nor that the second is dead.
+#[test]
+fn a_request_that_can_t_connect_goes_to_a_target_that_is_out_before_it_fails() {
+    let (scenario, outcome) = run("targets: 2\n\
+         upstream: {balance: round_robin, slow_start: 0s, ejection: {consecutive_failures: 0}, \
+         health_check: {interval: 2s, timeout: 100ms, unhealthy: 1, healthy: 2}}\n\
+         faults: [{at: 1.5, for: 1, what: kill, target: 1}, {at: 2.5, for: 1, what: kill, target: 2}]\n");
+    let events: Vec<&str> = outcome.events.iter().map(|event| event.text.as_str()).collect();
+    assert!(events.contains(&"target 1: unhealthy, was up") && !events.contains(&"target 2: unhealthy, was up"));
+    let errors: Vec<u64> = outcome.observation.rows.iter().map(|row| row.all().target_errors).collect();
+    // One may be in flight when a target dies.
+    assert!(errors.iter().sum::<u64>() <= 2, "{errors:?}");
+    let failures = targets(&scenario, &outcome)[1]["failures"].as_u64();
+    assert!(failures.is_some_and(|failures| (190..=202).contains(&failures)), "one attempt a request: {failures:?}");
 }
 
 #[test]

@@ -33,5 +33,5 @@ pub use outcome::{Cause, Outcome};
 pub use snapshot::EndpointSnapshot;
 pub use standing::{Forced, Standing};
 pub use state::EndpointState;
-pub use tried::Tried;
+pub use tried::{MOST_ATTEMPTED, Tried};
 pub use weight::Weight;

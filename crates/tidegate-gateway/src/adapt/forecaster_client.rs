@@ -42,6 +42,7 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
         | Trouble::OutOfFiles
         | Trouble::NoEndpoint
         | Trouble::Closed
+        | Trouble::ClosedInUpload
         | Trouble::Broken(_)
         | Trouble::BadResponse(_)
         | Trouble::ResponseTimeout

@@ -134,6 +134,11 @@ section! {
         pub max_headers: usize = 100, in 8..=MOST_HEADERS;
         /// The most requests at once on one HTTP/2 connection.
         pub max_streams: u32 = 128, in 1..=10_000;
+        /// How many responses on one HTTP/2 connection may wait for their client to take them before no more of its
+        /// requests begin; while more than 64 HTTP/2 requests are in flight in all, requests without a response count
+        /// too, for a quarter of a second. One more with each response that the client has taken, up to `max_streams`.
+        /// Trusted proxies have no such bound.
+        pub max_untaken_streams: u32 = 8, in 1..=10_000;
         /// The most HTTP/2 requests at once on all connections together; requests beyond it get 503.
         pub max_total_streams: usize = 20_000, in 1..=10_000_000;
         /// The most connections, HTTP/2 requests and connections to an upstream that one client address may hold, as a
@@ -143,7 +148,8 @@ section! {
         /// The least bytes per second that a client must send of a body, or take of a response, while the gateway waits
         /// for it. HTTP/2 requests on one connection share it. 0: no bound.
         pub min_rate: u64 = 240, in 0..=1_000_000_000;
-        /// The time over which `min_rate` is judged.
+        /// The time over which `min_rate` is judged. Of responses at least the time that 64 KiB take at `min_rate`,
+        /// because the kernel reports what it has sent in steps.
         pub min_rate_window: Span = Span::from_secs(10), in Span::from_secs(1)..=HOUR;
         /// The most memory for bodies that are read before they can be sent on, of all requests together, in bytes.
         /// When it is used up, bodies are sent on as they come.
@@ -170,7 +176,7 @@ section! {
 impl Connections {
     /// How fast clients must send and take bytes.
     pub(crate) fn pace(&self) -> PaceTerms {
-        PaceTerms { bytes_per_second: self.min_rate, window: self.min_rate_window.get() }
+        PaceTerms { bytes_per_second: self.min_rate, window: self.min_rate_window.get(), step: 0 }
     }
 
     /// How long a client may be waited for while it sends its body.

@@ -1,24 +1,41 @@
 //! One check of an endpoint: a connection of its own, and if configured a request on it.
 
+use std::io;
+
 use http::Request;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tidegate_http::client::connect_to;
+use tidegate_http::client::{Trouble, connect_to};
+use tidegate_http::descriptors::is_out_of_files;
+use tokio::io::AsyncReadExt as _;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::endpoints::Member;
 use crate::settings::HealthCheckSettings;
 
-/// Whether an endpoint is healthy. An endpoint that does not respond in time is not.
-pub(super) async fn check(member: &Member, settings: &HealthCheckSettings) -> bool {
+/// The most bytes that are read of an endpoint: its interim responses must not keep this process busy.
+const MOST_READ: u64 = 64 * 1024;
+
+/// Whether an endpoint is healthy. An endpoint that does not respond in time is not. An error if this process can open
+/// no connection: that says nothing about the endpoint.
+pub(super) async fn check(member: &Member, settings: &HealthCheckSettings) -> io::Result<bool> {
     let until = Instant::now() + settings.timeout;
     let endpoint = &member.endpoint;
-    let Ok(stream) = connect_to(&[endpoint.address], endpoint.tls.as_deref(), until).await else { return false };
-    let Some((method, path)) = &settings.request else { return true };
+    let stream = match connect_to(&[endpoint.address], endpoint.tls.as_deref(), until).await {
+        Ok(stream) => stream,
+        Err(Trouble::Connect(error)) if is_out_of_files(&error) => return Err(error),
+        Err(_) => return Ok(false),
+    };
+    let Some((method, path)) = &settings.request else { return Ok(true) };
     let checking = async {
+        let (read, write) = tokio::io::split(stream);
+        let stream = tokio::io::join(read.take(MOST_READ), write);
         let (mut sender, connection) = http1::handshake::<_, String>(TokioIo::new(stream)).await.ok()?;
-        let connection = tokio::spawn(connection);
+        // It ends with this check, however that ends. The response's body is not needed.
+        let mut task = JoinSet::new();
+        task.spawn(connection);
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", member.entry.base))
@@ -27,14 +44,11 @@ pub(super) async fn check(member: &Member, settings: &HealthCheckSettings) -> bo
             .header(CONNECTION, "close")
             .body(String::new())
             .ok()?;
-        let response = sender.send_request(request).await;
-        // The body is not needed.
-        connection.abort();
-        Some(response.ok()?.status())
+        Some(sender.send_request(request).await.ok()?.status())
     };
-    let Ok(Some(status)) = timeout_at(until, checking).await else { return false };
-    match &settings.statuses {
+    let Ok(Some(status)) = timeout_at(until, checking).await else { return Ok(false) };
+    Ok(match &settings.statuses {
         Some(statuses) => statuses.contains(&status.as_u16()),
         None => status.is_success(),
-    }
+    })
 }

@@ -298,7 +298,7 @@ mod tests {
         let (stream, _) = listener.accept().await.expect("a client");
         let deadlines = Deadlines::new();
         let [head, idle, write] = [10, 75, 30].map(Duration::from_secs);
-        let pace = PaceTerms { bytes_per_second: 0, window: write };
+        let pace = PaceTerms { bytes_per_second: 0, window: write, step: 0 };
         let activity = Activity::new(
             deadlines.deadline(Owner::NONE),
             Timeouts { head, idle, write, pace },

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// What is known about a name.
 #[derive(Clone, Default)]
 pub(super) struct Snapshot {
-    addresses: Arc<[IpAddr]>,
+    pub(super) addresses: Arc<[IpAddr]>,
     /// Whether a lookup has ended, with or without success.
     pub(super) was_looked_up: bool,
     pub(super) is_failing: bool,
@@ -28,25 +28,19 @@ impl Snapshot {
 /// Watches a name: as long as one of its watches is there, it is looked up again and again.
 #[derive(Clone)]
 pub(crate) struct NameWatch {
-    host: Box<str>,
     snapshot: watch::Receiver<Snapshot>,
 }
 
 impl NameWatch {
-    pub(super) fn new(host: Box<str>, snapshot: watch::Receiver<Snapshot>) -> Self {
-        Self { host, snapshot }
+    pub(super) fn new(snapshot: watch::Receiver<Snapshot>) -> Self {
+        Self { snapshot }
     }
 
     /// An address that never changes.
-    pub(super) fn fixed(host: &str, address: IpAddr) -> Self {
+    pub(super) fn fixed(address: IpAddr) -> Self {
         let addresses = Arc::new([address.to_canonical()]);
         let (_, snapshot) = watch::channel(Snapshot { addresses, was_looked_up: true, is_failing: false });
-        Self { host: host.into(), snapshot }
-    }
-
-    /// The name, in lower case.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
+        Self { snapshot }
     }
 
     /// The last good addresses, sorted; none before the first successful lookup. Never waits.

@@ -11,7 +11,7 @@ const COMPONENT: &str = "Names";
 /// The most addresses in one log line.
 const MOST_SHOWN: usize = 8;
 
-/// Reports a change. `addresses` are those in use after it.
+/// Reports a change. `addresses` are those in use after it; `is_first`: there were none before it.
 pub(super) fn report(log: &Log, host: &str, change: &Change, addresses: &[IpAddr], is_first: bool) {
     let text = text(host, change, addresses, is_first);
     match change {
@@ -34,6 +34,9 @@ fn text(host: &str, change: &Change, addresses: &[IpAddr], is_first: bool) -> St
         Change::Failing { error } if addresses.is_empty() => format!("Can't resolve {host}, trying again: {error}"),
         Change::Failing { error } => {
             format!("Can't resolve {host}, trying again and still using {}: {error}", list(addresses))
+        }
+        Change::Recovered { after } if is_first => {
+            format!("{host} can be resolved, after {:.1} s", after.as_secs_f64())
         }
         Change::Recovered { after } => {
             format!("{host} can be resolved again (after {:.1} s)", after.as_secs_f64())
@@ -85,6 +88,12 @@ mod tests {
                 &ips[..1],
                 false,
                 "app can be resolved again (after 1.2 s)",
+            ),
+            (
+                Change::Recovered { after: Duration::from_millis(1_250) },
+                &ips[..1],
+                true,
+                "app can be resolved, after 1.2 s",
             ),
             (Change::TooMany { found: 1_000 }, &[], true, "app has 1000 addresses; only the first 64 are used"),
         ] {

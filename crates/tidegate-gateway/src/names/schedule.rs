@@ -146,11 +146,6 @@ impl Schedule {
         self.failing_since.is_some()
     }
 
-    /// Sets the bounds of TTLs for the lookups to come.
-    pub(crate) fn set_ttl(&mut self, ttl: TtlBounds) {
-        self.ttl = ttl;
-    }
-
     /// Takes in what a lookup has found. `jitter` is from 0 to 1.
     pub(crate) fn record(&mut self, outcome: Outcome, now: Timestamp, jitter: f64) -> Vec<Change> {
         match (non_empty(outcome.v4), non_empty(outcome.v6)) {

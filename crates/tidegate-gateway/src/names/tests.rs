@@ -57,7 +57,6 @@ fn every_change_of_the_records_is_followed() {
         server.set(APP, DAY, &ips(&["10.0.0.0"]));
         let names = names(settings(&[&server]));
         let mut watch = watch(&names, "App.Test");
-        assert_eq!(watch.host(), APP);
         assert_eq!(*watch.first(PATIENCE).await, ips(&["10.0.0.0"]));
         for last in 1..=20 {
             let address = IpAddr::from([10, 0, 0, last]);
@@ -306,20 +305,27 @@ fn watches_of_a_name_share_its_lookups_which_end_with_the_last_of_them() {
     });
 }
 
-/// As on a reload of the configuration.
+/// As on a reload of the configuration, which may be rejected after the names of the new file were looked up.
 #[test]
-fn other_settings_are_in_force_at_once() {
+fn other_settings_change_nothing_until_they_are_adopted() {
     run(async {
         let (old, new) = (DnsServer::start(), DnsServer::start());
         old.set(APP, DAY, &ips(&["10.0.0.1"]));
         new.set(APP, DAY, &ips(&["10.0.0.2"]));
-        let ttl = TtlBounds { min: PATIENCE, max: PATIENCE };
-        let with = |server: &DnsServer| ResolverSettings { ttl, ..settings(&[server]) };
-        let names = names(with(&old));
-        let mut watch = watch(&names, APP);
-        assert_eq!(*watch.first(PATIENCE).await, ips(&["10.0.0.1"]));
-        names.set(with(&new));
-        assert_eq!(*watch.changed().await, ips(&["10.0.0.2"]));
+        let names = names(settings(&[&old]));
+        let mut watched = watch(&names, APP);
+        assert_eq!(*watched.first(PATIENCE).await, ips(&["10.0.0.1"]));
+        drop(watch(&names.with(settings(&[&new])), APP));
+        let next = names.with(settings(&[&new]));
+        let mut other = watch(&next, APP);
+        assert_eq!(*other.first(PATIENCE).await, ips(&["10.0.0.2"]));
+        assert_eq!(*watch(&names, APP).addresses(), ips(&["10.0.0.1"]));
+        names.adopt(&next);
+        drop((next, watched));
+        assert_eq!(*watch(&names, APP).addresses(), ips(&["10.0.0.2"]));
+        assert!(names.counts().succeeded.get() >= 2, "both are counted");
+        let same = names.with(settings(&[&new]));
+        assert_eq!(*watch(&same, APP).addresses(), ips(&["10.0.0.2"]), "what is the same is shared");
     });
 }
 

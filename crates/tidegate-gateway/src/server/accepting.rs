@@ -11,7 +11,7 @@ use tidegate_serve::Shutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::connection;
+use super::connection::{self, Held};
 use crate::client_shares::CountedConnection;
 use crate::listener::{BACKLOG, Listener, Socket};
 use crate::worker::{Open, Worker};
@@ -109,12 +109,8 @@ fn serve(
     counted: Option<CountedConnection>,
     slot: OwnedSemaphorePermit,
 ) {
-    let (worker, listener, open) = (Arc::clone(worker), Arc::clone(listener), Open::new(worker));
-    tokio::spawn(async move {
-        let share = counted.as_ref().map(|counted| Arc::clone(&counted.share));
-        connection::serve(&worker, &listener, tcp, peer, share).await;
-        drop((open, counted, slot));
-    });
+    let held = Held { _open: Open::new(worker), counted, _slot: slot };
+    tokio::spawn(connection::serve(Arc::clone(worker), Arc::clone(listener), tcp, peer, held));
 }
 
 #[cfg(test)]

@@ -22,46 +22,53 @@ use tidegate_http::share::{AddressShare, BusyConnections};
 use tidegate_http::stream::Stream;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::http1::{self, DRAIN_IDLE_TIMEOUT};
 use crate::client::Client;
-use crate::client_shares::{CountedStream, NoStream};
+use crate::client_shares::{CountedConnection, NoStream};
 use crate::config::model::Connections;
-use crate::cuts::Cut;
 use crate::gateway::Gateway;
 use crate::h2::{ClientIo, Closing, Fault, PREFACE, Tally, Terms};
-use crate::h2_streams::Streams;
+use crate::h2_streams::{self, Streams};
 use crate::handler::handle;
 use crate::listener::Listener;
 use crate::rejection;
 use crate::request_body::{H2Body, RequestBody};
 use crate::request_id::RequestId;
 use crate::response::Response;
-use crate::worker::Worker;
+use crate::stream_turns::StreamTurns;
+use crate::worker::{Open, Worker};
 
 /// How long the last frames to a client whose deadline has passed may take.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
+/// While no more HTTP/2 requests of all clients are under way, those without a response keep nobody waiting.
+const FEW_STREAMS: usize = 64;
 /// A connection that begins so does not speak HTTP/1, whatever follows.
 const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0";
 
+/// What a connection holds until it has ended.
+pub(super) struct Held {
+    pub(super) _open: Open,
+    pub(super) counted: Option<CountedConnection>,
+    pub(super) _slot: OwnedSemaphorePermit,
+}
+
 /// Serves a connection to its end.
-pub(super) async fn serve(
-    worker: &Arc<Worker>,
-    listener: &Listener,
-    tcp: TcpStream,
-    peer: SocketAddr,
-    share: Option<Arc<AddressShare>>,
-) {
+pub(super) async fn serve(worker: Arc<Worker>, listener: Arc<Listener>, tcp: TcpStream, peer: SocketAddr, held: Held) {
+    let share = held.counted.as_ref().map(|counted| Arc::clone(&counted.share));
     let owner = share.as_ref().map_or(Owner::NONE, |share| share.owner);
     // The admin listener has slots of its own, which the metrics of clients' connections leave out.
     let (deadline, counted) =
         (worker.deadlines.deadline(owner), (!listener.is_admin).then(|| Counted::new(&worker.gateway)));
-    serve_until(worker, listener, tcp, peer, &deadline, share).await;
+    serve_until(&worker, &listener, tcp, peer, &deadline, share).await;
     drop(counted);
     if let Some(ended) = deadline.ended() {
         worker.ended(ended, listener.is_admin);
     }
+    drop(held);
 }
 
 async fn serve_until(
@@ -184,23 +191,24 @@ async fn sniff(mut tcp: TcpStream, deadline: &Deadline, head_timeout: Duration) 
 async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, connections: &Connections) -> bool {
     let (tally, activity): (Arc<Tally>, _) = (Arc::default(), &client.activity);
     let is_trusted = worker.gateway.plan().site.is_trusted(client.peer);
+    // A trusted proxy has clients of its own, and some of them are slow.
+    let turns = (!is_trusted).then(|| StreamTurns::new(connections.max_untaken_streams, connections.max_streams));
     let service = service_fn(|request: Request<Incoming>| {
         let arrival = activity.request_came();
         tally.request_came();
         let (worker, client, tally) = (Arc::clone(worker), Arc::clone(client), Arc::clone(&tally));
+        let turns = turns.clone();
         let (parts, body) = request.into_parts();
         async move {
-            let counted = match begin_stream(&worker, &client) {
-                Ok(counted) => counted,
-                Err(no_stream) => return Ok(reject_stream(&worker, &client, no_stream).into_h2()),
-            };
-            let mut response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
+            if let Err(no_stream) = begin_stream(&worker, &client, turns).await {
+                return Ok(reject_stream(&worker, &client, no_stream).into_h2());
+            }
+            let response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
             drop(arrival);
             // A trusted proxy forwards requests of many clients, which share the connection.
             if response.is_for_invalid_head && !is_trusted {
                 tally.request_rejected();
             }
-            response.body.count_until_end(counted);
             Ok::<_, Infallible>(response.into_h2())
         }
     });
@@ -240,20 +248,29 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     }
 }
 
-/// Counts a request, unless there are too many already.
-fn begin_stream(worker: &Worker, client: &Client) -> Result<CountedStream, NoStream> {
-    let (gateway, plan) = (&worker.gateway, worker.gateway.plan());
-    let most_streams = plan.site.connections.max_total_streams;
-    gateway.metrics.shares.begin_stream(client.share.as_ref(), plan.site.most_held, most_streams)
+/// Counts a request, unless there are too many already, and waits for its turn.
+async fn begin_stream(worker: &Worker, client: &Client, turns: Option<Arc<StreamTurns>>) -> Result<(), NoStream> {
+    let gateway = &worker.gateway;
+    let shares = &gateway.metrics.shares;
+    let (most_held, most_streams, patience) = {
+        let site = &gateway.plan().site;
+        (site.most_held, site.connections.max_total_streams, site.connections.write_timeout.get())
+    };
+    let counted = shares.begin_stream(client.share.as_ref(), most_held, most_streams)?;
+    let Some(stream) = h2_streams::stream() else { return Ok(()) };
+    stream.count(counted, client.activity.stream_began());
+    if let Some(turns) = turns {
+        let is_quiet = || shares.streams() <= FEW_STREAMS;
+        let _waits = client.activity.request_waits();
+        stream.begin(turns.begin(Instant::now() + patience, is_quiet).await.ok_or(NoStream::Untaken)?);
+    }
+    Ok(())
 }
 
 /// Rejects a request because there are too many already.
 fn reject_stream(worker: &Worker, client: &Client, no_stream: NoStream) -> Response {
-    let detail = match no_stream {
-        NoStream::AllTaken => "too many HTTP/2 requests are under way",
-        NoStream::Share => "the client's address holds its share of HTTP/2 requests under way",
-    };
-    worker.gateway.note_cut(Cut::StreamShare, client.peer);
+    let detail = no_stream.detail();
+    worker.gateway.note_cut(no_stream.cut(), client.peer);
     worker.metrics().responded(StatusCode::SERVICE_UNAVAILABLE);
     let id = RequestId::own(&worker.ids);
     let mut response = rejection::rejected(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail, id.as_str());

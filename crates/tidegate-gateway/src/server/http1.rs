@@ -59,8 +59,8 @@ pub(super) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: St
             After::Gone => return true,
             After::Upgrade(upgrade) => {
                 let Upgrade { connection: upstream, held } = *upgrade;
-                // From here on the tunnel has a deadline of its own.
-                client.activity.deadline.clear();
+                // The connection stays busy, and the tunnel has a deadline of its own.
+                let _busy = client.activity.request_came();
                 if let Some((stream, unread)) = connection.io.into_parts() {
                     let idle = bounds.upgrade_timeout.get();
                     tunnel::run(stream, unread, *upstream, idle).await;

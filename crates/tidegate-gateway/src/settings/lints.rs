@@ -2,11 +2,12 @@
 //! configuration is used as it is.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use tidegate_policy::endpoints::Balance;
 use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
 
-use super::{LimitSettings, RouteSettings};
+use super::{LimitSettings, RouteSettings, UpstreamSettings};
 use crate::config::Problem;
 use crate::config::model::{self, AdaptiveMode, Config, Missing, Route};
 use crate::config::own_paths::is_local;
@@ -17,6 +18,7 @@ use crate::routes::{Hidden, Matcher, hidden};
 pub(super) fn lints(
     config: &Config,
     limits: &[LimitSettings],
+    upstreams: &[UpstreamSettings],
     routes: &[RouteSettings],
     known_tiers: &BTreeSet<&str>,
     admin_listen: Option<SocketAddr>,
@@ -27,6 +29,7 @@ pub(super) fn lints(
     }
     lint_tiers(config, known_tiers, &mut lints);
     lint_routes(config, &mut lints);
+    lint_upstreams(config, upstreams, &mut lints);
     lint_adaptation(config, &mut lints);
     if config.identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
         add(&mut lints, "identity.trusted_headers", "have no effect: `trusted_proxies` is empty");
@@ -109,6 +112,22 @@ fn lint_routes(config: &Config, lints: &mut Vec<Problem>) {
                 add(lints, format!("routes[{index}].{field}"), message);
             }
         }
+    }
+}
+
+fn lint_upstreams(config: &Config, upstreams: &[UpstreamSettings], lints: &mut Vec<Problem>) {
+    for (name, upstream) in &config.upstreams {
+        let is_hash = upstream.balance == Balance::Hash;
+        if upstream.hash_key.is_some() && !is_hash {
+            add(lints, format!("upstreams.{name}.hash_key"), "has no effect without `balance: hash`");
+        }
+        if upstream.slow_start.is_some_and(|span| !span.get().is_zero()) && is_hash {
+            add(lints, format!("upstreams.{name}.slow_start"), "has no effect with `balance: hash`");
+        }
+    }
+    let mut hosts = upstreams.iter().flat_map(|upstream| &upstream.endpoints).map(|endpoint| &endpoint.host);
+    if !config.resolver.servers.is_empty() && hosts.all(|host| host.parse::<IpAddr>().is_ok()) {
+        add(lints, "resolver.servers", "has no effect: no endpoint has a host name");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Upstreams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -116,10 +117,12 @@ fn check_endpoints(
     }
 }
 
-/// Two entries for one address would be one endpoint with two weights.
+/// Two entries for one address would be one endpoint with two weights, however each is spelled.
 fn check_differ(path: &str, entries: &[Arc<EndpointEntry>], problems: &Problems) {
+    let mut known = HashSet::new();
     for (index, entry) in entries.iter().enumerate() {
-        if entries[..index].iter().any(|other| (&other.host, other.port) == (&entry.host, entry.port)) {
+        let host = entry.host.parse().map_or_else(|_| entry.host.to_ascii_lowercase(), |ip: IpAddr| ip.to_string());
+        if !known.insert((host, entry.port)) {
             let at = format!("{path}.endpoints[{index}]");
             problems.add(at, format!("must differ from earlier endpoints in host or port, got {:?}", entry.url()));
         }

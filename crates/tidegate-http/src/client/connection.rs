@@ -17,7 +17,7 @@ use crate::stream::Stream;
 const FIRST_READ: usize = 8 * 1024;
 const LARGEST_READ: usize = 32 * 1024;
 
-/// A connection to an endpoint.
+/// A connection to an endpoint. It is kept in a box, so that exchanges and pools hand it on without copying it.
 pub struct Connection {
     pub(super) stream: Stream,
     /// Bytes that were read and not yet parsed.
@@ -55,8 +55,8 @@ impl Drop for Slot {
 
 impl Connection {
     /// A new connection over an open stream.
-    pub(super) fn new(stream: Stream, deadline: Arc<Deadline>, slot: Slot, descriptor: Descriptor) -> Self {
-        Self {
+    pub(super) fn new(stream: Stream, deadline: Arc<Deadline>, slot: Slot, descriptor: Descriptor) -> Box<Self> {
+        Box::new(Self {
             stream,
             read: BytesMut::new(),
             read_size: FIRST_READ,
@@ -65,7 +65,7 @@ impl Connection {
             deadline,
             slot,
             descriptor,
-        }
+        })
     }
 
     /// Whether it can carry another request: since the last one nothing has arrived and it was not closed.

@@ -46,6 +46,8 @@ pub struct Pools {
     pub owner: Owner,
     /// Connections that are open, idle ones included.
     pub(super) open: Arc<AtomicUsize>,
+    /// Requests that wait until one of these is closed. What becomes free is theirs, not that of newcomers.
+    pub(super) waiting: AtomicUsize,
     /// Idle connections, by the worker's index.
     idle: Box<[Pool]>,
     /// No configuration names the address any more: no connection is kept.
@@ -54,10 +56,12 @@ pub struct Pools {
 
 /// Idle connections of one worker to one endpoint. The last one used is the first one taken.
 #[derive(Default)]
-struct Pool(Mutex<Vec<Connection>>);
+struct Pool(Mutex<Idle>);
+
+type Idle = Vec<Box<Connection>>;
 
 impl Pool {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Idle> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,7 +70,13 @@ impl Pools {
     /// Empty pools, one for each worker.
     pub fn new(workers: usize) -> Self {
         let idle = (0..workers).map(|_| Pool::default()).collect();
-        Self { owner: Owner::unique(), open: Arc::default(), idle, closed: AtomicBool::new(false) }
+        Self {
+            owner: Owner::unique(),
+            open: Arc::default(),
+            waiting: AtomicUsize::new(0),
+            idle,
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// How many connections are open, idle ones included.
@@ -82,8 +92,25 @@ impl Pools {
 }
 
 impl Endpoint {
+    /// An endpoint of one worker, for tests.
+    #[cfg(test)]
+    pub(super) fn on_loopback(port: u16, max_connections: usize) -> Arc<Self> {
+        let [connect_timeout, response_timeout, body_timeout, idle_timeout] = [Duration::from_secs(20); 4];
+        let bounds = EndpointBounds {
+            connect_timeout,
+            response_timeout,
+            body_timeout,
+            idle_timeout,
+            max_idle: 1,
+            max_connections,
+            max_head_bytes: 8_192,
+        };
+        let (address, pools) = (([127, 0, 0, 1], port).into(), Arc::new(Pools::new(1)));
+        Arc::new(Self { address, tls: None, bounds, pools })
+    }
+
     /// Takes an idle connection that is still open.
-    pub(super) fn idle_connection(&self, worker: usize) -> Option<Connection> {
+    pub(super) fn idle_connection(&self, worker: usize) -> Option<Box<Connection>> {
         loop {
             let mut connection = self.pools.idle[worker].idle().pop()?;
             if connection.is_alive() {
@@ -93,11 +120,12 @@ impl Endpoint {
     }
 
     /// Keeps a connection for the next request, if there is room.
-    pub(super) fn keep(&self, worker: usize, mut connection: Connection, now: u64) {
+    pub(super) fn keep(&self, worker: usize, mut connection: Box<Connection>, now: u64) {
         connection.rest(now);
         let mut idle = self.pools.idle[worker].idle();
-        let is_closed = self.pools.closed.load(Ordering::SeqCst) || connection.is_descriptor_wanted();
-        if idle.len() < self.bounds.max_idle && !is_closed {
+        let is_wanted = connection.is_descriptor_wanted() || self.pools.waiting.load(Ordering::SeqCst) > 0;
+        let is_closed = self.pools.closed.load(Ordering::SeqCst);
+        if idle.len() < self.bounds.max_idle && !is_closed && !is_wanted {
             idle.push(connection);
         }
     }

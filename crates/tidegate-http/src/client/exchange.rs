@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
@@ -83,11 +83,13 @@ struct UploadWait {
     wait: ClientWait,
     /// The requests on the client's connection.
     sharing: u32,
+    /// When the last of the body was read, and sent on.
+    ended: Option<Instant>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; most of their combinations occur")]
 pub(super) struct Exchange<B> {
-    pub(super) connection: Connection,
+    pub(super) connection: Box<Connection>,
     endpoint: Arc<Endpoint>,
     worker: usize,
     deadlines: Arc<Deadlines>,
@@ -125,7 +127,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         terms: &ClientTerms<'_>,
         traits: &Traits,
         out: BytesMut,
-        connection: Connection,
+        connection: Box<Connection>,
         body: Option<B>,
     ) -> Self {
         let upload = match &body {
@@ -133,7 +135,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             Some(_) if traits.expects_continue => Upload::Held,
             Some(_) => Upload::Open,
         };
-        let wait = || UploadWait { wait: ClientWait::new(terms.wait), sharing: terms.sharing };
+        let wait = || UploadWait { wait: ClientWait::new(terms.wait), sharing: terms.sharing, ended: None };
         let upload_wait = if body.is_some() { Some(Box::new(wait())) } else { None };
         Self {
             connection,
@@ -170,9 +172,17 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             if let Some(head) = self.take_head(on_interim)? {
                 return Poll::Ready(Ok(head));
             }
+            if sending == Sending::Held && self.upload == Upload::Open {
+                // The upstream has asked for the body.
+                continue;
+            }
             match self.connection.poll_read(cx) {
                 Poll::Ready(Ok(0)) if self.has_read => {
                     return Poll::Ready(Err(Trouble::BadResponse("it ended within its head")));
+                }
+                // A client that keeps its upstream waiting may be the reason.
+                Poll::Ready(Ok(0) | Err(_)) if sending == Sending::WaitsForClient => {
+                    return Poll::Ready(Err(Trouble::ClosedInUpload));
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Trouble::Closed)),
                 Poll::Ready(Ok(_)) => {
@@ -297,7 +307,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
                 BodyLength::Chunked => write_end(&mut self.out, None),
             }
-            self.upload = Upload::Done;
+            self.end_upload();
             return Ok(());
         };
         match frame.map_err(Trouble::ClientBody)?.into_data() {
@@ -311,10 +321,23 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                     BodyLength::Known(0) | BodyLength::None => {}
                     BodyLength::Known(_) => return Err(Trouble::ClientBody(BrokenBody::LENGTH)),
                 }
-                self.upload = Upload::Done;
+                self.end_upload();
             }
         }
         Ok(())
+    }
+
+    /// The client has sent all of its body.
+    fn end_upload(&mut self) {
+        self.upload = Upload::Done;
+        if let Some(upload) = &mut self.upload_wait {
+            upload.ended = Some(Instant::now());
+        }
+    }
+
+    /// When the request had its whole body, if it has one.
+    pub(super) fn upload_ended(&self) -> Option<Instant> {
+        self.upload_wait.as_ref().and_then(|upload| upload.ended)
     }
 
     fn take_data(&mut self, data: Bytes) -> Result<(), Trouble> {

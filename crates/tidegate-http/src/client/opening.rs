@@ -1,6 +1,7 @@
 //! Opening a connection to an endpoint, within the bounds of the endpoint and of the process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,7 +11,7 @@ use super::connection::{Connection, Slot};
 use super::endpoint::Endpoint;
 use super::trouble::Trouble;
 use crate::deadlines::{Deadlines, Owner};
-use crate::descriptors::{Descriptors, is_out_of_files};
+use crate::descriptors::{Descriptors, Waiting, is_out_of_files};
 use crate::eviction::Eviction;
 use crate::stream::Stream;
 
@@ -34,28 +35,38 @@ pub struct Local<'a> {
     pub free_a_file: &'a (dyn Fn() + Sync),
 }
 
-/// Opens a connection, TLS included, within the endpoint's `connect_timeout`.
-pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Connection, Trouble> {
+/// Opens a connection, TLS included, within the endpoint's `connect_timeout`. Waiting for a slot or a descriptor has as
+/// much time of its own: it must not look as if the endpoint were slow.
+pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Box<Connection>, Trouble> {
     let until = Instant::now() + endpoint.bounds.connect_timeout;
     let slot = take_slot(endpoint, local, until).await.ok_or(Trouble::Full)?;
     let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
-    let stream = connect(endpoint, local, until).await?;
+    let stream = connect(endpoint, local, Instant::now() + endpoint.bounds.connect_timeout).await?;
     Ok(Connection::new(stream, local.deadlines.deadline(endpoint.pools.owner), slot, descriptor))
 }
 
 /// Takes a slot for a connection. Neither an idle connection of any worker nor a client that is waited for may be the
 /// reason to reject a request.
 async fn take_slot(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Option<Slot> {
-    let slot = || Slot::take(&endpoint.pools.open, endpoint.bounds.max_connections);
+    let pools = &endpoint.pools;
+    let free = |reserved| {
+        let slot = || Slot::take(&pools.open, endpoint.bounds.max_connections.saturating_sub(reserved));
+        slot().or_else(|| endpoint.close_one_idle().then(slot).flatten())
+    };
+    // Those that wait already come first.
+    if let Some(slot) = free(pools.waiting.load(Ordering::SeqCst)) {
+        return Some(slot);
+    }
+    let _waiting = Waiting::new(&pools.waiting);
     loop {
-        if let Some(slot) = slot().or_else(|| endpoint.close_one_idle().then(slot).flatten()) {
-            return Some(slot);
-        }
-        let is_hopeless = (local.evict)(endpoint.pools.owner) == Eviction::AllBusy;
+        let is_hopeless = (local.evict)(pools.owner) == Eviction::AllBusy;
         if is_hopeless || Instant::now() + FILE_PATIENCE >= until {
             return None;
         }
         tokio::time::sleep(FILE_PATIENCE).await;
+        if let Some(slot) = free(0) {
+            return Some(slot);
+        }
     }
 }
 
@@ -73,5 +84,40 @@ async fn connect(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Resu
             }
             done => return done,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// A request that polled for a slot lost it to every newcomer that came at the right moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_does_not_take_the_slot_that_another_request_waits_for() {
+        let endpoint = Endpoint::on_loopback(1, 1);
+        let (deadlines, descriptors) = (Deadlines::new(), Descriptors::new(8));
+        let local = |eviction| Local {
+            worker: 0,
+            deadlines: &deadlines,
+            descriptors: &descriptors,
+            close_idle: &|| false,
+            evict: if eviction == Eviction::NotYet { &|_| Eviction::NotYet } else { &|_| Eviction::AllBusy },
+            free_a_file: &|| {},
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        let (patient, hurried) = (local(Eviction::NotYet), local(Eviction::AllBusy));
+        let held = take_slot(&endpoint, &hurried, until).await.expect("one is free");
+        let waits = take_slot(&endpoint, &patient, until);
+        let newcomer = async {
+            yield_now().await;
+            drop(held);
+            take_slot(&endpoint, &hurried, until).await.is_some()
+        };
+        let (waits, newcomer) = tokio::join!(waits, newcomer);
+        assert!(waits.is_some() && !newcomer);
+        drop(waits);
+        assert!(take_slot(&endpoint, &hurried, until).await.is_some(), "nobody waits any more");
     }
 }

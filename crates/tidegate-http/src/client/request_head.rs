@@ -33,7 +33,7 @@ pub struct OutgoingHead<'a> {
     /// The version of HTTP that the client used, for `Via`.
     pub version: &'static str,
     /// Headers that the gateway adds, by names in lower case.
-    pub added: &'a [(&'a str, &'a str)],
+    pub added: &'a [(&'a str, &'a [u8])],
     /// Headers that only a trusted peer may set.
     pub guarded: &'a [HeaderName],
     /// The length of its body.
@@ -63,8 +63,10 @@ fn is_of_proxies(name: &[u8]) -> bool {
 }
 
 /// The names of the headers that `Connection` makes hop-by-hop.
-fn nominated(headers: &Headers) -> impl Iterator<Item = &str> {
-    headers.all("connection").flat_map(words).filter(|word| is_nomination(word))
+fn nominated(headers: &Headers) -> impl Iterator<Item = &[u8]> {
+    // Most clients send just this, and it is seen at a glance.
+    let values = headers.all("connection").filter(|value| !value.eq_ignore_ascii_case(b"keep-alive"));
+    values.flat_map(words).filter(|word| is_nomination(word))
 }
 
 /// What an exchange needs to know about the request whose head it sends.
@@ -115,10 +117,10 @@ impl OutgoingHead<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         out.extend_from_slice(self.host);
         out.extend_from_slice(b"\r\n");
-        let nominated: Vec<&str> = nominated(self.headers).collect();
+        let nominated: Vec<&[u8]> = nominated(self.headers).collect();
         let mut has_cookies = false;
         for (name, value) in self.headers.iter() {
-            let is_nominated = nominated.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
+            let is_nominated = nominated.iter().any(|other| name.eq_ignore_ascii_case(other));
             if is_nominated || self.is_dropped(&dashed(name)) {
                 continue;
             }
@@ -213,7 +215,7 @@ impl OutgoingHead<'_> {
         out.extend_from_slice(self.version.as_bytes());
         out.extend_from_slice(b" tidegate\r\n");
         for (name, value) in self.added {
-            write_header(out, name.as_bytes(), value.as_bytes());
+            write_header(out, name.as_bytes(), value);
         }
     }
 }

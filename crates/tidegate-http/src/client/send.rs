@@ -67,7 +67,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::client::{BodyLength, EndpointBounds, OutgoingHead, Pools};
+    use crate::client::{BodyLength, OutgoingHead};
     use crate::client_wait::WaitTerms;
     use crate::deadlines::Deadlines;
     use crate::descriptors::Descriptors;
@@ -93,23 +93,16 @@ mod tests {
         }
     }
 
-    fn endpoint(port: u16, max_connections: usize) -> Arc<Endpoint> {
-        let [connect_timeout, response_timeout, body_timeout, idle_timeout] = [Duration::from_secs(20); 4];
-        let bounds = EndpointBounds {
-            connect_timeout,
-            response_timeout,
-            body_timeout,
-            idle_timeout,
-            max_idle: 1,
-            max_connections,
-            max_head_bytes: 8_192,
-        };
-        let (address, pools) = (([127, 0, 0, 1], port).into(), Arc::new(Pools::new(1)));
-        Arc::new(Endpoint { address, tls: None, bounds, pools })
-    }
-
     /// Sends `pieces` in chunks, or a `GET` without a body.
     async fn sent(endpoint: &Arc<Endpoint>, pieces: Option<Pieces>) -> Result<Response<Pieces>, Failed<Pieces>> {
+        send_to(endpoint, pieces, false).await
+    }
+
+    async fn send_to<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
+        endpoint: &Arc<Endpoint>,
+        pieces: Option<B>,
+        expects_continue: bool,
+    ) -> Result<Response<B>, Failed<B>> {
         let (uri, headers) = (Uri::from_static("/"), Headers::from(&HeaderMap::new()));
         let outgoing = OutgoingHead {
             method: if pieces.is_some() { &Method::POST } else { &Method::GET },
@@ -126,7 +119,7 @@ mod tests {
             added: &[],
             guarded: &[],
             body: if pieces.is_some() { BodyLength::Chunked } else { BodyLength::None },
-            expects_continue: false,
+            expects_continue,
             forwards_left: None,
             upgrade: None,
         };
@@ -140,7 +133,7 @@ mod tests {
         };
         let patience = Duration::from_secs(20);
         let terms = ClientTerms {
-            wait: WaitTerms { timeout: patience, pace: PaceTerms { bytes_per_second: 0, window: patience } },
+            wait: WaitTerms { timeout: patience, pace: PaceTerms { bytes_per_second: 0, window: patience, step: 0 } },
             sharing: 1,
             max_body: 1_000,
             on_interim: &|_, _| {},
@@ -169,17 +162,23 @@ mod tests {
     async fn a_request_that_finds_no_connection_keeps_its_whole_body() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        assert_eq!(failure(sent(&endpoint(port, 0), Some(hello())).await), ("upstream_full", false, Some(0)));
+        assert_eq!(
+            failure(sent(&Endpoint::on_loopback(port, 0), Some(hello())).await),
+            ("upstream_full", false, Some(0))
+        );
         drop(listener);
-        assert_eq!(failure(sent(&endpoint(port, 1), Some(hello())).await), ("connect_failed", false, Some(0)));
-        assert_eq!(failure(sent(&endpoint(port, 1), None).await), ("connect_failed", false, None));
+        assert_eq!(
+            failure(sent(&Endpoint::on_loopback(port, 1), Some(hello())).await),
+            ("connect_failed", false, Some(0))
+        );
+        assert_eq!(failure(sent(&Endpoint::on_loopback(port, 1), None).await), ("connect_failed", false, None));
     }
 
     /// Also a body that was read to its end comes back: one that keeps what was read can be sent once more.
     #[tokio::test]
     async fn a_request_that_gets_no_response_gives_its_body_back() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let endpoint = endpoint(listener.local_addr().expect("an address").port(), 1);
+        let endpoint = Endpoint::on_loopback(listener.local_addr().expect("an address").port(), 1);
         for (response, word) in [
             ("", "closed_early"),
             ("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "bad_answer"),
@@ -195,11 +194,55 @@ mod tests {
         }
     }
 
+    /// The body waited until no `100 Continue` was expected any more. Here nothing sweeps deadlines: it would wait for
+    /// ever.
+    #[tokio::test]
+    async fn a_body_is_sent_as_soon_as_the_upstream_asks_for_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let endpoint = Endpoint::on_loopback(listener.local_addr().expect("an address").port(), 1);
+        let upstream = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            read(&mut stream, b"\r\n\r\n").await;
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.expect("it is read");
+            read(&mut stream, b"\r\n0\r\n\r\n").await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("it is read");
+        };
+        let both = async { tokio::join!(send_to(&endpoint, Some(hello()), true), upstream) };
+        let (sent, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("the body is sent");
+        assert_eq!(sent.ok().map(|response| response.status), Some(StatusCode::OK));
+    }
+
+    /// A body that never comes.
+    #[derive(Debug)]
+    struct Never;
+
+    impl Body for Never {
+        type Data = Bytes;
+        type Error = BrokenBody;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
+            Poll::Pending
+        }
+    }
+
+    /// It counted as a failure of the upstream, which had waited for the client's body in vain.
+    #[tokio::test]
+    async fn an_upstream_that_closes_while_the_client_sends_its_body_is_not_to_blame() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let endpoint = Endpoint::on_loopback(listener.local_addr().expect("an address").port(), 1);
+        let upstream = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            read(&mut stream, b"\r\n\r\n").await;
+        };
+        let (sent, ()) = tokio::join!(send_to(&endpoint, Some(Never), false), upstream);
+        assert!(matches!(sent.err().map(|failed| failed.trouble), Some(Trouble::ClosedInUpload)));
+    }
+
     /// It was sent on the kept connection, whatever happened to it there.
     #[tokio::test]
     async fn a_request_that_is_sent_again_was_sent_though_the_second_connection_fails() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let endpoint = endpoint(listener.local_addr().expect("an address").port(), 1);
+        let endpoint = Endpoint::on_loopback(listener.local_addr().expect("an address").port(), 1);
         let respond = async {
             let (mut stream, _) = listener.accept().await.expect("a connection");
             read(&mut stream, b"\r\n\r\n").await;

@@ -23,6 +23,8 @@ pub enum Trouble {
     ConnectTimeout,
     /// The connection ended before the response did.
     Closed,
+    /// The connection ended while the client was still sending its body: nobody knows who is to blame.
+    ClosedInUpload,
     /// The connection broke.
     Broken(io::Error),
     /// The response is not HTTP, or its framing is ambiguous.
@@ -61,7 +63,9 @@ impl Trouble {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Full | Self::OutOfFiles | Self::NoEndpoint | Self::ClientShare => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Connect(_) | Self::Closed | Self::Broken(_) | Self::BadResponse(_) => StatusCode::BAD_GATEWAY,
+            Self::Connect(_) | Self::Closed | Self::ClosedInUpload | Self::Broken(_) | Self::BadResponse(_) => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::ConnectTimeout | Self::ResponseTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::ClientTimeout | Self::ClientSlow | Self::ClientEvicted => StatusCode::REQUEST_TIMEOUT,
             Self::ClientBody(_) => StatusCode::BAD_REQUEST,
@@ -77,7 +81,7 @@ impl Trouble {
             Self::NoEndpoint => "no_endpoint",
             Self::Connect(_) => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
-            Self::Closed => "closed_early",
+            Self::Closed | Self::ClosedInUpload => "closed_early",
             Self::Broken(_) => "connection_broken",
             Self::BadResponse(_) => "bad_answer",
             Self::ResponseTimeout => "answer_timeout",
@@ -125,6 +129,7 @@ impl Trouble {
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::Closed
+            | Self::ClosedInUpload
             | Self::Broken(_)
             | Self::BadResponse(_)
             | Self::ResponseTimeout
@@ -151,6 +156,7 @@ impl fmt::Display for Trouble {
             Self::Connect(error) => write!(f, "the upstream can't be reached: {}", cause(error)),
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it responded"),
+            Self::ClosedInUpload => f.write_str("the upstream closed the connection before it had the request's body"),
             Self::Broken(error) => write!(f, "the connection to the upstream broke: {}", cause(error)),
             Self::BadResponse(reason) => write!(f, "the upstream's response can't be used: {reason}"),
             Self::ResponseTimeout => f.write_str("the upstream did not respond in time"),
@@ -188,6 +194,7 @@ mod tests {
             Trouble::Connect(error()),
             Trouble::ConnectTimeout,
             Trouble::Closed,
+            Trouble::ClosedInUpload,
             Trouble::Broken(error()),
             Trouble::BadResponse(""),
             Trouble::ResponseTimeout,

@@ -3,19 +3,19 @@
 /// The most words in all `Connection` headers of a head: each is compared with each header.
 pub(crate) const MOST_CONNECTION_WORDS: usize = 64;
 
-/// The words of a list such as the value of `Connection`. A word that is not UTF-8 is empty.
-pub fn words(value: &[u8]) -> impl Iterator<Item = &str> {
-    value.split(|byte| *byte == b',').map(|word| str::from_utf8(word.trim_ascii()).unwrap_or_default())
+/// The words of a list such as the value of `Connection`.
+pub fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// Whether a word of `TE` announces that the sender accepts trailers.
-pub fn takes_trailers(word: &str) -> bool {
-    word.split(';').next().is_some_and(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+pub fn takes_trailers(word: &[u8]) -> bool {
+    word.split(|byte| *byte == b';').next().is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
 /// Whether a word of `Connection` names a header.
-pub(crate) fn is_nomination(word: &str) -> bool {
-    let usual = ["keep-alive", "close", "upgrade", "te"];
+pub(crate) fn is_nomination(word: &[u8]) -> bool {
+    let usual: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
     !word.is_empty() && !usual.iter().any(|usual| word.eq_ignore_ascii_case(usual))
 }
 

@@ -68,7 +68,7 @@ impl ParsedResponse<'_> {
             return false;
         }
         let connections = self.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
-        connections.flat_map(|header| words(header.value)).any(|word| name.eq_ignore_ascii_case(word))
+        connections.flat_map(|header| words(header.value)).any(|word| name.as_bytes().eq_ignore_ascii_case(word))
     }
 }
 
@@ -149,8 +149,8 @@ impl<'a> Facts<'a> {
                 10 if is("connection") => {
                     for word in words(header.value) {
                         count += 1;
-                        facts.close |= word.eq_ignore_ascii_case("close");
-                        facts.keep |= word.eq_ignore_ascii_case("keep-alive");
+                        facts.close |= word.eq_ignore_ascii_case(b"close");
+                        facts.keep |= word.eq_ignore_ascii_case(b"keep-alive");
                         facts.nominates |= is_nomination(word);
                     }
                     if count > MOST_CONNECTION_WORDS {

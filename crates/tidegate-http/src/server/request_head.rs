@@ -187,8 +187,8 @@ impl Facts {
                 10 if is("connection") => {
                     for word in words(header.value) {
                         connection_words += 1;
-                        facts.close |= word.eq_ignore_ascii_case("close");
-                        facts.keep |= word.eq_ignore_ascii_case("keep-alive");
+                        facts.close |= word.eq_ignore_ascii_case(b"close");
+                        facts.keep |= word.eq_ignore_ascii_case(b"keep-alive");
                     }
                     if connection_words > MOST_CONNECTION_WORDS {
                         return Err(bad("the Connection header has too many entries"));

@@ -8,16 +8,13 @@ use fastrand::Rng;
 use tidegate_gateway::config;
 use tidegate_gateway::settings::{HealthCheckSettings, Settings, UpstreamSettings};
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Balancer, Cause, EndpointState, InFlight, Outcome, Tried};
+use tidegate_policy::endpoints::{Balancer, Cause, EndpointState, InFlight, MOST_ATTEMPTED, Outcome, Tried};
 
 use super::{Job, START, nanos};
 use crate::gateway_config::{config_text, nowhere};
 use crate::pool_record::{PoolRecord, Seen};
 use crate::scenario::{Scenario, Variant};
 use crate::target::Ticket;
-
-/// How many endpoints a request is sent to at the most, as long as none can be connected to: as in the gateway.
-const MOST_ENDPOINTS: usize = 3;
 
 pub(super) struct Pool {
     balancer: Balancer,
@@ -82,12 +79,14 @@ impl Pool {
         self.check.is_some()
     }
 
-    /// Chooses a target and connects to it; if it refuses, to another. None if none of them can be connected to.
+    /// Chooses a target and connects to it; if it refuses, to another, as the gateway does: to [`MOST_ATTEMPTED`] at
+    /// the most, and to none twice. None if none of them can be connected to.
     pub(super) fn begin(&mut self, now: u64, job: &Job, is_refused: impl Fn(usize) -> bool) -> Option<Begun> {
         let key = hash(job);
         let mut tried = Tried::new();
-        for _ in 0..MOST_ENDPOINTS.min(self.balancer.len()) {
-            let target = self.balancer.choose(at(now), self.random.u64(..), key, &tried)?;
+        for _ in 0..MOST_ATTEMPTED {
+            let chosen = self.balancer.choose(at(now), self.random.u64(..), key, &tried);
+            let target = chosen.filter(|target| !tried.contains(*target))?;
             let in_flight = self.balancer.begin(target, at(now))?;
             if is_refused(target) {
                 let refused = Outcome::Failure { cause: Cause::Connect, took: None };

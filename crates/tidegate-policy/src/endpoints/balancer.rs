@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::outliers::{Counts, outliers};
 use super::schedule::Schedule;
 use super::shares::Shares;
-use super::standing::Forced;
+use super::standing::{Forced, Standing};
 use super::state::{EndpointState, Interval, Record};
 use super::weight::Weight;
 use crate::Timestamp;
@@ -85,7 +85,7 @@ pub struct Balancer {
     pub(super) none_started_until: AtomicU64,
     ejection: Option<EjectionSettings>,
     thresholds: HealthThresholds,
-    /// Held while endpoints are ejected, so that two threads never eject more than the largest share.
+    /// Held while endpoints are ejected, so that two threads never eject more than the largest share, or the last one.
     ejecting: Mutex<()>,
 }
 
@@ -196,20 +196,12 @@ impl Balancer {
         if is_there { Some(in_flight.index()) } else { self.members.iter().position(is_it) }
     }
 
-    /// Ejects an endpoint, if it may be.
+    /// Ejects an endpoint, if it may be. What holds for a pool of one is not even reported.
     fn eject(&self, index: usize, reason: Reason, now: Timestamp) -> Option<Change> {
-        let settings = self.ejection.as_ref()?;
+        let settings = self.ejection.as_ref().filter(|_| self.len() > 1)?;
         let state = self.endpoint(index)?;
         let _turn = lock(&self.ejecting);
-        let (in_service, ejected) = self.members.iter().fold((0, 0), |(in_service, ejected), member| {
-            let record = member.state.read();
-            let counts = record.is_in_service();
-            (in_service + usize::from(counts), ejected + usize::from(counts && record.ejections.is_ejected(now)))
-        });
-        if in_service < 2 {
-            return None;
-        }
-        let may_eject = ejected < settings.most_ejected(in_service);
+        let may_eject = self.may_eject(settings, now);
         state.change(now, |record| {
             if !record.may_be_ejected(now) {
                 return None;
@@ -222,6 +214,14 @@ impl Balancer {
             state.begin_generation();
             Some(Change::Ejected { index, reason, length, in_a_row })
         })
+    }
+
+    /// Whether one of the endpoints that are up may be ejected: another one is up, and either none is ejected, or those
+    /// that are out for whatever reason are fewer than the largest share of all.
+    fn may_eject(&self, settings: &EjectionSettings, now: Timestamp) -> bool {
+        let count = |wanted| self.members.iter().filter(|member| member.state.standing(now) == wanted).count();
+        let (up, ejected) = (count(Standing::Up), count(Standing::Ejected));
+        up > 1 && (ejected == 0 || self.len() - up < settings.most_out(self.len()))
     }
 
     /// To be called about once a second: reports endpoints whose ejection is over, and compares success rates at the

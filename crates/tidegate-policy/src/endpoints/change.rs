@@ -18,7 +18,7 @@ pub enum Change {
         /// How many ejections in a row this is; the length grows with it.
         in_a_row: u32,
     },
-    /// It should be ejected, but as many as may be ejected at once are already.
+    /// It should be ejected, but it is the last one that is up, or as many as may be out at once are out already.
     NotEjected {
         /// Which endpoint.
         index: usize,

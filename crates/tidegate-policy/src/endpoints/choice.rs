@@ -26,7 +26,9 @@ impl Balancer {
     /// The endpoint for a request: an index into the list. `random` is a random number; `key` is what
     /// [`Balance::Hash`](super::Balance::Hash) spreads by, a hash of the request's key. `None` if all are forced down.
     ///
-    /// Of the endpoints with the best [`Standing`], one that was not tried yet; of those, one whose weight is not 0.
+    /// Of the endpoints that were not tried yet, one with the best [`Standing`]; of those, one whose weight is not 0. A
+    /// tried one is returned only if no other is left but those that are forced down. So a caller whose attempts may
+    /// not be repeated stops when `tried` contains the index.
     ///
     /// # Least requests
     ///
@@ -47,9 +49,9 @@ impl Balancer {
     /// | it has more than twice as much to do | 0.91 to 1.09 | 0.87 to 1.17 | 0.93 to 1.31 |
     /// | more than twice as much and a request | 0.97 to 1.09 | 0.98 to 1.17 | 0.97 to 1.30 |
     /// | the same; latency forgets a sixteenth with each sample | 0.98 to 1.04 | 0.96 to 1.06 | 0.95 to 1.12 |
-    /// | **three times and a request**; latency rises by a quarter | 0.98 to 1.02 | 0.97 to 1.03 | 0.95 to 1.03 |
+    /// | **three times and a request**; latency rises by a quarter | 0.98 to 1.02 | 0.98 to 1.03 | 0.96 to 1.03 |
     ///
-    /// Of four, one that is ten times slower then gets 0.21 of its share with 2 in flight in the pool and 0.07 with
+    /// Of four, one that is ten times slower then gets 0.20 of its share with 2 in flight in the pool and 0.06 with
     /// 100. One that stops responding holds at most 6 requests with 2 in flight and 68 with 100, when it would have 25
     /// in good health. `examples/balance.rs` prints these figures, and those of the last row.
     #[inline]
@@ -181,8 +183,8 @@ fn is_overtaken([first, other]: [&EndpointState; 2], [first_weight, other_weight
         other_measured = first_measured;
     }
     let [first_in_flight, other_in_flight] = [first, other].map(EndpointState::in_flight);
-    let first_latency = first.latency().expected(first_measured, first_in_flight, now);
-    let other_latency = other.latency().expected(other_measured, other_in_flight, now);
+    let first_latency = first.latency().expected(first_measured, now);
+    let other_latency = other.latency().expected(other_measured, now);
     // Both sides multiplied by both weights.
     let allowed = RELUCTANCE * (f64::from(other_in_flight) + 1.0) * first_weight + other_weight;
     f64::from(first_in_flight) * first_latency * other_weight > allowed * other_latency

@@ -19,8 +19,11 @@ pub struct EjectionSettings {
     pub base: Duration,
     /// The longest that an ejection lasts.
     pub max: Duration,
-    /// The largest share of the endpoints in service that may be ejected at once, from 0 to 1, rounded down. Of two and
-    /// more endpoints one may always be ejected; the only one never is.
+    /// The largest share of the endpoints that may be out after an ejection, from 0 to 1, rounded down. Those that are
+    /// unhealthy, draining or forced down count as well as those that are ejected.
+    ///
+    /// Whatever the share: while none is ejected, one may be. The last endpoint that is up never is, because without it
+    /// requests would go to those that are out.
     pub max_share: f64,
 }
 
@@ -88,13 +91,12 @@ impl Reason {
 }
 
 impl EjectionSettings {
-    /// How many of `endpoints` may be ejected at once.
-    pub(super) fn most_ejected(&self, endpoints: usize) -> usize {
+    /// How many of `endpoints` the largest share is.
+    pub(super) fn most_out(&self, endpoints: usize) -> usize {
         // What arithmetic leaves of a whole number is one: 0.29 of 100 is 29.
         const FUZZ: f64 = 1e-9;
         let count = u32::try_from(endpoints).unwrap_or(u32::MAX);
-        let share = (f64::from(count) * self.max_share + FUZZ).floor() as usize;
-        share.max(1)
+        (f64::from(count) * self.max_share + FUZZ).floor() as usize
     }
 
     fn interval_nanos(&self) -> u64 {

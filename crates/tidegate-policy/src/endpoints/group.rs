@@ -13,9 +13,9 @@ pub(super) struct Group<'a> {
     rank: Rank,
 }
 
-/// How good an endpoint is for a request; less is better: its standing, then whether it was tried, then whether it is
-/// a reserve.
-type Rank = (u8, bool, bool);
+/// How good an endpoint is for a request; less is better: whether it was tried, then its standing, then whether it is a
+/// reserve. An attempt on one that is out may succeed; another on one that could not be connected to hardly will.
+type Rank = (bool, u8, bool);
 
 impl<'a> Group<'a> {
     /// `None` if all endpoints are down.
@@ -61,5 +61,5 @@ fn rank(balancer: &Balancer, index: usize, now: Timestamp, tried: &Tried) -> Opt
         Standing::Drain => 2,
         Standing::Down => return None,
     };
-    Some((standing, tried.contains(index), member.weight.get() == 0))
+    Some((tried.contains(index), standing, member.weight.get() == 0))
 }

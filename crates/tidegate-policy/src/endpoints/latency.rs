@@ -10,8 +10,8 @@ const MEMORY: f64 = 10e9;
 const STEP_UP: f64 = 1.0 / 4.0;
 /// The least that a sample below the estimate counts for, whatever the time since the last one.
 const LEAST_STEP: f64 = 1.0 / 16.0;
-/// Silence counts as latency up to so many times the estimate. Without a bound, one long event stream would keep an
-/// endpoint without other requests for ever.
+/// Silence counts as latency up to so many times the estimate. Without a bound, one request that waits for long would
+/// keep an endpoint without others until it ends.
 const MOST_SILENCE: f64 = 10.0;
 
 /// How long an endpoint takes to respond, estimated from its responses and from their absence.
@@ -19,12 +19,15 @@ const MOST_SILENCE: f64 = 10.0;
 /// A sample above the estimate moves it a quarter of the way up at once, because trouble must show before many requests
 /// have met it. A sample below moves it down by dt ÷ (dt + 10 s), where dt is the time since the last sample, but at
 /// least by a sixteenth. Without that least step, an endpoint with more requests has a higher estimate: it has more
-/// peaks, and no more time to forget them. Without samples:
+/// peaks, and no more time to forget them. After the last sample:
 ///
-/// - Nothing is in flight: the estimate decays, as 10 s ÷ (10 s + idle). An endpoint that was slow once is measured
-///   again instead of being avoided for ever.
-/// - Something is in flight: the silence itself is evidence. If no response has come for longer than the estimate, the
-///   silence counts instead, up to ten times the estimate. So a frozen endpoint shows before any timeout.
+/// - No request has begun: the estimate decays, as 10 s ÷ (10 s + the time since the sample). An endpoint that was slow
+///   once is measured again instead of being avoided for ever. What is in flight says nothing: it may be a stream or a
+///   WebSocket, whose head came long ago.
+/// - A request has begun: the silence since then is evidence. If it is longer than the estimate, it counts instead, up
+///   to ten times the estimate. So a frozen endpoint shows before any timeout. The silence ends with a sample, or when
+///   that request ends without one, because its client left or its connection failed. Then the next request that
+///   begins counts.
 ///
 /// Threads update it without a lock. Of two samples at the same moment one may get lost, which an estimate can bear.
 #[derive(Debug, Default)]
@@ -33,15 +36,25 @@ pub(super) struct Latency {
     measured: AtomicU64,
     /// When the last sample came.
     sampled_at: AtomicU64,
-    /// When the first of those in flight began, after a time with none.
-    busy_since: AtomicU64,
+    /// When the first request began after the last sample; 0 if none has, or if it is no longer in flight.
+    silent_since: AtomicU64,
 }
 
 impl Latency {
-    /// A request begins, and none was in flight.
+    /// A request begins.
     #[inline]
-    pub(super) fn begin_busy(&self, now: Timestamp) {
-        self.busy_since.store(now.as_nanos(), Relaxed);
+    pub(super) fn begin(&self, now: Timestamp) {
+        if self.silent_since.load(Relaxed) == 0 {
+            self.silent_since.store(now.as_nanos(), Relaxed);
+        }
+    }
+
+    /// The request that began at `began` is no longer in flight.
+    #[inline]
+    pub(super) fn end(&self, began: Timestamp) {
+        if self.silent_since.load(Relaxed) == began.as_nanos() {
+            self.silent_since.store(0, Relaxed);
+        }
     }
 
     /// A response came after `took`.
@@ -72,6 +85,7 @@ impl Latency {
         let measured = before + (took - before) * step;
         self.measured.store(measured.to_bits(), Relaxed);
         self.sampled_at.store(now.as_nanos(), Relaxed);
+        self.silent_since.store(0, Relaxed);
     }
 
     /// The estimate at the last sample, in nanoseconds; 0 before the first.
@@ -80,15 +94,15 @@ impl Latency {
         f64::from_bits(self.measured.load(Relaxed))
     }
 
-    /// What to expect at `now`, in nanoseconds, with so many in flight, if `measured` was the estimate at the last
-    /// sample.
+    /// What to expect at `now`, in nanoseconds, if `measured` was the estimate at the last sample.
     #[inline]
-    pub(super) fn expected(&self, measured: f64, in_flight: u32, now: Timestamp) -> f64 {
-        let (sampled_at, now) = (self.sampled_at.load(Relaxed), now.as_nanos());
-        if in_flight == 0 {
-            return measured * (MEMORY / (MEMORY + real(now.saturating_sub(sampled_at))));
+    pub(super) fn expected(&self, measured: f64, now: Timestamp) -> f64 {
+        let silent_since = self.silent_since.load(Relaxed);
+        if silent_since == 0 {
+            let elapsed = real(now.as_nanos().saturating_sub(self.sampled_at.load(Relaxed)));
+            return measured * (MEMORY / (MEMORY + elapsed));
         }
-        let silence = real(now.saturating_sub(sampled_at.max(self.busy_since.load(Relaxed))));
+        let silence = real(now.as_nanos().saturating_sub(silent_since));
         silence.max(measured).min(measured * MOST_SILENCE)
     }
 }

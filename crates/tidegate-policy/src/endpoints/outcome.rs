@@ -32,15 +32,3 @@ pub enum Cause {
     /// The response's status counts as a failure.
     Status,
 }
-
-impl Cause {
-    /// The word for it in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Timeout => "timeout",
-            Self::Broken => "broken",
-            Self::Status => "status",
-        }
-    }
-}

@@ -44,8 +44,7 @@ impl Balancer {
         let shown = |member: &Member| {
             let state = &member.state;
             let record = state.read();
-            let in_flight = state.in_flight();
-            let latency = state.latency().expected(state.latency().measured(), in_flight, now);
+            let latency = state.latency().expected(state.latency().measured(), now);
             let (successes, failures) = state.totals();
             let ejected = record.ejections.current().filter(|(until, _)| now < *until);
             EndpointSnapshot {
@@ -55,7 +54,7 @@ impl Balancer {
                 forced: record.forced,
                 health: record.checks.health(),
                 share: self.slow_start_share(member, now),
-                in_flight,
+                in_flight: state.in_flight(),
                 latency: (latency > 0.0).then(|| Duration::from_nanos(latency as u64)),
                 ejected: ejected.map(|(until, reason)| (reason, until.since(now))),
                 ejections_in_a_row: self.ejection().map_or(0, |settings| record.ejections.in_a_row(settings, now)),

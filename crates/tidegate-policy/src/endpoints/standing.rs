@@ -8,7 +8,7 @@ pub enum Forced {
     Up,
     /// It gets no requests, even if no other endpoint is left.
     Down,
-    /// It gets no new requests while another endpoint may be used.
+    /// It gets no new requests while another endpoint may be used that the request has not been sent to.
     Drain,
 }
 
@@ -28,7 +28,7 @@ impl Forced {
 ///
 /// Requests go to endpoints that are up. If none is up, they go to the ejected and unhealthy ones: when all are out,
 /// the fault is probably not theirs. If there are none of these either, they go to the draining ones; never to those
-/// that are down.
+/// that are down. The next attempt of a request is the same choice among the endpoints that it has not been sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// It gets its share of the requests.

@@ -170,15 +170,15 @@ impl EndpointState {
     /// One more in flight. Returns the generation of requests it belongs to.
     #[inline]
     pub(super) fn enter(&self, now: Timestamp) -> u32 {
-        if self.in_flight.fetch_add(1, Relaxed) == 0 {
-            self.latency.begin_busy(now);
-        }
+        self.in_flight.fetch_add(1, Relaxed);
+        self.latency.begin(now);
         self.generation.load(Relaxed)
     }
 
-    /// One less in flight.
+    /// One less in flight: the one that began at `began`.
     #[inline]
-    pub(super) fn leave(&self) {
+    pub(super) fn leave(&self, began: Timestamp) {
+        self.latency.end(began);
         self.in_flight.fetch_sub(1, Relaxed);
     }
 
@@ -186,20 +186,29 @@ impl EndpointState {
     #[inline]
     pub(super) fn record(&self, outcome: Outcome, generation: u32, now: Timestamp) -> u32 {
         match outcome {
-            Outcome::Success { took } => self.record_success(took, generation, now),
+            Outcome::Success { took } => {
+                self.sample(took, now);
+                self.count_success(generation);
+                0
+            }
             Outcome::Failure { took, .. } => self.record_failure(took, generation, now),
             Outcome::Ignored => 0,
         }
     }
 
+    /// It has responded after so long.
     #[inline]
-    fn record_success(&self, took: Duration, generation: u32, now: Timestamp) -> u32 {
+    pub(super) fn sample(&self, took: Duration, now: Timestamp) {
         self.latency.sample(took, now);
+    }
+
+    /// A request of `generation` succeeded.
+    #[inline]
+    pub(super) fn count_success(&self, generation: u32) {
         self.successes.fetch_add(1, Relaxed);
         if self.streak.load(Relaxed) != 0 && generation == self.generation.load(Relaxed) {
             self.streak.store(0, Relaxed);
         }
-        0
     }
 
     #[cold]

@@ -1,3 +1,10 @@
+/// How many endpoints a request is sent to at the most, one after the other, while none can be connected to.
+///
+/// If three endpoints can't be connected to, a fourth hardly can be, and each attempt makes the client wait for as long
+/// as a connection may take. Attempts end earlier if no untried endpoint is left:
+/// [`Balancer::choose`](super::Balancer::choose) then returns a tried one.
+pub const MOST_ATTEMPTED: usize = 3;
+
 /// The endpoints that a request has been sent to already, so that the next attempt prefers another.
 ///
 /// It remembers the last [`Tried::MAX`] of them.

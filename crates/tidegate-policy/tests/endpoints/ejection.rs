@@ -7,7 +7,7 @@ use tidegate_policy::endpoints::{
     Balancer, BalancerSettings, Cause, Change, EjectionSettings, Forced, Outcome, Reason, Standing, Tried,
 };
 
-use super::{FAILURE, NOW, pool, seconds, success};
+use super::{FAILURE, NOW, pool, seconds, success, take_out};
 
 const REASON: Reason = Reason::ConsecutiveFailures { last: Cause::Status };
 
@@ -53,18 +53,60 @@ fn an_ejection_never_lasts_longer_than_the_longest() {
 }
 
 #[test]
-fn at_most_half_are_ejected_and_the_only_one_never_is() {
+fn at_most_half_are_ejected() {
     let balancer = pool(&[1; 5], BalancerSettings::default());
     assert!(matches!(fail(&balancer, 0, 5, NOW), Some(Change::Ejected { .. })));
     assert!(matches!(fail(&balancer, 1, 5, NOW), Some(Change::Ejected { .. })));
     assert_eq!(fail(&balancer, 2, 5, NOW), Some(Change::NotEjected { index: 2, reason: REASON }));
     assert!((0..1_000).all(|random| balancer.choose(NOW, random << 54, 0, &Tried::new()) > Some(1)));
+}
 
+fn with_share(weights: &[u32], max_share: f64) -> Balancer {
+    let ejection = EjectionSettings { max_share, ..EjectionSettings::default() };
+    pool(weights, BalancerSettings { ejection: Some(ejection), ..BalancerSettings::default() })
+}
+
+const OUT: [Standing; 4] = [Standing::Unhealthy, Standing::Ejected, Standing::Drain, Standing::Down];
+
+/// With one endpoint unhealthy, the other was ejected after five failures. Then none was up, and requests were spread
+/// over both again.
+#[test]
+fn the_last_available_endpoint_is_never_ejected() {
+    for max_share in [0.0, 0.5, 1.0] {
+        for standing in OUT {
+            let balancer = with_share(&[1, 1], max_share);
+            take_out(&balancer, 1, standing);
+            assert_eq!(fail(&balancer, 0, 100, NOW), Some(Change::NotEjected { index: 0, reason: REASON }));
+            assert!((0..1_000).all(|random| balancer.choose(NOW, random << 54, 0, &Tried::new()) == Some(0)));
+        }
+        let balancer = with_share(&[1; 5], max_share);
+        for index in 0..5 {
+            fail(&balancer, index, 5, NOW);
+        }
+        let up = balancer.snapshot(NOW).iter().filter(|endpoint| endpoint.standing == Standing::Up).count();
+        assert!(up > 0, "a largest share of {max_share} leaves none");
+    }
     let only = pool(&[1], BalancerSettings::default());
-    assert_eq!(fail(&only, 0, 100, NOW), None);
-    let last_in_service = pool(&[1, 1], BalancerSettings::default());
-    last_in_service.force(1, Forced::Down, NOW);
-    assert_eq!(fail(&last_in_service, 0, 100, NOW), None);
+    assert_eq!(fail(&only, 0, 100, NOW), None, "there is nothing to report of a pool of one");
+}
+
+#[test]
+fn whatever_is_out_counts_for_the_largest_share() {
+    let ejected = |balancer: &Balancer, index| matches!(fail(balancer, index, 5, NOW), Some(Change::Ejected { .. }));
+    for standing in OUT {
+        let balancer = with_share(&[1; 8], 0.5);
+        take_out(&balancer, 0, standing);
+        take_out(&balancer, 1, standing);
+        let found = [2, 3, 4].map(|index| ejected(&balancer, index));
+        assert_eq!(found, [true, true, false], "half of eight are out");
+    }
+    // While most are drained for an update, a sick one among the rest is still taken out.
+    let balancer = with_share(&[1; 5], 0.5);
+    for index in 0..3 {
+        take_out(&balancer, index, Standing::Drain);
+    }
+    assert!(ejected(&balancer, 3), "none is ejected yet, and another is up");
+    assert!(!ejected(&balancer, 4));
 }
 
 #[test]

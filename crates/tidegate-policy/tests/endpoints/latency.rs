@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Balancer, BalancerSettings, Cause, Outcome};
+use tidegate_policy::endpoints::{Balancer, BalancerSettings, Cause, InFlight, Outcome, Tried};
 
 use super::{NOW, pool, seconds, success};
 
@@ -57,6 +57,71 @@ fn silence_counts_while_something_is_in_flight() {
     assert_eq!(estimate(&balancer, start + seconds(3_600)), Some(seconds(1)), "up to ten times the estimate");
     drop(in_flight);
     assert_eq!(estimate(&balancer, start + seconds(5)), Some(millis(50)));
+}
+
+/// Two endpoints; the first has responded with the head of a long stream. Returns the pool, the stream and the time.
+fn with_a_stream() -> (Balancer, InFlight, Timestamp) {
+    let balancer = pool(&[1, 1], BalancerSettings::default());
+    let stream = balancer.begin(0, NOW).expect("the first");
+    let now = NOW + millis(10);
+    stream.responded(millis(10), now);
+    (balancer, stream, now)
+}
+
+/// The share of the first endpoint in 1,000 requests, 20 ms apart. Each ends after 10 ms, before the next begins.
+fn share_at_low_load(balancer: &Balancer, now: Timestamp) -> f64 {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut chosen = 0.0;
+    for number in 0..1_000 {
+        let at = now + number * millis(20);
+        let index = balancer.choose(at, rng.u64(..), 0, &Tried::new()).expect("none is down");
+        let in_flight = balancer.begin(index, at).expect("it was chosen");
+        balancer.end(in_flight, success(10), at + millis(10));
+        chosen += f64::from(u8::from(index == 0));
+    }
+    chosen / 1_000.0
+}
+
+/// An endpoint with an event stream or a WebSocket was taken for silent as long as that was open. After ten times its
+/// latency it lost every request at low load, so no response came that could have proved it alive.
+#[test]
+fn an_open_stream_is_not_silence() {
+    let (balancer, _stream, now) = with_a_stream();
+    assert_eq!(estimate(&balancer, now + seconds(10)), Some(millis(5)), "it decays, as if nothing were open");
+    let share = share_at_low_load(&balancer, now + seconds(60));
+    assert!((0.45..0.55).contains(&share), "{share}");
+}
+
+#[test]
+fn a_request_that_ends_without_a_response_is_no_longer_silence() {
+    let connect = Outcome::Failure { cause: Cause::Connect, took: None };
+    let rejected = Outcome::Failure { cause: Cause::Status, took: Some(millis(1)) };
+    for outcome in [Outcome::Ignored, connect, rejected] {
+        let (balancer, _stream, now) = with_a_stream();
+        sample(&balancer, outcome, now + seconds(1));
+        let share = share_at_low_load(&balancer, now + seconds(60));
+        assert!((0.45..0.55).contains(&share), "{share} after {outcome:?}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_was_slow_once_is_measured_again_though_a_stream_is_open() {
+    let (balancer, _stream, now) = with_a_stream();
+    sample(&balancer, success(4_000), now);
+    let share = |after| share_at_low_load(&balancer, now + seconds(after));
+    assert!(share(1) < 0.01, "it takes 100 times as long as the other");
+    let share = share(600);
+    assert!((0.45..0.55).contains(&share), "{share}");
+}
+
+#[test]
+fn an_endpoint_that_freezes_while_a_stream_is_open_is_found() {
+    let (balancer, _stream, now) = with_a_stream();
+    let start = now + seconds(60);
+    let _stuck = balancer.begin(0, start).expect("the first");
+    assert_eq!(estimate(&balancer, start + millis(50)), Some(millis(50)));
+    assert_eq!(estimate(&balancer, start + seconds(60)), Some(millis(100)));
+    assert!(share_at_low_load(&balancer, start + seconds(1)) < 0.01);
 }
 
 #[test]

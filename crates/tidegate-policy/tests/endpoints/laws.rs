@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tidegate_policy::endpoints::{
     Balance, Balancer, BalancerSettings, Cause, Change, EjectionSettings, EndpointState, Forced, HealthThresholds,
-    InFlight, Outcome, Reason, SuccessRateSettings, Tried, Weight,
+    InFlight, Outcome, Reason, Standing, SuccessRateSettings, Tried, Weight,
 };
 
 use super::model::{Endpoint, Model, at, is_same};
@@ -25,6 +25,9 @@ struct Request {
     number: u64,
     id: usize,
     generation: usize,
+    began: u64,
+    /// Whether the head of its response has come.
+    is_stream: bool,
     in_flight: InFlight,
 }
 
@@ -49,7 +52,15 @@ struct Met {
     low_rates: u32,
     third_in_a_row: u32,
     not_ejected: u32,
+    /// An endpoint was not ejected, because it was the last one that was up.
+    last_up: u32,
     returned: u32,
+    /// An endpoint with something in flight was silent, or was not.
+    silent: u32,
+    streaming: u32,
+    /// An endpoint that was out was chosen, because those that are up were tried.
+    out_instead_of_tried: u32,
+    broken_streams: u32,
 }
 
 impl Met {
@@ -153,8 +164,9 @@ impl Walk {
         let now = at(self.now);
         match self.rng.u32(0..1_000) {
             0..450 => self.begin(),
-            450..850 => self.end(),
-            850..870 => drop(self.take_request()),
+            450..820 => self.end(false),
+            820..850 => self.respond(),
+            850..870 => self.end(true),
             870..910 => {
                 let passed = self.rng.f64() < 0.9;
                 let change = self.balancer.checked(index, passed, now);
@@ -171,7 +183,7 @@ impl Walk {
                 let are_same = changes.len() == expected.len()
                     && changes.iter().zip(&expected).all(|(change, expected)| is_same(change, expected));
                 for change in &expected {
-                    self.met.count(change);
+                    self.note(change);
                 }
                 assert!(are_same, "a step at {}: {changes:?}, expected {expected:?}", self.now);
             }
@@ -192,43 +204,88 @@ impl Walk {
         let rank = chosen.map(|index| ranks[index]);
         assert_eq!(rank.flatten().as_ref(), best, "chose {chosen:?} of {ranks:?}");
         let Some(index) = chosen else { return };
+        let is_left = |index: usize| ranks[index].is_some() && !tried.contains(index);
+        assert!(!tried.contains(index) || !(0..ranks.len()).any(is_left), "chose {index} again of {ranks:?}");
+        let has_up = ranks.iter().flatten().any(|rank| rank % 1_000 < 100);
+        self.met.out_instead_of_tried += u32::from(has_up && (100..1_000).contains(best.unwrap_or(&0)));
         let in_flight = self.balancer.begin(index, at(self.now)).expect("an index of the pool");
         let id = self.model.pool[index].0;
         self.number += 1;
+        let (number, began) = (self.number, self.now);
         let endpoint = &mut self.model.endpoints[id];
-        endpoint.open.push(self.number);
-        self.requests.push(Request { number: self.number, id, generation: endpoint.ejections(), in_flight });
+        endpoint.begin(number, began);
+        let generation = endpoint.ejections();
+        self.requests.push(Request { number, id, generation, began, is_stream: false, in_flight });
     }
 
-    fn take_request(&mut self) -> Option<InFlight> {
-        self.take().map(|request| request.in_flight)
+    fn took(&mut self) -> Duration {
+        Duration::from_millis(self.rng.u64(0..1_000))
     }
 
-    fn take(&mut self) -> Option<Request> {
-        let request = self.requests.swap_remove(self.rng.choice(0..self.requests.len())?);
-        self.model.endpoints[request.id].open.retain(|number| *number != request.number);
-        Some(request)
+    /// The head of a response comes; the request stays in flight.
+    fn respond(&mut self) {
+        let took = self.took();
+        let Some(index) = self.rng.choice(0..self.requests.len()) else { return };
+        let Request { id, is_stream, in_flight, .. } = &mut self.requests[index];
+        if !std::mem::replace(is_stream, true) {
+            in_flight.responded(took, at(self.now));
+            self.model.respond(*id, took, self.now);
+        }
     }
 
-    fn end(&mut self) {
-        let Some(Request { id, generation, in_flight, .. }) = self.take() else { return };
+    /// A request ends. One whose response has begun is a success, also if its client leaves, unless its response breaks
+    /// off. Of others whose client leaves nothing is recorded.
+    fn end(&mut self, client_leaves: bool) {
+        let Some(index) = self.rng.choice(0..self.requests.len()) else { return };
+        let Request { number, id, generation, began, is_stream, in_flight } = self.requests.swap_remove(index);
+        if is_stream && self.rng.f64() < self.moods[id] {
+            let (cause, now) = (Cause::Broken, at(self.now));
+            let expected = self.model.fail(id, generation, (cause, None), self.now);
+            let change = self.balancer.record(&in_flight, Outcome::Failure { cause, took: None }, now);
+            assert_eq!(change, expected);
+            if let Some(change) = &expected {
+                self.note(change);
+            }
+            self.met.broken_streams += 1;
+            drop(in_flight);
+        } else if is_stream {
+            self.model.succeed(id, generation);
+            drop(in_flight);
+        } else if client_leaves {
+            drop(in_flight);
+        } else {
+            self.record(id, generation, in_flight);
+        }
+        self.model.endpoints[id].end(number, began);
+    }
+
+    fn record(&mut self, id: usize, generation: usize, in_flight: InFlight) {
         let fails = self.rng.f64() < self.moods[id];
-        let took = Duration::from_millis(self.rng.u64(0..1_000));
+        let took = self.took();
         let cause = [Cause::Connect, Cause::Timeout, Cause::Broken, Cause::Status][self.rng.usize(0..4)];
         let (outcome, expected): (Outcome, Option<Change>) = if fails {
-            let outcome = Outcome::Failure { cause, took: self.rng.bool().then_some(took) };
-            (outcome, self.model.fail(id, generation, cause, self.now))
+            let took = self.rng.bool().then_some(took);
+            (Outcome::Failure { cause, took }, self.model.fail(id, generation, (cause, took), self.now))
         } else if self.rng.u32(0..10) == 0 {
             (Outcome::Ignored, None)
         } else {
+            self.model.respond(id, took, self.now);
             self.model.succeed(id, generation);
             (Outcome::Success { took }, None)
         };
         let change = self.balancer.end(in_flight, outcome, at(self.now));
         assert_eq!(change, expected);
         if let Some(change) = expected {
-            self.met.count(&change);
+            self.note(&change);
         }
+    }
+
+    /// An ejection leaves another endpoint up.
+    fn note(&mut self, change: &Change) {
+        let up = self.balancer.snapshot(at(self.now)).iter().filter(|shown| shown.standing == Standing::Up).count();
+        assert!(up > 0 || !matches!(change, Change::Ejected { .. }), "{change:?} leaves none");
+        self.met.last_up += u32::from(up == 1 && matches!(change, Change::NotEjected { .. }));
+        self.met.count(change);
     }
 
     fn compare(&self) {
@@ -236,6 +293,22 @@ impl Walk {
             assert_eq!(state.in_flight() as usize, endpoint.open.len(), "in flight on {state:?}");
             assert_eq!(state.totals(), (endpoint.successes, endpoint.failures));
             assert_eq!(state.standing(at(self.now)), endpoint.standing(self.model.thresholds, self.now), "{state:?}");
+        }
+    }
+
+    fn compare_latency(&mut self) {
+        for ((id, _), shown) in self.model.pool.iter().zip(&self.balancer.snapshot(at(self.now))) {
+            let endpoint = &self.model.endpoints[*id];
+            let found = shown.latency.map_or(0.0, |latency| latency.as_nanos() as f64);
+            let expected = endpoint.latency(self.now).unwrap_or(0.0);
+            // The snapshot has whole nanoseconds.
+            let is_close = (found - expected).abs() <= 1.0 + 1e-9 * expected;
+            assert!(is_close, "latency of {id} at {}: {found}, expected {expected}", self.now);
+            if expected > 0.0 && !endpoint.open.is_empty() {
+                let is_silent = endpoint.silent_since().is_some();
+                self.met.silent += u32::from(is_silent);
+                self.met.streaming += u32::from(!is_silent);
+            }
         }
     }
 
@@ -263,6 +336,7 @@ fn a_pool_does_what_the_model_does() {
             walk.event();
             if step % 8 == 0 {
                 walk.compare();
+                walk.compare_latency();
             }
         }
         walk.compare_snapshots();
@@ -270,7 +344,9 @@ fn a_pool_does_what_the_model_does() {
         assert!(walk.states.iter().all(|state| state.in_flight() == 0), "all requests ended");
         met = walk.met;
     }
-    let Met { streaks, low_rates, third_in_a_row, not_ejected, returned } = met;
-    let least = streaks.min(low_rates).min(third_in_a_row).min(not_ejected).min(returned);
-    assert!(least > 300, "the walks met too little to mean anything: {met:?}");
+    let Met { streaks, low_rates, third_in_a_row, not_ejected, last_up, returned, .. } = met;
+    let ejections = [streaks, low_rates, third_in_a_row, not_ejected, last_up, returned];
+    let least =
+        ejections.into_iter().chain([met.silent, met.streaming, met.out_instead_of_tried, met.broken_streams]).min();
+    assert!(least > Some(300), "the walks met too little to mean anything: {met:?}");
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "shares of counts far below 2^53")]
 
+mod attempts;
 #[path = "../../examples/balance.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod balance;
@@ -19,7 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Balance, Balancer, BalancerSettings, Cause, EndpointState, Outcome, Tried, Weight};
+use tidegate_policy::endpoints::{
+    Balance, Balancer, BalancerSettings, Cause, EndpointState, Forced, Outcome, Standing, Tried, Weight,
+};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_790_000_000_000_000_000);
 
@@ -47,6 +50,22 @@ fn pool(weights: &[u32], settings: BalancerSettings) -> Balancer {
 
 fn balanced(weights: &[u32], balance: Balance) -> Balancer {
     pool(weights, BalancerSettings { balance, ..BalancerSettings::default() })
+}
+
+/// Gives an endpoint that is up another standing, in the usual way.
+fn take_out(balancer: &Balancer, index: usize, standing: Standing) {
+    match standing {
+        Standing::Up => {}
+        Standing::Unhealthy => drop(balancer.checked(index, false, NOW)),
+        Standing::Ejected => {
+            for _ in 0..5 {
+                balancer.end(balancer.begin(index, NOW).expect("an index of the pool"), FAILURE, NOW);
+            }
+        }
+        Standing::Drain => drop(balancer.force(index, Forced::Drain, NOW)),
+        Standing::Down => drop(balancer.force(index, Forced::Down, NOW)),
+    }
+    assert_eq!(balancer.snapshot(NOW)[index].standing, standing);
 }
 
 /// How many of `requests` go to each endpoint, if each ends before the next.

@@ -24,6 +24,16 @@ struct Trouble {
     ejected: Option<(u64, u32)>,
 }
 
+const TEN_SECONDS: f64 = 10e9;
+
+/// Something that counts for the latency. Times are in nanoseconds.
+#[derive(Clone, Copy)]
+enum Sign {
+    Began { at: u64 },
+    Sampled { at: u64, took: f64 },
+    Ended { began: u64 },
+}
+
 #[derive(Default)]
 pub(crate) struct Endpoint {
     /// The requests in flight: their numbers.
@@ -31,6 +41,7 @@ pub(crate) struct Endpoint {
     pub(crate) forced: Forced,
     checks: Vec<bool>,
     marks: Vec<Mark>,
+    signs: Vec<Sign>,
     troubles: Vec<Trouble>,
     /// Whether the end of the last ejection was reported.
     is_returned: bool,
@@ -110,6 +121,59 @@ impl Endpoint {
         row.saturating_sub((now.saturating_sub(since) / interval).min(1 << 30) as u32)
     }
 
+    pub(crate) fn begin(&mut self, number: u64, now: u64) {
+        self.open.push(number);
+        self.signs.push(Sign::Began { at: now });
+    }
+
+    pub(crate) fn end(&mut self, number: u64, began: u64) {
+        self.open.retain(|open| *open != number);
+        self.signs.push(Sign::Ended { began });
+    }
+
+    /// A response, or a failure that takes longer than expected.
+    fn sample(&mut self, took: f64, now: u64) {
+        self.signs.push(Sign::Sampled { at: now, took });
+    }
+
+    /// The estimate at the last sample, and when that came: a quarter up, or down by the time since the one before.
+    fn measured(&self) -> (f64, u64) {
+        let (mut measured, mut sampled_at) = (0.0, 0_u64);
+        for sign in &self.signs {
+            if let Sign::Sampled { at, took } = *sign {
+                let elapsed = at.saturating_sub(sampled_at) as f64;
+                let down = (elapsed / (elapsed + TEN_SECONDS)).max(1.0 / 16.0);
+                let step = if took > measured { 0.25 } else { down };
+                measured = if measured == 0.0 { took } else { (1.0 - step) * measured + step * took };
+                sampled_at = at;
+            }
+        }
+        (measured, sampled_at)
+    }
+
+    /// When the first request began after a sample, unless another sample came, or a request ended that began then.
+    pub(crate) fn silent_since(&self) -> Option<u64> {
+        let mut since: Option<u64> = None;
+        for sign in &self.signs {
+            since = match *sign {
+                // The epoch itself is no moment to begin at.
+                Sign::Began { at } => since.or(Some(at).filter(|at| *at > 0)),
+                Sign::Ended { began } => since.filter(|since| *since != began),
+                Sign::Sampled { .. } => None,
+            };
+        }
+        since
+    }
+
+    pub(crate) fn latency(&self, now: u64) -> Option<f64> {
+        let (measured, sampled_at) = self.measured();
+        let latency = match self.silent_since() {
+            Some(since) => (now.saturating_sub(since) as f64).clamp(measured, 10.0 * measured),
+            None => measured * TEN_SECONDS / (TEN_SECONDS + now.saturating_sub(sampled_at) as f64),
+        };
+        (measured > 0.0).then_some(latency)
+    }
+
     fn streak(&self) -> usize {
         self.marks.iter().rev().take_while(|mark| **mark == Mark::Failed).count()
     }
@@ -129,7 +193,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// How good each endpoint of the pool is for a request; the least is best.
+    /// How good each endpoint of the pool is for a request; the least is best, and from 1,000 on they were tried.
     pub(crate) fn ranks(&self, tried: &Tried, now: u64) -> Vec<Option<u32>> {
         let rank = |(index, (id, weight)): (usize, &(usize, u32))| {
             let standing = match self.endpoints[*id].standing(self.thresholds, now) {
@@ -138,13 +202,18 @@ impl Model {
                 Standing::Drain => 200,
                 Standing::Down => return None,
             };
-            Some(standing + 10 * u32::from(tried.contains(index)) + u32::from(*weight == 0))
+            Some(1_000 * u32::from(tried.contains(index)) + standing + u32::from(*weight == 0))
         };
         self.pool.iter().enumerate().map(rank).collect()
     }
 
     fn index(&self, id: usize) -> Option<usize> {
         self.pool.iter().position(|(other, _)| *other == id)
+    }
+
+    /// The head of a response has come.
+    pub(crate) fn respond(&mut self, id: usize, took: Duration, now: u64) {
+        self.endpoints[id].sample(nanos(took), now);
     }
 
     pub(crate) fn succeed(&mut self, id: usize, generation: usize) {
@@ -156,9 +225,18 @@ impl Model {
         }
     }
 
-    pub(crate) fn fail(&mut self, id: usize, generation: usize, last: Cause, now: u64) -> Option<Change> {
+    pub(crate) fn fail(
+        &mut self,
+        id: usize,
+        generation: usize,
+        (last, took): (Cause, Option<Duration>),
+        now: u64,
+    ) -> Option<Change> {
         let standing = self.endpoints[id].standing(self.thresholds, now);
         let endpoint = &mut self.endpoints[id];
+        if let Some(took) = took.map(nanos).filter(|took| *took > endpoint.measured().0) {
+            endpoint.sample(took, now);
+        }
         endpoint.failures += 1;
         endpoint.outcomes.push(false);
         if generation != endpoint.ejections() || standing == Standing::Ejected {
@@ -175,16 +253,19 @@ impl Model {
     }
 
     fn eject(&mut self, index: usize, reason: Reason, now: u64) -> Option<Change> {
-        let in_service = || self.pool.iter().filter(|(id, _)| self.endpoints[*id].is_in_service());
-        let ejected = in_service().filter(|(id, _)| self.endpoints[*id].is_ejected(now)).count();
-        let count = in_service().count();
-        let most = ((count as f64 * self.ejection.max_share).floor() as usize).max(1);
+        let count = self.pool.len();
+        let standing = |id: &usize| self.endpoints[*id].standing(self.thresholds, now);
+        let with = |wanted| self.pool.iter().filter(|(id, _)| standing(id) == wanted).count();
+        let (up, ejected) = (with(Standing::Up), with(Standing::Ejected));
+        let most_out = (count as f64 * self.ejection.max_share).floor() as usize;
+        // Whatever is out counts for the share. One may always be ejected, but never the last that is up.
+        let may_eject = up > 1 && (ejected == 0 || count - up < most_out);
         let endpoint = &mut self.endpoints[self.pool[index].0];
         let is_up = endpoint.standing(self.thresholds, now) == Standing::Up;
         if count == 1 || !is_up || endpoint.forced == Forced::Up {
             return None;
         }
-        if ejected >= most {
+        if !may_eject {
             endpoint.troubles.push(Trouble { at: now, ejected: None });
             return Some(Change::NotEjected { index, reason });
         }
@@ -283,6 +364,11 @@ pub(crate) fn is_same(one: &Change, other: &Change) -> bool {
         }
         (one, other) => one == other,
     }
+}
+
+/// At least one.
+fn nanos(took: Duration) -> f64 {
+    took.as_nanos().max(1) as f64
 }
 
 pub(crate) const fn at(nanos: u64) -> Timestamp {

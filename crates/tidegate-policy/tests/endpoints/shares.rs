@@ -126,6 +126,32 @@ fn a_thousand_endpoints_share_requests_though_most_are_out() {
 }
 
 #[test]
+fn a_thousand_endpoints_of_weights_from_none_to_the_largest_keep_them() {
+    const WEIGHTS: [u32; 3] = [0, 1, 1_000_000];
+    let weights: Vec<u32> = (0..1_000).map(|index| WEIGHTS[index % 3]).collect();
+    for balance in Balance::ALL {
+        let balancer = balanced(&weights, balance);
+        // The heaviest share all requests, then the light ones, then the reserves.
+        for kind in [2, 1, 0] {
+            let counts = counts(&balancer, 10_000, NOW);
+            let of_kind = |wanted: usize| counts.iter().skip(wanted).step_by(3);
+            assert!(of_kind(kind).all(|count| (5..90).contains(count)), "{balance:?}, {kind}: {counts:?}");
+            assert!((0..kind).all(|lighter| of_kind(lighter).sum::<u32>() < 100), "{balance:?}, {kind}: {counts:?}");
+            assert_eq!(kind == 0, of_kind(0).any(|count| *count > 0), "reserves, {balance:?}");
+            for index in (kind..1_000).step_by(3) {
+                balancer.checked(index, false, NOW);
+            }
+        }
+        let none_is_up = counts(&balancer, 10_000, NOW);
+        assert!(none_is_up.iter().skip(2).step_by(3).all(|count| (5..90).contains(count)), "{balance:?}");
+        for index in 0..1_000 {
+            balancer.force(index, Forced::Down, NOW);
+        }
+        assert_eq!(balancer.choose(NOW, 1, 1, &Tried::new()), None, "{balance:?}");
+    }
+}
+
+#[test]
 fn a_pool_of_one_uses_it_unless_it_is_down() {
     for balance in [Balance::LeastRequests, Balance::RoundRobin, Balance::Hash] {
         for weight in [0, 1] {

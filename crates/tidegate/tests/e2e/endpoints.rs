@@ -1,10 +1,23 @@
 //! Upstreams with several endpoints: which of them gets a request, what happens to those that fail, and who can see and
 //! change it.
 
+mod bad_input;
+mod client_faults;
+mod crowd;
+mod ejection;
+mod forced_up;
 mod health;
+mod metrics;
+mod misbehaviour;
 mod names;
 mod operator;
+mod outage;
+mod removal;
+mod slow_start;
 mod spreading;
+mod success_rate;
+mod switched;
+mod weights;
 
 use std::net::{SocketAddr, TcpListener};
 

@@ -17,4 +17,5 @@ mod stalled;
 mod streaming;
 mod tls_upstream;
 mod transfer;
+mod turns;
 mod upgrade;

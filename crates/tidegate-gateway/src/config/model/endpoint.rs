@@ -129,7 +129,8 @@ section! {
         pub time: Span = Span::from_secs(30), in Span::from_millis(100)..=HOUR;
         /// The longest ejection.
         pub max_time: Span = Span::from_secs(300), in Span::from_millis(100)..=Span::from_secs(86_400);
-        /// The most endpoints that are ejected at once, as a share of all.
+        /// The most endpoints that are out when another is ejected, as a share of all, whatever took them out. One may
+        /// be ejected in any case, but never the last one that is up.
         pub max_share: f64 = 0.5, in 0.0..=1.0;
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 const SIP: usize = 100;
 /// How long a slow reader keeps a connection. The end of one that the gateway has closed waits behind bytes that the
 /// reader never takes, so it goes by time: longer than the gateway bears it by default.
-const READER_LIFETIME: Duration = Duration::from_secs(15);
+const READER_LIFETIME: Duration = Duration::from_secs(35);
 /// Small, so that responses wait in the gateway and not in the kernel.
 const RECEIVE_BUFFER: u32 = 4096;
 

@@ -11,6 +11,10 @@ use tokio::runtime::{Builder, Runtime};
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 const READ: usize = 16 * 1024;
+/// What the kernel takes of a response before its reader does, as over a network. On the loopback, where packets have
+/// 64 KiB, it would take up to 4 MiB of each long response. This one thread would be busy with copying them, and the
+/// latency of the honest would be that of their upstream.
+const SEND_BUFFER: u32 = 128 * 1024;
 static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 pub(crate) struct Upstream {
@@ -22,6 +26,8 @@ impl Upstream {
     pub(crate) fn start() -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a thread");
         let socket = TcpSocket::new_v4().expect("a socket");
+        // Accepted sockets inherit it.
+        socket.set_send_buffer_size(SEND_BUFFER).expect("a TCP socket");
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
         let listener = {
             let _guard = runtime.enter();

@@ -116,3 +116,95 @@ fn everything_invalid_is_reported_at_once() {
     let paths: Vec<&str> = PATHS_OF_THE_GATEWAY.into_iter().chain(PATHS_OF_TRAFFIC).collect();
     assert_reported(&format!("{OF_THE_GATEWAY}{OF_TRAFFIC}"), &paths);
 }
+
+/// A file with these settings of the only upstream.
+fn upstream(settings: &str) -> String {
+    format!("upstreams: {{app: {{{settings}}}}}\n")
+}
+
+/// Each line names the setting, what is expected and what was found.
+#[test]
+fn invalid_settings_of_endpoints_are_reported_with_their_range_and_what_was_found() {
+    let one = "endpoints: [\"http://127.0.0.1:1\"]";
+    for (settings, reported) in [
+        ("endpoints: []".into(), "upstreams.app.endpoints: must have between 1 and 1000 endpoints, got 0"),
+        (
+            "endpoints: [{url: \"http://127.0.0.1:1\", weight: 1000001}]".into(),
+            "upstreams.app.endpoints[0].weight: must be between 0 and 1000000, got 1000001",
+        ),
+        (
+            "endpoints: [\"http://a:1\", \"http://a:1/x\"]".into(),
+            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, got \"http://a:1/x\"",
+        ),
+        (
+            "endpoints: [\"http://Localhost:1\", \"http://LOCALHOST:1\"]".into(),
+            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, got \"http://LOCALHOST:1\"",
+        ),
+        (
+            "endpoints: [\"http://[::1]\", \"http://[0:0::1]:80\"]".into(),
+            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, got \"http://[0:0::1]:80\"",
+        ),
+        (format!("url: \"http://127.0.0.1:1\", {one}"), "upstreams.app.url: must be left out with `endpoints`"),
+        ("slow_start: 1s".into(), "upstreams.app: must have `url` or `endpoints`"),
+        (format!("{one}, slow_start: 2d"), "upstreams.app.slow_start: must be between 0s and 1d, got \"2d\""),
+        (
+            format!("{one}, ejection: {{max_share: 1.5}}"),
+            "upstreams.app.ejection.max_share: must be between 0 and 1, got 1.5",
+        ),
+        (
+            format!("{one}, ejection: {{interval: 500ms}}"),
+            "upstreams.app.ejection.interval: must be between 1s and 1h, got \"500ms\"",
+        ),
+        (
+            format!("{one}, ejection: {{time: 2s, max_time: 1s}}"),
+            "upstreams.app.ejection.time: must be at most `max_time`, which is \"1s\", got \"2s\"",
+        ),
+        (
+            format!("{one}, ejection: {{statuses: [503, 99]}}"),
+            "upstreams.app.ejection.statuses: must be statuses between 200 and 599, got 99",
+        ),
+        (
+            format!("{one}, ejection: {{consecutive_failures: 1000001}}"),
+            "upstreams.app.ejection.consecutive_failures: must be between 0 and 1000000, got 1000001",
+        ),
+        (
+            format!("{one}, health_check: {{interval: 10ms}}"),
+            "upstreams.app.health_check.interval: must be between 100ms and 1h, got \"10ms\"",
+        ),
+        (
+            format!("{one}, health_check: {{unhealthy: 0}}"),
+            "upstreams.app.health_check.unhealthy: must be between 1 and 100, got 0",
+        ),
+        (
+            format!("{one}, health_check: {{path: /, method: POST}}"),
+            "upstreams.app.health_check.method: must be GET, HEAD or OPTIONS, got \"POST\"",
+        ),
+        (
+            format!("{one}, health_check: {{path: health}}"),
+            "upstreams.app.health_check.path: must begin with `/` and be a valid path, got \"health\"",
+        ),
+        (
+            format!("{one}, health_check: {{statuses: [200]}}"),
+            "upstreams.app.health_check.statuses: must be left out without `path`",
+        ),
+    ] {
+        let outcome = check(&upstream(&settings));
+        assert_eq!(outcome.code, 2, "{settings}: {outcome:?}");
+        assert!(outcome.out.contains(&format!("gateway.yaml: {reported}\n")), "{settings}: {}", outcome.out);
+    }
+}
+
+/// The most that there may be, and one more.
+#[test]
+fn a_thousand_endpoints_and_a_weight_of_a_million_are_the_most() {
+    let endpoints = |count: u32| {
+        let urls = (1..=count).map(|port| format!("{{url: \"http://127.0.0.1:{port}\", weight: 1000000}}"));
+        upstream(&format!("endpoints: [{}]", urls.collect::<Vec<_>>().join(", ")))
+    };
+    let outcome = check(&endpoints(1_000));
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let outcome = check(&endpoints(1_001));
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let reported = "gateway.yaml: upstreams.app.endpoints: must have between 1 and 1000 endpoints, got 1001\n";
+    assert!(outcome.out.contains(reported), "{}", outcome.out);
+}

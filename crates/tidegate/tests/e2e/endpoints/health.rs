@@ -1,10 +1,12 @@
 //! Checks of endpoints, and endpoints that fail requests.
 
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{gateway, named, shares, state};
-use tidegate_testkit::{Upstream, wait_until};
+use tidegate_testkit::{Client, Directory, Gateway, Upstream, binary, wait_until};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
 const UNAVAILABLE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
@@ -151,4 +153,142 @@ fn which_statuses_count_is_configured() {
         });
         assert_eq!(state(&gateway, upstream.address), expected, "{statuses}");
     }
+}
+
+/// A request that lasts kept the removed checks alive, and they took the endpoint out for good.
+#[test]
+fn checks_that_a_reload_removes_decide_nothing_any_more() {
+    let origin = crate::framing::origin::Origin::new();
+    let other = Upstream::start();
+    // No response is a failed check.
+    let check = "health_check: {path: /health, interval: 100ms, timeout: 50ms}";
+    let gateway = Gateway::start(&format!(
+        "workers: 2\nupstreams:\n  app: {{url: \"http://{}\"}}\n  other: {{url: \"http://{}\", {check}}}\n\
+         routes: [{{path: /other, upstream: other}}, {{upstream: app}}]\n\
+         limits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n",
+        origin.address, other.address
+    ));
+    let mut client = Client::connect(gateway.address);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut visit = origin.accept();
+    visit.head();
+    let reload = |from: &str, to: &str| {
+        let file = std::fs::read_to_string(&gateway.config).expect("its file");
+        assert!(file.contains(from), "{file}");
+        std::fs::write(&gateway.config, file.replace(from, to)).expect("it can be written");
+        assert_eq!(gateway.post("/reload", "").status, 200);
+    };
+    let url = format!("\"http://{}\"", origin.address);
+    reload(&url, &format!("{url}, {check}"));
+    wait_until("it is out", || state(&gateway, origin.address) == "unhealthy");
+    // A request that began under this configuration.
+    let mut second = Client::connect(gateway.address);
+    second.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut held = loop {
+        let mut visit = origin.accept();
+        if visit.head().contains("/second") {
+            break visit;
+        }
+    };
+    reload(&format!("{url}, {check}"), &url);
+    wait_until("it is in use again", || state(&gateway, origin.address) == "up");
+    let checked = other.count();
+    wait_until("there was time for more checks", || other.count() >= checked + 10);
+    assert_eq!(super::shown(&gateway, origin.address)["health"], "unknown");
+    assert_eq!(state(&gateway, origin.address), "up");
+    for (client, visit) in [(&mut client, &mut visit), (&mut second, &mut held)] {
+        visit.send(OK);
+        assert_eq!(client.response().status, 200);
+    }
+}
+
+/// Sets how many descriptors a process may have open. False if that is not possible here.
+fn allow_open_files(pid: u32, most: usize) -> bool {
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--pid={pid}")).arg(format!("--nofile={most}:"));
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The endpoint is not at fault if this side can open no connection.
+#[test]
+fn running_out_of_file_descriptors_is_no_failed_check() {
+    let [one, two] = [named("one"), named("two")];
+    let check = "health_check: {path: /health, interval: 100ms, unhealthy: 1}";
+    let gateway = gateway(&[one.address, two.address], check);
+    wait_until("both are checked", || {
+        [&one, &two].iter().all(|upstream| super::shown(&gateway, upstream.address)["health"] == "healthy")
+    });
+    // A connection that is open already: there will be no other.
+    let mut client = Client::connect(gateway.address);
+    assert_eq!(client.request("GET", "/config/upstreams", &[], b"").status, 200);
+    if !allow_open_files(gateway.pid(), 3) {
+        eprintln!("the limit of a process can't be changed here");
+        return;
+    }
+    gateway.wait_for_line("can't check");
+    let shown = client.request("GET", "/config/upstreams", &[], b"").json();
+    let endpoints = shown["upstreams"]["app"]["endpoints"].as_array().expect("a list");
+    assert!(endpoints.iter().all(|endpoint| endpoint["health"] == "healthy"), "{shown}");
+    assert!(allow_open_files(gateway.pid(), 256));
+    let checked = one.count();
+    wait_until("it is checked again", || one.count() > checked);
+    let lines = gateway.lines();
+    assert!(!lines.iter().any(|line| line.contains("fails its health checks")), "{lines:#?}");
+}
+
+/// Each upstream had 64, and no descriptors were reserved for them.
+#[test]
+fn checks_of_all_upstreams_together_have_a_bound_that_fits_the_open_files() {
+    let silent = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
+    silent.set_nonblocking(true).expect("it can be asked without waiting");
+    let port = silent.local_addr().expect("an address").port();
+    let upstream = |name: &str, third: u8| {
+        let urls: Vec<String> = (1..=20).map(|last| format!("\"http://127.0.{third}.{last}:{port}\"")).collect();
+        format!("  {name}: {{endpoints: [{}], health_check: {{path: /, timeout: 1m}}}}\n", urls.join(", "))
+    };
+    let ok = Upstream::start();
+    let directory = Directory::new();
+    let config = directory.file(
+        "gateway.yaml",
+        &format!(
+            "listeners: [{{address: \"127.0.0.1:0\"}}]\nworkers: 2\nupstreams:\n{}{}  ok: {{url: \"http://{}\"}}\n\
+             routes: [{{path: /one, upstream: one}}, {{path: /two, upstream: two}}, {{upstream: ok}}]\n\
+             limits: {{default: {{algorithm: fixed, limit: 1000000, window: 60}}}}\n",
+            upstream("one", 1),
+            upstream("two", 2),
+            ok.address
+        ),
+    );
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg("ulimit -n 256 && exec \"$0\" \"$@\"").arg(binary());
+    command.arg("gateway").arg("--config").arg(&config).stdin(Stdio::null());
+    let gateway = Gateway::launch(command, config, directory);
+    let mut checks = Vec::new();
+    for _ in 0..2 {
+        wait_until("there are as many as may be", || {
+            checks.extend(silent.accept().ok());
+            checks.len() == 8
+        });
+        assert!((0..50).all(|_| gateway.get("/").status == 200));
+        assert!(silent.accept().is_err(), "more than 8 at once");
+        // They end, and others begin.
+        checks.clear();
+    }
+}
+
+/// Only the first line was in the log.
+#[test]
+fn failures_that_eject_nothing_are_summarized() {
+    let sick = || Upstream::responding(|_| UNAVAILABLE.to_vec());
+    let [one, two] = [sick(), sick()];
+    let settings = "balance: round_robin, ejection: {consecutive_failures: 1, time: 1h, max_time: 1h}";
+    let mut gateway = gateway(&[one.address, two.address], settings);
+    for _ in 0..10 {
+        gateway.get("/");
+    }
+    gateway.wait_for_line("fails and is not ejected");
+    gateway.signal("TERM");
+    let line = gateway.wait_for_line("more failures ejected no endpoint");
+    assert!(line.contains("WARN"), "{line}");
+    assert!(gateway.wait_for_end());
 }

@@ -1,6 +1,8 @@
 //! What an operator sees of endpoints, and can do about them.
 
-use super::{endpoints, gateway, named, shares, state};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use super::{endpoints, gateway, named, named_at, shares, state};
 use crate::framing::origin::Origin;
 use tidegate_testkit::{Client, Gateway, Response, wait_until};
 
@@ -22,6 +24,8 @@ fn an_endpoint_can_be_drained_taken_down_and_returned() {
     // A drained one is better than none. One that is down is never used.
     set(&gateway, &two.address.to_string(), "{\"state\": \"drain\"}");
     assert_eq!(shares(&gateway, 10, &[&one, &two]), [0, 10]);
+    let health = gateway.get("/actuator/health").json();
+    assert_eq!(health["upstreams"]["app"], serde_json::json!({"status": "UP", "endpoints": 2, "available": 0}));
     set(&gateway, &two.address.to_string(), "{\"state\": \"down\"}");
     let response = gateway.get("/");
     assert_eq!((response.status, &response.json()["error"]), (503, &"no_endpoint".into()));
@@ -89,10 +93,46 @@ fn a_reload_keeps_what_is_known_and_lets_requests_end() {
     let changed = file.replace(&origin.address.to_string(), &three.address.to_string());
     std::fs::write(&gateway.config, changed).expect("it can be written");
     assert_eq!(gateway.post("/reload", "").status, 200);
+    let (added, removed) = (three.address, origin.address);
+    gateway.wait_for_line(&format!("upstream app: endpoints added http://{added}; removed http://{removed}"));
     assert_eq!(endpoints(&gateway).len(), 2);
     assert_eq!(state(&gateway, two.address), "down", "an operator's word outlives a reload");
     assert_eq!(shares(&gateway, 10, &[&two, &three]), [0, 10]);
     visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK");
     assert_eq!(client.response().status, 200);
     assert_eq!(visit.read_to_end(), b"", "its connection is not kept");
+}
+
+/// What was counted for endpoints that left was taken away again: a counter that falls is read as a restart.
+#[test]
+fn the_counters_of_endpoints_without_their_own_series_never_fall() {
+    let everywhere = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
+    let port = everywhere.local_addr().expect("an address").port();
+    let _upstream = named_at("everywhere", everywhere);
+    let all: Vec<SocketAddr> = (1..=105).map(|last| SocketAddr::from(([127, 0, 1, last], port))).collect();
+    let gateway = gateway(&all, "balance: round_robin, slow_start: 0");
+    let others =
+        || gateway.metric("tidegate_endpoint_requests_total{service=\"app\",endpoint=\"others\",outcome=\"success\"}");
+    let requests = |count: usize| (0..count).for_each(|_| assert_eq!(gateway.get("/").status, 200));
+    requests(2 * all.len());
+    assert_eq!(others(), Some(10.0));
+    let reload = |endpoints: &[SocketAddr]| {
+        let urls: Vec<String> = endpoints.iter().map(|endpoint| format!("\"http://{endpoint}\"")).collect();
+        let file = std::fs::read_to_string(&gateway.config).expect("its file");
+        let (head, rest) = file.split_once("endpoints: [").expect("a list");
+        let (_, tail) = rest.split_once(']').expect("its end");
+        let changed = format!("{head}endpoints: [{}]{tail}", urls.join(", "));
+        std::fs::write(&gateway.config, changed).expect("it can be written");
+        assert_eq!(gateway.post("/reload", "").status, 200);
+    };
+    reload(&all[..102]);
+    assert_eq!(others(), Some(10.0), "three of them have left");
+    reload(&all[10..]);
+    assert_eq!(others(), Some(10.0), "they have returned, and others have left");
+    requests(2 * 95);
+    assert!(others().is_some_and(|count| count >= 10.0), "{:?}", others());
+    reload(&all);
+    let before = others().expect("there are others");
+    requests(2 * all.len());
+    assert!(others().is_some_and(|count| count > before), "{:?}", others());
 }

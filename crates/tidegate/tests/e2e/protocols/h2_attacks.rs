@@ -27,7 +27,10 @@ pub(super) struct Siege {
 
 impl Siege {
     pub(super) fn begin() -> Self {
-        Self::with("connections: {write_timeout: 500ms}", "{algorithm: concurrency, limit: 200}")
+        Self::with(
+            "connections: {write_timeout: 500ms, max_untaken_streams: 128}",
+            "{algorithm: concurrency, limit: 200}",
+        )
     }
 
     fn with(connections: &str, limit: &str) -> Self {
@@ -342,7 +345,7 @@ fn readers_that_do_not_read_are_cut_off_in_time() {
     let depot = Depot::start();
     let gateway = gateway(
         &depot.address.to_string(),
-        "connections: {write_timeout: 500ms}",
+        "connections: {write_timeout: 500ms, max_untaken_streams: 128}",
         "{algorithm: concurrency, limit: 200}",
     );
     honest(&gateway);

@@ -184,8 +184,10 @@ fn a_body_that_stops_loses_its_connection_to_one_that_needs_it() {
     wait_until("all connections are taken", || connections(&gateway) == 2);
     assert_eq!(status(&gateway), 200);
     wait_until("one has lost its connection", || cut(&gateway, "evicted") == 1);
+    // The cut is counted before its response is sent.
+    wait_until("one has a response", || stalled.iter_mut().any(Client::has_response));
     let mut responses = stalled.iter_mut().filter_map(|client| client.has_response().then(|| client.response()));
-    let response = responses.next().expect("one has a response");
+    let response = responses.next().expect("it is there");
     assert_eq!((response.status, &response.json()["error"]), (408, &"client_evicted".into()));
 }
 
@@ -227,7 +229,7 @@ fn a_body_that_comes_fast_enough_is_sent_on() {
 #[test]
 fn a_response_that_is_taken_too_slowly_is_broken_off() {
     let upstream = responding(1_000_000);
-    let connections = "min_rate: 1000, min_rate_window: 1s, write_timeout: 1h";
+    let connections = "min_rate: 100000, min_rate_window: 1s, write_timeout: 1h";
     let gateway = gateway(&upstream, connections, "response_buffer_bytes: 1000", "");
     let mut wire = takes_nothing(&gateway, 1);
     assert_eq!(wire.read_until(HEADERS).map(|frame| frame.stream), Some(1));
@@ -244,7 +246,7 @@ fn a_response_that_is_taken_too_slowly_is_broken_off() {
 #[test]
 fn a_response_that_is_taken_too_slowly_over_http1_is_broken_off() {
     let upstream = responding(50_000_000);
-    let gateway = gateway(&upstream, "min_rate: 1000, min_rate_window: 1s, write_timeout: 1h", "", "");
+    let gateway = gateway(&upstream, "min_rate: 100000, min_rate_window: 1s, write_timeout: 1h", "", "");
     let mut client = Client::connect_from(ONE, gateway.address);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until("it is cut off", || cut(&gateway, "slow_reader") == 1);
