@@ -491,7 +491,7 @@ mod tests {
         let (deadlines, activity) = connected();
         activity.request_began();
         for step in 1..1_000 {
-            activity.has_written(1_000, false);
+            activity.has_written(100_000, false);
             activity.has_written(0, true);
             deadlines.sweep(step * 9_000);
             assert!(!activity.is_late(), "{step}");
