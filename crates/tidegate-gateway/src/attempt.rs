@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use http::Version;
 use tidegate_http::client::{
     BodyLength, ClientTerms, Failed, Local, OutgoingHead, Response as UpstreamResponse, ResponseContent, Traits,
-    Trouble, send,
+    Trouble, UploadEnd, send,
 };
 use tidegate_http::eviction::Eviction;
 use tidegate_http::forwarded::Forwarded;
@@ -205,9 +205,13 @@ fn record(
         Ok(response) => {
             upstream.responded(took, response.status);
             // The time in which the client sent its body is not the endpoint's.
-            let took = response.upload_ended.map_or(took, |ended| took.min(ended.elapsed()));
+            let took = match response.upload {
+                UploadEnd::NoBody => Some(took),
+                UploadEnd::At(end) => Some(took.min(end.elapsed())),
+                UploadEnd::UnderWay => None,
+            };
             if upstream.is_failure(response.status) {
-                record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took: Some(took) }, ended);
+                record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took }, ended);
             } else if let Some(hold) = &context.settlement.hold {
                 hold.in_flight.responded(took, ended);
             }

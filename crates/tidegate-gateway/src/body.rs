@@ -59,13 +59,13 @@ impl Body {
         self.stream = h2_streams::stream();
         if let Some(stream) = &self.stream {
             let ahead = if let Content::Stream(ahead) = &self.content { Some(ahead.clone()) } else { None };
-            stream.respond(settlement.activity(), ahead);
+            stream.respond(settlement.activity(), ahead, !is_head && !http_body::Body::is_end_stream(self));
         }
         // The upstream's limits count what the upstream works on, however long the client takes its response.
         let of_upstream = settlement.admissions.take_upstream();
         match &self.content {
             Content::Whole(bytes) => {
-                settlement.hold = None;
+                settlement.hold.take().inspect(|hold| hold.in_flight.ended());
                 settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
                 // hyper does not poll an empty body.
                 settlement.is_whole = self.stream.is_some() && (is_head || bytes.is_empty());
@@ -163,6 +163,9 @@ pub(crate) struct SendingPiece {
 
 impl Drop for SendingPiece {
     fn drop(&mut self) {
+        if let (Some(stream), false) = (&self.stream, self.bytes.is_empty()) {
+            stream.piece_gone();
+        }
         if let Some(activity) = &self.activity {
             activity.piece_gone();
         }
@@ -182,8 +185,8 @@ impl Buf for SendingPiece {
         self.bytes.advance(count);
         if let Some(stream) = &self.stream {
             stream.moved(count);
-            if self.bytes.is_empty() {
-                stream.taken();
+            if count > 0 && self.bytes.is_empty() {
+                stream.piece_gone();
             }
         }
         if let Some(activity) = &self.activity {
@@ -211,8 +214,6 @@ impl http_body::Body for Body {
         let (mut line, mut activity, mut lease) = (None, None, body.unsent.take());
         if let Some(settlement) = &mut body.settlement {
             activity = Some(Arc::clone(settlement.activity())).filter(|_| has_data);
-            // From here on the client is late if nothing is sent.
-            body.stream.iter().for_each(|stream| stream.wait());
             settlement.is_whole = has_ended && !has_data;
             let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len));
             lease = lease.or_else(|| bytes.map(|bytes| Box::new(settlement.lease_of(bytes))));
@@ -220,6 +221,10 @@ impl http_body::Body for Body {
         }
         if let Some(activity) = &activity {
             activity.piece_taken();
+        }
+        // From here on the client is late if nothing is sent.
+        if let (Some(stream), true) = (&body.stream, has_data) {
+            stream.piece_given();
         }
         let sending = |bytes| SendingPiece { bytes, stream: body.stream.clone(), line, activity, _lease: lease };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(sending))))

@@ -21,9 +21,11 @@ use crate::plan::{Plan, Site};
 use crate::settings::{HealthCheckSettings, UpstreamSettings};
 use crate::upstream::Upstream;
 
-/// The most checks of one upstream at once, those that wait for their turn included. It is less than all upstreams may
-/// have together: one whose endpoints do not respond must not hold up the checks of the others.
-const MOST_CHECKS_OF_ONE: usize = 32;
+/// The most checks of one upstream at once, those that wait for their turn included, where so many of all upstreams may
+/// be made: one whose endpoints do not respond must not hold up the checks of the others.
+fn most_checks_of_one(most_of_all: usize) -> usize {
+    (most_of_all / 2).max(1)
+}
 
 /// Names that are looked up for a configuration that is not in force yet.
 pub(crate) struct Lookups(HashMap<String, NameWatch>);
@@ -123,7 +125,7 @@ async fn check_health(gateway: Arc<Gateway>, upstream: Arc<Upstream>, settings: 
         let mut checks: JoinSet<Checked> = JoinSet::new();
         let members = upstream.endpoints.pool().members.to_vec();
         for (index, member) in members.into_iter().enumerate() {
-            if checks.len() >= MOST_CHECKS_OF_ONE {
+            if checks.len() >= most_checks_of_one(gateway.most_checks) {
                 note_check(&gateway, &upstream, checks.join_next().await);
             }
             let (gateway, settings) = (Arc::clone(&gateway), Arc::clone(&settings));

@@ -43,6 +43,8 @@ pub(crate) struct Gateway {
     pub(crate) names: Names,
     /// Turns of health checks, of all upstreams together: each takes a file descriptor.
     pub(crate) checks: Semaphore,
+    /// How many there are.
+    pub(crate) most_checks: usize,
     /// Another plan is in force.
     pub(crate) replanned: Notify,
     pub(crate) returns: Arc<Returns>,
@@ -87,6 +89,7 @@ impl Gateway {
         names: Names,
     ) -> Self {
         let now = Instant::now();
+        let most_checks = most_checks(usize::try_from(most_open_files()).unwrap_or(usize::MAX));
         Self {
             plan: ArcSwap::from_pointee(plan),
             clock,
@@ -97,7 +100,8 @@ impl Gateway {
             access_log,
             adaptation,
             names,
-            checks: Semaphore::new(most_checks(usize::try_from(most_open_files()).unwrap_or(usize::MAX))),
+            checks: Semaphore::new(most_checks),
+            most_checks,
             replanned: Notify::new(),
             returns: Returns::new(Handle::current()),
             draining: AtomicBool::new(false),
@@ -303,7 +307,7 @@ impl Gateway {
             }
         }
         if let Some(count) = rest(&self.not_ejected) {
-            let why = "because too many are ejected already";
+            let why = "because too many others are out";
             self.log.warn("Upstream", format_args!("{count} more failures ejected no endpoint, {why}"));
         }
         if let Some(count) = rest(&self.unchecked) {

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
@@ -31,10 +32,14 @@ pub(crate) fn stream() -> Option<Arc<H2Stream>> {
 /// as it has handed over the last piece.
 pub(crate) struct H2Stream {
     deadline: Arc<Deadline>,
-    /// Held for their `Drop`.
-    counted: OnceLock<(CountedStream, StreamCount)>,
+    /// Held for its `Drop`.
+    counted: OnceLock<CountedStream>,
+    /// None until the request begins. Held for its `Drop`.
+    begun: OnceLock<StreamCount>,
     /// None for trusted proxies, and until the request begins.
     turn: OnceLock<Turn>,
+    /// Pieces of the response that hyper has and the client has not taken.
+    pieces: AtomicU32,
     /// Once there is a response.
     response: Mutex<Option<StreamResponse>>,
 }
@@ -59,25 +64,46 @@ impl H2Stream {
         self.response.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the request as long as this exists: with those of all clients, and with those of its connection.
-    pub(crate) fn count(&self, of_all: CountedStream, of_connection: StreamCount) {
-        let _first = self.counted.set((of_all, of_connection));
+    /// Counts the request with those of all clients, as long as this exists.
+    pub(crate) fn count(&self, of_all: CountedStream) {
+        let _first = self.counted.set(of_all);
     }
 
-    /// The request begins.
-    pub(crate) fn begin(&self, turn: Turn) {
-        let _first = self.turn.set(turn);
+    /// The request begins. It is counted with those of its connection, as long as this exists.
+    pub(crate) fn begin(&self, of_connection: StreamCount, turn: Option<Turn>) {
+        let _first = self.begun.set(of_connection);
+        if let Some(turn) = turn {
+            let _first = self.turn.set(turn);
+        }
     }
 
-    /// The response for the client on this connection begins. `ahead` reads it ahead of a slow client.
-    pub(crate) fn respond(&self, activity: &Arc<Activity>, ahead: Option<ReadAhead>) {
+    /// The response for the client on this connection begins. `ahead` reads it ahead of a slow client. `has_body`:
+    /// there is something to take besides its head.
+    pub(crate) fn respond(&self, activity: &Arc<Activity>, ahead: Option<ReadAhead>, has_body: bool) {
         let wait = ClientWait::new(activity.wait_terms());
         *self.response() = Some(StreamResponse { wait, activity: Arc::clone(activity), stalled: None, ahead });
+        if has_body {
+            self.wait();
+        } else {
+            self.all_taken();
+        }
+    }
+
+    /// hyper has another piece, which the client must take.
+    pub(crate) fn piece_given(&self) {
+        self.pieces.fetch_add(1, Ordering::Relaxed);
         self.wait();
     }
 
+    /// The client has taken all of a piece, or never will.
+    pub(crate) fn piece_gone(&self) {
+        if self.pieces.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.all_taken();
+        }
+    }
+
     /// The client must take what it was given.
-    pub(crate) fn wait(&self) {
+    fn wait(&self) {
         self.turn.get().inspect(|turn| turn.given());
         if let Some(response) = &mut *self.response() {
             response.stalled.get_or_insert_with(|| response.activity.response_waits());
@@ -93,18 +119,18 @@ impl H2Stream {
         }
     }
 
-    /// The client has taken all of a piece.
-    pub(crate) fn taken(&self) {
-        self.turn.get().inspect(|turn| turn.taken());
-        if let Some(response) = &mut *self.response() {
-            response.stalled = None;
+    /// hyper asks for more: it may do so before the client has taken what there is.
+    pub(crate) fn wants_more(&self) {
+        if self.pieces.load(Ordering::Relaxed) == 0 {
+            self.all_taken();
         }
     }
 
-    /// The client could take more than there is.
-    pub(crate) fn wants_more(&self) {
-        self.taken();
+    /// The client has taken all that there is so far.
+    fn all_taken(&self) {
+        self.turn.get().inspect(|turn| turn.taken());
         if let Some(response) = &mut *self.response() {
+            response.stalled = None;
             response.wait.pause(self.deadline.now_millis());
             self.deadline.clear();
         }
@@ -142,6 +168,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
         let stream = Arc::new(H2Stream {
             deadline: self.deadlines.deadline(Owner::NONE),
             counted: OnceLock::new(),
+            begun: OnceLock::new(),
+            pieces: AtomicU32::new(0),
             turn: OnceLock::new(),
             response: Mutex::default(),
         });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use socket2::SockRef;
-use tidegate_http::activity::MOST_UNSENT;
+use tidegate_http::pace::MOST_UNSENT;
 use tokio::net::TcpSocket;
 
 /// A listening socket that all workers accept from.

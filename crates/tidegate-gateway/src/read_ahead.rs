@@ -87,7 +87,7 @@ impl ReadAhead {
         let frame = reading.stream.poll_frame(cx);
         reading.is_wanted = frame.is_pending();
         if reading.stream.is_ended() && !matches!(frame, Poll::Ready(Some(Err(_)))) {
-            reading.held = (None, None);
+            reading.let_go();
         }
         frame
     }
@@ -117,15 +117,25 @@ impl ReadAhead {
                 Poll::Ready(Some(Err(trouble))) => {
                     // The endpoint is judged when the client has read as far; the upstream's limits need not wait.
                     reading.held.1 = None;
+                    reading.held.0.iter().for_each(|hold| hold.in_flight.broke_off());
                     reading.end = End::Broken(Some(trouble));
                 }
                 Poll::Ready(None) => reading.end = End::Whole,
             }
         }
         if matches!(reading.end, End::Whole) {
-            reading.held = (None, None);
+            reading.let_go();
         }
         None
+    }
+}
+
+impl Reading {
+    /// The endpoint has sent its whole response.
+    fn let_go(&mut self) {
+        if let (Some(hold), _) = std::mem::take(&mut self.held) {
+            hold.in_flight.ended();
+        }
     }
 }
 

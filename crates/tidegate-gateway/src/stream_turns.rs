@@ -22,9 +22,9 @@ pub(crate) struct StreamTurns {
 struct Counts {
     /// Requests of the last batch that have no response yet.
     begun: u32,
-    /// A batch ends when [`SLOW_UPSTREAM`] have passed since its last request began.
+    /// A batch ends when [`SLOW_UPSTREAM`] have passed since its first request began.
     batch: u32,
-    last_began: Option<Instant>,
+    batch_began: Option<Instant>,
     /// Responses with something in them that the client has not taken.
     untaken: u32,
     /// How many of both there may be. One more with each response that the client has taken, up to `most`.
@@ -36,7 +36,7 @@ impl Counts {
     /// Whether one more may begin. `is_quiet`: requests without a response do not count.
     fn has_room(&mut self, now: Instant, is_quiet: bool) -> bool {
         if self.slow_from().is_some_and(|slow_from| now >= slow_from) {
-            (self.begun, self.batch, self.last_began) = (0, self.batch.wrapping_add(1), None);
+            (self.begun, self.batch, self.batch_began) = (0, self.batch.wrapping_add(1), None);
         }
         let begun = if is_quiet { 0 } else { self.begun };
         begun + self.untaken < self.allowed
@@ -44,7 +44,7 @@ impl Counts {
 
     /// When the requests of the batch no longer count, because their upstream is slow.
     fn slow_from(&self) -> Option<Instant> {
-        self.last_began.map(|began| began + SLOW_UPSTREAM)
+        self.batch_began.map(|began| began + SLOW_UPSTREAM)
     }
 
     /// A request is no longer in this phase.
@@ -60,7 +60,7 @@ impl Counts {
 impl StreamTurns {
     /// For a connection whose client has not shown yet that it takes its responses.
     pub(crate) fn new(allowed: u32, most: u32) -> Arc<Self> {
-        let counts = Counts { begun: 0, batch: 0, last_began: None, untaken: 0, allowed, most };
+        let counts = Counts { begun: 0, batch: 0, batch_began: None, untaken: 0, allowed, most };
         Arc::new(Self { counts: Mutex::new(counts), freed: Notify::new() })
     }
 
@@ -90,7 +90,7 @@ impl StreamTurns {
             return Err(counts.slow_from());
         }
         counts.begun += 1;
-        counts.last_began = Some(now);
+        counts.batch_began.get_or_insert(now);
         // Several may have become free since the last one was notified. In vain, it would lose its turn.
         if counts.has_room(now, is_quiet) {
             self.freed.notify_one();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client_wait::{ClientWait, Late, WaitTerms};
 use crate::deadlines::{Deadline, Ended, Waiting};
-use crate::pace::PaceTerms;
+use crate::pace::{MOST_UNSENT, PaceTerms};
 use crate::share::BusyConnections;
 
 /// The timeouts of a client's connection.
@@ -21,10 +21,6 @@ pub struct Timeouts {
     /// How fast the client must take a response.
     pub pace: PaceTerms,
 }
-
-/// How many bytes for a client may wait unsent in the kernel. By default they are as many as the send buffer holds, up
-/// to 4 MiB: a client that reads slowly would cost that much memory and the copies into it, and would not be seen.
-pub const MOST_UNSENT: u32 = 64 * 1024;
 
 /// A deadline that does not pass.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
@@ -46,7 +42,7 @@ pub struct Activity {
     work: AtomicU64,
     /// How long the client may take for these pieces once no request is under way.
     pieces: OnceLock<Box<Mutex<ClientWait>>>,
-    /// HTTP/2 streams, until the last byte of their responses has been sent.
+    /// HTTP/2 requests that have begun, until the last byte of their responses has been sent.
     streams: AtomicU32,
     /// Those whose responses wait for the client.
     stalled: AtomicU32,
@@ -156,8 +152,8 @@ impl Activity {
         if !self.is_h2 {
             return self.deadline.clear();
         }
-        let waiting = self.stalled.load(Ordering::Relaxed) + self.queued.load(Ordering::Relaxed);
-        if waiting == 0 || waiting < self.streams.load(Ordering::Relaxed) {
+        let (stalled, queued) = (self.stalled.load(Ordering::Relaxed), self.queued.load(Ordering::Relaxed));
+        if stalled + queued == 0 || stalled < self.streams.load(Ordering::Relaxed) {
             self.stalled_since.store(0, Ordering::Relaxed);
             return self.deadline.clear();
         }
@@ -177,7 +173,7 @@ impl Activity {
         }
     }
 
-    /// An HTTP/2 stream lasts as long as this exists.
+    /// An HTTP/2 request has begun, and lasts as long as this exists.
     pub fn stream_began(self: &Arc<Self>) -> StreamCount {
         StreamCount::new(self, |activity| &activity.streams)
     }
@@ -451,11 +447,13 @@ mod tests {
         let waits = activity.response_waits();
         activity.request_began();
         assert_eq!(stalled(), None, "another one is served");
-        let queued = activity.request_waits();
+        let other_waits = activity.response_waits();
         deadlines.sweep(3_000);
+        // Those that come and wait for their turn show nothing: one each second kept the connection.
+        drop(activity.request_waits());
         assert_eq!(stalled(), Some((Waiting::Taking, 2_000)));
-        drop(queued);
-        assert_eq!(stalled(), None, "it begins");
+        drop(other_waits);
+        assert_eq!(stalled(), None, "one is taken");
         activity.request_ended();
         drop(other);
         assert_eq!(stalled(), Some((Waiting::Taking, 0)));

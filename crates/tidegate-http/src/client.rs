@@ -17,6 +17,7 @@ pub use client_terms::ClientTerms;
 pub use connect::{ClientTls, connect_to};
 pub use connection::Connection;
 pub use endpoint::{Endpoint, EndpointBounds, Pools};
+pub use exchange::UploadEnd;
 pub use opening::Local;
 pub use request_head::{BodyLength, OutgoingHead, Traits};
 pub use response::{Response, ResponseContent, ResponseStream};

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// How many bytes for a client may wait unsent in the kernel. By default they are as many as the send buffer holds, up
+/// to 4 MiB: a client that reads slowly would cost that much memory and the copies into it, and would not be seen.
+pub const MOST_UNSENT: u32 = 64 * 1024;
+
 /// The slowest pace at which a client may send or take bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceTerms {

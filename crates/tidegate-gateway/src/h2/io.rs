@@ -54,7 +54,7 @@ impl Tally {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the connection at its next read. No request may be under way on it.
+    /// Ends the connection at its next read. Requests on it may only wait for their client.
     pub(crate) fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
     }
@@ -145,9 +145,8 @@ impl ClientIo {
     }
 
     /// Ends the connection with a GOAWAY that names the last request that was served (RFC 9113 §6.8): a request that
-    /// comes at this moment is above it, so that the client knows that it can send it again. No request is under way,
-    /// so that all frames before it have been written. If the socket does not take so few bytes at once, no GOAWAY is
-    /// sent.
+    /// comes at this moment is above it, so that the client knows that it can send it again. If the socket does not take
+    /// so few bytes at once, because the client takes nothing, no GOAWAY is sent.
     fn leave(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let goaway = goaway(self.watch.last_stream(), NO_ERROR, "");
         let _sent = self.stream()?.poll_write(cx, &goaway);

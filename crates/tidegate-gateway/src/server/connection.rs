@@ -201,6 +201,8 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         let (parts, body) = request.into_parts();
         async move {
             if let Err(no_stream) = begin_stream(&worker, &client, turns).await {
+                // Its client may leave this response untaken, too.
+                h2_streams::stream().inspect(|stream| stream.respond(&client.activity, None, true));
                 return Ok(reject_stream(&worker, &client, no_stream).into_h2());
             }
             let response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
@@ -231,7 +233,8 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         }
         tally.turn_begins();
         let polled = connection.as_mut().poll(cx);
-        // A request that has just come is served. Otherwise nothing is under way, and the connection can end here.
+        // A request that has just come is served. Otherwise all requests wait for their client, if there are any, and
+        // the connection can end here.
         if polled.is_pending() && activity.deadline.is_evicted() {
             // Not hyper's graceful shutdown: without a round trip, that names no last request.
             tally.leave();
@@ -258,12 +261,16 @@ async fn begin_stream(worker: &Worker, client: &Client, turns: Option<Arc<Stream
     };
     let counted = shares.begin_stream(client.share.as_ref(), most_held, most_streams)?;
     let Some(stream) = h2_streams::stream() else { return Ok(()) };
-    stream.count(counted, client.activity.stream_began());
-    if let Some(turns) = turns {
-        let is_quiet = || shares.streams() <= FEW_STREAMS;
-        let _waits = client.activity.request_waits();
-        stream.begin(turns.begin(Instant::now() + patience, is_quiet).await.ok_or(NoStream::Untaken)?);
-    }
+    stream.count(counted);
+    let turn = match turns {
+        None => None,
+        Some(turns) => {
+            let is_quiet = || shares.streams() <= FEW_STREAMS;
+            let _waits = client.activity.request_waits();
+            Some(turns.begin(Instant::now() + patience, is_quiet).await.ok_or(NoStream::Untaken)?)
+        }
+    };
+    stream.begin(client.activity.stream_began(), turn);
     Ok(())
 }
 

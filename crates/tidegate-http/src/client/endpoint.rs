@@ -46,7 +46,7 @@ pub struct Pools {
     pub owner: Owner,
     /// Connections that are open, idle ones included.
     pub(super) open: Arc<AtomicUsize>,
-    /// Requests that wait until one of these is closed. What becomes free is theirs, not that of newcomers.
+    /// Requests that wait until one of these is idle or closed. What becomes free is theirs, not that of newcomers.
     pub(super) waiting: AtomicUsize,
     /// Idle connections, by the worker's index.
     idle: Box<[Pool]>,
@@ -109,10 +109,17 @@ impl Endpoint {
         Arc::new(Self { address, tls: None, bounds, pools })
     }
 
-    /// Takes an idle connection that is still open.
+    /// Takes an idle connection that is still open. One for each request that waits is left to those.
     pub(super) fn idle_connection(&self, worker: usize) -> Option<Box<Connection>> {
+        self.idle_beyond(worker, self.pools.waiting.load(Ordering::Relaxed))
+    }
+
+    /// The same, if there are more than `reserved`.
+    pub(super) fn idle_beyond(&self, worker: usize, reserved: usize) -> Option<Box<Connection>> {
         loop {
-            let mut connection = self.pools.idle[worker].idle().pop()?;
+            let mut idle = self.pools.idle[worker].idle();
+            let mut connection = if idle.len() > reserved { idle.pop() } else { None }?;
+            drop(idle);
             if connection.is_alive() {
                 return Some(connection);
             }
@@ -123,9 +130,8 @@ impl Endpoint {
     pub(super) fn keep(&self, worker: usize, mut connection: Box<Connection>, now: u64) {
         connection.rest(now);
         let mut idle = self.pools.idle[worker].idle();
-        let is_wanted = connection.is_descriptor_wanted() || self.pools.waiting.load(Ordering::SeqCst) > 0;
-        let is_closed = self.pools.closed.load(Ordering::SeqCst);
-        if idle.len() < self.bounds.max_idle && !is_closed && !is_wanted {
+        let is_closed = self.pools.closed.load(Ordering::SeqCst) || connection.is_descriptor_wanted();
+        if idle.len() < self.bounds.max_idle && !is_closed {
             idle.push(connection);
         }
     }

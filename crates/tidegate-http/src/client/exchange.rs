@@ -59,6 +59,17 @@ pub(super) enum Sending {
     WaitsForUpstream,
 }
 
+/// How far a request's body was sent when the head of its response came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadEnd {
+    /// There is none.
+    NoBody,
+    /// The last of it was sent then.
+    At(Instant),
+    /// The client was still sending it.
+    UnderWay,
+}
+
 /// The state of the request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Upload {
@@ -335,9 +346,12 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         }
     }
 
-    /// When the request had its whole body, if it has one.
-    pub(super) fn upload_ended(&self) -> Option<Instant> {
-        self.upload_wait.as_ref().and_then(|upload| upload.ended)
+    /// How far the request's body has been sent.
+    pub(super) fn upload_end(&self) -> UploadEnd {
+        match &self.upload_wait {
+            None => UploadEnd::NoBody,
+            Some(upload) => upload.ended.map_or(UploadEnd::UnderWay, UploadEnd::At),
+        }
     }
 
     fn take_data(&mut self, data: Bytes) -> Result<(), Trouble> {

@@ -10,7 +10,7 @@ use super::connect::connect_to;
 use super::connection::{Connection, Slot};
 use super::endpoint::Endpoint;
 use super::trouble::Trouble;
-use crate::deadlines::{Deadlines, Owner};
+use crate::deadlines::{Deadlines, Owner, TICK};
 use crate::descriptors::{Descriptors, Waiting, is_out_of_files};
 use crate::eviction::Eviction;
 use crate::stream::Stream;
@@ -39,33 +39,55 @@ pub struct Local<'a> {
 /// much time of its own: it must not look as if the endpoint were slow.
 pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Box<Connection>, Trouble> {
     let until = Instant::now() + endpoint.bounds.connect_timeout;
-    let slot = take_slot(endpoint, local, until).await.ok_or(Trouble::Full)?;
+    let slot = match take_slot(endpoint, local, until).await.ok_or(Trouble::Full)? {
+        Room::Kept(connection) => return Ok(connection),
+        Room::Slot(slot) => slot,
+    };
     let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
     let stream = connect(endpoint, local, Instant::now() + endpoint.bounds.connect_timeout).await?;
     Ok(Connection::new(stream, local.deadlines.deadline(endpoint.pools.owner), slot, descriptor))
 }
 
+/// What a request gets that needs a connection.
+enum Room {
+    /// A slot for a new one.
+    Slot(Slot),
+    /// One that has become idle.
+    Kept(Box<Connection>),
+}
+
 /// Takes a slot for a connection. Neither an idle connection of any worker nor a client that is waited for may be the
 /// reason to reject a request.
-async fn take_slot(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Option<Slot> {
+async fn take_slot(endpoint: &Endpoint, local: &Local<'_>, until: Instant) -> Option<Room> {
     let pools = &endpoint.pools;
-    let free = |reserved| {
-        let slot = || Slot::take(&pools.open, endpoint.bounds.max_connections.saturating_sub(reserved));
-        slot().or_else(|| endpoint.close_one_idle().then(slot).flatten())
-    };
+    let slot = |reserved| Slot::take(&pools.open, endpoint.bounds.max_connections.saturating_sub(reserved));
+    let slot_or_idle = || slot(0).or_else(|| endpoint.close_one_idle().then(|| slot(0)).flatten());
     // Those that wait already come first.
-    if let Some(slot) = free(pools.waiting.load(Ordering::SeqCst)) {
-        return Some(slot);
+    let waiting = pools.waiting.load(Ordering::SeqCst);
+    if let Some(slot) = if waiting == 0 { slot_or_idle() } else { slot(waiting) } {
+        return Some(Room::Slot(slot));
     }
     let _waiting = Waiting::new(&pools.waiting);
+    let mut evicts_from = Instant::now();
     loop {
-        let is_hopeless = (local.evict)(pools.owner) == Eviction::AllBusy;
-        if is_hopeless || Instant::now() + FILE_PATIENCE >= until {
+        let now = Instant::now();
+        if now + FILE_PATIENCE >= until {
             return None;
         }
+        if now >= evicts_from {
+            match (local.evict)(pools.owner) {
+                Eviction::AllBusy => return None,
+                // Its end takes a moment: until then no other is needed.
+                Eviction::Started => evicts_from = now + TICK,
+                Eviction::NotYet => {}
+            }
+        }
         tokio::time::sleep(FILE_PATIENCE).await;
-        if let Some(slot) = free(0) {
-            return Some(slot);
+        if let Some(connection) = endpoint.idle_beyond(local.worker, 0) {
+            return Some(Room::Kept(connection));
+        }
+        if let Some(slot) = slot_or_idle() {
+            return Some(Room::Slot(slot));
         }
     }
 }

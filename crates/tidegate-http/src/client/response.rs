@@ -1,14 +1,13 @@
 //! A response: its head, and its body as it arrives.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body, Frame};
 
 use super::connection::Connection;
-use super::exchange::{Exchange, Sending, Waiting};
+use super::exchange::{Exchange, Sending, UploadEnd, Waiting};
 use super::response_head::ResponseHead;
 use super::trouble::{Failed, Trouble};
 use crate::framing::{BodyEnd, Chunked, Piece};
@@ -23,8 +22,8 @@ pub struct Response<B> {
     pub is_http10: bool,
     /// Its headers, without those that concern the connection.
     pub headers: Headers,
-    /// When the request had its whole body, if it has one.
-    pub upload_ended: Option<Instant>,
+    /// How far the request's body was sent when the head came.
+    pub upload: UploadEnd,
     /// What follows.
     pub content: ResponseContent<B>,
 }
@@ -44,20 +43,20 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
     pub(super) fn new(mut exchange: Exchange<B>, head: ResponseHead, upgrade_wanted: bool) -> Result<Self, Failed<B>> {
         let ResponseHead { status, headers, body_end, is_http10, keep_alive, upgrade } = head;
         exchange.connection.deadline.clear();
-        let upload_ended = exchange.upload_ended();
+        let upload = exchange.upload_end();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let Some(protocol) = upgrade.filter(|_| upgrade_wanted) else {
                 return Err(exchange.fail(Trouble::BadResponse("it upgrades a request that did not ask for it")));
             };
             let content = ResponseContent::Upgraded(exchange.connection, protocol);
-            return Ok(Self { status, is_http10, headers, upload_ended, content });
+            return Ok(Self { status, is_http10, headers, upload, content });
         }
         if let BodyEnd::Length(length) = body_end
             && length <= exchange.connection.read.len() as u64
         {
             let whole = exchange.connection.read.split_to(length as usize).freeze();
             exchange.end(keep_alive);
-            return Ok(Self { status, is_http10, headers, upload_ended, content: ResponseContent::Whole(whole) });
+            return Ok(Self { status, is_http10, headers, upload, content: ResponseContent::Whole(whole) });
         }
         let mut first = None;
         let rest = match body_end {
@@ -75,7 +74,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
         };
         exchange.drop_read_body();
         let stream = ResponseStream { exchange: Some(exchange), rest, first, keep_alive };
-        Ok(Self { status, is_http10, headers, upload_ended, content: ResponseContent::Stream(Box::new(stream)) })
+        Ok(Self { status, is_http10, headers, upload, content: ResponseContent::Stream(Box::new(stream)) })
     }
 }
 

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::outcome::Outcome;
@@ -11,7 +11,8 @@ use crate::Timestamp;
 ///
 /// Dropping it instead is the same as ending it with [`Outcome::Ignored`], so the endpoint's count of requests in
 /// flight is right whatever becomes of the request, and whether or not the endpoint still belongs to the pool. If the
-/// endpoint has [responded](Self::responded), it is a success.
+/// endpoint has [responded](Self::responded), it is a success. Failures in a row end only with a response that has
+/// [ended](Self::ended): a client that leaves shows nothing.
 #[derive(Debug)]
 #[must_use = "dropping it ends the request"]
 pub struct InFlight {
@@ -19,9 +20,15 @@ pub struct InFlight {
     index: u32,
     generation: u32,
     began: Timestamp,
-    /// The endpoint has responded, and its response has not failed so far.
-    has_responded: AtomicBool,
+    progress: AtomicU8,
 }
+
+/// How far the endpoint has come: values of [`InFlight::progress`].
+const NO_RESPONSE: u8 = 0;
+/// Its response is on the way, and has not failed so far.
+const RESPONDED: u8 = 1;
+/// It has sent its whole response.
+const ENDED: u8 = 2;
 
 impl InFlight {
     #[inline]
@@ -32,7 +39,7 @@ impl InFlight {
             index: index as u32,
             generation,
             began: now,
-            has_responded: AtomicBool::new(false),
+            progress: AtomicU8::new(NO_RESPONSE),
         }
     }
 
@@ -49,17 +56,35 @@ impl InFlight {
     /// The endpoint has responded, and the response is on its way: the request is still in flight. It is a success
     /// when this is dropped, unless it is recorded as a failure until then: responses that break off must not look as
     /// if every other request succeeded. No balancer is needed for that, because a success ejects nothing.
+    ///
+    /// `took` is the endpoint's latency; `None` if that is not known, because the client takes some of the time.
     #[inline]
-    pub fn responded(&self, took: Duration, now: Timestamp) {
-        self.endpoint.sample(took, now);
-        self.has_responded.store(true, Relaxed);
+    pub fn responded(&self, took: Option<Duration>, now: Timestamp) {
+        match took {
+            Some(took) => self.endpoint.sample(took, now),
+            None => self.endpoint.latency().end(self.began),
+        }
+        self.progress.store(RESPONDED, Relaxed);
+    }
+
+    /// The endpoint has sent the whole response that it began.
+    #[inline]
+    pub fn ended(&self) {
+        if self.progress.load(Relaxed) == RESPONDED {
+            self.progress.store(ENDED, Relaxed);
+        }
+    }
+
+    /// The response has broken off: without a record of how, it counts neither way.
+    pub fn broke_off(&self) {
+        self.progress.store(NO_RESPONSE, Relaxed);
     }
 
     /// Records how it ended. Returns how many requests in a row have failed with it.
     #[inline]
     pub(super) fn record(&self, outcome: Outcome, now: Timestamp) -> u32 {
         if matches!(outcome, Outcome::Failure { .. }) {
-            self.has_responded.store(false, Relaxed);
+            self.broke_off();
         }
         self.endpoint.record(outcome, self.generation, now)
     }
@@ -68,8 +93,10 @@ impl InFlight {
 impl Drop for InFlight {
     #[inline]
     fn drop(&mut self) {
-        if *self.has_responded.get_mut() {
-            self.endpoint.count_success(self.generation);
+        match *self.progress.get_mut() {
+            ENDED => self.endpoint.count_success(self.generation),
+            RESPONDED => self.endpoint.count_unfinished(),
+            _ => {}
         }
         self.endpoint.leave(self.began);
     }

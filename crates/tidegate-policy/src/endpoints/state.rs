@@ -211,6 +211,12 @@ impl EndpointState {
         }
     }
 
+    /// A response was on its way when its client left. That is no failure, but it does not end failures in a row.
+    #[inline]
+    pub(super) fn count_unfinished(&self) {
+        self.successes.fetch_add(1, Relaxed);
+    }
+
     #[cold]
     fn record_failure(&self, took: Option<Duration>, generation: u32, now: Timestamp) -> u32 {
         if let Some(took) = took {

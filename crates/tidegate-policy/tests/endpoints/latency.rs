@@ -64,7 +64,7 @@ fn with_a_stream() -> (Balancer, InFlight, Timestamp) {
     let balancer = pool(&[1, 1], BalancerSettings::default());
     let stream = balancer.begin(0, NOW).expect("the first");
     let now = NOW + millis(10);
-    stream.responded(millis(10), now);
+    stream.responded(Some(millis(10)), now);
     (balancer, stream, now)
 }
 

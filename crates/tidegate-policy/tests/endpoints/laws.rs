@@ -61,6 +61,7 @@ struct Met {
     /// An endpoint that was out was chosen, because those that are up were tried.
     out_instead_of_tried: u32,
     broken_streams: u32,
+    left_streams: u32,
 }
 
 impl Met {
@@ -226,15 +227,20 @@ impl Walk {
     fn respond(&mut self) {
         let took = self.took();
         let Some(index) = self.rng.choice(0..self.requests.len()) else { return };
-        let Request { id, is_stream, in_flight, .. } = &mut self.requests[index];
+        let Request { id, began, is_stream, in_flight, .. } = &mut self.requests[index];
         if !std::mem::replace(is_stream, true) {
-            in_flight.responded(took, at(self.now));
-            self.model.respond(*id, took, self.now);
+            let is_known = self.rng.u32(0..10) > 0;
+            in_flight.responded(is_known.then_some(took), at(self.now));
+            if is_known {
+                self.model.respond(*id, took, self.now);
+            } else {
+                self.model.endpoints[*id].respond_unmeasured(*began);
+            }
         }
     }
 
     /// A request ends. One whose response has begun is a success, also if its client leaves, unless its response breaks
-    /// off. Of others whose client leaves nothing is recorded.
+    /// off; but then it does not end failures in a row. Of others whose client leaves nothing is recorded.
     fn end(&mut self, client_leaves: bool) {
         let Some(index) = self.rng.choice(0..self.requests.len()) else { return };
         let Request { number, id, generation, began, is_stream, in_flight } = self.requests.swap_remove(index);
@@ -249,7 +255,13 @@ impl Walk {
             self.met.broken_streams += 1;
             drop(in_flight);
         } else if is_stream {
-            self.model.succeed(id, generation);
+            if client_leaves {
+                self.model.succeed_in_part(id);
+                self.met.left_streams += 1;
+            } else {
+                in_flight.ended();
+                self.model.succeed(id, generation);
+            }
             drop(in_flight);
         } else if client_leaves {
             drop(in_flight);
@@ -346,7 +358,9 @@ fn a_pool_does_what_the_model_does() {
     }
     let Met { streaks, low_rates, third_in_a_row, not_ejected, last_up, returned, .. } = met;
     let ejections = [streaks, low_rates, third_in_a_row, not_ejected, last_up, returned];
-    let least =
-        ejections.into_iter().chain([met.silent, met.streaming, met.out_instead_of_tried, met.broken_streams]).min();
+    let least = ejections
+        .into_iter()
+        .chain([met.silent, met.streaming, met.out_instead_of_tried, met.broken_streams, met.left_streams])
+        .min();
     assert!(least > Some(300), "the walks met too little to mean anything: {met:?}");
 }

@@ -131,6 +131,11 @@ impl Endpoint {
         self.signs.push(Sign::Ended { began });
     }
 
+    /// A response to a request that began then; how long it took is not known.
+    pub(crate) fn respond_unmeasured(&mut self, began: u64) {
+        self.signs.push(Sign::Ended { began });
+    }
+
     /// A response, or a failure that takes longer than expected.
     fn sample(&mut self, took: f64, now: u64) {
         self.signs.push(Sign::Sampled { at: now, took });
@@ -217,12 +222,18 @@ impl Model {
     }
 
     pub(crate) fn succeed(&mut self, id: usize, generation: usize) {
+        self.succeed_in_part(id);
         let endpoint = &mut self.endpoints[id];
-        endpoint.successes += 1;
-        endpoint.outcomes.push(true);
         if generation == endpoint.ejections() {
             endpoint.marks.push(Mark::Succeeded);
         }
+    }
+
+    /// The client left while its response came.
+    pub(crate) fn succeed_in_part(&mut self, id: usize) {
+        let endpoint = &mut self.endpoints[id];
+        endpoint.successes += 1;
+        endpoint.outcomes.push(true);
     }
 
     pub(crate) fn fail(

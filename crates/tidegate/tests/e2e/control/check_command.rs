@@ -83,13 +83,7 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_field() {
 #[test]
 fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
     let limit = |rest: &str| format!("limits: {{default: {{algorithm: fixed, limit: 5, window: 1, {rest}}}}}\n");
-    let upstream = |rest: &str| format!("upstreams: {{a: {{url: \"http://127.0.0.1:1\", {rest}}}}}\n");
-    let resolver =
-        |host: &str| format!("upstreams: {{a: {{url: \"http://{host}\"}}}}\nresolver: {{servers: [127.0.0.1]}}\n");
     for (config, path, reported) in [
-        (upstream("hash_key: ip"), "upstreams.a.hash_key", "no effect without `balance: hash`"),
-        (upstream("balance: hash, slow_start: 1s"), "upstreams.a.slow_start", "no effect with `balance: hash`"),
-        (resolver("[::1]:1"), "resolver.servers", "no endpoint has a host name"),
         (limit("cost: 6"), "limits.default.cost", "every request is rejected"),
         (limit("key: user"), "limits.default.key", "all requests share one key"),
         (limit("key: user, missing: ip"), "limits.default.key", "counted by their address"),
@@ -127,8 +121,6 @@ fn what_has_no_effect_or_an_unwanted_one_is_a_warning() {
         limit("key: ip+endpoint"),
         limit("key: endpoint"),
         limit("key: ip+method"),
-        upstream("balance: hash, hash_key: ip, slow_start: 0s"),
-        resolver("localhost:1"),
         "routes: [{pattern: \"/a/*\"}]\n".to_owned(),
         "admin: {listen: \"127.0.0.1:0\"}\nroutes: [{prefix: /config/x}]\n".to_owned(),
         limit("key: user") + "identity: {api_keys: {keys: [{key: a-key, user: ann}]}}\n",

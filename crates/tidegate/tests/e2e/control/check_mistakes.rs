@@ -138,11 +138,13 @@ fn invalid_settings_of_endpoints_are_reported_with_their_range_and_what_was_foun
         ),
         (
             "endpoints: [\"http://Localhost:1\", \"http://LOCALHOST:1\"]".into(),
-            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, got \"http://LOCALHOST:1\"",
+            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, \
+             got \"http://LOCALHOST:1\"",
         ),
         (
             "endpoints: [\"http://[::1]\", \"http://[0:0::1]:80\"]".into(),
-            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, got \"http://[0:0::1]:80\"",
+            "upstreams.app.endpoints[1]: must differ from earlier endpoints in host or port, \
+             got \"http://[0:0::1]:80\"",
         ),
         (format!("url: \"http://127.0.0.1:1\", {one}"), "upstreams.app.url: must be left out with `endpoints`"),
         ("slow_start: 1s".into(), "upstreams.app: must have `url` or `endpoints`"),
@@ -191,6 +193,25 @@ fn invalid_settings_of_endpoints_are_reported_with_their_range_and_what_was_foun
         let outcome = check(&upstream(&settings));
         assert_eq!(outcome.code, 2, "{settings}: {outcome:?}");
         assert!(outcome.out.contains(&format!("gateway.yaml: {reported}\n")), "{settings}: {}", outcome.out);
+    }
+}
+
+#[test]
+fn settings_of_endpoints_that_have_no_effect_are_warnings() {
+    let with = |settings: &str| upstream(&format!("url: \"http://127.0.0.1:1\", {settings}"));
+    let resolver = |host: &str| format!("{}resolver: {{servers: [127.0.0.1]}}\n", upstream(&format!("url: {host:?}")));
+    for (config, warning) in [
+        (with("hash_key: ip"), "upstreams.app.hash_key: has no effect without `balance: hash`"),
+        (with("balance: hash, slow_start: 1s"), "upstreams.app.slow_start: has no effect with `balance: hash`"),
+        (resolver("http://[::1]:1"), "resolver.servers: has no effect: no endpoint has a host name"),
+    ] {
+        let outcome = check(&config);
+        assert_eq!(outcome.code, 0, "{config}: {outcome:?}");
+        assert!(outcome.out.contains(&format!("gateway.yaml: warning: {warning}\n")), "{config}: {}", outcome.out);
+    }
+    for config in [with("balance: hash, hash_key: ip, slow_start: 0s"), resolver("http://localhost:1")] {
+        let outcome = check(&config);
+        assert!(outcome.code == 0 && !outcome.out.contains("warning"), "{config}: {outcome:?}");
     }
 }
 

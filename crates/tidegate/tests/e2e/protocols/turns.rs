@@ -75,6 +75,55 @@ fn while_responses_are_not_taken_no_more_requests_begin() {
     wait_until("nothing is held", || in_flight(&gateway) == 0.0);
 }
 
+/// Each piece that was sent let the response count as taken, though the next one had no window any more.
+#[test]
+fn a_response_of_which_only_the_beginning_is_taken_is_not_taken() {
+    let length = 1_000_000;
+    let upstream = Upstream::responding(move |_| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        [head.as_bytes(), &vec![b'x'; length]].concat()
+    });
+    let gateway = gateway(&upstream, "max_untaken_streams: 2, write_timeout: 1h, min_rate: 0", "");
+    let mut wire = with_window(&gateway, 65_535);
+    assert!(wire.send(&[Frame::window_update(0, 1 << 24)]));
+    get(&mut wire, (0..2).map(stream));
+    let mut taken = 0;
+    while taken < 2 * 65_535 {
+        let frame = wire.read().expect("the connection goes on");
+        taken += if frame.kind == DATA { frame.payload.len() } else { 0 };
+    }
+    get(&mut wire, (2..20).map(stream));
+    wait_until("they have come", || in_flight(&gateway) >= 20.0);
+    let mut other = Client::connect_from(OTHER, gateway.address);
+    assert!((0..20).all(|_| other.request("GET", "/other", &[], b"").status == 200));
+    assert_eq!(upstream.received().iter().filter(|received| received.line.starts_with("GET / ")).count(), 2);
+    // Those that are taken whole make room.
+    wire.send(&[Frame::settings(&[(INITIAL_WINDOW_SIZE, 1 << 24)]), Frame::window_update(0, 1 << 28)]);
+    let mut ended = 0;
+    while ended < 20 {
+        let frame = wire.read().expect("the connection goes on");
+        ended += u32::from(frame.kind == DATA && frame.flags & END_STREAM != 0);
+    }
+    wait_until("nothing is held", || in_flight(&gateway) == 0.0);
+}
+
+/// The rejections themselves were waited for without end, and kept their counts.
+#[test]
+fn rejections_that_are_not_taken_end_in_time() {
+    let upstream = upstream();
+    let gateway = gateway(&upstream, "max_untaken_streams: 1, write_timeout: 1s", "");
+    let mut wire = with_window(&gateway, 0);
+    get(&mut wire, (0..1).map(stream));
+    wait_until("it has its response", || gateway.metric("tidegate_buffered_bytes") >= Some(2_000.0));
+    get(&mut wire, (1..10).map(stream));
+    wait_until("the others are rejected", || {
+        wire.send(&[Frame::window_update(stream(0), 1)]);
+        cut(&gateway, "untaken_streams") > 0
+    });
+    wait_until("nothing is held", || in_flight(&gateway) == 0.0);
+    assert_eq!(gateway.metric("tidegate_connections"), Some(1.0), "its connection goes on");
+}
+
 #[test]
 fn a_request_whose_turn_does_not_come_is_rejected_in_time() {
     let upstream = upstream();
