@@ -145,8 +145,8 @@ impl ClientIo {
     }
 
     /// Ends the connection with a GOAWAY that names the last request that was served (RFC 9113 §6.8): a request that
-    /// comes at this moment is above it, so that the client knows that it can send it again. If the socket does not take
-    /// so few bytes at once, because the client takes nothing, no GOAWAY is sent.
+    /// comes at this moment is above it, so that the client knows that it can send it again. If the socket does not
+    /// take so few bytes at once, because the client takes nothing, no GOAWAY is sent.
     fn leave(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let goaway = goaway(self.watch.last_stream(), NO_ERROR, "");
         let _sent = self.stream()?.poll_write(cx, &goaway);
