@@ -62,7 +62,7 @@ pub(super) enum Sending {
 /// How far a request's body was sent when the head of its response came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadEnd {
-    /// There is none.
+    /// The request has no body.
     NoBody,
     /// The last of it was sent then.
     At(Instant),

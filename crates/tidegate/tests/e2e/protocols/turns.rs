@@ -45,6 +45,15 @@ fn get(wire: &mut Wire, streams: impl Iterator<Item = u32>) {
     assert!(wire.send(&requests));
 }
 
+/// So many streams end.
+fn all_end(wire: &mut Wire, count: u32) {
+    let mut ended = 0;
+    while ended < count {
+        let frame = wire.read().expect("the connection goes on");
+        ended += u32::from(frame.kind == DATA && frame.flags & END_STREAM != 0);
+    }
+}
+
 /// The stream with this number, from 0 on.
 fn stream(number: u32) -> u32 {
     2 * number + 1
@@ -67,11 +76,7 @@ fn while_responses_are_not_taken_no_more_requests_begin() {
     assert_eq!(upstream.received().iter().filter(|received| received.line.starts_with("GET / ")).count(), 2);
     // Once the client takes what it has, all of them are served.
     wire.send(&[Frame::settings(&[(INITIAL_WINDOW_SIZE, 1 << 20)]), Frame::window_update(0, 1 << 24)]);
-    let mut ended = 0;
-    while ended < 20 {
-        let frame = wire.read().expect("the connection goes on");
-        ended += u32::from(frame.kind == DATA && frame.flags & END_STREAM != 0);
-    }
+    all_end(&mut wire, 20);
     wait_until("nothing is held", || in_flight(&gateway) == 0.0);
 }
 
@@ -99,11 +104,7 @@ fn a_response_of_which_only_the_beginning_is_taken_is_not_taken() {
     assert_eq!(upstream.received().iter().filter(|received| received.line.starts_with("GET / ")).count(), 2);
     // Those that are taken whole make room.
     wire.send(&[Frame::settings(&[(INITIAL_WINDOW_SIZE, 1 << 24)]), Frame::window_update(0, 1 << 28)]);
-    let mut ended = 0;
-    while ended < 20 {
-        let frame = wire.read().expect("the connection goes on");
-        ended += u32::from(frame.kind == DATA && frame.flags & END_STREAM != 0);
-    }
+    all_end(&mut wire, 20);
     wait_until("nothing is held", || in_flight(&gateway) == 0.0);
 }
 
@@ -148,11 +149,7 @@ fn requests_that_wait_for_their_upstream_do_not_hold_others_up() {
     let gateway = gateway(&upstream, "", "");
     let mut wire = with_window(&gateway, 1 << 20);
     get(&mut wire, (0..100).map(stream));
-    let mut ended = 0;
-    while ended < 100 {
-        let frame = wire.read().expect("the connection goes on");
-        ended += u32::from(frame.kind == DATA && frame.flags & END_STREAM != 0);
-    }
+    all_end(&mut wire, 100);
 }
 
 /// Responds when it has so many requests.
